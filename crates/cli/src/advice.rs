@@ -7,11 +7,11 @@ use std::path::Path;
 use atoll_engine::failure::Hint;
 use atoll_engine::{CallError, PlaceError};
 use atoll_frame::Stage;
-use atoll_layer::{ApplyError, CheckpointError, SealError};
+use atoll_layer::{CheckpointError, SealError};
 use atoll_ledger::{FileFault, LedgerError, PrivateFault, Refused};
 use atoll_ledger::{SessionError, SigningError, StateError};
 use atoll_model::network::{LockFile, Registry};
-use atoll_model::{Call, LimitKey, RunId};
+use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{AuthorityError, RunError, VaultError};
@@ -303,32 +303,6 @@ impl About<'_> {
 
 const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
-
-/// The advice on new files that cannot be given to the workspace's owner, since they are in another
-/// user's directory.
-pub const FOREIGN_OWNER: &str = "a new file is for whoever owns the workspace, and lies in a \
-    directory of somebody else's: atoll diff shows it, and its owner can copy it by hand";
-
-/// Returns the next steps after changes could not be applied, the likeliest first.
-pub fn apply(error: &ApplyError, run: &RunId) -> Vec<String> {
-    let cause = match error {
-        ApplyError::TakenBack { cause } => cause.as_ref(),
-        other => other,
-    };
-    let mut ways = Vec::new();
-    if let ApplyError::Tree(error) = cause
-        && error.source.kind() == io::ErrorKind::PermissionDenied
-    {
-        ways.push(format!(
-            "ls -ld {} shows whose it is; atoll apply {run} PATH takes over others alone",
-            word(&error.path)
-        ));
-    }
-    ways.push(format!(
-        "atoll apply {run} tries again; the changes are kept"
-    ));
-    ways
-}
 
 /// Returns the next step after an error of the ledger.
 pub fn ledger(error: &LedgerError) -> String {

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use atoll_engine::Called;
 use atoll_engine::changes;
+use atoll_engine::decision::live;
+use atoll_engine::decision::{Afterwards, Decision, Work};
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Ledger, StateDir};
@@ -22,8 +24,6 @@ use crate::advice;
 use crate::answered;
 use crate::arguments::RunArguments;
 use crate::console::Console;
-use crate::decision::live;
-use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
 use crate::hints;
 use crate::learnt;
@@ -32,7 +32,7 @@ use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
 use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
-use crate::render::{self, Afterwards, Denied};
+use crate::render::{self, Denied};
 use crate::renewed;
 use crate::status::{self, STATUS_OWN_ERROR};
 use crate::used;
@@ -158,7 +158,7 @@ impl Conclusion<'_> {
             .work()
             .carry_out(decision, &mut record, &all, &went.groups)?;
         let told = if asks {
-            decision::said(self.output, &record, afterwards)
+            question::said(self.output, &record, afterwards)
         } else {
             self.summary(&record, &went, afterwards)
         };
@@ -233,7 +233,7 @@ impl Conclusion<'_> {
         Work {
             state: self.state,
             ledger: self.ledger,
-            output: self.output,
+            surface: self.output,
             is_unseen: self.arguments.apply,
             is_unattended: self.arguments.no_ask,
         }

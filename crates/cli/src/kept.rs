@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::configuration::Places;
+use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::is_taken_over;
 use atoll_layer::{
@@ -22,7 +23,6 @@ use atoll_store::{
 use serde_json::{Value, json};
 
 use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments};
-use crate::decision::last_undo::is_half_done;
 use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::output::Output;
 

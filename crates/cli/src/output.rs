@@ -1,11 +1,10 @@
 use std::io::{IsTerminal, Write};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::notice::{Notice, Notices};
 use atoll_engine::printable::printable_json;
 
 use crate::advice;
-use crate::render::{Paint, problem, warning, word};
+use crate::render::{Paint, problem, warning};
 
 /// The output of a command for people: results to standard output, everything about the work itself
 /// to standard error.
@@ -72,22 +71,6 @@ impl Output {
         self.say(&problem(self.error_paint, &failure.what, &whys, &tries));
         for notice in &failure.notices.0 {
             self.warn(notice);
-        }
-    }
-}
-
-impl Notices for Output {
-    fn notice(&self, notice: Notice) {
-        match &notice {
-            Notice::Replaced(name) => self.say(&format!(
-                "atoll: the command holds the value of credential {name}: what stands for it is in its place\n"
-            )),
-            Notice::Text(text) => self.warn(text),
-            Notice::Open { what, path } => self.warn(&format!(
-                "{what}: others than its owner can read {}: `chmod go-rwx {}` keeps it",
-                path.display(),
-                word(path)
-            )),
         }
     }
 }

@@ -23,7 +23,7 @@ use atoll_engine::printable::printable;
 pub use progress::Progress;
 pub use report::{Report, fold};
 pub use summary::{
-    Afterwards, Denied, Summary, Traffic, describe_attempts, describe_ending, limit_name, summary,
+    Denied, Summary, Traffic, describe_attempts, describe_ending, limit_name, summary,
 };
 pub use table::{RunRow, runs_table, state_name, state_word};
 pub(crate) use wrap::{MARK, ascii, wrapped};

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::journals_of;
 use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
+use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
@@ -29,7 +30,6 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
-use crate::decision::last_undo::is_half_done;
 use crate::output::Output;
 use crate::render::{self, Paint, Style, word};
 use crate::reputation;

@@ -395,7 +395,7 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
         }
         SourceError::File { error, path } if error.kind() == ErrorKind::PermissionDenied => {
             Hint::Naming(
-                "chmod u+r {} lets you read it, where it is yours",
+                "chmod u+r {} lets you read it, where it is yours".to_owned(),
                 PathBuf::from(path),
             )
         }

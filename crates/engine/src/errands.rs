@@ -69,7 +69,7 @@ pub fn refused(what: &str, unfit: &Unfit) -> Failure {
         ))
         .because("it runs outside, with what you may do")
         .advise(Hint::Naming(
-            "ls -ld {} shows who; chmod go-w {} keeps it",
+            "ls -ld {} shows who; chmod go-w {} keeps it".to_owned(),
             path.clone(),
         )),
     }

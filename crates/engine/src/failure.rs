@@ -63,7 +63,7 @@ pub enum Hint {
     /// The vault of secrets is to be made usable.
     Vault(Box<VaultError>),
     /// A sentence or a command in which each `{}` is the path, as a word of a shell.
-    Naming(&'static str, PathBuf),
+    Naming(String, PathBuf),
 }
 
 impl From<&str> for Hint {

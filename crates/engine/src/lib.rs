@@ -13,6 +13,7 @@ pub mod changes;
 pub mod configuration;
 pub mod control;
 pub mod credentials;
+pub mod decision;
 mod describe;
 pub mod errands;
 pub mod events;
@@ -42,6 +43,7 @@ mod ssh;
 pub mod ssh_keys;
 pub mod tokens;
 mod trust;
+pub mod undo_report;
 
 pub use call::{CallError, Called, Fate, Request, Reread, Tokens, call};
 pub use fallback::holds_layers;

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::undo_report::UndoReport;
+
 /// Something that is no error but should be known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Notice {
     /// A sentence.
     Text(String),
@@ -16,6 +18,22 @@ pub enum Notice {
     },
     /// The command held the value of this credential, whose placeholder is in its place.
     Replaced(String),
+    /// There was nothing to apply.
+    NothingToApply,
+    /// An undo by force will overwrite the changed paths of this report.
+    Overwriting {
+        /// The report.
+        report: Box<UndoReport>,
+        /// The command that undoes.
+        command: String,
+    },
+    /// An undo is done, with this report.
+    Undone {
+        /// The report.
+        report: Box<UndoReport>,
+        /// The command that undoes.
+        command: String,
+    },
 }
 
 /// A surface that takes notices.

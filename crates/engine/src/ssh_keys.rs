@@ -135,7 +135,7 @@ fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
     Err(unusable(rule)
         .because(format!("{why}, so nobody knows which keys it revokes"))
         .advise(Hint::Naming(
-            "ls -l {} shows whether you may read it",
+            "ls -l {} shows whether you may read it".to_owned(),
             path.to_owned(),
         )))
 }
@@ -218,7 +218,7 @@ fn from_file(
             ErrorKind::InvalidInput => format!("{shown} is no file of a key"),
             _ => format!("{shown}: {error}"),
         };
-        let hint = Hint::Naming(advice, path.to_owned());
+        let hint = Hint::Naming(advice.to_owned(), path.to_owned());
         unusable(rule).because(why).advise(hint)
     })?;
     Ok(Zeroizing::new(text))

@@ -6,8 +6,10 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::LayerChanges;
+use atoll_engine::decision::last_undo::LastUndo;
+use atoll_engine::decision::refuse_any;
 use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::promotion::{self, Allowed, By, Meant, Planned};
+use atoll_engine::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
 };
@@ -16,10 +18,7 @@ use serde_json::json;
 
 use super::{Opened, journals, open_all, since, writable};
 use crate::arguments::ApplyKeptArguments;
-use crate::decision::last_undo::LastUndo;
-use crate::decision::refuse_any;
 use crate::output::Output;
-use crate::promotion::Taking;
 
 /// The lag of a change's time behind the clock: file systems take it from the kernel's last tick
 /// (inode(7)), of which there are at least a hundred a second.
@@ -96,8 +95,8 @@ fn allowed(
 ) -> Result<Allowed, Failure> {
     let name = one.layer.name();
     let taking = Taking {
-        output,
-        can_ask: output.can_ask,
+        surface: output,
+        is_unattended: false,
         command: &format!("atoll kept apply {name}"),
         number: &|| Ok(None),
         record: &|step, body| one.tell_question(ledger, step, body),

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use atoll_engine::decision::last_undo::LastUndo;
+use atoll_engine::decision::others::Others;
+use atoll_engine::decision::taking_back::cut_short;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::undo_report::UndoReport;
 use atoll_layer::{
     ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
@@ -13,11 +17,8 @@ use serde_json::json;
 
 use super::{Opened, journals, open_all, writable};
 use crate::arguments::UndoKeptArguments;
-use crate::decision::last_undo::LastUndo;
-use crate::decision::met::Met;
-use crate::decision::others::Others;
-use crate::decision::taking_back::cut_short;
 use crate::output::Output;
+use crate::undo_report;
 
 const UNDONE: &str = "what was applied could not be taken back";
 
@@ -33,7 +34,7 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     }
     let command = format!("atoll kept undo {}", arguments.name);
     let mut done = Vec::new();
-    let mut foreseen = Met::default();
+    let mut foreseen = UndoReport::default();
     for (at, one) in opened.iter().enumerate() {
         let was_cut_short = settle_undo(one, &ledger, &command)?;
         let mut applied = Vec::new();
@@ -64,15 +65,18 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
         let what = format!("nothing of {} was applied", arguments.name);
         return Err(Failure::new(what));
     }
-    foreseen.settle(&command, arguments.force, output)?;
+    foreseen.settle(&command, arguments.force)?;
+    if arguments.force && !foreseen.changed.is_empty() {
+        undo_report::warn_of_force(&foreseen, &command, output);
+    }
     let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
-    let mut met = Met::default();
+    let mut met = UndoReport::default();
     for (at, applied) in &done {
         if let Some(one) = opened.get(*at) {
             met = met.and(undo_all(one, applied, arguments.force, &ledger)?);
         }
     }
-    met.tell(&command, output);
+    undo_report::tell(&met, &command, output);
     for ((at, one), others) in opened.iter_mut().enumerate().zip(&others) {
         if done.iter().any(|(of, _)| *of == at) && !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
@@ -81,7 +85,7 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     if arguments.json {
         output.json(&met.json(json!({ "name": arguments.name })));
     }
-    output.say(&format!("Taken back{}.\n", met.but_for()));
+    output.say(&format!("Taken back{}.\n", undo_report::but_for(&met)));
     Ok(0)
 }
 
@@ -91,7 +95,7 @@ fn list_met(
     arguments: &UndoKeptArguments,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let mut met = Met::default();
+    let mut met = UndoReport::default();
     let mut is_any = false;
     for one in opened {
         let mut applied = Vec::new();
@@ -115,7 +119,12 @@ fn list_met(
             arguments.name
         )));
     }
-    met.show(arguments.json, json!({ "name": arguments.name }), output);
+    undo_report::show(
+        &met,
+        arguments.json,
+        json!({ "name": arguments.name }),
+        output,
+    );
     Ok(0)
 }
 
@@ -124,13 +133,13 @@ fn undo_all(
     applied: &[PathBuf],
     force: bool,
     ledger: &Ledger,
-) -> Result<Met, Failure> {
-    let mut met = Met::default();
+) -> Result<UndoReport, Failure> {
+    let mut met = UndoReport::default();
     if applied.is_empty() {
         return Ok(met);
     }
     let shown = |path: &RelativePath| shown(one, path);
-    let mut meets = Met::default();
+    let mut meets = UndoReport::default();
     meets.foresee(&undo_outlook(applied).doing(UNDONE)?, &shown);
     let directory = one.layer.journals();
     let last = LastUndo::following(&directory, applied, None)?;
@@ -202,7 +211,7 @@ fn take_undo_of_kept_back(
     let command = format!("atoll kept undo {}", arguments.name);
     let mut is_any = false;
     let mut all = Vec::new();
-    let mut foreseen = Met::default();
+    let mut foreseen = UndoReport::default();
     for one in opened.iter() {
         is_any |= settle_undo(one, ledger, &command)?;
         let undone = undone_of(one)?;

@@ -1,23 +1,20 @@
 //! The decisions about a run's changes: apply, keep, discard, and undo.
 
-pub(crate) mod last_undo;
-pub(crate) mod live;
-pub(crate) mod met;
+pub mod last_undo;
+pub mod live;
 pub mod others;
-pub(crate) mod taking_back;
+pub mod taking_back;
 mod told;
-pub(crate) mod undoing;
+pub mod undoing;
 
 use std::path::PathBuf;
 
-use atoll_engine::changes::{self, LayerChanges};
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::promotion::{self, Allowed, By, Meant, Planned};
 use atoll_layer::{
-    Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
+    ApplyError, Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state,
+    take_back,
 };
 use atoll_ledger::{Durability, Ledger, StateDir, host_text};
-use atoll_model::WorkspaceMode;
+use atoll_model::{RunId, WorkspaceMode};
 use atoll_store::{
     LayerRecord, RunRecord, RunState, load_run, lock_run, remove_run_if, update_run,
 };
@@ -27,11 +24,11 @@ use self::last_undo::LastUndo;
 use self::live::How;
 use self::taking_back::cut_short;
 use self::undoing::shown_in;
-use crate::advice;
-use crate::answered;
-use crate::output::Output;
-use crate::promotion::Taking;
-use crate::render::{Afterwards, Style};
+use crate::changes::{self, LayerChanges};
+use crate::events::next_question;
+use crate::failure::{Doing, Failure, Hint};
+use crate::notice::Notice;
+use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
 
 const UNRECORDED: &str = "the decision could not be recorded";
 
@@ -48,6 +45,23 @@ pub enum Decision {
     Gone,
 }
 
+/// The state of a run's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// A person is about to be asked.
+    Undecided,
+    /// Kept in the run's layer.
+    Kept,
+    /// Written to the workspace.
+    Applied,
+    /// Some written to the workspace.
+    PartlyApplied,
+    /// Discarded.
+    Discarded,
+    /// Written directly to the workspace, after a checkpoint.
+    Live,
+}
+
 /// The context for carrying out a decision.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
@@ -55,8 +69,8 @@ pub struct Work<'a> {
     pub state: &'a StateDir,
     /// The ledger in which decisions are recorded.
     pub ledger: &'a Ledger,
-    /// The output for people.
-    pub output: &'a Output,
+    /// The surface that takes notices and asks the person.
+    pub surface: &'a dyn Approver,
     /// True if nobody has seen what is applied, since an option decided before there were any
     /// changes.
     pub is_unseen: bool,
@@ -88,7 +102,7 @@ impl Work<'_> {
                 let note = |kept: &mut RunRecord| kept.changes = counts;
                 self.update(record, note)?;
                 if !self.apply(record, all, &Selection::default())? {
-                    self.output.say("There was nothing to apply.\n");
+                    self.surface.notice(Notice::NothingToApply);
                 }
                 Ok(match record.state {
                     RunState::Applied => Afterwards::Applied,
@@ -162,10 +176,10 @@ impl Work<'_> {
         plans: &[Planned<'_>],
     ) -> Result<Allowed, Failure> {
         let taking = Taking {
-            output: self.output,
-            can_ask: self.output.can_ask && !self.is_unattended,
+            surface: self.surface,
+            is_unattended: self.is_unattended,
             command: &format!("atoll apply {}", record.run),
-            number: &|| answered::next(self.state, &record.run).map(Some),
+            number: &|| next_question(self.state, &record.run).map(Some),
             record: &|step, body| {
                 let recorded = self.ledger.record_question(Some(&record.run), step, &body);
                 recorded.map(drop).doing(UNRECORDED)
@@ -216,8 +230,8 @@ impl Work<'_> {
                 let what = json!({ "layer": one.layer.name, "why": error.to_string() });
                 self.record(record, "apply.failed", what)?;
                 let failure = Failure::new("the changes could not be applied").because(&error);
-                let advice = advice::apply(&error, &record.run).into_iter();
-                Err(advice.fold(failure, Failure::advise))
+                let hints = apply_hints(&error, &record.run).into_iter();
+                Err(hints.fold(failure, Failure::advise))
             }
         }
     }
@@ -338,8 +352,8 @@ impl Work<'_> {
         self.refuse_half_undone(record)?;
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
             let command = format!("atoll undo {}", record.run);
-            self.restore(record, How::Plainly)?
-                .tell(&command, self.output);
+            let report = Box::new(self.restore(record, How::Plainly)?);
+            self.surface.notice(Notice::Undone { report, command });
         }
         // Others may have worked on it since the first look.
         let look = || {
@@ -420,7 +434,7 @@ fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
 }
 
 /// Returns the failure with the conflicts of a plan, if it has any.
-pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
+pub fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
     let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
     let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
     match lines.as_slice() {
@@ -429,24 +443,21 @@ pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
     }
 }
 
-/// Returns a line on the outcome of the changes, after a question.
-pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
-    let run = &record.run;
-    let what = match afterwards {
-        Afterwards::Undecided => return String::new(),
-        Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
-        Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
-        Afterwards::PartlyApplied => {
-            format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
-        }
-        Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
-            format!("taken back; atoll why {run} tells what was")
-        }
-        Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
-        Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),
+/// Returns the next steps after changes could not be applied, the likeliest first.
+pub fn apply_hints(error: &ApplyError, run: &RunId) -> Vec<Hint> {
+    let cause = match error {
+        ApplyError::TakenBack { cause } => cause.as_ref(),
+        other => other,
     };
-    format!(
-        "{} {what}\n",
-        output.error_paint.style(Style::Faint, "atoll:")
-    )
+    let mut ways = Vec::new();
+    if let ApplyError::Tree(error) = cause
+        && error.source.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        let text = format!(
+            "ls -ld {{}} shows whose it is; atoll apply {run} PATH takes over others alone"
+        );
+        ways.push(Hint::Naming(text, PathBuf::from(&error.path)));
+    }
+    ways.push(format!("atoll apply {run} tries again; the changes are kept").into());
+    ways
 }

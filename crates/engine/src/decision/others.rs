@@ -4,10 +4,11 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::changes::LayerChanges;
-use atoll_engine::failure::Failure;
-use atoll_engine::promotion;
 use atoll_layer::Selection;
+
+use crate::changes::LayerChanges;
+use crate::failure::Failure;
+use crate::promotion;
 
 /// A file's last change (ctime: seconds, nanoseconds); none where there is no file.
 type Changed = Option<(i64, i64)>;

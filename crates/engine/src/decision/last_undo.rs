@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{JournalState, journal_state};
 use atoll_model::WorkspaceMode;
 use atoll_store::RunState;
 use serde::{Deserialize, Serialize};
 
-use super::met::Met;
+use crate::failure::{Doing, Failure};
+use crate::undo_report::UndoReport;
 
 /// The record's file, beside the journals.
 const LAST_UNDO: &str = "last-undo.json";
@@ -20,14 +20,14 @@ const UNTOLD: &str = "the undo cannot be noted";
 /// The record of an undo.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LastUndo {
+pub struct LastUndo {
     /// The names of the journals, in the order in which they were undone.
     pub journals: Vec<String>,
     /// The state of the run before.
     pub state: Option<RunState>,
     /// The report of the undo, to be listed.
     #[serde(default)]
-    pub met: Met,
+    pub met: UndoReport,
 }
 
 impl LastUndo {
@@ -44,7 +44,7 @@ impl LastUndo {
         let fresh = Self {
             journals: names(journals),
             state,
-            met: Met::default(),
+            met: UndoReport::default(),
         };
         let Some(mut before) = Self::read(directory)? else {
             return Ok(fresh);
@@ -73,7 +73,7 @@ impl LastUndo {
         let mut last = Self {
             journals: Vec::new(),
             state: Some(state),
-            met: Met::default(),
+            met: UndoReport::default(),
         };
         if let Some(before) = before {
             let in_effect = Self::state_in_effect(WorkspaceMode::Live);
@@ -97,7 +97,7 @@ impl LastUndo {
     }
 
     /// Adds the report of the undo's remainder.
-    pub fn meeting(mut self, met: &Met) -> Self {
+    pub fn meeting(mut self, met: &UndoReport) -> Self {
         self.met = self.met.and(met.clone());
         self
     }
@@ -162,7 +162,7 @@ impl LastUndo {
 ///
 /// # Errors
 /// When a journal cannot be read.
-pub(crate) fn is_half_done(directory: &Path) -> Result<bool, Failure> {
+pub fn is_half_done(directory: &Path) -> Result<bool, Failure> {
     let unread = "the journals cannot be read";
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

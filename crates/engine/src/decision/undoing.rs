@@ -4,8 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_engine::changes;
-use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     ApplyError, JournalState, RelativePath, Undone, journal_state, undo, undo_outlook,
 };
@@ -17,8 +15,11 @@ use serde_json::json;
 use super::Work;
 use super::last_undo::LastUndo;
 use super::live::How;
-use super::met::Met;
 use super::others::Others;
+use crate::changes;
+use crate::failure::{Doing, Failure};
+use crate::notice::Notice;
+use crate::undo_report::UndoReport;
 
 /// Returns a path of a layer as people know it.
 pub(super) fn shown_in(layer: &LayerRecord, path: &RelativePath) -> PathBuf {
@@ -36,7 +37,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// Conflicts with later changes on the host; nothing was applied.
-    pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<Met, Failure> {
+    pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<UndoReport, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.settle_undo(record, true)?;
         let others = Others::of(changes::read(self.state, record));
@@ -48,7 +49,11 @@ impl Work<'_> {
                 self.undo_applied(record, force)?
             }
         };
-        met.tell(&format!("atoll undo {}", record.run), self.output);
+        let command = format!("atoll undo {}", record.run);
+        self.surface.notice(Notice::Undone {
+            report: Box::new(met.clone()),
+            command,
+        });
         self.update_since(record, RunState::Undone, &others)?;
         Ok(met)
     }
@@ -58,7 +63,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// Where nothing was applied, or an apply was interrupted.
-    pub fn undo_met(&self, record: &RunRecord) -> Result<Met, Failure> {
+    pub fn undo_met(&self, record: &RunRecord) -> Result<UndoReport, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
         let is_live = record.mode == WorkspaceMode::Live;
@@ -107,20 +112,22 @@ impl Work<'_> {
         })
     }
 
-    fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<Met, Failure> {
+    fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<UndoReport, Failure> {
         self.refuse_interrupted(record)?;
         let done = self.done(record)?;
         if done.is_empty() {
             return Err(nothing_applied(record));
         }
         let meets = foreseen(record, &done)?;
-        meets.settle(&format!("atoll undo {}", record.run), force, self.output)?;
+        let command = format!("atoll undo {}", record.run);
+        meets.settle(&command, force)?;
+        self.tell_force(&meets, force, &command);
         let all: Vec<PathBuf> = (done.iter().flat_map(|(_, journals)| journals.clone())).collect();
         let directory = changes::journals_of(self.state, record);
         let last = LastUndo::following(&directory, &all, Some(record.state))?;
         last.meeting(&meets).write(&directory)?;
         let mut before: Vec<(&LayerRecord, &PathBuf)> = Vec::new();
-        let mut met = Met::default();
+        let mut met = UndoReport::default();
         for (layer, journals) in &done {
             let mut of_layer = Vec::new();
             for journal in journals {
@@ -178,8 +185,8 @@ impl Work<'_> {
 
 /// Previews an undo of all layers before anything is undone: a refusal halfway would leave the
 /// directory in a state that never was.
-fn foreseen(record: &RunRecord, done: &[Done]) -> Result<Met, Failure> {
-    let mut met = Met::default();
+fn foreseen(record: &RunRecord, done: &[Done]) -> Result<UndoReport, Failure> {
+    let mut met = UndoReport::default();
     for (layer, journals) in done {
         let outlook = undo_outlook(journals).map_err(|error| not_undone(record, error))?;
         met.foresee(&outlook, &|path| shown_in(layer, path));

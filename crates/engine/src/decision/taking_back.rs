@@ -3,10 +3,6 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::changes;
-use atoll_engine::events::events_of;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::printable::printable;
 use atoll_layer::{
     ApplyError, Conflict, JournalState, finish, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
@@ -17,9 +13,13 @@ use serde_json::json;
 
 use super::Work;
 use super::last_undo::LastUndo;
-use super::met::{Met, Shown};
 use super::others::Others;
 use super::undoing::shown_in;
+use crate::changes;
+use crate::events::events_of;
+use crate::failure::{Doing, Failure};
+use crate::printable::printable;
+use crate::undo_report::{Shown, UndoReport};
 
 impl Work<'_> {
     /// Reverts the part of an undo that is already done, after something changed between the check
@@ -28,7 +28,7 @@ impl Work<'_> {
         for (layer, journal) in before.iter().rev() {
             if let Err(failure) = self.take_one_back(record, layer, journal) {
                 let why = failure.why.unwrap_or(failure.what);
-                self.output.warn(&format!(
+                self.surface.warn(format!(
                     "what was taken back already could not be put back: {why}"
                 ));
             }
@@ -90,7 +90,7 @@ impl Work<'_> {
         record: &RunRecord,
         undone: &[(LayerRecord, PathBuf)],
     ) -> Result<(), Failure> {
-        let mut foreseen = Met::default();
+        let mut foreseen = UndoReport::default();
         for of_layer in undone.chunk_by(|left, right| left.0.name == right.0.name) {
             let journals: Vec<&PathBuf> = of_layer.iter().map(|(_, journal)| journal).collect();
             let outlook = match record.mode {
@@ -156,7 +156,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// When a journal or the ledger cannot be read, or its end cannot be recorded.
-    pub(super) fn undone_unnoted(&self, record: &RunRecord) -> Result<Option<Met>, Failure> {
+    pub(super) fn undone_unnoted(&self, record: &RunRecord) -> Result<Option<UndoReport>, Failure> {
         let is_applied = matches!(record.state, RunState::Applied | RunState::PartlyApplied);
         let directory = changes::journals_of(self.state, record);
         let last = match (record.mode, is_applied) {
@@ -230,12 +230,7 @@ impl Work<'_> {
 
 /// Returns the failure for an interrupted apply or undo that cannot be completed, with all paths in
 /// its way, and the advice to clear them and repeat the command.
-pub(crate) fn cut_short(
-    what: &str,
-    error: &ApplyError,
-    command: &str,
-    shown: Shown<'_>,
-) -> Failure {
+pub fn cut_short(what: &str, error: &ApplyError, command: &str, shown: Shown<'_>) -> Failure {
     let failure = |end: &str| {
         Failure::new(format!(
             "the {what} that was cut short cannot be ended{end}"

@@ -8,26 +8,24 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use atoll_engine::failure::Failure;
-use atoll_engine::printable::printable;
 use atoll_layer::{Conflict, Outlook, Refusal, RelativePath, Stays, Undone};
 use atoll_ledger::{host_text, read_host_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::output::Output;
-use crate::render;
+use crate::failure::Failure;
+use crate::printable::printable;
 
 /// The most paths that are named; the rest are counted.
 const NAMED_MAX: usize = 10;
 
 /// A function that returns a path of a directory as people know it.
-pub(crate) type Shown<'a> = &'a dyn Fn(&RelativePath) -> PathBuf;
+pub type Shown<'a> = &'a dyn Fn(&RelativePath) -> PathBuf;
 
 /// The report of an undo, over one directory after the other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub(crate) struct Met {
+pub struct UndoReport {
     /// The paths changed since the apply: only force overwrites or removes them, and then they are
     /// kept aside.
     pub changed: Vec<At>,
@@ -42,20 +40,26 @@ pub(crate) struct Met {
 /// A path with a reason, the path as [`host_text`] writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct At {
-    path: Value,
-    why: String,
+pub struct At {
+    /// The path.
+    pub path: Value,
+    /// The reason.
+    pub why: String,
 }
 
 /// A directory that stays, with the files in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Stay {
-    directory: Value,
-    holds: Vec<Value>,
+pub struct Stay {
+    /// The directory.
+    pub directory: Value,
+    /// The files in it.
+    pub holds: Vec<Value>,
 }
 
-fn line_of(path: &Value) -> String {
+/// Returns a path of the report as one line.
+#[must_use]
+pub fn line_of(path: &Value) -> String {
     let path = read_host_text(path).unwrap_or_default();
     printable(path.as_bytes())
 }
@@ -74,11 +78,13 @@ impl At {
     }
 }
 
-fn lines(all: &[At]) -> Vec<String> {
+/// Returns a line for each of these paths.
+#[must_use]
+pub fn lines(all: &[At]) -> Vec<String> {
     all.iter().map(At::line).collect()
 }
 
-impl Met {
+impl UndoReport {
     /// Adds the preview of an undo in one directory.
     pub fn foresee(&mut self, outlook: &Outlook, shown: Shown<'_>) {
         let is_skipped = |one: &&Conflict| outlook.skipped.iter().any(|it| it.path == one.path);
@@ -153,12 +159,11 @@ impl Met {
         self
     }
 
-    /// Refuses an undo that cannot be done, or not without force; warns of the paths that force
-    /// will overwrite.
+    /// Refuses an undo that cannot be done, or not without force.
     ///
     /// # Errors
     /// With the paths.
-    pub fn settle(&self, command: &str, force: bool, output: &Output) -> Result<(), Failure> {
+    pub fn settle(&self, command: &str, force: bool) -> Result<(), Failure> {
         let failure = || Failure::new("the changes could not be taken back; nothing was written");
         let named = |lines: &[String]| named(lines, command);
         if !self.in_the_way.is_empty() {
@@ -166,22 +171,15 @@ impl Met {
                 .because(named(&lines(&self.in_the_way)))
                 .advise("move what is there elsewhere, then undo again"));
         }
-        let kept = format!("what stands there is kept, and {command} --take-back brings it back");
         if !force {
             let all = [lines(&self.changed), lines(&self.skipped)].concat();
             return match all.is_empty() {
                 true => Ok(()),
                 false => Err(failure().because(named(&all)).advise(format!(
-                    "{command} --force takes them back all the same; {kept}"
+                    "{command} --force takes them back all the same; {}",
+                    kept(command)
                 ))),
             };
-        }
-        if !self.changed.is_empty() {
-            let count = render::counted(self.changed.len() as u64, "path", "paths");
-            output.warn(&format!(
-                "{count} changed since, and will be as before; {kept}:\n{}",
-                named(&lines(&self.changed))
-            ));
         }
         Ok(())
     }
@@ -203,73 +201,6 @@ impl Met {
         )))
     }
 
-    /// Warns of directories that stay since they hold others' files, of later changes that were
-    /// overwritten, and of changes that were not undone.
-    pub fn tell(&self, command: &str, output: &Output) {
-        for one in &self.stays {
-            let holds: Vec<String> = one.holds.iter().map(line_of).collect();
-            output.warn(&format!(
-                "{} stays, because it holds what was not written by Atoll:\n{}",
-                line_of(&one.directory),
-                named(&holds, command)
-            ));
-        }
-        let counted = |all: &[At]| render::counted(all.len() as u64, "path", "paths");
-        if !self.changed.is_empty() {
-            let paths: Vec<String> = self.changed.iter().map(|one| line_of(&one.path)).collect();
-            output.warn(&format!(
-                "{} had changed since; {command} --take-back brings back what stood there:\n{}",
-                counted(&self.changed),
-                named(&paths, command)
-            ));
-        }
-        match lines(&self.skipped).as_slice() {
-            [] => {}
-            [one] => output.warn(&format!("not taken back: {one}")),
-            all => output.warn(&format!(
-                "{} not taken back:\n{}",
-                counted(&self.skipped),
-                named(all, command)
-            )),
-        }
-    }
-
-    /// Prints the full report, as text or as JSON with further members.
-    pub fn show(&self, is_json: bool, of: Value, output: &Output) {
-        match (is_json, self.list()) {
-            (true, _) => output.json(&self.json(of)),
-            (false, text) if text.is_empty() => {
-                output.say("Nothing changed since, and nothing is in the way.\n");
-            }
-            (false, text) => output.result(&text),
-        }
-    }
-
-    fn list(&self) -> String {
-        let mut text = String::new();
-        for (what, all) in [
-            (
-                "changed since; only --force takes it back, and keeps it",
-                &self.changed,
-            ),
-            ("in the way, with --force too", &self.in_the_way),
-            ("not taken back, with --force neither", &self.skipped),
-        ] {
-            if !all.is_empty() {
-                text.push_str(&format!("{what}:\n  {}\n", lines(all).join("\n  ")));
-            }
-        }
-        for one in &self.stays {
-            let holds: Vec<String> = one.holds.iter().map(line_of).collect();
-            let directory = line_of(&one.directory);
-            text.push_str(&format!(
-                "{directory} stays, because it holds:\n  {}\n",
-                holds.join("\n  ")
-            ));
-        }
-        text
-    }
-
     /// Returns the full report as JSON, with further members.
     pub fn json(&self, of: Value) -> Value {
         let mut all = json!(self);
@@ -278,18 +209,17 @@ impl Met {
         }
         all
     }
+}
 
-    /// Returns the words that follow "taken back".
-    pub fn but_for(&self) -> String {
-        match self.skipped.len() as u64 {
-            0 => String::new(),
-            count => format!(", but for {}", render::counted(count, "path", "paths")),
-        }
-    }
+/// Tells where the content is that an undo overwrites.
+#[must_use]
+pub fn kept(command: &str) -> String {
+    format!("what stands there is kept, and {command} --take-back brings it back")
 }
 
 /// Returns the first lines, the number of further ones, and the command that lists them.
-fn named(lines: &[String], command: &str) -> String {
+#[must_use]
+pub fn named(lines: &[String], command: &str) -> String {
     let shown = lines.iter().take(NAMED_MAX).map(String::as_str);
     let mut text = shown.collect::<Vec<&str>>().join("\n");
     if let Some(more) = lines.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {

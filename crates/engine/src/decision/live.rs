@@ -7,9 +7,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use atoll_engine::changes::{self, LayerChanges};
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::promotion::Allowed;
 use atoll_layer::{
     Bounds, EndNote, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
     changes as changes_of, plan_restore,
@@ -19,9 +16,12 @@ use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState};
 
 use super::last_undo::LastUndo;
-use super::met::Met;
 use super::{Work, refuse_any};
-use crate::output::Output;
+use crate::changes::{self, LayerChanges};
+use crate::failure::{Doing, Failure};
+use crate::promotion::Allowed;
+use crate::promotion::Approver;
+use crate::undo_report::UndoReport;
 
 /// Returns the path of the end note of a live run's layer, below the run's directory.
 fn note_path(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> PathBuf {
@@ -42,7 +42,12 @@ fn plan_back(one: &LayerChanges) -> Result<Plan, Failure> {
 
 /// Writes the end note of a live run: the changes that it left in the workspace. Without the note
 /// they cannot be told from later ones, which an undo then reports.
-pub fn note_end(state: &StateDir, record: &RunRecord, all: &[LayerChanges], output: &Output) {
+pub fn note_end(
+    state: &StateDir,
+    record: &RunRecord,
+    all: &[LayerChanges],
+    surface: &dyn Approver,
+) {
     if record.mode != WorkspaceMode::Live {
         return;
     }
@@ -51,7 +56,7 @@ pub fn note_end(state: &StateDir, record: &RunRecord, all: &[LayerChanges], outp
         .filter(|one| one.layer.kind == LayerKind::Workspace)
     {
         if let Err(failure) = write_note(state, record, one) {
-            output.warn(&format!(
+            surface.warn(format!(
                 "what the run left in the workspace could not be noted: {}.\n\
                  Undoing it will take all back that changed since it started",
                 failure.why.unwrap_or(failure.what)
@@ -101,7 +106,7 @@ impl Work<'_> {
     /// # Errors
     /// When it was done already, or when something changed there since the run's end: nothing is
     /// written then, unless it is forced.
-    pub fn restore(&self, record: &RunRecord, how: How) -> Result<Met, Failure> {
+    pub fn restore(&self, record: &RunRecord, how: How) -> Result<UndoReport, Failure> {
         if record.state == RunState::Undone {
             return Err(Failure::new(format!(
                 "what run {} changed was taken back already",
@@ -110,7 +115,7 @@ impl Work<'_> {
             .because("there is nothing to take back"));
         }
         self.refuse_interrupted(record)?;
-        let mut met = Met::default();
+        let mut met = UndoReport::default();
         for one in changes::read(self.state, record)?
             .iter()
             .filter(|one| one.layer.kind == LayerKind::Workspace)
@@ -125,7 +130,7 @@ impl Work<'_> {
         record: &RunRecord,
         one: &LayerChanges,
         how: How,
-    ) -> Result<Met, Failure> {
+    ) -> Result<UndoReport, Failure> {
         let note = read_note(self.state, record, one);
         if note.is_none() && how != How::ByForce {
             return Err(refuse_unseen(record, &plan_back(one)?));
@@ -152,7 +157,7 @@ impl Work<'_> {
         note: Option<EndNote>,
         opened: &Opened,
         how: How,
-    ) -> Result<(Vec<Refusal>, Met), Failure> {
+    ) -> Result<(Vec<Refusal>, UndoReport), Failure> {
         let unread = "the workspace cannot be read";
         let mut plan = match opened.is_empty() {
             true => plan_back(one)?,
@@ -165,20 +170,21 @@ impl Work<'_> {
         let mut meets = Outlook::default();
         match note {
             Some(note) => (plan, meets) = note.narrow(plan, opened),
-            None => self.output.warn(&format!(
+            None => self.surface.warn(format!(
                 "nobody saw the end of run {}: all is taken back that changed since it \
                  started, whoever changed it",
                 record.run
             )),
         }
         let shown = |path: &RelativePath| PathBuf::from(path.as_os_str());
-        let mut met = Met::default();
+        let mut met = UndoReport::default();
         met.add_changed(&plan.conflicts, &shown);
         met.foresee(&meets, &shown);
         let by_force = how == How::ByForce;
         if by_force || (how == How::Plainly && !met.in_the_way.is_empty()) {
             let command = format!("atoll undo {}", record.run);
-            met.settle(&command, by_force, self.output)?;
+            met.settle(&command, by_force)?;
+            self.tell_force(&met, by_force, &command);
         }
         if by_force {
             plan = plan.without_conflicts();
