@@ -11,7 +11,7 @@ pub enum Notice {
     Text(String),
     /// Others than its owner can read a file that holds a secret.
     Open {
-        /// What the secret is for.
+        /// The purpose of the secret.
         what: String,
         /// The file.
         path: PathBuf,
