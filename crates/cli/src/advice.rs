@@ -37,6 +37,7 @@ fn text(hint: &Hint) -> String {
         Hint::Profile(error) => profile(error).to_owned(),
         Hint::Ledger(error) => ledger(error),
         Hint::Private(fault) => private(fault),
+        Hint::Signing(error) => signing(error),
         Hint::Vault(error) => vault(error),
         Hint::Naming(text, path) => text.replace("{}", &word(path)),
         Hint::OwnFile(path) => {

@@ -10,7 +10,10 @@ use atoll_engine::changes;
 use atoll_engine::decision::live;
 use atoll_engine::decision::{Afterwards, Decision, Work};
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::learning;
+use atoll_engine::not_started;
 use atoll_engine::printable::printable;
+use atoll_engine::remedies;
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
@@ -25,9 +28,6 @@ use crate::answered;
 use crate::arguments::RunArguments;
 use crate::console::Console;
 use crate::denied::{cut_output, denied};
-use crate::hints;
-use crate::learnt;
-use crate::not_started;
 use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
 use crate::question;
@@ -202,7 +202,7 @@ impl Conclusion<'_> {
         // Where the keys cannot be read, what is sealed is told as that.
         let seals = atoll_ledger::Seals::read(self.state).unwrap_or_default();
         let events: Vec<Event> = events.into_iter().map(|event| seals.open(event)).collect();
-        Ok(Some(learnt::rules(events.iter())))
+        Ok(Some(learning::rules(events.iter())))
     }
 
     /// Returns whether a person is there to decide, and has something to decide about.
@@ -278,7 +278,7 @@ impl Conclusion<'_> {
     /// Prints the warnings and hints that have no line in the summary.
     fn tell_more(&self, record: &RunRecord, went: &Went) {
         if let Some(rules) = &went.learnt {
-            self.output.say(&learnt::told(rules));
+            self.output.say(&learning::told(rules));
         }
         let kills = went.outcome.usage.memory_kills;
         if kills > 0 {
@@ -310,13 +310,13 @@ impl Conclusion<'_> {
         };
         let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
         let could_reach = has_failed && !self.rules.reaches_outside();
-        let nests = could_nest.then(|| hints::nesting_hint(record));
-        let reaches = could_reach.then(|| hints::network_hint(&record.command, is_closed));
+        let nests = could_nest.then(|| remedies::nesting_hint(record));
+        let reaches = could_reach.then(|| remedies::network_hint(&record.command, is_closed));
         let network = self.rules.network();
         // What did not arrive says nothing of releases.
         let has_arrived = has_failed && went.flows.failed.is_empty();
-        let is_aged = has_arrived.then(|| hints::age_hint(record, &network));
-        let names = Some(hints::names_hint(&went.flows));
+        let is_aged = has_arrived.then(|| remedies::age_hint(record, &network));
+        let names = Some(remedies::names_hint(&went.flows));
         for hint in [names, nests, reaches, is_aged]
             .into_iter()
             .flatten()

@@ -21,11 +21,8 @@ mod diff;
 pub mod escape;
 
 mod finding;
-mod hints;
 mod kept;
-mod learnt;
 mod ledger;
-mod not_started;
 mod notices;
 mod output;
 mod planted;

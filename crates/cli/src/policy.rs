@@ -1,12 +1,10 @@
 //! `atoll policy`: policies in Cedar shown, checked, asked and tested. Nothing here decides on a
 //! run.
 
-mod changed;
 pub(crate) mod explain;
 mod learn;
 mod organisation;
 mod proof;
-mod prover;
 mod purposes;
 mod reload;
 mod replay;
@@ -182,7 +180,7 @@ fn counts_any() -> Result<bool, Failure> {
 /// # Errors
 /// When one is missing, with how to get it, or does not work.
 pub(crate) fn provers() -> Result<String, String> {
-    let found = prover::Programs::find()?;
+    let found = atoll_engine::prover::Programs::find()?;
     found.try_out()?;
     Ok(format!("{}: a trivial proof was found", found.told()))
 }

@@ -20,6 +20,7 @@ use atoll_egress::secret::LOGIN_BYTES_MAX;
 use atoll_engine::Request;
 use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::not_started;
 use atoll_model::RunId;
 use atoll_policy::{Login, LoginIssue, Requested, Rules, misspelt};
 use atoll_sandbox::{CaughtToken, Handover, Signals};
@@ -29,7 +30,6 @@ use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use crate::arguments::{LoginArguments, RunArguments};
-use crate::not_started;
 use crate::output::Output;
 use crate::render;
 use crate::requested::requested_profile;

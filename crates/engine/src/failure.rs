@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use atoll_ledger::{LedgerError, PrivateFault, StateError};
+use atoll_ledger::{LedgerError, PrivateFault, SigningError, StateError};
 use atoll_model::{Reason, RunId};
 use atoll_policy::ProfileError;
 use atoll_store::VaultError;
@@ -54,6 +54,8 @@ pub enum Hint {
     Ledger(Box<LedgerError>),
     /// A private file is to be made usable.
     Private(Box<PrivateFault>),
+    /// The ledger's key or its checkpoints are to be made usable.
+    Signing(Box<SigningError>),
     /// The path is to be writable by its owner alone.
     WritableByOthers(PathBuf),
     /// The path's owner is to be looked at.
@@ -87,6 +89,12 @@ impl From<&String> for Hint {
 impl From<VaultError> for Hint {
     fn from(error: VaultError) -> Self {
         Self::Vault(Box::new(error))
+    }
+}
+
+impl From<SigningError> for Hint {
+    fn from(error: SigningError) -> Self {
+        Self::Signing(Box::new(error))
     }
 }
 

@@ -8,6 +8,7 @@ use atoll_engine::events::seals;
 use atoll_engine::explain::recorded::Opening;
 use atoll_engine::explain::verdict::Sources;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::learning;
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger, StateDir, unread};
 use atoll_model::RunId;
@@ -16,7 +17,6 @@ use atoll_policy::{Rules, learnt_cedar};
 
 use crate::arguments::LearnPolicyArguments;
 use crate::finding;
-use crate::learnt;
 use crate::output::Output;
 use crate::render::counted;
 
@@ -39,7 +39,7 @@ pub(crate) fn learn(arguments: &LearnPolicyArguments, output: &Output) -> Result
             .because("none of these runs was started")
             .advise("atoll runs lists those that there are"));
     }
-    let used = learnt::used(events.iter()).into_iter();
+    let used = learning::used(events.iter()).into_iter();
     let used = used.map(|(meant, widened)| NetworkRule {
         to: meant.to,
         way: meant.way,

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use atoll_engine::explain::change::no_host;
+use atoll_engine::learning;
+use atoll_engine::not_started::{Showing, elsewhere_in_path, showing};
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
@@ -12,8 +14,6 @@ use atoll_policy::{Remote, network_entry, preset_for, preset_for_host, preset_le
 use serde_json::Value;
 
 use super::{Story, text};
-use crate::learnt;
-use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::render::{self, Report};
 
 /// The most hosts one command allows: more are a profile.
@@ -131,13 +131,13 @@ impl Story<'_> {
         for line in lines {
             report.command("allow", &line);
         }
-        let learnt = learnt::rules(self.events.iter());
+        let learnt = learning::rules(self.events.iter());
         if !learnt.is_empty() {
             report.line(
                 "learnt",
                 "what passed because of --learn, as rules of a profile:",
             );
-            for line in learnt::as_profile(&learnt).lines() {
+            for line in learning::as_profile(&learnt).lines() {
                 report.command("learnt", line);
             }
         }

@@ -1,9 +1,10 @@
 //! Events in the form of the Open Cybersecurity Schema Framework (OCSF), as security monitoring
 //! reads them: one JSON object an event, with the whole event in `unmapped`.
 
-use atoll_engine::events::microseconds;
 use atoll_ledger::Event;
 use serde_json::{Map, Value, json};
+
+use crate::events::microseconds;
 
 /// The version of the schema whose words these are.
 const VERSION: &str = "1.6.0";

@@ -46,9 +46,10 @@ const STICKY: u32 = 0o1000;
 
 /// The programs that make proofs.
 #[derive(Debug)]
-pub(super) struct Programs {
+pub struct Programs {
     prover: PathBuf,
-    pub(super) solver: PathBuf,
+    /// The solver.
+    pub solver: PathBuf,
 }
 
 impl Programs {
@@ -56,7 +57,7 @@ impl Programs {
     ///
     /// # Errors
     /// When one is missing, with how to get it.
-    pub(super) fn find() -> Result<Self, String> {
+    pub fn find() -> Result<Self, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         let own = std::env::current_exe().ok();
         let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
@@ -76,7 +77,7 @@ impl Programs {
     }
 
     /// Describes both paths.
-    pub(super) fn told(&self) -> String {
+    pub fn told(&self) -> String {
         format!("{}, with {}", self.prover.display(), self.solver.display())
     }
 
@@ -84,7 +85,7 @@ impl Programs {
     ///
     /// # Errors
     /// When the answers are others, with these.
-    pub(super) fn try_out(&self) -> Result<(), String> {
+    pub fn try_out(&self) -> Result<(), String> {
         let text = "permit(principal, action == Action::\"connect\", resource)\n\
                     when { context.port == 443 };\n";
         let file = PolicyFile {
@@ -120,7 +121,7 @@ impl Programs {
 
     /// Has properties proven, and hands on each verdict as it comes. A property without an answer
     /// is unknown.
-    pub(super) fn prove(&self, asked: &Proving, mut tell: impl FnMut(Verdict)) {
+    pub fn prove(&self, asked: &Proving, mut tell: impl FnMut(Verdict)) {
         let mut left = asked.properties.len();
         let why = match AtWork::start(&self.prover, asked) {
             Ok(mut at_work) => loop {

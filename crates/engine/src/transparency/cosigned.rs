@@ -4,12 +4,11 @@
 use std::time::{Duration, Instant};
 
 use atoll_egress::post::{Address, Headers, Reply, post};
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::printable::printable;
 use atoll_ledger::{Checkpoint, Cosigned, Ledger, Prover, StateDir, Witness, WitnessKey};
 
-use super::proofs;
-use crate::advice;
+use super::unproven;
+use crate::failure::{Doing, Failure};
+use crate::printable::printable;
 
 const UNUSABLE: &str = "--url is not usable";
 const UNSIGNED: &str = "the witness has not signed the checkpoint";
@@ -54,17 +53,15 @@ fn address(url: &str) -> Result<Address, Failure> {
 /// When the witness does not answer, does not sign, or its signature does not hold.
 pub fn submit(
     state: &StateDir,
-    (url, key): (&str, &WitnessKey),
+    url: &str,
+    key: &WitnessKey,
     checkpoint: &Checkpoint,
     patience: Duration,
 ) -> Result<String, Failure> {
     let to = address(url)?;
     let until = Instant::now() + patience;
-    let own = Ledger::key(state).map_err(|error| {
-        Failure::new(UNSIGNED)
-            .because(&error)
-            .advise(advice::signing(&error))
-    })?;
+    let own =
+        Ledger::key(state).map_err(|error| Failure::new(UNSIGNED).because(&error).advise(error))?;
     let mut old = Cosigned::kept_size(state, &own).unwrap_or(0);
     for _ in 0..ATTEMPTS_MAX {
         let text = request(state, old, checkpoint)?;
@@ -92,8 +89,7 @@ fn request(state: &StateDir, old: u64, checkpoint: &Checkpoint) -> Result<String
     if old == 0 {
         return Ok(format!("old 0\n\n{}", checkpoint.text()));
     }
-    let failed =
-        |fault| proofs::unproven("the witness cannot be shown that the ledger grew", &fault);
+    let failed = |fault| unproven("the witness cannot be shown that the ledger grew", fault);
     let prover = Prover::read(state).map_err(failed)?;
     let mut proof = prover.consistency(old).map_err(failed)?;
     if proof.checkpoint.size() != checkpoint.size() {

@@ -1,9 +1,26 @@
+use atoll_ledger::{Position, TreeHash};
+use atoll_model::RunId;
 use atoll_model::network::{Network, Request};
 use proptest::prelude::ProptestConfig;
 use serde_json::json;
 
 use super::*;
-use crate::why::event;
+
+fn event(kind: &str, body: Value) -> Event {
+    Event {
+        position: Position {
+            seq: 0,
+            leaf: TreeHash::ZERO,
+            segment: 1,
+            offset: 0,
+        },
+        prev: TreeHash::ZERO,
+        time: "2026-11-21T09:30:12.123456Z".to_owned(),
+        run: RunId::parse("261121-093012-k7qd").ok(),
+        kind: kind.to_owned(),
+        body,
+    }
+}
 
 fn opened(rule: &str, mut body: Value) -> Event {
     body["rule"] = json!(rule);

@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::configuration::Places;
-use atoll_engine::printable::printable;
 use atoll_model::Ending;
 use atoll_policy::Rules;
 use atoll_store::RunRecord;
 use serde_json::json;
+
+use crate::configuration::Places;
+use crate::printable::printable;
 
 #[cfg(test)]
 mod tests;

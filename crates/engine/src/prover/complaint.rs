@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_engine::printable::printable;
+use crate::printable::printable;
 
 /// The most of standard error that is kept, bytes: the end of it.
 const KEPT_BYTES_MAX: usize = 4 << 10;

@@ -3,7 +3,7 @@
 use atoll_cedar::{Deciding, Layers};
 
 /// Returns the policies that are new, gone or different, by their ids.
-pub(super) fn changes(old: &Layers, new: &Layers) -> Vec<(&'static str, String)> {
+pub fn changes(old: &Layers, new: &Layers) -> Vec<(&'static str, String)> {
     let (before, now) = (said_by(old), said_by(new));
     let of = |all: &[(&Deciding, String)], id: &str| {
         let one = all.iter().find(|(told, _)| &*told.id == id);

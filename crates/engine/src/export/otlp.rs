@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use atoll_ledger::{Event, TreeHash};
 use serde_json::{Value, json};
 
-pub(super) use message::Message;
+pub use message::Message;
 use message::{Span, written};
 
 /// The most flows and questions without an end; further ones are not exported.
@@ -56,14 +56,14 @@ struct Run {
 
 /// Follows the ledger from its first event.
 #[derive(Default)]
-pub(super) struct Follower {
+pub struct Follower {
     runs: HashMap<String, Run>,
     open: usize,
 }
 
 /// The spans and log records of one export.
 #[derive(Default)]
-pub(super) struct Batch {
+pub struct Batch {
     spans: Vec<Value>,
     logs: Vec<Value>,
     counts: BTreeMap<(&'static str, String), (Attributes, u64)>,
@@ -104,8 +104,8 @@ fn number(body: &Value, member: &str) -> Option<u64> {
 impl Follower {
     /// Takes the next event into the batch if there is one; an event without a batch is only
     /// remembered, as the beginning of a later span.
-    pub(super) fn follow(&mut self, event: &Event, to: Option<&mut Batch>) {
-        let nanos = atoll_engine::events::microseconds(&event.time).saturating_mul(1_000);
+    pub fn follow(&mut self, event: &Event, to: Option<&mut Batch>) {
+        let nanos = crate::events::microseconds(&event.time).saturating_mul(1_000);
         let run = event.run.as_ref().map(|run| run.as_str());
         let mut unheard = Batch::default();
         let batch = to.unwrap_or(&mut unheard);
@@ -240,7 +240,7 @@ fn place(body: &Value) -> Attributes {
 
 impl Batch {
     /// Returns the number of events in it.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.logs.len()
     }
 

@@ -38,7 +38,7 @@ struct Group {
 }
 
 /// Returns the rules for the flows of a run that were allowed only in order to learn from them.
-pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
+pub fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     let learning = NetworkRule::learning().told();
     let is_learnt =
         |event: &Event| event.body.get("rule").and_then(Value::as_str) == Some(learning.as_str());
@@ -49,7 +49,7 @@ pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
 }
 
 /// Returns the rules for all flows of runs, whatever allowed them, each with its widening in words.
-pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, Option<String>)> {
+pub fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, Option<String>)> {
     let is_reached = |event: &Event| {
         let kind = event.body.get("kind").and_then(Value::as_str);
         matches!(
@@ -240,7 +240,7 @@ fn paths(asked: &BTreeSet<String>) -> Vec<PathPattern> {
 }
 
 /// Formats the rules as a part of a profile.
-pub(crate) fn as_profile(rules: &[Meant]) -> String {
+pub fn as_profile(rules: &[Meant]) -> String {
     let entries: String = rules
         .iter()
         .map(|rule| format!("    {},\n", network_entry(rule)))
@@ -249,7 +249,7 @@ pub(crate) fn as_profile(rules: &[Meant]) -> String {
 }
 
 /// Returns the text printed at the run's end, for pasting.
-pub(crate) fn told(rules: &[Meant]) -> String {
+pub fn told(rules: &[Meant]) -> String {
     match rules {
         [] => "learnt: nothing was reached that the rules do not allow already\n".to_owned(),
         rules => format!(

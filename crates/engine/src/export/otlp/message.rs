@@ -12,9 +12,11 @@ const ERROR: u8 = 2;
 const DELTA: u8 = 1;
 
 /// One message for a collector: the end of its URL, and the body.
-pub(in crate::ledger) struct Message {
-    pub(in crate::ledger) path: &'static str,
-    pub(in crate::ledger) body: Value,
+pub struct Message {
+    /// The end of the URL.
+    pub path: &'static str,
+    /// The body.
+    pub body: Value,
 }
 
 /// The members all messages of a batch share.
@@ -36,7 +38,7 @@ impl About {
 
 impl Batch {
     /// Returns the batch as messages for a collector. `host` is the name of the machine.
-    pub(in crate::ledger) fn messages(self, host: &str) -> Vec<Message> {
+    pub fn messages(self, host: &str) -> Vec<Message> {
         let about: Attributes = vec![
             ("service.name", json!("atoll")),
             ("service.version", json!(env!("CARGO_PKG_VERSION"))),
