@@ -4,7 +4,9 @@
 use std::io;
 use std::path::Path;
 
+use atoll_engine::delegation;
 use atoll_engine::failure::Hint;
+use atoll_engine::shell::{word, word_beside};
 use atoll_engine::{CallError, PlaceError};
 use atoll_frame::Stage;
 use atoll_layer::{CheckpointError, SealError};
@@ -15,9 +17,6 @@ use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{AuthorityError, RunError, VaultError};
-
-use crate::delegation;
-use crate::render::{word, word_beside};
 
 const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";

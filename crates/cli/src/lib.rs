@@ -14,7 +14,6 @@ mod ask_key;
 mod authority;
 mod conclusion;
 mod console;
-mod delegation;
 mod denied;
 mod desk;
 mod diff;

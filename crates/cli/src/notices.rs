@@ -1,9 +1,9 @@
 //! Notices of the engine, as a person reads them.
 
 use atoll_engine::notice::{Notice, Notices};
+use atoll_engine::shell::word;
 
 use crate::output::Output;
-use crate::render::word;
 use crate::undo_report;
 
 impl Notices for Output {

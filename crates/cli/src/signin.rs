@@ -85,7 +85,7 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
     let command = command_of(arguments, issue)?;
     let callback = issue.callback.filter(|_| !has_word(&command, &CODE_WORDS));
     if !arguments.yes && !output.can_ask {
-        let agent = render::command_line(std::slice::from_ref(&arguments.agent));
+        let agent = atoll_engine::shell::command_line(std::slice::from_ref(&arguments.agent));
         return Err(
             Failure::new("nobody can be asked whether the login is kept")
                 .because("standard input or error is no terminal")

@@ -12,6 +12,7 @@ use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::shell::word;
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
@@ -31,7 +32,7 @@ use crate::arguments::{
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
 use crate::output::Output;
-use crate::render::{self, Paint, Style, word};
+use crate::render::{self, Paint, Style};
 use crate::reputation;
 use crate::requested::requested_profile;
 pub use doctor::doctor;

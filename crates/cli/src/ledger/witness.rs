@@ -46,7 +46,7 @@ pub fn give(
 fn named(witness: &Witness) -> String {
     match witness {
         Witness::File(file) => printable(file.as_os_str().as_encoded_bytes()),
-        Witness::Command(words) => printable(render::command_line(words).as_bytes()),
+        Witness::Command(words) => printable(atoll_engine::shell::command_line(words).as_bytes()),
         Witness::Network { key, .. } => printable(key.name().as_bytes()),
     }
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::shell::command_line;
 use atoll_sandbox::{LoginFileError, LoginLock, LoginText};
 
 use super::merge::Own;
-use crate::render::command_line;
 
 /// Bits of a directory's mode by which others than its owner write to it.
 const OTHERS_WRITE: u32 = 0o022;

@@ -220,7 +220,7 @@ impl Story<'_> {
         format!(
             "atoll run {} -- {}",
             said.join(" "),
-            render::command_line(&self.command())
+            atoll_engine::shell::command_line(&self.command())
         )
     }
 
@@ -229,7 +229,7 @@ impl Story<'_> {
         let mut words = self.options();
         let given = words.find_map(|word| as_value(&word, "--profile"));
         let file = given.filter(|text| text.contains('/') || text.ends_with(".toml"));
-        render::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
+        atoll_engine::shell::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
     }
 
     /// Returns the options that the run had, a word each.
@@ -290,12 +290,12 @@ fn is_replaced(word: &OsStr, by: &str) -> bool {
 fn as_typed(word: &OsStr) -> String {
     let bytes = word.as_bytes();
     let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
-        return render::command_line(&[word.to_owned()]);
+        return atoll_engine::shell::command_line(&[word.to_owned()]);
     };
     let (name, value) = bytes.split_at(at);
     let value = OsStr::from_bytes(value.get(1..).unwrap_or_default());
     let name = OsStr::from_bytes(name);
-    render::command_line(&[name.to_owned(), value.to_owned()])
+    atoll_engine::shell::command_line(&[name.to_owned(), value.to_owned()])
 }
 
 /// A missing permission.
@@ -327,7 +327,12 @@ impl Missing {
 
     /// Returns the options that state it; empty if no line does.
     fn options(&self) -> Vec<String> {
-        let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));
+        let allow = |rule: String| {
+            format!(
+                "--allow {}",
+                atoll_engine::shell::command_line(&[rule.into()])
+            )
+        };
         match self {
             Self::Preset(preset) => vec![format!("--preset {preset}")],
             Self::Remote(remote) => remote.options().map(allow).to_vec(),

@@ -28,7 +28,7 @@ fn told(step: &Step) -> String {
             let line = format!("in the profile, under [network]: allow = [{entry}]");
             match rule {
                 Some(rule) => {
-                    let rule = render::command_line(&[rule.into()]);
+                    let rule = atoll_engine::shell::command_line(&[rule.into()]);
                     format!("--allow {rule}, or {line}")
                 }
                 None => line,

@@ -27,8 +27,11 @@ pub enum Reach {
 /// A known error.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
+    /// The part that has it.
     pub part: Part,
+    /// The name of the error.
     pub name: &'static str,
+    /// A description of the error.
     pub what: &'static str,
     /// The first version with it.
     pub since: Version,
@@ -36,6 +39,7 @@ pub struct Known {
     pub mended: &'static [Version],
     /// The version from which on no release line has it.
     pub until: Version,
+    /// The reach of programs in a sandbox.
     pub reach: Reach,
 }
 

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use crate::render::command_line;
+use crate::shell::command_line;
 
 /// The profile's name, and that of its file.
 pub const NAME: &str = "atoll";

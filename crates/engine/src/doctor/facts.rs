@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use atoll_engine::configuration::Places;
-use atoll_engine::holds_layers;
 use atoll_model::{Enforcement, Mode};
 use atoll_sandbox::{
     Held, Host, SandboxError, Starting, Trial, detect_groups, forecast, try_namespaces,
@@ -12,8 +10,10 @@ use atoll_sandbox::{
 
 use super::known::Part;
 use super::version::{Version, of_kernel};
-use crate::LAUNCHER;
+use crate::configuration::Places;
 use crate::delegation::{self, Step};
+use crate::fallback::holds_layers;
+use crate::prover::provers;
 
 /// A host as far as it matters to a boundary.
 #[derive(Debug)]
@@ -24,12 +24,14 @@ pub struct Facts {
     pub holding: Result<Holding, String>,
     /// The result of starting the launcher.
     pub launcher: Result<(), String>,
+    /// Settings of the kernel.
     pub settings: Settings,
     /// The kernel's security modules in their order; `None` if not known.
     pub modules: Option<String>,
     /// Support for seccomp filters, and the actions they may return; `None` if the kernel does not
     /// list these.
     pub filters: (bool, Option<String>),
+    /// The user.
     pub uid: u32,
     /// The running program; `None` where its file is gone.
     pub program: Option<PathBuf>,
@@ -46,7 +48,9 @@ pub struct Facts {
 /// The means of isolation.
 #[derive(Debug)]
 pub struct Holding {
+    /// The version of Landlock's ABI.
     pub landlock: u32,
+    /// True for root.
     pub is_root: bool,
     /// Set for root that can make no user namespace.
     pub unmapped: bool,
@@ -55,7 +59,9 @@ pub struct Holding {
     /// The result of the namespace probe; for root that can make no user namespaces, of all the
     /// others.
     pub trial: Trial,
+    /// The control groups that can be used.
     pub groups: Held,
+    /// The way in which each limit would be enforced.
     pub limits: Vec<Enforcement>,
     /// The ways to get control groups delegated.
     pub delegation: Vec<Step>,
@@ -66,9 +72,13 @@ pub struct Holding {
 /// Settings of the kernel; `None` for those that it does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
+    /// `user.max_user_namespaces`.
     pub max_user_namespaces: Option<u64>,
+    /// `kernel.unprivileged_userns_clone`.
     pub unprivileged_clone: Option<u64>,
+    /// `kernel.apparmor_restrict_unprivileged_userns`.
     pub apparmor_restricts: Option<u64>,
+    /// `vm.memfd_noexec`.
     pub memory_programs: Option<u64>,
 }
 
@@ -76,8 +86,9 @@ pub struct Settings {
 const PROGRAMS: [&str; 4] = ["sudo", "update-grub", "grubby", "modprobe"];
 
 impl Facts {
-    /// Reads and tries.
-    pub fn read(places: &Places) -> Self {
+    /// Reads and tries, with this launcher program.
+    #[must_use]
+    pub fn read(places: &Places, launcher: &'static [u8]) -> Self {
         let system = rustix::system::uname();
         let release = system.release().to_string_lossy().into_owned();
         let build = system.version().to_string_lossy();
@@ -86,7 +97,7 @@ impl Facts {
         let setting = |path: &str| text(path)?.trim().parse().ok();
         // The launcher is started on a thread, which whoever divides does not have yet.
         let holding = Host::read().map(|host| Holding::of(&host, places));
-        let launcher = Starting::begin(LAUNCHER).works();
+        let launcher = Starting::begin(launcher).works();
         Self {
             kernel: (release, version),
             holding: holding.map_err(reason),
@@ -112,7 +123,7 @@ impl Facts {
                 .filter(|name| find(name).is_some())
                 .collect(),
             runtimes: runc().into_iter().collect(),
-            provers: crate::policy::provers(),
+            provers: provers(),
         }
     }
 }

@@ -13,14 +13,20 @@ use crate::delegation::Step;
 /// The group of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
+    /// The kernel.
     Kernel,
+    /// The boundary.
     Boundary,
+    /// Limits.
     Limits,
+    /// Proofs of policies.
     Proofs,
+    /// Known errors of the versions.
     Known,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The grade of a finding, from the best on.
 pub enum Grade {
     /// As good as on any host.
     Good,
@@ -35,26 +41,36 @@ pub enum Grade {
 /// The degree to which a promise holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
+    /// It holds as a whole.
     Whole,
+    /// A part of it holds.
     Partly,
+    /// It does not hold.
     Not,
 }
 
 /// One checked property of the host.
 #[derive(Clone, Debug)]
 pub struct Finding {
+    /// The group.
     pub group: Group,
+    /// The name of the property.
     pub name: String,
+    /// The grade.
     pub grade: Grade,
+    /// The state that was found.
     pub found: String,
+    /// The reason, if it could be better.
     pub why: Option<String>,
+    /// The commands that help.
     pub fixes: Vec<Step>,
     /// For a promise: how far it holds in the mode `full`, and in a fence.
     pub promise: Option<(Holds, Holds)>,
 }
 
 impl Finding {
-    pub(super) fn new(group: Group, name: &str, grade: Grade, found: impl Into<String>) -> Self {
+    /// Creates a finding without a reason or fixes.
+    pub fn new(group: Group, name: &str, grade: Grade, found: impl Into<String>) -> Self {
         Self {
             group,
             name: name.to_owned(),
@@ -66,7 +82,8 @@ impl Finding {
         }
     }
 
-    pub(super) fn because(mut self, why: impl Into<String>) -> Self {
+    /// Adds the reason.
+    pub fn because(mut self, why: impl Into<String>) -> Self {
         self.why = Some(why.into());
         self
     }
