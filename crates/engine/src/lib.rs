@@ -30,6 +30,7 @@ mod given_up;
 mod kept;
 pub mod learning;
 mod login;
+pub mod logins;
 pub mod not_started;
 pub mod notice;
 mod persons;

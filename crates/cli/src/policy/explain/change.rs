@@ -5,8 +5,6 @@ use atoll_engine::explain::change::{Change, Step};
 use atoll_engine::explain::word;
 use serde_json::{Value, json};
 
-use crate::render;
-
 /// Describes the step for people.
 fn told(step: &Step) -> String {
     match step {

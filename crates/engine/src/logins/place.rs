@@ -4,11 +4,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::shell::command_line;
 use atoll_sandbox::{LoginFileError, LoginLock, LoginText};
 
 use super::merge::Own;
+use crate::failure::{Doing, Failure};
+use crate::shell::command_line;
 
 /// Bits of a directory's mode by which others than its owner write to it.
 const OTHERS_WRITE: u32 = 0o022;
@@ -16,7 +16,7 @@ const OTHERS_WRITE: u32 = 0o022;
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A place for a login file.
-pub(super) struct Place {
+pub struct Place {
     path: PathBuf,
     /// The file in Atoll's own state that holds a new text until it is written.
     own: PathBuf,
@@ -29,7 +29,7 @@ impl Place {
     ///
     /// # Errors
     /// When another user could write there, or something else is in its place.
-    pub(super) fn prepare(file: &Path, own: PathBuf, belongs: &Own<'_>) -> Result<Self, Failure> {
+    pub fn prepare(file: &Path, own: PathBuf, belongs: &Own<'_>) -> Result<Self, Failure> {
         let refused = |why: String| {
             let what = format!("the login file {} cannot be written", file.display());
             Failure::new(what).because(why)
@@ -83,12 +83,12 @@ impl Place {
     }
 
     /// Returns the path.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns whether a file is there already.
-    pub(super) fn is_replaced(&self) -> bool {
+    pub fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
@@ -104,7 +104,7 @@ impl Place {
     ///
     /// # Errors
     /// When it cannot be written, or a file has appeared meanwhile.
-    pub(super) fn write(&self, text: &[u8], belongs: &Own<'_>) -> Result<(), Failure> {
+    pub fn write(&self, text: &[u8], belongs: &Own<'_>) -> Result<(), Failure> {
         let failed = |why: String| {
             let what = format!("the login file {} is not written", self.path.display());
             Failure::new(what)
@@ -131,6 +131,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
+    use crate::failure::Hint;
 
     #[test]
     fn a_login_file_is_written_whole_and_over_nothing_else() {
@@ -197,7 +198,12 @@ mod tests {
         assert!(own.iter().all(is_lock), "{own:?}");
         fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o777)).unwrap();
         let told = |failure: Failure| {
-            let advice = crate::advice::texts(&failure.hints).join("; ");
+            let text = |hint| match hint {
+                Hint::Text(text) => text,
+                other => panic!("{other:?}"),
+            };
+            let hints: Vec<String> = failure.hints.into_iter().map(text).collect();
+            let advice = hints.join("; ");
             (failure.why.unwrap_or_default(), advice)
         };
         let (why, advice) = told(prepare().map(drop).unwrap_err());

@@ -17,7 +17,7 @@ type Members<'a> = Vec<(String, &'a str)>;
 const NO_OBJECT: &str = "it is no JSON object";
 
 /// The members of a file that belong to a login.
-pub(super) struct Own<'a> {
+pub struct Own<'a> {
     /// The paths of members that belong to it as a whole.
     whole: BTreeSet<Vec<String>>,
     keep: &'a [FieldPath],
@@ -26,7 +26,7 @@ pub(super) struct Own<'a> {
 impl<'a> Own<'a> {
     /// Collects the objects in which its tokens are; of a file with tokens at the top level these
     /// members alone. Adds the members that the login keeps by name.
-    pub(super) fn of(login: &'a Login, fields: &BTreeMap<IssuedToken, FieldPath>) -> Self {
+    pub fn of(login: &'a Login, fields: &BTreeMap<IssuedToken, FieldPath>) -> Self {
         let names = |field: &FieldPath| field.to_string().split('.').map(str::to_owned).collect();
         let mut whole = BTreeSet::new();
         for field in fields.values() {
@@ -46,7 +46,7 @@ impl<'a> Own<'a> {
 
     /// Returns whether a member may stay as the agent has written it: it is kept, and is the
     /// login's.
-    pub(super) fn keeps(&self, names: &[String]) -> bool {
+    pub fn keeps(&self, names: &[String]) -> bool {
         let is_within = |one: &Vec<String>| names.starts_with(one);
         self.keep.iter().any(|path| path.leads_along(names)) && self.whole.iter().any(is_within)
     }
@@ -65,7 +65,7 @@ impl<'a> Own<'a> {
     ///
     /// # Errors
     /// When both cannot be in one file; the message contains nothing of them.
-    pub(super) fn merged(&self, there: &[u8], new: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
+    pub fn merged(&self, there: &[u8], new: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
         let (there, new) = (text(there)?, text(new)?);
         let mut made = Zeroizing::new(String::with_capacity(there.len() + new.len()));
         self.merge(&mut Vec::new(), there, Some(new), &mut made)?;
@@ -132,7 +132,7 @@ impl<'a> Own<'a> {
 ///
 /// # Errors
 /// When its members cannot be told apart; the message contains nothing of them.
-pub(super) fn without(file: &[u8], left_out: &[FieldPath]) -> Result<Zeroizing<Vec<u8>>, String> {
+pub fn without(file: &[u8], left_out: &[FieldPath]) -> Result<Zeroizing<Vec<u8>>, String> {
     if left_out.is_empty() {
         return Ok(Zeroizing::new(file.to_vec()));
     }

@@ -3,10 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use atoll_engine::configuration::Places;
-use atoll_engine::events::open_ledger;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::secrets;
 use atoll_ledger::Durability;
 use atoll_model::SecretName;
 use atoll_model::network::{FieldPath, IssuedToken};
@@ -18,18 +14,24 @@ use super::compose::{self, Named};
 use super::merge::Own;
 use super::place::Place;
 use super::{Gathered, not_logged_in};
+use crate::configuration::Places;
+use crate::events::open_ledger;
+use crate::failure::{Doing, Failure};
+use crate::secrets;
 
 /// The destination, checked before anybody logs in.
-pub(super) enum Keeping<'a> {
+pub enum Keeping<'a> {
+    /// A file, with the fields of its tokens.
     File(Place, &'a BTreeMap<IssuedToken, FieldPath>, Box<Named<'a>>),
     /// The names, and which of them are there already.
     Vault(&'a BTreeMap<IssuedToken, SecretName>, Vec<&'a SecretName>),
 }
 
 /// The checked content to keep.
-pub(super) enum Kept<'a> {
+pub enum Kept<'a> {
     /// The text of a file, and where it goes.
     File(&'a Place, &'a Own<'a>, Zeroizing<Vec<u8>>),
+    /// Secrets of the vault.
     Vault(Vec<(&'a SecretName, &'a Zeroizing<String>)>),
 }
 
@@ -38,7 +40,7 @@ impl<'a> Keeping<'a> {
     ///
     /// # Errors
     /// When nothing could be kept there.
-    pub(super) fn prepare(
+    pub fn prepare(
         places: &Places,
         rules: &'a Rules,
         (login, issue): (&'a Login, &'a LoginIssue),
@@ -46,7 +48,7 @@ impl<'a> Keeping<'a> {
         let state = places.open_state()?;
         match &issue.keeps {
             IssuedTo::File(fields) => {
-                let own = places.state.join(atoll_engine::credentials::RENEWALS);
+                let own = places.state.join(crate::credentials::RENEWALS);
                 drop(state);
                 let named = Named {
                     issuer: &issue.token,
@@ -68,7 +70,7 @@ impl<'a> Keeping<'a> {
     }
 
     /// Describes the destination.
-    pub(super) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         match self {
             Self::File(place, _, _) => place.path().display().to_string(),
             Self::Vault(names, _) => {
@@ -79,7 +81,7 @@ impl<'a> Keeping<'a> {
     }
 
     /// Describes the destination for the question, with what would be replaced.
-    pub(super) fn asked(&self) -> String {
+    pub fn asked(&self) -> String {
         let how = match self {
             Self::File(place, _, _) if place.is_replaced() => {
                 ", in the place of the one that is there".to_owned()
@@ -97,7 +99,7 @@ impl<'a> Keeping<'a> {
     ///
     /// # Errors
     /// When there are secrets of these names, which could be of anything.
-    pub(super) fn unasked(&self, places: &Places, login: &Login) -> Result<(), Failure> {
+    pub fn unasked(&self, places: &Places, login: &Login) -> Result<(), Failure> {
         let Self::Vault(_, replaced) = self else {
             return Ok(());
         };
@@ -123,7 +125,7 @@ impl<'a> Keeping<'a> {
     ///
     /// # Errors
     /// When the login is not valid.
-    pub(super) fn checked<'b>(
+    pub fn checked<'b>(
         &'b self,
         gathered: &'b Gathered,
         login: &Login,
@@ -160,7 +162,7 @@ impl Kept<'_> {
     ///
     /// # Errors
     /// When it cannot be kept.
-    pub(super) fn keep(
+    pub fn keep(
         &self,
         places: &Places,
         (gathered, login): (&Gathered, &Login),

@@ -22,7 +22,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The members a profile allows in a login file: of members that name the issuer or the client, no
 /// others are written. The sandboxed agent could be anyone, and these members decide to whom an
 /// agent on the host sends its real tokens.
-pub(super) struct Named<'a> {
+pub struct Named<'a> {
     /// The issuer of its tokens.
     pub issuer: &'a Endpoint,
     /// The clients that may ask for its tokens.
@@ -99,7 +99,7 @@ fn leads_somewhere(value: &str) -> bool {
 ///
 /// # Errors
 /// When the file is no such login file; the message contains nothing of it.
-pub(super) fn composed(
+pub fn composed(
     file: &[u8],
     login: &Login,
     (fields, named): (&BTreeMap<IssuedToken, FieldPath>, &Named<'_>),
