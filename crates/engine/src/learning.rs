@@ -1,5 +1,7 @@
 //! The network access of a run in learning mode, as the smallest rules that allow it again.
 
+mod policies;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use atoll_ledger::Event;
@@ -9,6 +11,8 @@ use atoll_model::network::{
 };
 use atoll_policy::network_entry;
 use serde_json::Value;
+
+pub use policies::{LearntPolicies, policies};
 
 /// The most paths of one host in a rule; more become the directory that they share.
 const PATHS_MAX: usize = 6;

@@ -42,6 +42,7 @@ pub mod promotion;
 pub mod prover;
 mod ranged;
 pub mod remedies;
+pub mod replay;
 mod repository;
 pub mod reputation;
 mod resuming;
