@@ -28,6 +28,7 @@ pub mod finding;
 mod flows;
 mod given_up;
 mod kept;
+pub mod kept_changes;
 pub mod learning;
 mod login;
 pub mod logins;

@@ -5,11 +5,6 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use atoll_engine::changes::LayerChanges;
-use atoll_engine::decision::last_undo::LastUndo;
-use atoll_engine::decision::refuse_any;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
 };
@@ -17,24 +12,28 @@ use atoll_ledger::{Ledger, StateDir};
 use serde_json::json;
 
 use super::{Opened, journals, open_all, since, writable};
-use crate::arguments::ApplyKeptArguments;
-use crate::output::Output;
+use crate::changes::LayerChanges;
+use crate::decision::last_undo::LastUndo;
+use crate::decision::refuse_any;
+use crate::failure::{Doing, Failure};
+use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
 
 /// The lag of a change's time behind the clock: file systems take it from the kernel's last tick
 /// (inode(7)), of which there are at least a hundred a second.
 const TICK: Duration = Duration::from_millis(20);
 
-pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Failure> {
+/// Applies what is kept for an argument, and returns the number of steps.
+///
+/// # Errors
+/// Conflicts in any of it, before anything is written, and what policies or the person deny.
+pub fn apply_kept(
+    name: &str,
+    selection: &Selection,
+    surface: &dyn Approver,
+) -> Result<u64, Failure> {
     let state = writable()?;
-    let ledger = atoll_engine::events::open_ledger(&state)?;
-    let selection = Selection {
-        control: arguments.control,
-        caches: true,
-        ignored: true,
-        force: arguments.force,
-        ..Selection::default()
-    };
-    let opened = open_all(&state, &arguments.name, output)?;
+    let ledger = crate::events::open_ledger(&state)?;
+    let opened = open_all(&state, name, surface)?;
     let mut all = Vec::new();
     for one in &opened {
         refuse_interrupted(one)?;
@@ -43,11 +42,11 @@ pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Res
     let mut meant = Vec::new();
     // All of it is looked at before anything is written.
     for (one, all) in opened.iter().zip(&all) {
-        let plans = planned(all, &selection)?;
+        let plans = planned(all, selection)?;
         for one in &plans {
-            refuse_conflicts(&one.plan, &arguments.name)?;
+            refuse_conflicts(&one.plan, name)?;
         }
-        let allowed = allowed(one, (all, &plans), &selection, (&state, &ledger), output)?;
+        let allowed = allowed(one, all, &plans, selection, &state, &ledger, surface)?;
         meant.push((plans, allowed));
     }
     // Where one of several is another than was agreed to, none is written.
@@ -63,7 +62,7 @@ pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Res
         let mut written = BTreeSet::new();
         let (mut applied, mut is_refused) = (0, false);
         for Planned { plan, .. } in plans {
-            tell_held(&plan, &one.record.inside, output);
+            tell_held(&plan, &one.record.inside, surface);
             is_refused |= !plan.refused.is_empty();
             written.extend(plan.steps.iter().map(|step| step.path().clone()));
             if !plan.is_empty() {
@@ -75,27 +74,22 @@ pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Res
         }
         steps += applied;
     }
-    match steps {
-        0 => output.say("There was nothing to apply.\n"),
-        _ => output.say(&format!(
-            "Applied. `atoll kept undo {}` takes it back.\n",
-            arguments.name
-        )),
-    }
-    Ok(0)
+    Ok(steps)
 }
 
 /// Returns the permission to apply one directory's changes; asks the person if policies require it.
 fn allowed(
     one: &Opened,
-    (all, plans): (&[LayerChanges], &[Planned<'_>]),
+    all: &[LayerChanges],
+    plans: &[Planned<'_>],
     selection: &Selection,
-    (state, ledger): (&StateDir, &Ledger),
-    output: &Output,
+    state: &StateDir,
+    ledger: &Ledger,
+    surface: &dyn Approver,
 ) -> Result<Allowed, Failure> {
     let name = one.layer.name();
     let taking = Taking {
-        surface: output,
+        surface,
         is_unattended: false,
         command: &format!("atoll kept apply {name}"),
         number: &|| Ok(None),
@@ -165,13 +159,13 @@ fn plan(part: &LayerChanges, selection: &Selection) -> Result<Plan, Failure> {
     plan_apply(&part.paths, &part.set, selection).doing("what is kept cannot be applied")
 }
 
-fn tell_held(plan: &Plan, inside: &Path, output: &Output) {
+fn tell_held(plan: &Plan, inside: &Path, surface: &dyn Approver) {
     for refusal in &plan.refused {
-        output.warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
+        surface.warn(format!("not applied: {}: {}", refusal.path, refusal.why));
     }
     if !plan.held_control.is_empty() {
         let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
-        output.warn(&format!(
+        surface.warn(format!(
             "in {} not applied without --control, because the agent runs or believes them: {}",
             inside.display(),
             names.join(", ")

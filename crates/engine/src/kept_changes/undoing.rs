@@ -3,11 +3,6 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use atoll_engine::decision::last_undo::LastUndo;
-use atoll_engine::decision::others::Others;
-use atoll_engine::decision::taking_back::cut_short;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::undo_report::UndoReport;
 use atoll_layer::{
     ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
@@ -16,23 +11,33 @@ use atoll_ledger::Ledger;
 use serde_json::json;
 
 use super::{Opened, journals, open_all, writable};
-use crate::arguments::UndoKeptArguments;
-use crate::output::Output;
-use crate::undo_report;
+use crate::decision::last_undo::LastUndo;
+use crate::decision::others::Others;
+use crate::decision::taking_back::cut_short;
+use crate::failure::{Doing, Failure};
+use crate::notice::{Notice, Notices};
+use crate::undo_report::UndoReport;
 
 const UNDONE: &str = "what was applied could not be taken back";
 
-pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
+/// The undo of what is kept for an argument.
+#[derive(Clone, Copy)]
+pub struct Undoing<'a> {
+    /// The argument: a name, or a profile's.
+    pub name: &'a str,
+    /// The surface that takes notices.
+    pub surface: &'a dyn Notices,
+}
+
+/// Undoes what was applied of what is kept, and returns the report.
+///
+/// # Errors
+/// Where nothing was applied, or something changed since and `force` is not set.
+pub fn undo_kept(undoing: &Undoing<'_>, force: bool) -> Result<UndoReport, Failure> {
     let state = writable()?;
-    let ledger = atoll_engine::events::open_ledger(&state)?;
-    let mut opened = open_all(&state, &arguments.name, output)?;
-    if arguments.take_back {
-        return take_undo_of_kept_back(arguments, &mut opened, &ledger, output);
-    }
-    if arguments.list {
-        return list_met(&opened, arguments, output);
-    }
-    let command = format!("atoll kept undo {}", arguments.name);
+    let ledger = crate::events::open_ledger(&state)?;
+    let mut opened = open_all(&state, undoing.name, undoing.surface)?;
+    let command = format!("atoll kept undo {}", undoing.name);
     let mut done = Vec::new();
     let mut foreseen = UndoReport::default();
     for (at, one) in opened.iter().enumerate() {
@@ -62,42 +67,45 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
         }
     }
     if done.is_empty() {
-        let what = format!("nothing of {} was applied", arguments.name);
+        let what = format!("nothing of {} was applied", undoing.name);
         return Err(Failure::new(what));
     }
-    foreseen.settle(&command, arguments.force)?;
-    if arguments.force && !foreseen.changed.is_empty() {
-        undo_report::warn_of_force(&foreseen, &command, output);
+    foreseen.settle(&command, force)?;
+    if force && !foreseen.changed.is_empty() {
+        undoing.surface.notice(Notice::Overwriting {
+            report: Box::new(foreseen.clone()),
+            command: command.clone(),
+        });
     }
     let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
     let mut met = UndoReport::default();
     for (at, applied) in &done {
         if let Some(one) = opened.get(*at) {
-            met = met.and(undo_all(one, applied, arguments.force, &ledger)?);
+            met = met.and(undo_all(one, applied, force, &ledger)?);
         }
     }
-    undo_report::tell(&met, &command, output);
+    undoing.surface.notice(Notice::Undone {
+        report: Box::new(met.clone()),
+        command,
+    });
     for ((at, one), others) in opened.iter_mut().enumerate().zip(&others) {
         if done.iter().any(|(of, _)| *of == at) && !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
         }
     }
-    if arguments.json {
-        output.json(&met.json(json!({ "name": arguments.name })));
-    }
-    output.say(&format!("Taken back{}.\n", undo_report::but_for(&met)));
-    Ok(0)
+    Ok(met)
 }
 
-/// Lists what an undo would meet, or what the last one has met.
-fn list_met(
-    opened: &[Opened],
-    arguments: &UndoKeptArguments,
-    output: &Output,
-) -> Result<u8, Failure> {
+/// Returns the report that an undo would give now, or that of the last one.
+///
+/// # Errors
+/// Where nothing was applied.
+pub fn foresee(undoing: &Undoing<'_>) -> Result<UndoReport, Failure> {
+    let state = writable()?;
+    let opened = open_all(&state, undoing.name, undoing.surface)?;
     let mut met = UndoReport::default();
     let mut is_any = false;
-    for one in opened {
+    for one in &opened {
         let mut applied = Vec::new();
         for journal in journals(&one.layer).into_iter().rev() {
             if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Done {
@@ -116,16 +124,10 @@ fn list_met(
     if !is_any {
         return Err(Failure::new(format!(
             "nothing of {} was applied",
-            arguments.name
+            undoing.name
         )));
     }
-    undo_report::show(
-        &met,
-        arguments.json,
-        json!({ "name": arguments.name }),
-        output,
-    );
-    Ok(0)
+    Ok(met)
 }
 
 fn undo_all(
@@ -201,14 +203,16 @@ fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
     Ok(undone)
 }
 
-fn take_undo_of_kept_back(
-    arguments: &UndoKeptArguments,
-    opened: &mut [Opened],
-    ledger: &Ledger,
-    output: &Output,
-) -> Result<u8, Failure> {
+/// Reverts the last undo.
+///
+/// # Errors
+/// Where there is none, or something changed since.
+pub fn take_undo_back_of(undoing: &Undoing<'_>) -> Result<(), Failure> {
+    let state = writable()?;
+    let ledger = &crate::events::open_ledger(&state)?;
+    let mut opened = open_all(&state, undoing.name, undoing.surface)?;
     let failed = "the undo could not be taken back";
-    let command = format!("atoll kept undo {}", arguments.name);
+    let command = format!("atoll kept undo {}", undoing.name);
     let mut is_any = false;
     let mut all = Vec::new();
     let mut foreseen = UndoReport::default();
@@ -221,7 +225,7 @@ fn take_undo_of_kept_back(
         all.push(undone);
     }
     if !is_any {
-        let what = format!("nothing of {} is taken back", arguments.name);
+        let what = format!("nothing of {} is taken back", undoing.name);
         return Err(Failure::new(what).because("there is no undo to take back"));
     }
     foreseen.settle_taking_back(&command)?;
@@ -239,11 +243,7 @@ fn take_undo_of_kept_back(
             one.forget_conflicts(SystemTime::now())?;
         }
     }
-    if arguments.json {
-        output.json(&json!({ "name": arguments.name }));
-    }
-    output.say("Applied again.\n");
-    Ok(0)
+    Ok(())
 }
 
 /// Returns a path as people know it: in the directory on the host.
