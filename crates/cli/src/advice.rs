@@ -25,12 +25,20 @@ const ANOTHER_WORKSPACE: &str = "atoll run --workspace DIR -- … names another 
 
 /// Returns the remedies of a failure, in words.
 pub fn texts(hints: &[Hint]) -> Vec<String> {
-    hints.iter().map(text).collect()
+    hints.iter().flat_map(all).collect()
 }
 
-/// Returns a remedy in words.
-fn text(hint: &Hint) -> String {
-    match hint {
+/// Returns a remedy in words: several where it stands for more than one.
+fn all(hint: &Hint) -> Vec<String> {
+    vec![match hint {
+        Hint::Call(fault) => {
+            let about = About {
+                call: &fault.call,
+                profile: &fault.profile,
+                limits: &fault.limits,
+            };
+            return about.advices(&fault.error);
+        }
         Hint::Text(text) => text.clone(),
         Hint::State(error) => state(error),
         Hint::Profile(error) => profile(error).to_owned(),
@@ -45,7 +53,7 @@ fn text(hint: &Hint) -> String {
         }
         Hint::WritableByOthers(path) => format!("chmod go-w {}", word(path)),
         Hint::OwnedByOther(path) => format!("ls -ld {} shows whose it is", word(path)),
-    }
+    }]
 }
 
 /// The run that an error is about, in the words that commands take.

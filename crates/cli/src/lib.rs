@@ -35,7 +35,6 @@ mod renewed;
 mod reputation;
 mod requested;
 mod restrict;
-mod resuming;
 mod review;
 mod run;
 mod secret;

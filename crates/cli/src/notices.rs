@@ -18,6 +18,7 @@ impl Notices for Output {
             }
             Notice::Undone { report, command } => undo_report::tell(report, command, self),
             Notice::Text(text) => self.warn(text),
+            Notice::Remark(text) => self.say(&format!("atoll: {text}\n")),
             Notice::Open { what, path } => self.warn(&format!(
                 "{what}: others than its owner can read {}: `chmod go-rwx {}` keeps it",
                 path.display(),

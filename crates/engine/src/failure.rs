@@ -6,9 +6,11 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use atoll_ledger::{LedgerError, PrivateFault, SigningError, StateError};
-use atoll_model::{Reason, RunId};
+use atoll_model::{Call, LimitKey, Reason, RunId};
 use atoll_policy::ProfileError;
 use atoll_store::VaultError;
+
+use crate::call::CallError;
 
 /// A use case that ended in an error: what happened, why, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +66,23 @@ pub enum Hint {
     OwnFile(PathBuf),
     /// The vault of secrets is to be made usable.
     Vault(Box<VaultError>),
+    /// A call that failed is to be made possible.
+    Call(Box<CallFault>),
     /// A sentence or a command in which each `{}` is the path, as a word of a shell.
     Naming(String, PathBuf),
+}
+
+/// A call that failed, with what is known of its run.
+#[derive(Debug)]
+pub struct CallFault {
+    /// The error.
+    pub error: CallError,
+    /// The requested call.
+    pub call: Call,
+    /// The name of the profile that decided.
+    pub profile: String,
+    /// The limits set by options.
+    pub limits: Vec<LimitKey>,
 }
 
 impl From<&str> for Hint {

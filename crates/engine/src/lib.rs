@@ -48,6 +48,7 @@ mod repository;
 pub mod reputation;
 mod resuming;
 mod rooted;
+pub mod run;
 pub mod secrets;
 pub mod shell;
 mod slug;

@@ -9,6 +9,8 @@ use crate::undo_report::UndoReport;
 pub enum Notice {
     /// A sentence.
     Text(String),
+    /// A sentence that is less than a warning.
+    Remark(String),
     /// Others than its owner can read a file that holds a secret.
     Open {
         /// The purpose of the secret.

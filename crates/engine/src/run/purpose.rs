@@ -3,25 +3,25 @@
 
 use std::collections::BTreeSet;
 
-use atoll_engine::failure::Failure;
-use atoll_engine::finding::sessions;
 use atoll_ledger::{Ledger, LedgerError, StateDir};
 use atoll_policy::EarlierPurposes;
 use atoll_store::RunRecord;
 
-use crate::arguments::RunArguments;
+use super::RunRequest;
+use crate::failure::Failure;
+use crate::finding::sessions;
 
 /// Returns the purposes of the runs of the session, and of the run whose layers this one continues.
 ///
 /// # Errors
 /// When the person states another purpose, or the ledger cannot be read.
-pub(super) fn earlier(
-    arguments: &RunArguments,
+pub fn earlier(
+    request: &RunRequest<'_>,
     state: &StateDir,
     resume: Option<&RunRecord>,
 ) -> Result<EarlierPurposes, Failure> {
     let mut all = Vec::new();
-    if let Some(named) = &arguments.session
+    if let Some(named) = request.session
         && let Some(session) = sessions::known(state, named)?
     {
         all.push(Ledger::session_purposes(state, &session).map_err(unknown)?);
@@ -36,8 +36,8 @@ pub(super) fn earlier(
         stated.extend(one.stated);
         narrowed.extend(one.narrowed);
     }
-    let own = arguments.purpose.as_ref();
-    let other = stated.iter().find(|one| Some(*one) != own);
+    let own = request.purpose;
+    let other = stated.iter().find(|one| Some(one.as_str()) != own);
     match other {
         Some(other) if own.is_some() || stated.len() > 1 => Err(refused(own, other)),
         Some(_) | None => Ok(EarlierPurposes {
@@ -47,7 +47,7 @@ pub(super) fn earlier(
     }
 }
 
-fn refused(own: Option<&String>, purpose: &str) -> Failure {
+fn refused(own: Option<&str>, purpose: &str) -> Failure {
     let what = match own {
         Some(own) => format!("this run cannot be for {own:?}"),
         None => "it is not clear what this run is for".to_owned(),

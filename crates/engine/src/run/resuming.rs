@@ -1,23 +1,31 @@
 //! `atoll run --resume`: the run whose layers another continues.
 
-use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::StateDir;
 use atoll_model::{RunId, WorkspaceMode};
 use atoll_store::{RunRecord, RunState, list_runs, settle_run};
 
-use crate::arguments::RunArguments;
+use super::RunRequest;
+use crate::failure::{Doing, Failure};
+use crate::finding::Taking;
 
 /// Returns the run whose layers this one continues.
-pub fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecord>, Failure> {
-    let Some(text) = &arguments.resume else {
+///
+/// # Errors
+/// When there is none, or its changes were decided on already.
+pub fn resumed(
+    request: &RunRequest<'_>,
+    state: &StateDir,
+    taking: Taking<'_>,
+) -> Result<Option<RunRecord>, Failure> {
+    let Some(text) = request.resume else {
         return Ok(None);
     };
-    if arguments.discard {
+    if request.discard {
         return Err(Failure::new("--resume and --discard contradict each other")
             .because("the earlier run's changes would be thrown away with this one's")
             .advise("atoll discard RUN throws them away knowingly"));
     }
-    let run = crate::finding::find(state, text)
+    let run = crate::finding::find(state, text, taking)
         .map_err(|failure| failure.advise("atoll run --resume RUN goes on with one of them"))?;
     let earlier = settle_run(state, &run)
         .doing("there is no run to resume")

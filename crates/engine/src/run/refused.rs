@@ -1,20 +1,19 @@
 //! The messages for a run that was not started or did not go on.
 
-use atoll_engine::CallError;
-use atoll_engine::failure::{Failure, Kind};
 use atoll_ledger::Refused;
 use atoll_model::{Call, Reason};
 use atoll_policy::Rules;
 use atoll_sandbox::{SandboxError, Widening};
 
-use crate::advice::About;
+use crate::call::CallError;
+use crate::failure::{CallFault, Failure, Hint, Kind};
 
 /// Returns the rule of who approves leases.
 ///
 /// # Errors
 /// When it takes two approvers, and nobody on this host could be the second.
-pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
-    atoll_engine::widening(rules).map_err(|error| {
+pub fn widening(rules: &Rules) -> Result<Widening, Failure> {
+    crate::persons::widening(rules).map_err(|error| {
         Failure::new("nobody here could say the second of two yeses")
             .because(&error)
             .advise("approvers = [\"ada\", 1001], under [approvals]: users of this machine, or their numbers")
@@ -23,7 +22,7 @@ pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
 }
 
 /// Explains a refusal or a failure to the person.
-pub(super) fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
+pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
     match error {
         CallError::Refused(Refused::Denied(refusal)) => {
             denied("the policy denies this run", &refusal.reasons, asked)
@@ -32,13 +31,6 @@ pub(super) fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure 
             denied("this run needs a person's yes", &refusal.reasons, asked)
         }
         other => {
-            let profile = rules.profile();
-            let about = About {
-                call: asked,
-                profile,
-                limits: &rules.limits_of_options(),
-            };
-            let advice = about.advices(&other);
             let what = match &other {
                 CallError::Sandbox(SandboxError::Lock { .. }) => {
                     "nothing was started: a lock file that a rule of [network] names cannot be used"
@@ -50,8 +42,13 @@ pub(super) fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure 
                 | CallError::Gained(_)
                 | CallError::Place(_) => "the run failed",
             };
-            let failure = Failure::new(what).because(other);
-            advice.into_iter().fold(failure, Failure::advise)
+            let failure = Failure::new(what).because(&other);
+            failure.advise(Hint::Call(Box::new(CallFault {
+                error: other,
+                call: asked.clone(),
+                profile: rules.profile().to_owned(),
+                limits: rules.limits_of_options(),
+            })))
         }
     }
     .about(&asked.run, rules.profile())

@@ -5,32 +5,32 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::SystemTime;
 
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::Failure;
-use atoll_engine::given_up_of_session;
-use atoll_engine::printable::printable;
-use atoll_engine::tokens::given;
-use atoll_engine::{credentials, ssh_keys};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};
 use atoll_sandbox::{Handover, SshHandover};
 use atoll_store::RunRecord;
 
-use crate::arguments::RunArguments;
-use crate::output::Output;
+use super::RunRequest;
+use crate::configuration::Places;
+use crate::failure::Failure;
+use crate::given_up::of_session;
+use crate::notice::{Notice, Notices};
+use crate::printable::printable;
 use crate::reputation;
+use crate::tokens::given;
+use crate::{credentials, ssh_keys};
 
 /// Returns the session it is a part of, which begins with its first run.
-pub(super) fn session(
-    arguments: &RunArguments,
+pub fn session(
+    request: &RunRequest<'_>,
     state: &StateDir,
     ledger: &Ledger,
     now: SystemTime,
 ) -> Result<Option<SessionId>, Failure> {
-    let named = arguments.session.as_deref();
+    let named = request.session;
     named
-        .map(|name| atoll_engine::finding::sessions::begin(name, state, ledger, now))
+        .map(|name| crate::finding::sessions::begin(name, state, ledger, now))
         .transpose()
 }
 
@@ -56,8 +56,12 @@ fn labels(
 }
 
 /// Warns of rights the session has dropped: allowing them here has no effect.
-fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Result<(), Failure> {
-    let given_up = given_up_of_session(state, session).map_err(|error| {
+fn tell_given_up(
+    state: &StateDir,
+    session: &SessionId,
+    notices: &dyn Notices,
+) -> Result<(), Failure> {
+    let given_up = of_session(state, session).map_err(|error| {
         Failure::new("the ledger cannot tell what earlier runs have given up")
             .because(&error)
             .advise(error)
@@ -65,62 +69,66 @@ fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Resu
     let all: Vec<String> = given_up.iter().map(|one| one.told()).collect();
     if !all.is_empty() {
         let told = all.join("; ");
-        output.say(&format!(
-            "atoll: the session has given up {}, for good: this run goes without (atoll sessions shows it)\n",
+        notices.notice(Notice::Remark(format!(
+            "the session has given up {}, for good: this run goes without (atoll sessions shows it)",
             printable(told.as_bytes())
-        ));
+        )));
     }
     Ok(())
 }
 
 /// Takes over the labels, dropped rights and reputation from earlier runs.
-pub(super) fn recall(
+pub fn recall(
     rules: &mut Rules,
-    (state, now): (&StateDir, SystemTime),
-    (session, resume): (&Option<SessionId>, &Option<RunRecord>),
-    output: &Output,
+    state: &StateDir,
+    now: SystemTime,
+    session: Option<&SessionId>,
+    resume: Option<&RunRecord>,
+    notices: &dyn Notices,
 ) -> Result<(), Failure> {
     if let Some(session) = session {
-        tell_given_up(state, session, output)?;
+        tell_given_up(state, session, notices)?;
     }
-    rules.take_labels(labels(state, session.as_ref(), resume.as_ref())?);
-    reputation::take(rules, state, now, output);
+    rules.take_labels(labels(state, session, resume)?);
+    reputation::take(rules, state, now, notices);
     Ok(())
 }
 
 /// The credentials for other processes than the program, and the placeholders for the program.
-pub(super) struct Handed {
-    pub(super) handover: Option<Handover>,
-    pub(super) signing: Option<SshHandover>,
-    pub(super) words: credentials::Words,
+pub struct Handed {
+    /// The credentials.
+    pub handover: Option<Handover>,
+    /// The keys of SSH.
+    pub signing: Option<SshHandover>,
+    /// The command and the environment, with placeholders.
+    pub words: credentials::Words,
 }
 
 /// Reads the credentials and SSH keys for the processes that use them, and the program's
 /// environment, which has only placeholders.
-pub(super) fn handed(
-    arguments: &RunArguments,
+pub fn handed(
+    request: &RunRequest<'_>,
     rules: &Rules,
-    (places, host): (&Places, &HostFacts),
+    places: &Places,
+    host: &HostFacts,
     workspace: &Path,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<Handed, Failure> {
-    let mut handover = credentials::read(rules, places, (workspace, arguments.login()), output)?;
-    let hint = credentials::hint(rules, &arguments.command, handover.as_ref());
-    if let Some(hint) = hint.filter(|_| arguments.login().is_none()) {
-        output.say(&format!("atoll: {}\n", printable(hint.as_bytes())));
+    let mut handover = credentials::read(rules, places, (workspace, request.login), notices)?;
+    let hint = credentials::hint(rules, request.command, handover.as_ref());
+    if let Some(hint) = hint.filter(|_| request.login.is_none()) {
+        notices.notice(Notice::Remark(printable(hint.as_bytes())));
     }
-    let signing = ssh_keys::read(rules, places, &host.home, workspace, output)?;
-    let session = arguments
+    let signing = ssh_keys::read(rules, places, &host.home, workspace, notices)?;
+    let session = request
         .session
-        .as_ref()
         .map(|name| format!("--session={name}").into());
-    let options = arguments.boundary_options().into_iter().chain(session);
-    let options: Vec<OsString> = options.collect();
+    let options: Vec<OsString> = request.options.iter().cloned().chain(session).collect();
     let asked = credentials::Asked {
-        command: &arguments.command,
+        command: request.command,
         options: &options,
     };
-    let words = credentials::told(handover.as_mut(), rules, asked, output)?;
+    let words = credentials::told(handover.as_mut(), rules, asked, notices)?;
     atoll_egress::secret::erase_stack();
     Ok(Handed {
         handover,
@@ -130,22 +138,23 @@ pub(super) fn handed(
 }
 
 /// Returns the tokens of the run.
-pub(super) fn given_tokens(
-    arguments: &RunArguments,
+pub fn given_tokens(
+    request: &RunRequest<'_>,
     state: &StateDir,
     asked: &Call,
-    (rules, output): (&Rules, &Output),
+    rules: &Rules,
+    notices: &dyn Notices,
 ) -> Result<Option<given::Given>, Failure> {
     let given = given::read(
-        &arguments.token,
+        request.tokens,
         state,
         &asked.run,
-        arguments.session.as_deref(),
+        request.session,
         &asked.workspace,
         &rules.network(),
     )?;
-    for told in given::seen_inside(&arguments.token, &asked.workspace) {
-        output.warn(&told);
+    for told in given::seen_inside(request.tokens, &asked.workspace) {
+        notices.warn(told);
     }
     Ok(given)
 }
