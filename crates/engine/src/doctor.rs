@@ -5,6 +5,7 @@
 
 pub mod apparmor;
 pub mod facts;
+pub mod finding;
 pub mod findings;
 pub mod fixes;
 pub mod known;

@@ -46,8 +46,8 @@ pub struct Often {
 /// The rules of a run, where they can still be made.
 type Made = Result<Deciders, &'static str>;
 
-#[derive(Default)]
 /// The decisions put again, and how they differ.
+#[derive(Default)]
 pub struct Replay {
     with: Vec<PolicyFile>,
     openings: HashMap<RunId, Result<Opening, &'static str>>,

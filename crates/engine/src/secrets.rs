@@ -168,7 +168,7 @@ pub fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
 pub enum Stopped {
     /// Its file or its key's cannot be used.
     Vault(VaultError),
-    /// What is sealed cannot be opened.
+    /// Sealed content cannot be opened.
     Fault(VaultFault),
     /// A passphrase gives its key, and it is locked.
     Locked,

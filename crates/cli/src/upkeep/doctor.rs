@@ -7,9 +7,9 @@ mod show;
 mod tests;
 
 use atoll_engine::configuration::Places;
-use atoll_engine::doctor::apparmor;
 use atoll_engine::doctor::facts::Facts;
-use atoll_engine::doctor::findings::{self, Finding, Grade, Group};
+use atoll_engine::doctor::finding::{Finding, Grade, Group};
+use atoll_engine::doctor::{apparmor, findings};
 use atoll_engine::failure::Failure;
 use atoll_model::Mode;
 

@@ -4,108 +4,12 @@ use atoll_model::Mode;
 use atoll_sandbox::{FENCE_LANDLOCK, Held, Trial, USER_NAMESPACE, Unified};
 
 use super::facts::{Facts, Holding};
+use super::finding::{Finding, Grade, Group, Holds};
 use super::fixes;
 use super::known::{self, Part, Reach};
 use super::proving::proving;
 use super::version::Version;
 use crate::delegation::Step;
-
-/// The group of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// The kernel.
-    Kernel,
-    /// The boundary.
-    Boundary,
-    /// Limits.
-    Limits,
-    /// Proofs of policies.
-    Proofs,
-    /// Known errors of the versions.
-    Known,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-/// The grade of a finding, from the best on.
-pub enum Grade {
-    /// As good as on any host.
-    Good,
-    /// As good as on any host, and to be known all the same.
-    Note,
-    /// Less than on other hosts, and recorded so.
-    Weaker,
-    /// `atoll run` does not start.
-    Missing,
-}
-
-/// The degree to which a promise holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// It holds as a whole.
-    Whole,
-    /// A part of it holds.
-    Partly,
-    /// It does not hold.
-    Not,
-}
-
-/// One checked property of the host.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The group.
-    pub group: Group,
-    /// The name of the property.
-    pub name: String,
-    /// The grade.
-    pub grade: Grade,
-    /// The state that was found.
-    pub found: String,
-    /// The reason, if it could be better.
-    pub why: Option<String>,
-    /// The commands that help.
-    pub fixes: Vec<Step>,
-    /// For a promise: how far it holds in the mode `full`, and in a fence.
-    pub promise: Option<(Holds, Holds)>,
-}
-
-impl Finding {
-    /// Creates a finding without a reason or fixes.
-    pub fn new(group: Group, name: &str, grade: Grade, found: impl Into<String>) -> Self {
-        Self {
-            group,
-            name: name.to_owned(),
-            grade,
-            found: found.into(),
-            why: None,
-            fixes: Vec::new(),
-            promise: None,
-        }
-    }
-
-    /// Adds the reason.
-    pub fn because(mut self, why: impl Into<String>) -> Self {
-        self.why = Some(why.into());
-        self
-    }
-
-    fn mended_by(mut self, fixes: impl IntoIterator<Item = Step>) -> Self {
-        self.fixes.extend(fixes);
-        self
-    }
-
-    fn promises(mut self, full: Holds, fence: Holds) -> Self {
-        self.promise = Some((full, fence));
-        self
-    }
-
-    /// Sets the promise of each mode, as far as this host has the mode.
-    fn promises_on(self, holding: &Holding, full: Holds, fence: Holds) -> Self {
-        let has_full = matches!(holding.trial, Trial::Works);
-        let has_fence = holding.landlock >= FENCE_LANDLOCK;
-        let when = |has: bool, holds: Holds| if has { holds } else { Holds::Not };
-        self.promises(when(has_full, full), when(has_fence, fence))
-    }
-}
 
 /// The oldest kernel that Atoll is made for.
 const OLDEST: Version = Version::new(5, 15, 0);

@@ -1,6 +1,6 @@
 //! The check for a prover of policies. No run's isolation depends on it.
 
-use super::findings::{Finding, Grade, Group};
+use super::finding::{Finding, Grade, Group};
 
 /// Reports the programs that `atoll policy prove`, `diff`, `check --prove` and `reload
 /// --only-tightening` need.

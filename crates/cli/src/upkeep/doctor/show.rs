@@ -2,7 +2,7 @@
 
 use atoll_engine::delegation::Step;
 use atoll_engine::doctor::facts::Facts;
-use atoll_engine::doctor::findings::{Finding, Grade, Group, Holds};
+use atoll_engine::doctor::finding::{Finding, Grade, Group, Holds};
 use atoll_engine::printable::printable;
 use atoll_model::Mode;
 use serde_json::{Value, json};
