@@ -4,14 +4,13 @@
 use std::io;
 use std::path::Path;
 
-use atoll_engine::delegation;
-use atoll_engine::failure::Hint;
 use atoll_engine::shell::{word, word_beside};
-use atoll_engine::{CallError, PlaceError};
+use atoll_engine::{CallError, PlaceError, delegation};
 use atoll_frame::Stage;
 use atoll_layer::{CheckpointError, SealError};
-use atoll_ledger::{FileFault, LedgerError, PrivateFault, Refused};
-use atoll_ledger::{SessionError, SigningError, StateError};
+use atoll_ledger::{
+    FileFault, LedgerError, PrivateFault, Refused, SessionError, SigningError, StateError,
+};
 use atoll_model::network::{LockFile, Registry};
 use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
@@ -22,39 +21,6 @@ const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
 const DOCTOR: &str = "atoll doctor says what this machine lacks, and the setting that helps";
 const ANOTHER_WORKSPACE: &str = "atoll run --workspace DIR -- … names another workspace";
-
-/// Returns the remedies of a failure, in words.
-pub fn texts(hints: &[Hint]) -> Vec<String> {
-    hints.iter().flat_map(all).collect()
-}
-
-/// Returns a remedy in words: several where it stands for more than one.
-fn all(hint: &Hint) -> Vec<String> {
-    vec![match hint {
-        Hint::Call(fault) => {
-            let about = About {
-                call: &fault.call,
-                profile: &fault.profile,
-                limits: &fault.limits,
-            };
-            return about.advices(&fault.error);
-        }
-        Hint::Text(text) => text.clone(),
-        Hint::State(error) => state(error),
-        Hint::Profile(error) => profile(error).to_owned(),
-        Hint::Ledger(error) => ledger(error),
-        Hint::Private(fault) => private(fault),
-        Hint::Signing(error) => signing(error),
-        Hint::Vault(error) => vault(error),
-        Hint::Naming(text, path) => text.replace("{}", &word(path)),
-        Hint::OwnFile(path) => {
-            let (file, new) = (word(path), word_beside(path, ".new"));
-            format!("put a file of its own there: cp {file} {new} && mv {new} {file}")
-        }
-        Hint::WritableByOthers(path) => format!("chmod go-w {}", word(path)),
-        Hint::OwnedByOther(path) => format!("ls -ld {} shows whose it is", word(path)),
-    }]
-}
 
 /// The run that an error is about, in the words that commands take.
 pub struct About<'a> {
@@ -470,7 +436,7 @@ const LOST: &str = "Without it the secrets are lost: remove each of `atoll secre
                     `atoll secret rm NAME …`, then put them in again";
 
 /// Returns the next step where a vault cannot be used.
-fn vault(error: &VaultError) -> String {
+pub fn vault(error: &VaultError) -> String {
     match error {
         VaultError::Private(fault) => private(fault),
         VaultError::Unreadable { path, .. } if path.ends_with("secrets.json") => format!(

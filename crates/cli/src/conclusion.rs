@@ -5,25 +5,19 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use atoll_engine::Called;
-use atoll_engine::changes;
-use atoll_engine::decision::live;
-use atoll_engine::decision::{Afterwards, Decision, Work};
+use atoll_engine::decision::{Afterwards, Decision, Work, live};
 use atoll_engine::failure::{Doing, Failure, Kind};
-use atoll_engine::learning;
-use atoll_engine::not_started;
 use atoll_engine::printable::printable;
-use atoll_engine::remedies;
+use atoll_engine::supervision::Flows;
+use atoll_engine::{Called, changes, learning, not_started, remedies};
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
 use atoll_policy::{Credential, Rules};
-use atoll_sandbox::Flows;
 use atoll_store::{RunRecord, RunState};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-use crate::advice;
 use crate::answered;
 use crate::arguments::RunArguments;
 use crate::console::Console;
@@ -414,7 +408,7 @@ pub fn tell_failure(
         "what": failure.what,
         "why": failure.why,
         "reasons": failure.reasons,
-        "advice": advice::texts(&failure.hints),
+        "advice": crate::hints::texts(&failure.hints),
     });
     let text = json_text(&told);
     match json {

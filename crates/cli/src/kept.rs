@@ -1,7 +1,7 @@
 //! `atoll kept`: the changes that runs of a profile keep from one to the next, reviewed and applied
 //! apart from the changes of any one run.
 
-use atoll_engine::changes::{self};
+use atoll_engine::changes;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::kept_changes::{self, Undoing, open_all, writable};
 use atoll_layer::{DiffOptions, Selection, write_diff};

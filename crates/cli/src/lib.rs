@@ -20,6 +20,7 @@ mod diff;
 pub mod escape;
 
 mod finding;
+mod hints;
 mod kept;
 mod ledger;
 mod notices;
@@ -54,7 +55,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
 use atoll_engine::failure::Failure;
-use atoll_sandbox::{OUTSIDE, RECLAIM, SIGNER, reclaim_inside};
+use atoll_engine::supervision::{OUTSIDE, SIGNER};
+use atoll_sandbox::{RECLAIM, reclaim_inside};
 use output::Output;
 
 /// The launcher program, built by this crate's build script. One place in memory: a

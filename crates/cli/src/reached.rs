@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use atoll_engine::explain::change::no_host;
 use atoll_engine::learning::as_profile;
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Flows, Refused};
 use atoll_model::network::{FlowKind, Meant, Network, place};
 use atoll_policy::network_entry;
-use atoll_sandbox::{Flows, Refused};
 use serde_json::json;
 
 use crate::ports::{door, listened_json, published_json};

@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
-use atoll_engine::decision::Work;
-use atoll_engine::decision::live;
+use atoll_engine::decision::{Work, live};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;

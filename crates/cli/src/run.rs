@@ -8,19 +8,18 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::time::SystemTime;
 
-use atoll_engine::configuration::{self};
 use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::run::beginning::{given_tokens, handed, recall, session};
+use atoll_engine::run::beginning::{given_tokens, handed, join};
 use atoll_engine::run::refused::explain;
 use atoll_engine::run::resuming::resumed;
 use atoll_engine::run::{
     RunRequest, asked, compiled, facts, own_ledger, own_state, place_of, purpose, read_machine,
     refuse_nesting, refused,
 };
-use atoll_engine::{CallError, Called, Fate, Request, Tokens, call};
+use atoll_engine::{CallError, Called, Fate, Request, Tokens, call, configuration};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode};
-use atoll_policy::{Grant, Requested, Rules};
+use atoll_policy::{Grant, Rules};
 use atoll_sandbox::{Signals, Starting};
 use atoll_store::RunRecord;
 
@@ -55,9 +54,7 @@ pub fn carry_out(
     (json, output): (Option<&File>, &Output),
     look: Look<'_>,
 ) -> Result<u8, Failure> {
-    let options = arguments.boundary_options();
-    let boundary = || requested(arguments);
-    let typed = typed(arguments, &options, &boundary);
+    let typed = typed(arguments);
     let starting = begin()?;
     let (places, state) = own_state()?;
     let resume = resumed(&typed, &state, &crate::finding::tell)?;
@@ -72,15 +69,8 @@ pub fn carry_out(
     let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
-    let session = session(&typed, &state, &ledger, now)?;
-    recall(
-        &mut rules,
-        &state,
-        now,
-        session.as_ref(),
-        resume.as_ref(),
-        output,
-    )?;
+    let earlier = resume.as_ref();
+    let session = join(&typed, &mut rules, &state, &ledger, earlier, output, now)?;
     let asked = asked(&typed, &words, session, at, terminal, now);
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
     let facts = facts(&host, mode, now, &words.environment, handover);
@@ -132,15 +122,11 @@ pub fn carry_out(
 }
 
 /// Returns the request for the run, as typed.
-fn typed<'a>(
-    arguments: &'a RunArguments,
-    options: &'a [OsString],
-    requested: &'a dyn Fn() -> Result<Requested, Failure>,
-) -> RunRequest<'a> {
+fn typed(arguments: &RunArguments) -> RunRequest<'_> {
     RunRequest {
-        requested,
+        requested: Box::new(|| requested(arguments)),
         command: &arguments.command,
-        options,
+        options: arguments.boundary_options(),
         session: arguments.session.as_deref(),
         resume: arguments.resume.as_deref(),
         purpose: arguments.purpose.as_deref(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use atoll_ledger::{Ledger, Seals, StateDir};
 use atoll_model::RunId;
-use atoll_sandbox::{Answer, ControlError, Declined, Question, Runs, ask, spoken_to};
+use atoll_sandbox::Declined;
 use atoll_store::control_directory;
 use serde_json::Value;
 
@@ -13,6 +13,7 @@ use crate::configuration::{Places, user_name, user_number};
 use crate::failure::{Doing, Failure, Kind};
 use crate::finding::{RUN_LAST, Taking, find_in_ledger};
 use crate::printable::{printable, shortened};
+use crate::supervision::{Answer, ControlError, Question, Runs, ask, spoken_to};
 
 /// The longest wait for a run that has only just begun, before it is reported as gone.
 pub const BEGINNING: Duration = Duration::from_secs(2);

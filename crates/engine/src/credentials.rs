@@ -18,10 +18,6 @@ use atoll_policy::{
     CommandProgram, CommandSource, Credential, CredentialSource, IssuedTo, KEY_PARTS, KeySource,
     Login, Rules,
 };
-use atoll_sandbox::{
-    CredentialCommand, Handover, SourceError, Writers, WrittenInside, argument_inside,
-    program_outside, search_places,
-};
 
 use crate::configuration::Places;
 use crate::errands;
@@ -29,6 +25,10 @@ use crate::failure::{Doing, Failure, Hint};
 use crate::notice::{Notice, Notices};
 use crate::printable::printable;
 use crate::secrets;
+use crate::supervision::{
+    CredentialCommand, Handover, SourceError, Writers, WrittenInside, argument_inside,
+    program_outside, search_places,
+};
 pub use login::OWN as RENEWALS;
 pub use missing::hint;
 use tokens::Variables;

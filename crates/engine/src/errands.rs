@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_ledger::StateDir;
-use atoll_sandbox::{Unfit, Writers, WrittenInside};
 use atoll_store::{RunError, list_runs};
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure, Hint};
 use crate::printable::printable;
+use crate::supervision::{Unfit, Writers, WrittenInside};
 
 /// The wait for a starting run's record, which is written at once.
 const BEGINNING: Duration = Duration::from_millis(20);

@@ -54,6 +54,7 @@ pub mod shell;
 mod slug;
 mod ssh;
 pub mod ssh_keys;
+pub mod supervision;
 pub mod tokens;
 pub mod transparency;
 mod trust;
@@ -67,3 +68,7 @@ pub use login::is_taken_over;
 pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;
+
+#[cfg(test)]
+#[path = "../../sys/src/tests/skipping.rs"]
+mod skipping;

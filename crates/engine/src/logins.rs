@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use atoll_egress::secret::LOGIN_BYTES_MAX;
 use atoll_model::RunId;
 use atoll_policy::{Login, LoginIssue, Rules, misspelt};
-use atoll_sandbox::{CaughtToken, Handover};
 use atoll_store::RunRecord;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
@@ -23,6 +22,7 @@ use zeroize::Zeroizing;
 use crate::call::Request;
 use crate::failure::{Doing, Failure};
 use crate::not_started;
+use crate::supervision::{CaughtToken, Handover};
 
 /// Agents that profiles which ship log in, and how they are installed.
 pub const AGENTS: [(&str, &str); 4] = [

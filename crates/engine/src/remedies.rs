@@ -4,8 +4,9 @@
 use std::ffi::OsString;
 
 use atoll_model::network::{NO_NAME_SERVER, Network, Registry, age_words};
-use atoll_sandbox::Flows;
 use atoll_store::RunRecord;
+
+use crate::supervision::Flows;
 
 /// Programs that make a sandbox of their own, or fail.
 const NESTING_PROGRAMS: [&str; 9] = [
@@ -135,8 +136,8 @@ fn words(command: &[OsString]) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::supervision::Refused;
     use atoll_model::network::{Flow, FlowKind};
-    use atoll_sandbox::Refused;
 
     use super::*;
 

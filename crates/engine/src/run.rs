@@ -17,7 +17,7 @@ use atoll_ledger::{Ledger, StateDir};
 use atoll_model::network::CredentialName;
 use atoll_model::{Call, Mode, RunId, SessionId};
 use atoll_policy::{EarlierPurposes, Facts, HostFacts, ProfileError, Requested, Rules};
-use atoll_sandbox::{Handover, Host};
+use atoll_sandbox::Host;
 use atoll_store::RunRecord;
 
 use crate::configuration::{self, Places, PolicyFiles};
@@ -26,15 +26,16 @@ use crate::events::open_ledger;
 use crate::failure::{Doing, Failure, Kind};
 use crate::kept::kept_labels;
 use crate::notice::Notices;
+use crate::supervision::Handover;
 
 /// A request for a run.
 pub struct RunRequest<'a> {
     /// Reads the boundary that is asked for.
-    pub requested: &'a dyn Fn() -> Result<Requested, Failure>,
+    pub requested: Box<dyn Fn() -> Result<Requested, Failure> + 'a>,
     /// The command.
     pub command: &'a [OsString],
     /// The options that state the boundary, as they are recorded.
-    pub options: &'a [OsString],
+    pub options: Vec<OsString>,
     /// The session that it is a part of, by name or id.
     pub session: Option<&'a str>,
     /// The run whose layers it continues.
@@ -96,7 +97,7 @@ pub fn asked(
         session,
         principal: configuration::principal(),
         command: words.command.clone(),
-        options: request.options.to_vec(),
+        options: request.options.clone(),
         workspace: at.workspace,
         directory: at.directory,
         terminal,

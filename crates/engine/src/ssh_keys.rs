@@ -10,13 +10,13 @@ use atoll_egress::ssh::{
 };
 use atoll_model::network::{CREDENTIAL_BYTES_MAX, HostPart, SSH_KEYS_MAX, SshKey, SshKeys};
 use atoll_policy::{Rules, SshKeySource, SshRule};
-use atoll_sandbox::SshHandover;
 use zeroize::Zeroizing;
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure, Hint};
 use crate::notice::Notices;
 use crate::secrets;
+use crate::supervision::SshHandover;
 
 /// The system-wide known hosts file, where host keys are accepted and revoked.
 const GLOBAL_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";

@@ -12,9 +12,6 @@ use std::time::{Duration, Instant};
 use atoll_ledger::{
     Checkpoint, Durability, ProofFault, StateDir, Witness, add_to_witness, host_text,
 };
-use atoll_sandbox::{
-    WrittenInside, argument_inside, environment_outside, program_outside, search_places,
-};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 
@@ -23,6 +20,9 @@ use crate::credentials::is_program;
 use crate::errands;
 use crate::failure::{Doing, Failure};
 use crate::printable::printable;
+use crate::supervision::{
+    WrittenInside, argument_inside, environment_outside, program_outside, search_places,
+};
 
 /// The time a witness's command has.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);

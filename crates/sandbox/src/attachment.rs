@@ -5,8 +5,7 @@ use atoll_model::network::{
     AskedCall, Breadth, CallDigest, Listener, Published, PublishedPort, Scope,
 };
 
-use crate::approvals::{Decision, Pending, Who};
-use crate::control::{Declined, PortAgreed};
+use crate::approval::{Decision, Declined, Pending, PortAgreed, Who};
 
 /// One of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

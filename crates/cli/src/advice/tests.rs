@@ -74,7 +74,7 @@ fn a_path_in_an_advised_command_is_one_word_of_a_shell() {
     });
     let run = RunId::parse("261121-093012-k7qd").expect("a run id");
     assert!(
-        texts(&atoll_engine::decision::apply_hints(&apart, &run))[0]
+        crate::hints::texts(&atoll_engine::decision::apply_hints(&apart, &run))[0]
             .starts_with("ls -ld 'a b' shows")
     );
     let broken = vault(&VaultError::Unreadable {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, Part};
 use atoll_policy::{CommandSource, Credential, KEY_PARTS, KeySource, Rules};
-use atoll_sandbox::{Handover, SourceError};
 use zeroize::Zeroizing;
 
 use super::profile::{self, Kind, NoCommand, Profile};
@@ -16,6 +15,7 @@ use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::notice::Notices;
 use crate::secrets;
+use crate::supervision::{Handover, SourceError};
 
 /// The largest file of keys that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;

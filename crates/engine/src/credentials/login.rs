@@ -8,14 +8,15 @@ use std::path::Path;
 use atoll_egress::secret::{LoginUnfit, stand_in};
 use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
-use atoll_sandbox::{
-    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, Stands,
-    copies_beside, read_login_file,
-};
+use atoll_sandbox::copies_beside;
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure, Hint};
 use crate::notice::{Notice, Notices};
+use crate::supervision::{
+    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, Stands,
+    read_login_file,
+};
 
 /// The directory of Atoll's state that holds the text of a login file while that is replaced.
 pub const OWN: &str = "renewals";

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use atoll_model::network::Part;
 use atoll_policy::{CredentialSource, Rules, agent_of};
-use atoll_sandbox::Handover;
+
+use crate::supervision::Handover;
 
 /// The most variables that are named.
 const VARIABLES_MAX: usize = 3;

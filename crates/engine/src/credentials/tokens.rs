@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use atoll_model::network::{Fetch, Ingredient, TokenRequest};
 use atoll_policy::{Credential, CredentialSource, Rules, SecretSource, TokenSource};
-use atoll_sandbox::{Handover, SourceError, TokenPlace, TokenRenewal, take_out};
 use zeroize::Zeroizing;
 
 use super::{RENEWALS, keys, standing, unread, warn_of_open};
@@ -16,6 +15,7 @@ use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::notice::Notices;
 use crate::secrets::{self, KeptSecret};
+use crate::supervision::{Handover, SourceError, TokenPlace, TokenRenewal, take_out};
 
 /// The values of variables that serve to request tokens: one can serve several credentials.
 pub(super) struct Variables(BTreeMap<String, Zeroizing<Vec<u8>>>);

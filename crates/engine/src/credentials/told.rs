@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use atoll_policy::Rules;
-use atoll_sandbox::Handover;
 
 use crate::configuration;
 use crate::failure::Failure;
 use crate::notice::{Notice, Notices};
+use crate::supervision::Handover;
 
 /// The command and the caller's environment, free of credential values.
 pub struct Words {

@@ -19,8 +19,7 @@ use super::last_undo::LastUndo;
 use super::{Work, refuse_any};
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
-use crate::promotion::Allowed;
-use crate::promotion::Approver;
+use crate::promotion::{Allowed, Approver};
 use crate::undo_report::UndoReport;
 
 /// Returns the path of the end note of a live run's layer, below the run's directory.

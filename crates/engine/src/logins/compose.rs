@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use atoll_egress::secret::stand_in;
 use atoll_model::network::{Endpoint, FieldPath, IssuedToken};
 use atoll_policy::Login;
-use atoll_sandbox::CaughtToken;
 use zeroize::Zeroizing;
 
 use super::merge::{Own, without};
+use crate::supervision::CaughtToken;
 
 /// The port that an address of https:// does not have to name.
 const HTTPS: u16 = 443;

@@ -4,11 +4,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use atoll_sandbox::{LoginFileError, LoginLock, LoginText};
-
 use super::merge::Own;
 use crate::failure::{Doing, Failure};
 use crate::shell::command_line;
+use crate::supervision::{LoginFileError, LoginLock, LoginText};
 
 /// Bits of a directory's mode by which others than its owner write to it.
 const OTHERS_WRITE: u32 = 0o022;

@@ -8,7 +8,6 @@ use std::time::SystemTime;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};
-use atoll_sandbox::{Handover, SshHandover};
 use atoll_store::RunRecord;
 
 use super::RunRequest;
@@ -18,11 +17,31 @@ use crate::given_up::of_session;
 use crate::notice::{Notice, Notices};
 use crate::printable::printable;
 use crate::reputation;
+use crate::supervision::{Handover, SshHandover};
 use crate::tokens::given;
 use crate::{credentials, ssh_keys};
 
+/// Begins the session it is a part of, if it has one, and takes over the labels, dropped rights and
+/// reputation from earlier runs.
+///
+/// # Errors
+/// When the ledger cannot be used.
+pub fn join(
+    request: &RunRequest<'_>,
+    rules: &mut Rules,
+    state: &StateDir,
+    ledger: &Ledger,
+    resume: Option<&RunRecord>,
+    notices: &dyn Notices,
+    now: SystemTime,
+) -> Result<Option<SessionId>, Failure> {
+    let session = session(request, state, ledger, now)?;
+    recall(rules, state, now, session.as_ref(), resume, notices)?;
+    Ok(session)
+}
+
 /// Returns the session it is a part of, which begins with its first run.
-pub fn session(
+fn session(
     request: &RunRequest<'_>,
     state: &StateDir,
     ledger: &Ledger,
@@ -78,7 +97,7 @@ fn tell_given_up(
 }
 
 /// Takes over the labels, dropped rights and reputation from earlier runs.
-pub fn recall(
+fn recall(
     rules: &mut Rules,
     state: &StateDir,
     now: SystemTime,

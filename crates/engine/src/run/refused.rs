@@ -3,10 +3,11 @@
 use atoll_ledger::Refused;
 use atoll_model::{Call, Reason};
 use atoll_policy::Rules;
-use atoll_sandbox::{SandboxError, Widening};
+use atoll_sandbox::SandboxError;
 
 use crate::call::CallError;
 use crate::failure::{CallFault, Failure, Hint, Kind};
+use crate::supervision::Widening;
 
 /// Returns the rule of who approves leases.
 ///

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_model::SecretName;
-use atoll_sandbox::TokenVault;
 use atoll_store::Vault;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -12,6 +11,7 @@ use zeroize::Zeroizing;
 use super::{Stopped, existing, key_of, open, record};
 use crate::configuration::Places;
 use crate::failure::Failure;
+use crate::supervision::TokenVault;
 
 /// A secret of the vault.
 #[derive(Debug)]

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use atoll_ledger::StateDir;
-use atoll_model::RunId;
-use atoll_model::SessionName;
 use atoll_model::network::Network;
+use atoll_model::{RunId, SessionName};
 use atoll_store::TokenFiles;
 use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
 use serde_json::{Value, json};

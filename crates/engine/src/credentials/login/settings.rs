@@ -8,9 +8,6 @@ use atoll_egress::secret::{SETTINGS_BYTES_MAX, SettingsForm, SettingsUnfit, mask
 use atoll_model::Stood;
 use atoll_model::network::FieldPath;
 use atoll_policy::{Login, Rules};
-use atoll_sandbox::{
-    Handover, LoginFileError, LoginText, Stands, Unfit, file_outside, read_settings_file,
-};
 
 use super::{credential_of, hand_on, is_absence, refuse_shown};
 use crate::configuration::Places;
@@ -18,6 +15,9 @@ use crate::errands;
 use crate::failure::{Failure, Hint};
 use crate::notice::Notices;
 use crate::printable::printable;
+use crate::supervision::{
+    Handover, LoginFileError, LoginText, Stands, Unfit, file_outside, read_settings_file,
+};
 
 /// The reason why a settings file cannot be shown masked. Its message contains nothing of the file.
 #[derive(Debug, thiserror::Error)]

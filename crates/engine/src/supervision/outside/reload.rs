@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_model::network::FlowOrder;
+use atoll_sandbox::{Declined, Who};
 use atoll_sys::descriptor::{self, sealed_memory};
 use rustix::fs::{SeekFrom, seek};
 
-use super::{FlowNews, Outside, State, Who};
-use crate::control::{Answer, Declined, Reloaded, Versions};
+use super::{FlowNews, Outside, State};
+use crate::supervision::control::{Answer, Reloaded, Versions};
 
 /// The longest wait for the egress process to put policies into effect: it compiles them.
 const RELOADED_PATIENCE: Duration = Duration::from_secs(20);

@@ -5,12 +5,11 @@
 //! namespace of the host: no sandbox with a network of its own has it. Any user can take such a
 //! name, so neither side trusts it: each asks the kernel who the other one is.
 
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use atoll_model::RunId;
 use rustix::io::Errno;

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use atoll_sys::descriptor;
 
 use super::*;
-use crate::login_renewal::{Renewable, Renewals};
+use crate::supervision::login_renewal::{Renewable, Renewals};
 
 fn token(top: &Path) -> TokenRenewal {
     let file = top.join("refresh");

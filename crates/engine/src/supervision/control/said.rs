@@ -3,10 +3,10 @@
 use atoll_model::network::{
     CallDigest, GivenUp, GivenUps, GivingUp, Listener, Published, PublishedPort,
 };
+use atoll_sandbox::{Decision, Declined, Lease, Pending, PortAgreed, Second};
 use serde::{Deserialize, Serialize};
 
 use super::is_none;
-use crate::approvals::{Decision, Lease, Pending, Second, Who};
 
 /// A request to a running sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,30 +107,6 @@ pub enum Answer {
     Agreed(Second),
     /// Refused.
     Refused(Declined),
-}
-
-/// A port with the first of two approvals.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PortAgreed {
-    /// The port.
-    pub port: PublishedPort,
-    /// The first approver.
-    pub by: Who,
-    /// The persons who can give the missing approval.
-    pub second: Second,
-    /// The time until the first approval is void, seconds.
-    pub left_seconds: u64,
-}
-
-/// The refusal of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Declined {
-    /// The reason.
-    pub why: String,
-    /// An alternative for the person.
-    pub advice: String,
 }
 
 /// The version in force and its replacement, each the digest of all that decides.

@@ -1,7 +1,7 @@
 //! Refresh tokens by which Atoll requests credentials: if the issuer replaces one, the new one
 //! is written to the source of the old one before it is used.
 //!
-//! As with logins ([`crate::login_renewal`]) a lock is held from reading to writing, so that of
+//! As with logins ([`crate::supervision::login_renewal`]) a lock is held from reading to writing, so that of
 //! several runs one at a time asks the issuer, and the next finds what the former was given.
 
 use std::io;
@@ -15,8 +15,8 @@ use atoll_sys::socket;
 use rustix::fs::{Access, access};
 use zeroize::Zeroizing;
 
-use crate::login_file::{LoginFileError, LoginLock, LoginText};
-use crate::login_renewal::{LOCK_PATIENCE, is_said, is_unsaid, say};
+use crate::supervision::login_file::{LoginFileError, LoginLock, LoginText};
+use crate::supervision::login_renewal::{LOCK_PATIENCE, is_said, is_unsaid, say};
 
 /// The longest wait for the issuer: as long as a profile can allow.
 const ASKING: Duration = Duration::from_secs(320);

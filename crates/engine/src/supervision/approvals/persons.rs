@@ -1,12 +1,11 @@
 //! Dual control: the number of persons whose approval widens the rights of a running sandbox.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{AskedCall, Breadth, Scope};
-use serde::{Deserialize, Serialize};
+use atoll_sandbox::{Agreed, ApprovalNews, Decision, Second, Who};
 
-use super::{ApprovalNews, Approvals, Decision, LEASES_MAX, Open, Step, Who, until};
+use super::{Approvals, LEASES_MAX, Open, Step, until};
 
 /// The time that the first approval of a port waits for the second.
 pub(crate) const SECOND_PATIENCE: Duration = Duration::from_secs(120);
@@ -33,28 +32,6 @@ pub enum Widening {
     Unheard {},
 }
 
-/// The persons who can give the second approval.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Second {
-    /// The user who owns the run.
-    pub owner: u32,
-    /// The users whose approval counts, the owner first if among them.
-    pub persons: Vec<u32>,
-}
-
-/// The first of two approvals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Agreed {
-    /// The time for which it was given.
-    pub scope: Scope,
-    /// The calls for which it was given.
-    pub breadth: Breadth,
-    /// The approver.
-    pub by: Who,
-}
-
 /// The effect of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Yes {
@@ -62,20 +39,6 @@ pub(crate) enum Yes {
     First,
     /// Takes effect, with what all approvers have approved.
     Enough { scope: Scope, breadth: Breadth },
-}
-
-impl fmt::Display for Agreed {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.scope {
-            Scope::Once => to.write_str("once")?,
-            Scope::Run => to.write_str("until the run ends")?,
-            Scope::Seconds { seconds } => write!(to, "for {seconds} s")?,
-        }
-        match self.breadth {
-            Breadth::Same => Ok(()),
-            Breadth::Rule => to.write_str(", for whatever the rule asks about"),
-        }
-    }
 }
 
 impl Widening {

@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 use atoll_model::network::{
     LOCKED_BYTES_MAX, LOCKED_MAX, Lock, LockFile, LockKind, Locks, Network, Registry,
 };
+use atoll_sandbox::SandboxError;
 use atoll_sys::descriptor;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-
-use crate::SandboxError;
 
 /// The longest lock file, bytes.
 const FILE_BYTES_MAX: u64 = 32 << 20;

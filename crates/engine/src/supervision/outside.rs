@@ -9,10 +9,9 @@ mod reload;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fs::File;
-use std::io;
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 pub use given_up::IsRevoked;
 use given_up::Revoking;
@@ -20,21 +19,20 @@ use live::{AgreedPort, Waits};
 pub use live::{Live, Publisher};
 pub use reload::{Comparer, NewPolicies, Reloader};
 
-use crate::approvals::{ApprovalNews, Approvals, Pending, Who};
-use crate::commands::Commands;
-use crate::control::{Answer, Control, Declined, Others, Versions};
-use crate::doors::{Doors, tells_of_comers};
-use crate::flows::{Flows, Refused};
-use crate::handover::Handover;
-use crate::listening::Listening;
-use crate::login_renewal::Renewals;
-use crate::signing::SshHandover;
-use crate::{Answered, Carrier, OfTwo};
+use crate::supervision::approvals::Approvals;
+use crate::supervision::commands::Commands;
+use crate::supervision::control::{Answer, Control, Others, Versions};
+use crate::supervision::doors::{Doors, tells_of_comers};
+use crate::supervision::flows::{Flows, Refused};
+use crate::supervision::handover::Handover;
+use crate::supervision::login_renewal::Renewals;
+use crate::supervision::signing::SshHandover;
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
     Network, Published, PublishedPort, UNLOCKED_STATUS,
 };
+use atoll_sandbox::{Answered, ApprovalNews, Carrier, Declined, Listening, OfTwo, Pending, Who};
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -938,7 +936,7 @@ fn begin<'a>(
     #[cfg(not(feature = "without_defences"))]
     let name = OUTSIDE;
     #[cfg(feature = "without_defences")]
-    let name = &crate::without::name_of(OUTSIDE);
+    let name = &atoll_sandbox::name_of(OUTSIDE);
     let (line, pid) = start(name, &message, &with)?;
     descriptor::never_block(line.as_fd())?;
     Ok((line, pid))

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::errand::{
+use crate::supervision::errand::{
     Writers, WrittenInside, argument_inside, environment_outside, program_outside,
 };
 

@@ -3,9 +3,11 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
 use atoll_model::Stood;
+use atoll_sandbox::make_layer;
 use sha2::{Digest, Sha256};
 
-use crate::{Stands, furnish_login, is_written_outside, make_layer};
+use super::{furnish_login, is_written_outside};
+use crate::supervision::Stands;
 
 #[test]
 fn what_stands_for_a_login_is_laid_down_and_nothing_is_followed() {

@@ -6,12 +6,14 @@ use std::time::Instant;
 use atoll_model::network::{
     ASKED_SHORT_BYTES_MAX, AskedCall, Breadth, CallDigest, FlowOrder, Scope,
 };
+use atoll_sandbox::{
+    ApprovalNews, Decision, Declined, Pending, Second, Settled, SettledOf, Stopped, Who,
+};
 
 use super::live::Waits;
-use super::{FlowNews, Outside, Who};
-use crate::approvals::{ApprovalNews, Decision, Pending, Second, Step, Stopped};
-use crate::control::{Answer, Declined};
-use crate::{Settled, SettledOf};
+use super::{FlowNews, Outside};
+use crate::supervision::approvals::Step;
+use crate::supervision::control::Answer;
 
 impl Outside<'_> {
     /// Opens an approval request for a call, or denies it in an unattended run.
@@ -66,7 +68,7 @@ impl Outside<'_> {
         pending.iter_mut().for_each(|one| shorten(&mut one.call));
         let mut leases = self.approvals.leases(now);
         leases.iter_mut().for_each(|one| shorten(&mut one.call));
-        crate::control::approvals(pending, leases, self.waiting_port())
+        crate::supervision::control::approvals(pending, leases, self.waiting_port())
     }
 
     pub(super) fn show_approval(&self, approval: u32) -> Answer {

@@ -19,8 +19,10 @@ use atoll_sys::{descriptor, socket};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::login_file::{LoginFileError, LoginLock, LoginText, renewed, scope, tokens};
-use crate::token_renewal::{self, Rotated, RotatedToken, TokenRenewal};
+use crate::supervision::login_file::{
+    LoginFileError, LoginLock, LoginText, renewed, scope, tokens,
+};
+use crate::supervision::token_renewal::{self, Rotated, RotatedToken, TokenRenewal};
 
 /// The most concurrent renewals.
 const RENEWALS_MAX: usize = 32;

@@ -24,9 +24,9 @@ use atoll_sys::{descriptor, environment, memory, socket};
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::commands::CredentialCommand;
-use crate::login_renewal::{LoginFacts, LoginRenewal, Renewable};
-use crate::token_renewal::TokenRenewal;
+use crate::supervision::commands::CredentialCommand;
+use crate::supervision::login_renewal::{LoginFacts, LoginRenewal, Renewable};
+use crate::supervision::token_renewal::TokenRenewal;
 pub use told::Told;
 use told::Value;
 

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
+use atoll_sandbox::{Decision, Declined, OfTwo, PortAgreed, Settled, SettledOf, Stopped, Who};
 
-use super::{Comparer, FlowNews, Outside, Reloader, State, Who};
-use crate::approvals::{Decision, SECOND_PATIENCE, Stopped, UNHEARD, Widening};
-use crate::control::{Answer, Control, Declined, Others, PortAgreed, Question, Standing};
-use crate::{OfTwo, Settled, SettledOf, doors};
+use super::{Comparer, FlowNews, Outside, Reloader, State};
+use crate::supervision::approvals::{SECOND_PATIENCE, UNHEARD, Widening};
+use crate::supervision::control::{Answer, Control, Others, Question, Standing};
+use crate::supervision::doors;
 
 /// The first port that the kernel assigns by itself (ip(7), `ip_local_port_range`): a listener
 /// there is seldom meant for a person.

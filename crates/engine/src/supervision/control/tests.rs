@@ -14,7 +14,7 @@ use std::thread;
 use atoll_model::network::{Published, PublishedPort};
 
 use super::*;
-use crate::tests::skipping::{Avoidable, note_skip};
+use crate::skipping::{Avoidable, note_skip};
 
 fn opened(path: &Path) -> OwnedFd {
     fs::File::open(path).unwrap().into()
@@ -232,7 +232,7 @@ fn who_is_in_a_sandbox_is_told_apart_from_who_is_not() {
         assert!(why.contains("unshare failed"), "{ended:?}");
         return note_skip(&why, Avoidable::No);
     }
-    let children = crate::launcher::children_of(inside.id());
+    let children = children_of(inside.id());
     let [child] = children[..] else {
         panic!("it has one child: {children:?}")
     };
@@ -433,4 +433,14 @@ fn others_that_say_nothing_take_no_place_of_the_owners() {
     assert_eq!(control.room(Standing::Other), 0);
     assert_eq!(control.room(Standing::Own), CALLERS_MAX);
     drop(idle);
+}
+
+/// Returns the present children of a process (proc_pid_task_children(5)), if the kernel lists
+/// them.
+fn children_of(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
 }

@@ -11,11 +11,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use atoll_model::Stood;
+use atoll_sandbox::{PlacedLayer, SandboxError};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::{PlacedLayer, SandboxError, Stands};
+use super::Stands;
 
 /// The longest placeholder of a settings file, bytes.
 const SETTINGS_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -130,3 +131,6 @@ pub fn furnish_login(
         "what stands for a login file could not be laid down",
     ))
 }
+
+#[cfg(test)]
+mod tests;

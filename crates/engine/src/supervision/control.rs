@@ -5,14 +5,14 @@
 //! calls. Whatever is malformed, too long or too late is refused, and no caller can delay a
 //! run.
 
-use std::fmt;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use atoll_model::RunId;
+use atoll_sandbox::{Lease, Pending, Who};
 use rustix::fs::{AtFlags, Mode};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -20,14 +20,13 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::approvals::{Lease, Pending, Who};
-
 mod others;
 mod said;
 
+use atoll_sandbox::{Declined, PortAgreed};
 pub(crate) use others::{Others, Standing};
 pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
-pub use said::{Answer, Declined, PortAgreed, Question, Reloaded, Versions};
+pub use said::{Answer, Question, Reloaded, Versions};
 
 /// The version of the protocol.
 pub const CONTROL_VERSION: u32 = 1;

@@ -12,12 +12,11 @@ use std::process::Command;
 use std::thread;
 
 use atoll_model::network::{AskedCall, Breadth, FlowKind, FlowReport, Issue, Scope};
+use atoll_sandbox::{Decision, Declined, SettledOf};
 
 use super::*;
-use crate::SettledOf;
-use crate::approvals::Decision;
-use crate::control::{Answer, Declined};
-use crate::outside::live::Publisher;
+use crate::supervision::control::Answer;
+use crate::supervision::outside::live::Publisher;
 
 fn message(id: u64) -> Vec<u8> {
     let flow = Flow {
@@ -175,11 +174,11 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         recorded.extend(news.iter().map(|one| format!("{one:?}")));
         true
     };
-    let no = || crate::Declined {
+    let no = || atoll_sandbox::Declined {
         why: "a test".to_owned(),
         advice: String::new(),
     };
-    let widening = crate::Widening::TwoPersons {
+    let widening = crate::supervision::Widening::TwoPersons {
         owner: own,
         approvers: vec![own + 1],
     };
@@ -208,7 +207,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         outside: 1,
         inside: 2,
     };
-    let answer = outside.answer(Who::own(), crate::Question::Publish(port));
+    let answer = outside.answer(Who::own(), crate::supervision::Question::Publish(port));
     let told = outside.of_two();
     assert!(outside.of_two().is_empty(), "it is told once");
     drop(outside);
@@ -263,7 +262,7 @@ fn said_by_two(
         why: "a test".to_owned(),
         advice: String::new(),
     };
-    let widening = crate::Widening::TwoPersons {
+    let widening = crate::supervision::Widening::TwoPersons {
         owner: own.uid,
         approvers: vec![other.uid],
     };
@@ -303,16 +302,16 @@ fn another_person_begins_only_so_many_yeses_to_ports() {
     let mut heard = 0;
     let (recorded, _) = said_by_two(&allowed, &mut |outside, own, other| {
         for _ in 0..1_000 {
-            let answer = outside.answer(other, crate::Question::Publish(PORT));
+            let answer = outside.answer(other, crate::supervision::Question::Publish(PORT));
             heard += usize::from(matches!(answer, Answer::Agreed(_)));
             // Twice by the same person is once.
-            let again = outside.answer(other, crate::Question::Publish(PORT));
+            let again = outside.answer(other, crate::supervision::Question::Publish(PORT));
             assert!(matches!(again, Answer::Refused(_)), "{again:?}");
             // As after its time.
             outside.agreed_port = None;
         }
         // Whose run it is begins it still.
-        let answer = outside.answer(own, crate::Question::Publish(PORT));
+        let answer = outside.answer(own, crate::supervision::Question::Publish(PORT));
         assert!(matches!(answer, Answer::Agreed(_)), "{answer:?}");
     });
     assert_eq!((heard, recorded.len()), (64, 65), "{recorded:?}");
@@ -326,7 +325,7 @@ fn another_person_begins_only_so_many_yeses_to_ports() {
     };
     let (recorded, told) = said_by_two(&no, &mut |outside, _, other| {
         for _ in 0..1_000 {
-            let answer = outside.answer(other, crate::Question::Publish(PORT));
+            let answer = outside.answer(other, crate::supervision::Question::Publish(PORT));
             assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
         }
     });
@@ -342,8 +341,8 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
         told => panic!("it is told: {told:?}"),
     };
     let (_, told) = said_by_two(&allowed, &mut |outside, own, other| {
-        let _ = outside.answer(own, crate::Question::Publish(PORT));
-        let _ = outside.answer(other, crate::Question::Publish(PORT));
+        let _ = outside.answer(own, crate::supervision::Question::Publish(PORT));
+        let _ = outside.answer(other, crate::supervision::Question::Publish(PORT));
     });
     // Nothing carries connections in this test, so that none can be published.
     let why = "its connections are not carried any more";

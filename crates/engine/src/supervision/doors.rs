@@ -2,19 +2,19 @@
 //! on the host's loopback for published ports.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::{fs, io};
 
 use atoll_model::network::{Network, PublishedPort};
+use atoll_sandbox::{SandboxError, read_roots};
 use atoll_sys::descriptor::sealed_memory;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::{OUTSIDE, SandboxError, locks, roots};
+use crate::supervision::{OUTSIDE, locks};
 
 /// The inputs of an egress process that is not started yet: listeners, and the users whose
 /// connections they accept.
@@ -47,7 +47,7 @@ impl Doors {
         workspace: &Path,
         environment: &[(OsString, OsString)],
     ) -> Result<Self, SandboxError> {
-        let roots = roots::read(network)?;
+        let roots = read_roots(network)?;
         let locks = locks::read(network, workspace)?;
         let policies = policies.map(|text| sealed_memory(c"atoll-policies", text));
         let policies = policies.transpose().map_err(|error| SandboxError::Host {

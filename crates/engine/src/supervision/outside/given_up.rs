@@ -2,17 +2,18 @@
 //! then confirmed.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_model::network::{
     CredentialName, FlowOrder, GivenUp, GivenUpBy, GivenUps, GivingUp, Restriction,
 };
+use atoll_sandbox::{Declined, Who};
 use atoll_sys::descriptor;
-use std::os::fd::AsFd;
 
-use super::{FlowNews, Outside, State, Who};
-use crate::Handover;
-use crate::control::{Answer, Declined};
+use super::{FlowNews, Outside, State};
+use crate::supervision::Handover;
+use crate::supervision::control::Answer;
 
 /// The longest wait for the egress process to put a drop into effect: it reads orders between
 /// other work.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use atoll_model::network::{Flow, FlowEnd, FlowKind, Listener, Published};
+use atoll_sandbox::Stopped;
 
-use crate::approvals::Stopped;
-use crate::login_renewal::RenewedLogin;
-use crate::token_renewal::RotatedToken;
+use crate::supervision::login_renewal::RenewedLogin;
+use crate::supervision::token_renewal::RotatedToken;
 
 /// The most refusals kept: all that the egress process tells apart, of four kinds.
 const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;

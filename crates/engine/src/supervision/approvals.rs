@@ -3,7 +3,6 @@
 
 mod became;
 mod persons;
-mod words;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,11 +11,11 @@ use atoll_model::network::{
     ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowKind, FlowLogin,
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
+use atoll_sandbox::{Agreed, ApprovalNews, Decision, Lease, Pending, Who};
 use persons::Weighed;
-pub use persons::{Agreed, Second, Widening};
+pub use persons::Widening;
 pub(crate) use persons::{SECOND_PATIENCE, UNHEARD};
 use sha2::{Digest, Sha256};
-pub use words::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
 
 /// The most approval requests open at once, however many calls wait for each.
 const QUESTIONS_MAX: usize = 16;

@@ -1,9 +1,9 @@
-//! The types of requests, decisions and their records.
+//! The types of requests for approval, decisions and their records.
 
-use atoll_model::network::{AskedCall, Breadth, CallDigest, NoConsent, Scope};
+use std::fmt;
+
+use atoll_model::network::{AskedCall, Breadth, CallDigest, NoConsent, PublishedPort, Scope};
 use serde::{Deserialize, Serialize};
-
-use super::{Agreed, Second};
 
 /// The process of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,8 @@ pub struct Who {
 
 impl Who {
     /// Returns this process: it acts for the user who started it.
-    pub(crate) fn own() -> Self {
+    #[must_use]
+    pub fn own() -> Self {
         Self {
             uid: rustix::process::getuid().as_raw(),
             pid: std::process::id(),
@@ -157,4 +158,64 @@ pub enum ApprovalNews {
         /// The person who revoked it; `None` if it expired.
         by: Option<Who>,
     },
+}
+
+/// The persons who can give the second approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Second {
+    /// The user who owns the run.
+    pub owner: u32,
+    /// The users whose approval counts, the owner first if among them.
+    pub persons: Vec<u32>,
+}
+
+/// The first of two approvals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agreed {
+    /// The time for which it was given.
+    pub scope: Scope,
+    /// The calls for which it was given.
+    pub breadth: Breadth,
+    /// The approver.
+    pub by: Who,
+}
+
+impl fmt::Display for Agreed {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scope {
+            Scope::Once => to.write_str("once")?,
+            Scope::Run => to.write_str("until the run ends")?,
+            Scope::Seconds { seconds } => write!(to, "for {seconds} s")?,
+        }
+        match self.breadth {
+            Breadth::Same => Ok(()),
+            Breadth::Rule => to.write_str(", for whatever the rule asks about"),
+        }
+    }
+}
+
+/// A port with the first of two approvals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortAgreed {
+    /// The port.
+    pub port: PublishedPort,
+    /// The first approver.
+    pub by: Who,
+    /// The persons who can give the missing approval.
+    pub second: Second,
+    /// The time until the first approval is void, seconds.
+    pub left_seconds: u64,
+}
+
+/// The refusal of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declined {
+    /// The reason.
+    pub why: String,
+    /// An alternative for the person.
+    pub advice: String,
 }
