@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_cli::escape::EscapeFilter;
+use atoll_engine::supervision::Widening;
 use atoll_engine::{Fate, Request, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
@@ -28,7 +29,7 @@ use atoll_policy::{
     Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
     Sources, TrustList, compile,
 };
-use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream, Widening};
+use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
 

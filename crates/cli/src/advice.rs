@@ -4,43 +4,23 @@
 use std::io;
 use std::path::Path;
 
-use atoll_engine::failure::Hint;
-use atoll_engine::{CallError, PlaceError};
+use atoll_engine::shell::{word, word_beside};
+use atoll_engine::{CallError, PlaceError, delegation};
 use atoll_frame::Stage;
-use atoll_layer::{ApplyError, CheckpointError, SealError};
-use atoll_ledger::{FileFault, LedgerError, PrivateFault, Refused};
-use atoll_ledger::{SessionError, SigningError, StateError};
+use atoll_layer::{CheckpointError, SealError};
+use atoll_ledger::{
+    FileFault, LedgerError, PrivateFault, Refused, SessionError, SigningError, StateError,
+};
 use atoll_model::network::{LockFile, Registry};
-use atoll_model::{Call, LimitKey, RunId};
+use atoll_model::{Call, LimitKey};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{AuthorityError, RunError, VaultError};
-
-use crate::delegation;
-use crate::render::{word, word_beside};
 
 const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
 const DOCTOR: &str = "atoll doctor says what this machine lacks, and the setting that helps";
 const ANOTHER_WORKSPACE: &str = "atoll run --workspace DIR -- … names another workspace";
-
-/// Returns the remedies of a failure, in words.
-pub fn texts(hints: &[Hint]) -> Vec<String> {
-    hints.iter().map(text).collect()
-}
-
-/// Returns a remedy in words.
-fn text(hint: &Hint) -> String {
-    match hint {
-        Hint::Text(text) => text.clone(),
-        Hint::State(error) => state(error),
-        Hint::Profile(error) => profile(error).to_owned(),
-        Hint::Ledger(error) => ledger(error),
-        Hint::Private(fault) => private(fault),
-        Hint::WritableByOthers(path) => format!("chmod go-w {}", word(path)),
-        Hint::OwnedByOther(path) => format!("ls -ld {} shows whose it is", word(path)),
-    }
-}
 
 /// The run that an error is about, in the words that commands take.
 pub struct About<'a> {
@@ -303,32 +283,6 @@ impl About<'_> {
 
 const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
-
-/// The advice on new files that cannot be given to the workspace's owner, since they are in another
-/// user's directory.
-pub const FOREIGN_OWNER: &str = "a new file is for whoever owns the workspace, and lies in a \
-    directory of somebody else's: atoll diff shows it, and its owner can copy it by hand";
-
-/// Returns the next steps after changes could not be applied, the likeliest first.
-pub fn apply(error: &ApplyError, run: &RunId) -> Vec<String> {
-    let cause = match error {
-        ApplyError::TakenBack { cause } => cause.as_ref(),
-        other => other,
-    };
-    let mut ways = Vec::new();
-    if let ApplyError::Tree(error) = cause
-        && error.source.kind() == io::ErrorKind::PermissionDenied
-    {
-        ways.push(format!(
-            "ls -ld {} shows whose it is; atoll apply {run} PATH takes over others alone",
-            word(&error.path)
-        ));
-    }
-    ways.push(format!(
-        "atoll apply {run} tries again; the changes are kept"
-    ));
-    ways
-}
 
 /// Returns the next step after an error of the ledger.
 pub fn ledger(error: &LedgerError) -> String {

@@ -2,10 +2,8 @@
 //! ledger's events.
 
 use atoll_engine::configuration::user_name;
-use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
-use atoll_ledger::{Event, Ledger, StateDir};
-use atoll_model::RunId;
+use atoll_ledger::Event;
 use atoll_sandbox::Stopped;
 use serde_json::{Value, json};
 
@@ -98,19 +96,6 @@ pub fn given_up<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Denied> {
         limit: None,
     });
     denied.collect()
-}
-
-/// Returns the number of a run's next question.
-///
-/// # Errors
-/// When its events cannot be read.
-pub fn next(state: &StateDir, run: &RunId) -> Result<u64, Failure> {
-    let unread = "what a person was asked cannot be read from the ledger";
-    let mut last = 0;
-    for event in Ledger::show(state, run).doing(unread)? {
-        last = last.max(number(&event.doing(unread)?).unwrap_or(0));
-    }
-    Ok(last.saturating_add(1))
 }
 
 /// A question with its answer, if it has one.

@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 use atoll_engine::control::{done, meant, none_goes_on, runs_of, unanswered};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Answer, ControlError, Question, Runs, ask, ask_until, spoken_to};
 use atoll_model::network::{AskedCall, Breadth, CallDigest, FlowKind, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
-use atoll_sandbox::{
-    Answer, ControlError, Decision, Lease, Pending, PortAgreed, Question, Runs, ask, ask_until,
-    spoken_to,
-};
+use atoll_sandbox::{Decision, Lease, Pending, PortAgreed};
 use serde_json::json;
 
 use crate::arguments::{

@@ -5,34 +5,28 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use atoll_engine::Called;
-use atoll_engine::changes;
+use atoll_engine::decision::{Afterwards, Decision, Work, live};
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::Flows;
+use atoll_engine::{Called, changes, learning, not_started, remedies};
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
 use atoll_policy::{Credential, Rules};
-use atoll_sandbox::Flows;
 use atoll_store::{RunRecord, RunState};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-use crate::advice;
 use crate::answered;
 use crate::arguments::RunArguments;
 use crate::console::Console;
-use crate::decision::live;
-use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
-use crate::hints;
-use crate::learnt;
-use crate::not_started;
 use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
 use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
-use crate::render::{self, Afterwards, Denied};
+use crate::render::{self, Denied};
 use crate::renewed;
 use crate::status::{self, STATUS_OWN_ERROR};
 use crate::used;
@@ -158,7 +152,7 @@ impl Conclusion<'_> {
             .work()
             .carry_out(decision, &mut record, &all, &went.groups)?;
         let told = if asks {
-            decision::said(self.output, &record, afterwards)
+            question::said(self.output, &record, afterwards)
         } else {
             self.summary(&record, &went, afterwards)
         };
@@ -202,7 +196,7 @@ impl Conclusion<'_> {
         // Where the keys cannot be read, what is sealed is told as that.
         let seals = atoll_ledger::Seals::read(self.state).unwrap_or_default();
         let events: Vec<Event> = events.into_iter().map(|event| seals.open(event)).collect();
-        Ok(Some(learnt::rules(events.iter())))
+        Ok(Some(learning::rules(events.iter())))
     }
 
     /// Returns whether a person is there to decide, and has something to decide about.
@@ -233,7 +227,7 @@ impl Conclusion<'_> {
         Work {
             state: self.state,
             ledger: self.ledger,
-            output: self.output,
+            surface: self.output,
             is_unseen: self.arguments.apply,
             is_unattended: self.arguments.no_ask,
         }
@@ -278,7 +272,7 @@ impl Conclusion<'_> {
     /// Prints the warnings and hints that have no line in the summary.
     fn tell_more(&self, record: &RunRecord, went: &Went) {
         if let Some(rules) = &went.learnt {
-            self.output.say(&learnt::told(rules));
+            self.output.say(&learning::told(rules));
         }
         let kills = went.outcome.usage.memory_kills;
         if kills > 0 {
@@ -310,13 +304,13 @@ impl Conclusion<'_> {
         };
         let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
         let could_reach = has_failed && !self.rules.reaches_outside();
-        let nests = could_nest.then(|| hints::nesting_hint(record));
-        let reaches = could_reach.then(|| hints::network_hint(&record.command, is_closed));
+        let nests = could_nest.then(|| remedies::nesting_hint(record));
+        let reaches = could_reach.then(|| remedies::network_hint(&record.command, is_closed));
         let network = self.rules.network();
         // What did not arrive says nothing of releases.
         let has_arrived = has_failed && went.flows.failed.is_empty();
-        let is_aged = has_arrived.then(|| hints::age_hint(record, &network));
-        let names = Some(hints::names_hint(&went.flows));
+        let is_aged = has_arrived.then(|| remedies::age_hint(record, &network));
+        let names = Some(remedies::names_hint(&went.flows));
         for hint in [names, nests, reaches, is_aged]
             .into_iter()
             .flatten()
@@ -414,7 +408,7 @@ pub fn tell_failure(
         "what": failure.what,
         "why": failure.why,
         "reasons": failure.reasons,
-        "advice": advice::texts(&failure.hints),
+        "advice": crate::hints::texts(&failure.hints),
     });
     let text = json_text(&told);
     match json {

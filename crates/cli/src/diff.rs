@@ -5,14 +5,14 @@ use std::process::{Command, Stdio};
 
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::configuration::Places;
+use atoll_engine::errands;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::environment_outside;
 use atoll_layer::{ChangeKind, Class, DiffOptions, write_diff};
-use atoll_sandbox::environment_outside;
 use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
-use crate::errands;
 use crate::output::Output;
 use crate::render::Style;
 

@@ -13,12 +13,12 @@ use atoll_engine::control::{
     BEGINNING, BEGINNING_PAUSE, directory, meant, none_goes_on, refused, unanswered,
 };
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::supervision::{
+    Answer, ControlError, ExecConnection, ExecRequest, OutputFilter, Runs, exec_in,
+};
 use atoll_ledger::live_runs;
 use atoll_model::{Ending, RunId};
-use atoll_sandbox::{
-    Answer, ControlError, ExecConnection, ExecRequest, OutputFilter, Runs, SIGWINCH, Signals,
-    exec_in,
-};
+use atoll_sandbox::{SIGWINCH, Signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 

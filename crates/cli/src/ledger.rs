@@ -1,8 +1,5 @@
 //! `atoll ledger`: the record of everything that ran, verified, read, signed and proven.
 
-mod cosigned;
-mod ocsf;
-mod otlp;
 mod proofs;
 mod query;
 pub(crate) mod shredding;
@@ -14,13 +11,14 @@ use std::time::Duration;
 
 use atoll_engine::configuration::Places;
 use atoll_engine::events;
+use atoll_engine::export::ocsf;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, printable_json};
+use atoll_engine::transparency::{When, checkpoint, give_each, unproven};
 use atoll_ledger::{
     Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
     VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
 };
-use witness::When;
 
 use crate::advice;
 use crate::arguments::{
@@ -57,9 +55,9 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
         },
         LedgerAction::Checkpoint => {
             let state = state()?;
-            let checkpoint = witness::checkpoint(&state)?;
+            let checkpoint = checkpoint(&state)?;
             output.result(checkpoint.text());
-            witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)
+            give_each(&state, &checkpoint, When::Asked).map(|()| 0)
         }
         LedgerAction::Witness(arguments) => witness::give(&state()?, &arguments, output),
         LedgerAction::Prove(arguments) => match arguments.action {
@@ -90,9 +88,7 @@ pub fn sign_end(ledger: &Ledger, state: &StateDir, workspace: &Path, output: &Ou
             ));
         }
         Ok(checkpoint) => {
-            if let Err(failure) =
-                witness::give_each(state, &checkpoint, When::RunEnds { workspace })
-            {
+            if let Err(failure) = give_each(state, &checkpoint, When::RunEnds { workspace }) {
                 let why = failure.why.unwrap_or_default();
                 output.warn(&format!(
                     "{} ({}), so that no witness has the ledger's end; {safe}: atoll ledger \
@@ -251,7 +247,7 @@ fn key(output: &Output) -> Result<u8, Failure> {
     let key = Ledger::key(&state).map_err(|error| {
         Failure::new("the ledger's key cannot be used")
             .because(&error)
-            .advise(advice::signing(&error))
+            .advise(error)
     })?;
     output.result(&format!("{key}\n"));
     Ok(0)
@@ -266,20 +262,20 @@ fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, F
     }
     let state = Places::read()?.open_state()?;
     let ledger = atoll_engine::events::open_ledger(&state)?;
-    let failed = |error: &SigningError| {
+    let failed = |error: SigningError| {
         Failure::new("the ledger's key cannot be exchanged")
-            .because(error)
-            .advise(advice::signing(error))
+            .because(&error)
+            .advise(error)
     };
     let exchanged = match action {
         KeyAction::Rotate => ledger.rotate_key(&state),
         KeyAction::Lost => ledger.replace_lost_key(&state),
     };
-    let key = exchanged.map_err(|error| failed(&error))?;
+    let key = exchanged.map_err(failed)?;
     output.result(&format!("{key}\n"));
     output.say("This is the new key: give it to whoever checks the ledger.\n");
-    let checkpoint = ledger.checkpoint(&state).map_err(|error| failed(&error))?;
-    witness::give_each(&state, &checkpoint, When::Asked).map(|()| 0)
+    let checkpoint = ledger.checkpoint(&state).map_err(failed)?;
+    give_each(&state, &checkpoint, When::Asked).map(|()| 0)
 }
 
 fn export(
@@ -335,7 +331,7 @@ fn tiles(state: &StateDir, directory: &Path, output: &Output) -> Result<u8, Fail
             .advise("atoll ledger export --tiles DIR"));
     }
     let exported = export_tiles(state, directory)
-        .map_err(|error| proofs::unproven("the ledger cannot be exported", &error))?;
+        .map_err(|error| unproven("the ledger cannot be exported", error))?;
     output.say(&format!(
         "{}, {} of hashes, {} of events: {}\n",
         render::counted(exported.events, "event", "events"),

@@ -3,7 +3,6 @@ use std::io::{IsTerminal, Write};
 use atoll_engine::failure::Failure;
 use atoll_engine::printable::printable_json;
 
-use crate::advice;
 use crate::render::{Paint, problem, warning};
 
 /// The output of a command for people: results to standard output, everything about the work itself
@@ -65,7 +64,7 @@ impl Output {
 
     /// Prints an error.
     pub fn failure(&self, failure: &Failure) {
-        let advice = advice::texts(&failure.hints);
+        let advice = crate::hints::texts(&failure.hints);
         let whys: Vec<&str> = failure.why.as_deref().into_iter().collect();
         let tries: Vec<&str> = advice.iter().map(String::as_str).collect();
         self.say(&problem(self.error_paint, &failure.what, &whys, &tries));

@@ -1,18 +1,17 @@
 //! `atoll policy`: policies in Cedar shown, checked, asked and tested. Nothing here decides on a
 //! run.
 
-mod changed;
 pub(crate) mod explain;
 mod learn;
 mod organisation;
 mod proof;
-mod prover;
 mod purposes;
 mod reload;
 mod replay;
 mod widening;
 
 use atoll_engine::explain::facts::METHODS;
+use atoll_engine::shell::word;
 pub(crate) use reload::rereading;
 
 use std::collections::BTreeSet;
@@ -30,7 +29,7 @@ use crate::arguments::{
     ShowPolicyArguments, TestPolicyArguments,
 };
 use crate::output::Output;
-use crate::render::{self, word};
+use crate::render;
 use crate::requested::requested_profile;
 use crate::status::STATUS_DENIED;
 use atoll_engine::configuration::{self, Places, PolicyFiles};
@@ -175,16 +174,6 @@ fn counts_any() -> Result<bool, Failure> {
     let rules = rules_here(Requested::default())?;
     let mut files = rules.policy_files().iter();
     Ok(files.any(|(_, files)| !files.is_empty()))
-}
-
-/// Describes the programs that prove properties of policies, after a trial proof.
-///
-/// # Errors
-/// When one is missing, with how to get it, or does not work.
-pub(crate) fn provers() -> Result<String, String> {
-    let found = prover::Programs::find()?;
-    found.try_out()?;
-    Ok(format!("{}: a trivial proof was found", found.told()))
 }
 
 /// Tells of one file. Whether it has mistakes.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use atoll_engine::control::{directory, meant, none_goes_on, refused, runs_of, unanswered};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Answer, ControlError, Flows, Question, ask, ask_until, spoken_to};
 use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, Network, Published, PublishedPort};
-use atoll_sandbox::{Answer, ControlError, Declined, Flows, Question, ask, ask_until, spoken_to};
+use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
 use crate::approvals::{persons, same_port};

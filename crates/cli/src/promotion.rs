@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
-use atoll_engine::promotion::{self, Agreed, Approver, Meant, Written, digests};
+use atoll_engine::promotion::{self, Agreed, Approver, Meant, Taking, Written, digests};
 use atoll_layer::{PlanDigest, Thing, Write, Writing};
 use atoll_ledger::Asked;
 use atoll_model::network::NoConsent;
@@ -25,44 +25,27 @@ const ASKED_MAX: usize = 40;
 /// The time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// The approval prompt's context: the person, the command and the record.
-#[derive(Clone, Copy)]
-pub struct Taking<'a> {
-    /// The output for people.
-    pub output: &'a Output,
-    /// True if a person can be asked.
-    pub can_ask: bool,
-    /// The command that can ask at a terminal.
-    pub command: &'a str,
-    /// The number of the run's next question; `None` if it belongs to no run.
-    pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
-    /// Records a step of the question, on disk before it returns.
-    pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
-}
-
-impl Approver for Taking<'_> {
-    fn notice(&self, text: &str) {
-        self.output.warn(text);
-    }
-
+impl Approver for Output {
     /// Asks the person at the terminal about all of these at once. Nothing is written without
     /// approval, or if the writes differ by then from those shown.
     fn agreed(&self, question: promotion::Question<'_>) -> Result<Agreed, Failure> {
         let promotion::Question {
+            taking,
             asked,
             policies,
             written,
             meant,
         } = question;
         let question = Question {
-            approval: (self.number)()?,
+            approval: (taking.number)()?,
             changes: written,
             plans: digests(meant.plans)?,
             asked,
             policies,
-            taking: self,
+            taking,
+            output: self,
         };
-        if !self.can_ask {
+        if !self.can_ask || taking.is_unattended {
             let shown = asked.iter().take(ASKED_MAX).map(|one| {
                 let path = quoted(one.path.as_os_str().as_encoded_bytes());
                 format!("{path}: {}", printable(one.why.as_bytes()))
@@ -129,6 +112,7 @@ struct Question<'a> {
     /// The version of the policies that ask.
     policies: Option<&'a str>,
     taking: &'a Taking<'a>,
+    output: &'a Output,
 }
 
 impl Question<'_> {
@@ -140,7 +124,7 @@ impl Question<'_> {
         meant: &Meant<'_>,
         signals: &Signals,
     ) -> Result<Result<(), NoConsent>, Failure> {
-        let output = self.taking.output;
+        let output = self.output;
         let until = Instant::now() + PATIENCE;
         let mut is_shown = false;
         loop {

@@ -1,13 +1,13 @@
 //! The question at a run's end: whether its changes are applied, kept or discarded.
 
 use atoll_engine::changes::LayerChanges;
+use atoll_engine::decision::{Afterwards, Decision};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
 use atoll_store::RunRecord;
 
-use crate::decision::Decision;
 use crate::diff::show_diff;
 use crate::output::Output;
 use crate::render::Style;
@@ -121,4 +121,26 @@ mod tests {
             assert_eq!(Answer::of(line, mode), expected, "{line:?}");
         }
     }
+}
+
+/// Returns a line on the outcome of the changes, after a question.
+pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
+    let run = &record.run;
+    let what = match afterwards {
+        Afterwards::Undecided => return String::new(),
+        Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
+        Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
+        Afterwards::PartlyApplied => {
+            format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
+        }
+        Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
+            format!("taken back; atoll why {run} tells what was")
+        }
+        Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
+        Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),
+    };
+    format!(
+        "{} {what}\n",
+        output.error_paint.style(Style::Faint, "atoll:")
+    )
 }

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 
 use atoll_engine::explain::change::no_host;
+use atoll_engine::learning::as_profile;
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Flows, Refused};
 use atoll_model::network::{FlowKind, Meant, Network, place};
 use atoll_policy::network_entry;
-use atoll_sandbox::{Flows, Refused};
 use serde_json::json;
 
-use crate::learnt::as_profile;
 use crate::ports::{door, listened_json, published_json};
 use crate::render::{self, Denied};
 use crate::renewed;

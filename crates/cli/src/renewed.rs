@@ -4,8 +4,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Flows, RenewedLogin, RotatedToken};
 use atoll_model::civil_date;
-use atoll_sandbox::{Flows, RenewedLogin, RotatedToken};
 use serde_json::{Value, json};
 
 use crate::render;

@@ -6,29 +6,12 @@ use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_engine::printable::printable;
 use atoll_engine::reputation::standing;
-use atoll_ledger::StateDir;
 use atoll_model::conduct::{REPUTATION_MAX, Standing};
-use atoll_policy::Rules;
 use serde_json::json;
 
 use crate::arguments::ReputationArguments;
 use crate::output::Output;
 use crate::render::counted;
-
-/// Adds the agent's reputation to the rules of a run that begins, if policies ask for it.
-pub(crate) fn take(rules: &mut Rules, state: &StateDir, now: SystemTime, output: &Output) {
-    if !rules.ask_for_reputation() {
-        return;
-    }
-    let (standing, why) = standing(state, rules.profile(), now);
-    if let Some(why) = why {
-        output.warn(&format!(
-            "the ledger cannot tell how profile {} has behaved, so its reputation is 0: {why}",
-            rules.profile()
-        ));
-    }
-    rules.take_reputation(standing.points);
-}
 
 /// Prints the reputation of the runs by a profile.
 pub(crate) fn show(arguments: &ReputationArguments, output: &Output) -> Result<u8, Failure> {

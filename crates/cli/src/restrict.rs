@@ -10,9 +10,9 @@ use atoll_engine::control::{
 };
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Answer, ControlError, Question, ask};
 use atoll_model::network::{GivenUp, GivingUp, NoNetwork};
 use atoll_model::{RunId, parse_duration};
-use atoll_sandbox::{Answer, ControlError, Question, ask};
 use serde_json::Value;
 
 use crate::arguments::RestrictArguments;

@@ -7,23 +7,23 @@ use std::os::unix::ffi::OsStrExt;
 use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
 use atoll_engine::control::stand_still;
+use atoll_engine::decision::{Work, live};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::Frozen;
 use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
-use atoll_sandbox::Frozen;
 use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
 use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
-use crate::decision::Work;
-use crate::decision::live;
 use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::finding;
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};
+use crate::undo_report;
 
 pub use listing::runs;
 
@@ -185,7 +185,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
     let work = Work {
         state: &state,
         ledger: &ledger,
-        output,
+        surface: output,
         is_unseen: false,
         is_unattended: false,
     };
@@ -235,7 +235,7 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
     let work = Work {
         state: &state,
         ledger: &ledger,
-        output,
+        surface: output,
         is_unseen: false,
         is_unattended: false,
     };
@@ -256,7 +256,7 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
     let work = Work {
         state: &state,
         ledger: &ledger,
-        output,
+        surface: output,
         is_unseen: false,
         is_unattended: false,
     };
@@ -267,7 +267,7 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
     };
     if arguments.list {
         let met = work.undo_met(&record)?;
-        met.show(arguments.json, about(&record), output);
+        undo_report::show(&met, arguments.json, about(&record), output);
         return Ok(0);
     }
     let what = match arguments.take_back {
@@ -283,7 +283,7 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
             if arguments.json {
                 output.json(&met.json(about(&record)));
             }
-            format!("taken back{}", met.but_for())
+            format!("taken back{}", undo_report::but_for(&met))
         }
     };
     output.say(&format!("Run {run}: {what}{}.\n", elsewhere(&record)));

@@ -127,8 +127,10 @@ fn last_begin(session: &Session) -> &str {
 fn run_line(run: &SessionRun) -> String {
     let words = run.command.as_array().into_iter().flatten();
     let words: Vec<OsString> = words.filter_map(read_host_text).collect();
-    let command =
-        atoll_engine::printable::shortened(&render::command_line(&words), COMMAND_CHARS_MAX);
+    let command = atoll_engine::printable::shortened(
+        &atoll_engine::shell::command_line(&words),
+        COMMAND_CHARS_MAX,
+    );
     format!("{} {}: {command}", run.run, how_it_is(run))
 }
 

@@ -12,10 +12,10 @@ use atoll_engine::control::{
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::sessions;
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
 use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::{list, nearest};
-use atoll_sandbox::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
 use atoll_store::end_unanswering;
 use serde_json::Value;
 

@@ -9,8 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::journals_of;
 use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
+use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::shell::word;
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
@@ -29,9 +31,8 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
-use crate::decision::last_undo::is_half_done;
 use crate::output::Output;
-use crate::render::{self, Paint, Style, word};
+use crate::render::{self, Paint, Style};
 use crate::reputation;
 use crate::requested::requested_profile;
 pub use doctor::doctor;

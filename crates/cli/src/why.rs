@@ -164,7 +164,7 @@ impl Story<'_> {
         let mut report = Report::new(paint);
         report.title(
             &format!("Run {}", self.run),
-            &render::command_line(&self.command()),
+            &atoll_engine::shell::command_line(&self.command()),
         );
         report.line("asked", &self.asked());
         if let Some(session) = &self.session {

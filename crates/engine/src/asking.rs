@@ -10,10 +10,11 @@ use atoll_ledger::StateDir;
 use atoll_model::network::{Published, PublishedPort};
 use atoll_model::{Boundary, Reason};
 use atoll_policy::{Facts, Reconsidered, Rules, compared, decide_publishing, reconsider};
-use atoll_sandbox::{Declined, NewPolicies, Reloaded, Versions};
+use atoll_sandbox::Declined;
 use atoll_store::control_directory;
 
 use crate::Request;
+use crate::supervision::{NewPolicies, Reloaded, Versions};
 
 /// Opens the directory of the control sockets of runs.
 pub(crate) fn directory(state: &StateDir) -> io::Result<OwnedFd> {

@@ -10,9 +10,8 @@ use atoll_model::network::GivenUps;
 use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Declined, Departing, Doors, FlowNews, Flows, Handover, Host, IsRevoked,
-    Live, Native, Outside, SandboxError, Size, SshHandover, Starting, Versions, Widening, assemble,
-    detect_groups,
+    Assembled, Attachment, Declined, Departing, Host, Native, SandboxError, Size, Starting,
+    assemble, detect_groups,
 };
 use atoll_store::{
     RECORD_VERSION, RunError, RunRecord, RunState, create_run, create_scratch, release_end,
@@ -26,6 +25,9 @@ use crate::execs::{Execs, MakeFilter};
 use crate::flows;
 use crate::place::{Placed, place};
 use crate::ssh::SshPlace;
+use crate::supervision::{
+    Doors, FlowNews, Flows, Handover, IsRevoked, Live, Outside, SshHandover, Versions, Widening,
+};
 use crate::trust::Trust;
 use crate::{PlaceError, asking, given_up, kept, ranged};
 

@@ -11,7 +11,6 @@ use atoll_layer::{
 use atoll_ledger::{Durability, StateDir};
 use atoll_model::WorkspaceMode;
 use atoll_policy::nearest;
-use atoll_sandbox::{has_changed, is_written_outside};
 use atoll_store::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
@@ -19,6 +18,7 @@ use atoll_store::{
 use crate::configuration;
 use crate::failure::{Doing, Failure};
 use crate::kept::NOT_WRITTEN;
+use crate::supervision::{has_changed, is_written_outside};
 
 /// The number of ids that are shifted in a run started by root.
 const IDS: u32 = 65_536;

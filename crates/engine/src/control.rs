@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use atoll_ledger::{Ledger, Seals, StateDir, live_runs};
 use atoll_model::RunId;
-use atoll_sandbox::{
-    Answer, ControlError, Declined, Frozen, Question, Runs, ask, freeze, spoken_to,
-};
+use atoll_sandbox::Declined;
 use atoll_store::control_directory;
 use serde_json::Value;
 
@@ -16,6 +14,7 @@ use crate::configuration::{Places, user_name, user_number};
 use crate::failure::{Doing, Failure, Kind};
 use crate::finding::{RUN_LAST, Taking, find_in_ledger};
 use crate::printable::{printable, shortened};
+use crate::supervision::{Answer, ControlError, Frozen, Question, Runs, ask, freeze, spoken_to};
 
 /// The longest wait for a run that has only just begun, before it is reported as gone.
 pub const BEGINNING: Duration = Duration::from_secs(2);

@@ -80,3 +80,21 @@ pub fn session_of(opened: &Event) -> Option<SessionId> {
     let id = opened.body.get("session").and_then(Value::as_str)?;
     SessionId::parse(id).ok()
 }
+
+/// Returns the number of a run's next question.
+///
+/// # Errors
+/// When its events cannot be read.
+pub fn next_question(state: &StateDir, run: &RunId) -> Result<u64, Failure> {
+    let unread = "what a person was asked cannot be read from the ledger";
+    let mut last = 0;
+    for event in Ledger::show(state, run).doing(unread)? {
+        let number = event
+            .doing(unread)?
+            .body
+            .get("approval")
+            .and_then(Value::as_u64);
+        last = last.max(number.unwrap_or(0));
+    }
+    Ok(last.saturating_add(1))
+}

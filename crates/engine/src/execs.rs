@@ -9,10 +9,11 @@ use std::time::Duration;
 use atoll_ledger::{ArmedExec, ExecCall, Ledger, LedgerError, RefusedExec};
 use atoll_model::{Call, Ending, Reason, TerminalRights, Verdict};
 use atoll_policy::{ExecGrant, decide_exec};
-use atoll_sandbox::{AskedExec, Declined, ExecGate, OutputFilter};
+use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
 use crate::asking::{Rereading, declined};
+use crate::supervision::{AskedExec, ExecGate, OutputFilter};
 
 /// Makes a filter for what programs write to a person's terminal.
 pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;

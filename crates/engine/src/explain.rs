@@ -175,3 +175,21 @@ pub fn word(effect: Effect) -> &'static str {
         Effect::Deny => "deny",
     }
 }
+
+/// Describes the question in one line.
+#[must_use]
+pub fn question(case: &Case) -> String {
+    let resource = &case.resource;
+    let port = case
+        .port
+        .map_or_else(String::new, |port| format!(":{port}"));
+    match case.action.as_str() {
+        "request" => {
+            let method = case.method.as_deref().unwrap_or("GET");
+            let scheme = case.scheme.as_deref().unwrap_or("https");
+            let path = case.path.as_deref().unwrap_or("/");
+            format!("{method} {scheme}://{resource}{port}{path}")
+        }
+        action => format!("{action} {resource}{port}"),
+    }
+}

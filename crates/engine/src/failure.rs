@@ -5,9 +5,12 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use atoll_ledger::{LedgerError, PrivateFault, StateError};
-use atoll_model::{Reason, RunId};
+use atoll_ledger::{LedgerError, PrivateFault, SigningError, StateError};
+use atoll_model::{Call, LimitKey, Reason, RunId};
 use atoll_policy::ProfileError;
+use atoll_store::VaultError;
+
+use crate::call::CallError;
 
 /// A use case that ended in an error: what happened, why, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -53,10 +56,33 @@ pub enum Hint {
     Ledger(Box<LedgerError>),
     /// A private file is to be made usable.
     Private(Box<PrivateFault>),
+    /// The ledger's key or its checkpoints are to be made usable.
+    Signing(Box<SigningError>),
     /// The path is to be writable by its owner alone.
     WritableByOthers(PathBuf),
     /// The path's owner is to be looked at.
     OwnedByOther(PathBuf),
+    /// A login file is to be one file of its own, without links.
+    OwnFile(PathBuf),
+    /// The vault of secrets is to be made usable.
+    Vault(Box<VaultError>),
+    /// A call that failed is to be made possible.
+    Call(Box<CallFault>),
+    /// A sentence or a command in which each `{}` is the path, as a word of a shell.
+    Naming(String, PathBuf),
+}
+
+/// A call that failed, with what is known of its run.
+#[derive(Debug)]
+pub struct CallFault {
+    /// The error.
+    pub error: CallError,
+    /// The requested call.
+    pub call: Call,
+    /// The name of the profile that decided.
+    pub profile: String,
+    /// The limits set by options.
+    pub limits: Vec<LimitKey>,
 }
 
 impl From<&str> for Hint {
@@ -74,6 +100,18 @@ impl From<String> for Hint {
 impl From<&String> for Hint {
     fn from(text: &String) -> Self {
         Self::Text(text.clone())
+    }
+}
+
+impl From<VaultError> for Hint {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(Box::new(error))
+    }
+}
+
+impl From<SigningError> for Hint {
+    fn from(error: SigningError) -> Self {
+        Self::Signing(Box::new(error))
     }
 }
 

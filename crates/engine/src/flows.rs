@@ -3,8 +3,9 @@
 use atoll_ledger::{Durability, EventBody, Gained, Ledger, LedgerError, RIGHTS_GIVEN_UP};
 use atoll_model::RunId;
 use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
-use atoll_sandbox::{FlowNews, Who};
+use atoll_sandbox::Who;
 
+use crate::supervision::FlowNews;
 use crate::{approvals, given_up};
 
 /// Records these events together, waiting once for the disk if one of them has to be there.
@@ -272,8 +273,8 @@ fn kind(kind: FlowKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use crate::supervision::Refused;
     use atoll_model::network::{FlowEnd, FlowLogin, FlowRequest, Limit, Published, Scheme};
-    use atoll_sandbox::Refused;
 
     use super::*;
 

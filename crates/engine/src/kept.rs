@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
 use atoll_ledger::{Durability, Ledger, StateDir};
 use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind};
-use atoll_sandbox::{PlacedLayer, SandboxError, has_changed, identity_base, make_layer};
+use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
 use atoll_store::{
     KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs, SettingsRecord,
     kept_names,
@@ -19,6 +19,7 @@ use atoll_store::{
 use crate::login;
 use crate::place::{Placing, stamp};
 use crate::slug::slug;
+use crate::supervision::has_changed;
 use crate::{Fate, Request};
 
 /// The most bytes pending review of one layer.

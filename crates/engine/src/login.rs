@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::{Access, Boundary, Mode, View, ViewKind};
 use atoll_policy::{Holds, Login, Rules};
-use atoll_sandbox::{
-    HOME_FILE_BYTES_MAX, PlacedLayer, SandboxError, Stands, copies_beside, furnish_login,
-    has_changed,
-};
+use atoll_sandbox::{HOME_FILE_BYTES_MAX, PlacedLayer, SandboxError, copies_beside};
 use atoll_store::SettingsRecord;
 
 use crate::PlaceError;
 use crate::place::Placing;
 use crate::repository;
+use crate::supervision::{Stands, furnish_login, has_changed};
 
 /// The views of the boundary that are changed, by their paths in the sandbox.
 #[derive(Default)]

@@ -3,7 +3,8 @@
 use std::fs;
 
 use atoll_policy::{Approver, Rules, Widened};
-use atoll_sandbox::Widening;
+
+use crate::supervision::Widening;
 
 /// The names and numbers of users (passwd(5)).
 const USERS: &str = "/etc/passwd";

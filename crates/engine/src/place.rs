@@ -10,10 +10,12 @@ use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_mode
 use atoll_ledger::Durability;
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
-use atoll_sandbox::{FencePlace, IDS, Placement, WorkspacePlace};
-use atoll_sandbox::{furnish_trust, identity_base, make_layer};
-use atoll_store::{LayerHow, LayerKind, LayerRecord, OverlayXattrs};
-use atoll_store::{RunRecord, RunState, update_run};
+use atoll_sandbox::{
+    FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
+};
+use atoll_store::{
+    LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
+};
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
-use atoll_ledger::host_text;
+use atoll_ledger::{Asked, host_text};
 use atoll_policy::{AskedChange, Promoted, Promoter, PromotionError, promote};
 use atoll_store::LayerKind;
 
 use crate::changes::LayerChanges;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, Kind};
+use crate::notice::Notices;
 pub use makers::By;
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ pub struct Agreed {
 
 /// A question that policies put to a person before changes are applied.
 pub struct Question<'a> {
+    /// The context.
+    pub taking: &'a Taking<'a>,
     /// The changes that policies ask about.
     pub asked: &'a [AskedChange],
     /// The version of the policies that ask.
@@ -38,16 +41,28 @@ pub struct Question<'a> {
     pub meant: &'a Meant<'a>,
 }
 
-/// A surface that reports to a person and asks one.
-pub trait Approver {
-    /// Reports a notice of the policies.
-    fn notice(&self, text: &str);
-
+/// A surface that takes notices, and asks a person.
+pub trait Approver: Notices {
     /// Asks the person about all of these changes at once. Any doubt denies.
     ///
     /// # Errors
     /// When the person denies or is not there.
     fn agreed(&self, question: Question<'_>) -> Result<Agreed, Failure>;
+}
+
+/// The approval's context: the person, the command and the record.
+#[derive(Clone, Copy)]
+pub struct Taking<'a> {
+    /// The surface that asks.
+    pub surface: &'a dyn Approver,
+    /// True if an option says that nobody is asked anything.
+    pub is_unattended: bool,
+    /// The command that can ask at a terminal.
+    pub command: &'a str,
+    /// The number of the run's next question; `None` if it belongs to no run.
+    pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
+    /// Records a step of the question, on disk before it returns.
+    pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
 }
 
 /// The permission to apply changes.
@@ -133,7 +148,7 @@ pub struct Meant<'a> {
 /// # Errors
 /// With every reason; also when a policy file has mistakes, and when the person denies or is not
 /// there.
-pub fn allowed(meant: &Meant<'_>, approver: &dyn Approver) -> Result<Allowed, Failure> {
+pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
     let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
     if files.policies().next().is_none() && meant.purposes.is_empty() {
         return Ok(Allowed::default());
@@ -161,11 +176,12 @@ pub fn allowed(meant: &Meant<'_>, approver: &dyn Approver) -> Result<Allowed, Fa
     let promotion = promote(&files.sources(), &promoter, &changes);
     let promotion = promotion.map_err(|error| refused(error, meant))?;
     for notice in promotion.notices {
-        approver.notice(&notice.to_string());
+        taking.surface.warn(notice.to_string());
     }
     let agreed = match promotion.asked.as_slice() {
         [] => None,
-        asked => Some(approver.agreed(Question {
+        asked => Some(taking.surface.agreed(Question {
+            taking,
             asked,
             policies: promotion.policy_digest.as_deref(),
             written,

@@ -3,11 +3,12 @@
 
 use atoll_layer::{Configuration, configurations};
 use atoll_model::{Boundary, Stood, ViewKind};
-use atoll_sandbox::{PlacedLayer, Stands, settings_digest};
+use atoll_sandbox::PlacedLayer;
 
 use crate::PlaceError;
 use crate::login::{Shown, lay};
 use crate::place::Placing;
+use crate::supervision::{Stands, settings_digest};
 
 /// Writes placeholders of the repository's configuration into its layer. If that fails, or
 /// there is no layer and there are secrets, the repository is not shown, with a notice.

@@ -9,6 +9,7 @@ use atoll_model::conduct::Standing;
 use atoll_policy::Rules;
 
 use crate::configuration::{self, Places};
+use crate::notice::Notices;
 
 /// The length of a day, seconds.
 const DAY_SECONDS: u64 = 24 * 3600;
@@ -37,4 +38,19 @@ pub fn state(case: &mut Case, rules: &Rules) {
     let state = Places::read().and_then(|places| places.read_state());
     let standing = state.map(|state| standing(&state, rules.profile(), SystemTime::now()).0);
     case.reputation = Some(standing.map_or(0, |standing| standing.points));
+}
+
+/// Adds the agent's reputation to the rules of a run that begins, if policies ask for it.
+pub fn take(rules: &mut Rules, state: &StateDir, now: SystemTime, notices: &dyn Notices) {
+    if !rules.ask_for_reputation() {
+        return;
+    }
+    let (standing, why) = standing(state, rules.profile(), now);
+    if let Some(why) = why {
+        notices.warn(format!(
+            "the ledger cannot tell how profile {} has behaved, so its reputation is 0: {why}",
+            rules.profile()
+        ));
+    }
+    rules.take_reputation(standing.points);
 }

@@ -11,10 +11,10 @@ use atoll_model::network::{
     HostPart, SSH_AGENT, SSH_CONFIGURATION, SSH_DIRECTORY, SshGrant, SshKeys,
 };
 use atoll_model::{Boundary, Mode};
-use atoll_sandbox::SshHandover;
 
 use crate::PlaceError;
 use crate::place::state_error;
+use crate::supervision::SshHandover;
 
 /// The longest path of a socket, bytes (unix(7)), without the NUL after it.
 const SOCKET_PATH_BYTES_MAX: usize = 107;

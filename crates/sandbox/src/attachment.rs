@@ -11,11 +11,10 @@ use atoll_model::network::{
 };
 
 use crate::SandboxError;
+use crate::exec::ExecCommand;
 use atoll_policy::ExecGrant;
 
-use crate::approvals::{Decision, Pending, Who};
-use crate::control::{Declined, PortAgreed};
-use crate::exec::ExecCommand;
+use crate::approval::{Decision, Declined, Pending, PortAgreed, Who};
 
 /// One of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -115,7 +115,8 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    pub(crate) fn host<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+    /// Returns the conversion of a kernel's error on the host, with the attempted operation.
+    pub fn host<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Host {
             what,
             error: error.into(),

@@ -37,7 +37,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// The watch over the listeners of one sandbox.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub struct Listening {
     launcher: u32,
     /// The first process of the sandbox, once it was found.
     inside: Option<u32>,
@@ -64,7 +64,7 @@ struct Socket {
 
 impl Listening {
     /// Starts to watch a launcher's sandbox, in which `own` are Atoll's own sockets.
-    pub(crate) fn of(launcher: u32, own: &[OwnedFd]) -> Self {
+    pub fn of(launcher: u32, own: &[OwnedFd]) -> Self {
         let first = Instant::now() + FIRST_LOOK;
         let inode = |socket: &OwnedFd| rustix::fs::fstat(socket).ok().map(|facts| facts.st_ino);
         Self {
@@ -81,22 +81,22 @@ impl Listening {
     }
 
     /// Returns the time of the next look.
-    pub(crate) fn due(&self) -> Instant {
+    pub fn due(&self) -> Instant {
         self.next
     }
 
     /// Returns the present listeners.
-    pub(crate) fn now(&self) -> Vec<Listener> {
+    pub fn now(&self) -> Vec<Listener> {
         self.now.iter().map(|one| one.listener.clone()).collect()
     }
 
     /// Returns all listeners of the run, each once.
-    pub(crate) fn into_seen(self) -> Vec<Listener> {
+    pub fn into_seen(self) -> Vec<Listener> {
         self.seen
     }
 
     /// Looks if it is time to. Returns the listeners that have not been returned before.
-    pub(crate) fn look(&mut self) -> Vec<Listener> {
+    pub fn look(&mut self) -> Vec<Listener> {
         let now = Instant::now();
         if now < self.next {
             return Vec::new();
@@ -112,7 +112,7 @@ impl Listening {
     }
 
     /// Looks at once.
-    pub(crate) fn look_now(&mut self) -> Vec<Listener> {
+    pub fn look_now(&mut self) -> Vec<Listener> {
         let inside = self
             .inside
             .or_else(|| children_of(self.launcher).first().copied());

@@ -19,7 +19,7 @@ const BEGINNING: &str = "-----BEGIN CERTIFICATE-----";
 ///
 /// # Errors
 /// [`SandboxError::Roots`]: a file cannot be read, or contains no certificate.
-pub(crate) fn read(network: &Network) -> Result<Option<OwnedFd>, SandboxError> {
+pub fn read_roots(network: &Network) -> Result<Option<OwnedFd>, SandboxError> {
     let mut all = Vec::new();
     for path in &network.upstream.roots {
         let failed = |error| SandboxError::Roots {

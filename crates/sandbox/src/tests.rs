@@ -11,7 +11,6 @@ mod reclaim;
 mod session;
 #[path = "../../sys/src/tests/skipping.rs"]
 pub(crate) mod skipping;
-mod standing;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -18,7 +18,8 @@ fn is(defence: &str) -> bool {
 }
 
 /// Returns a process name that tells the process which defences to skip.
-pub(crate) fn name_of(process: &CStr) -> CString {
+#[must_use]
+pub fn name_of(process: &CStr) -> CString {
     let list = std::env::var(SWITCH).unwrap_or_default();
     let name = [process.to_bytes(), b":", list.as_bytes()].concat();
     CString::new(name).unwrap_or_default()

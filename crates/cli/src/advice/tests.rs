@@ -1,6 +1,7 @@
 use std::io::Error;
 use std::path::PathBuf;
 
+use atoll_layer::ApplyError;
 use atoll_model::{Principal, RunId};
 
 use super::*;
@@ -72,7 +73,10 @@ fn a_path_in_an_advised_command_is_one_word_of_a_shell() {
         source: Error::from_raw_os_error(13),
     });
     let run = RunId::parse("261121-093012-k7qd").expect("a run id");
-    assert!(apply(&apart, &run)[0].starts_with("ls -ld 'a b' shows"));
+    assert!(
+        crate::hints::texts(&atoll_engine::decision::apply_hints(&apart, &run))[0]
+            .starts_with("ls -ld 'a b' shows")
+    );
     let broken = vault(&VaultError::Unreadable {
         path: "/a b/secrets.json".into(),
         why: "x".to_owned(),

@@ -2,9 +2,10 @@
 
 use atoll_engine::configuration::user_name;
 use atoll_engine::printable::printable;
+use atoll_engine::supervision::Widening;
 use atoll_model::RunId;
 use atoll_model::network::{Breadth, PublishedPort, Scope};
-use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf, Widening};
+use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf};
 
 use super::line;
 

@@ -4,11 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 use atoll_engine::configuration::Places;
-use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::failure::Failure;
+use atoll_engine::kept_changes;
 use atoll_engine::printable::printable;
-use atoll_ledger::{StateDir, host_text};
+use atoll_ledger::host_text;
 use atoll_model::{format_bytes, format_duration};
-use atoll_store::{DiskUsage, KeptName, KeptRecord, list_kept};
+use atoll_store::{DiskUsage, KeptName, KeptRecord};
 use serde_json::json;
 
 use crate::output::Output;
@@ -18,7 +19,7 @@ use crate::render::Style;
 pub(super) fn list(is_json: bool, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let all = match places.state.exists() {
-        true => known(&places.read_state()?, output)?,
+        true => kept_changes::known(&places.read_state()?, output)?,
         false => Vec::new(),
     };
     if is_json {
@@ -82,19 +83,4 @@ fn table(all: &[(KeptName, KeptRecord, DiskUsage)], output: &Output) -> String {
         }
         None => text,
     }
-}
-
-/// Returns all readable kept changes.
-pub(super) fn known(
-    state: &StateDir,
-    output: &Output,
-) -> Result<Vec<(KeptName, KeptRecord, DiskUsage)>, Failure> {
-    let mut known = Vec::new();
-    for (name, read) in list_kept(state).doing("what is kept cannot be listed")? {
-        match read {
-            Ok((record, usage)) => known.push((name, record, usage)),
-            Err(error) => output.warn(&error.to_string()),
-        }
-    }
-    Ok(known)
 }

@@ -3,35 +3,16 @@ use std::path::Path;
 
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
+use atoll_engine::transparency::unproven;
 use atoll_ledger::{
     Checkpoint, ConsistencyProof, Event, Filter, InclusionProof, Ledger, PROOF_BYTES_MAX,
     ProofFault, Proven, Prover, StateDir, TreeHash, check_proof,
 };
 use serde_json::{Value, json};
 
-use crate::advice;
 use crate::arguments::{CheckProofArguments, ProveConsistencyArguments, ProveInclusionArguments};
 use crate::output::Output;
 use crate::render;
-
-/// Explains a proof that cannot be made or does not hold, with a remedy.
-pub fn unproven(what: &str, fault: &ProofFault) -> Failure {
-    let failure = Failure::new(what).because(fault);
-    match fault {
-        ProofFault::Checkpoint(error) => failure.advise(advice::signing(error)),
-        ProofFault::Ledger(error) => failure.advise(advice::ledger(error)),
-        ProofFault::NoCheckpoint | ProofFault::NotCovered { .. } => {
-            failure.advise("atoll ledger checkpoint signs how far the ledger is now")
-        }
-        ProofFault::Damaged(_) => failure.advise("atoll ledger verify tells what is wrong"),
-        ProofFault::NotNoted(_) => {
-            failure.advise("--witness FILE names a file with the checkpoint from before")
-        }
-        ProofFault::NoProof(_) | ProofFault::Note(_) | ProofFault::Fails(_) => {
-            failure.advise("believe nothing of it; ask for the proof and the key anew")
-        }
-    }
-}
 
 /// Proves that an event, or those of a run, are in the ledger.
 pub fn inclusion(
@@ -39,14 +20,14 @@ pub fn inclusion(
     arguments: &ProveInclusionArguments,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let failed = |fault: &ProofFault| unproven("this cannot be proven", fault);
-    let prover = Prover::read(state).map_err(|fault| failed(&fault))?;
+    let failed = |fault: ProofFault| unproven("this cannot be proven", fault);
+    let prover = Prover::read(state).map_err(failed)?;
     let events = meant(state, &arguments.what)?;
     let proofs = events
         .iter()
         .map(|event| prover.inclusion(event).map(|proof| (event, proof)))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|fault| failed(&fault))?;
+        .map_err(failed)?;
     for (event, proof) in &proofs {
         if let Some(to) = &arguments.to {
             let name = format!("{}.tlog-proof", event.position.seq);
@@ -112,7 +93,7 @@ pub fn consistency(
 ) -> Result<u8, Failure> {
     let proof = Prover::read(state)
         .and_then(|prover| prover.consistency(arguments.size))
-        .map_err(|fault| unproven("this cannot be proven", &fault))?;
+        .map_err(|fault| unproven("this cannot be proven", fault))?;
     if let Some(to) = &arguments.to {
         let name = format!("{}-{}.consistency", proof.old_size, proof.checkpoint.size());
         write(to, &name, &proof.text())?;
@@ -140,7 +121,7 @@ pub fn check(arguments: &CheckProofArguments, output: &Output) -> Result<u8, Fai
     let hand_overs: Result<Vec<String>, Failure> =
         arguments.handover.iter().map(|path| read(path)).collect();
     let proven = check_proof(&text, &key, &noted, &hand_overs?).map_err(|fault| {
-        unproven(&format!("{shown} proves nothing"), &fault).of_kind(Kind::Unproven)
+        unproven(&format!("{shown} proves nothing"), fault).of_kind(Kind::Unproven)
     })?;
     match (&proven, arguments.json) {
         (Proven::Inclusion(proof), true) => output.json(&of_inclusion(proof)),

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use atoll_egress::post::{Address, Headers, Reply, Unsent, post};
 use atoll_engine::events;
+use atoll_engine::export::otlp::{Batch, Follower, Message};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger, LedgerError, Sent, StateDir};
 use serde_json::Value;
 
 use super::FOLLOW_INTERVAL;
-use super::otlp::{Batch, Follower, Message};
 use crate::arguments::ExportLedgerArguments;
 use crate::output::Output;
 use crate::render;

@@ -4,7 +4,7 @@
 mod change;
 
 use atoll_cedar::edited::{layer_of, text_of};
-use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
+use atoll_cedar::{Action, Deciding, Decision, Effect, Layer};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::events_of;
 use atoll_engine::explain::asking::Asking;
@@ -12,7 +12,7 @@ use atoll_engine::explain::change::{Change, that_allow};
 use atoll_engine::explain::facts::{self, Fact};
 use atoll_engine::explain::past::why_denied;
 use atoll_engine::explain::verdict::{self, OfRules, Sources};
-use atoll_engine::explain::{Recorded, of_run, word};
+use atoll_engine::explain::{Recorded, of_run, question, word};
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, StateDir};
 use atoll_model::RunId;
@@ -329,21 +329,4 @@ fn told(fact: &Fact) -> String {
         "{} is {}: with {} {with}",
         fact.member, fact.now, fact.other
     )
-}
-
-/// Describes the question in one line.
-pub(crate) fn question(case: &Case) -> String {
-    let resource = &case.resource;
-    let port = case
-        .port
-        .map_or_else(String::new, |port| format!(":{port}"));
-    match case.action.as_str() {
-        "request" => {
-            let method = case.method.as_deref().unwrap_or("GET");
-            let scheme = case.scheme.as_deref().unwrap_or("https");
-            let path = case.path.as_deref().unwrap_or("/");
-            format!("{method} {scheme}://{resource}{port}{path}")
-        }
-        action => format!("{action} {resource}{port}"),
-    }
 }

@@ -14,7 +14,6 @@ use atoll_policy::{Problem, check, check_policies};
 use atoll_store::{Day, Manifest, OrganisationFault, OrganisationKey};
 use serde_json::{Value, json};
 
-use crate::advice;
 use crate::arguments::{
     OrganisationAction, OrganisationKeyArguments, SignOrganisationArguments,
     StatusOrganisationArguments, TrustOrganisationArguments, VerifyOrganisationArguments,
@@ -227,7 +226,7 @@ fn trust(arguments: &TrustOrganisationArguments, output: &Output) -> Result<u8, 
             "until that is there nothing starts at all: {}",
             failure.why.as_ref().unwrap_or(&failure.what)
         ));
-        for advice in advice::texts(&failure.hints) {
+        for advice in crate::hints::texts(&failure.hints) {
             output.say(&format!("try: {advice}\n"));
         }
     }

@@ -7,12 +7,12 @@ use atoll_cedar::{
     Action, Case, Known, Layer, Layers, PolicyFile, Property, Proving, Refuted, Subject, Verdict,
 };
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::policy_changes::changes;
 use atoll_engine::printable::printable;
+use atoll_engine::prover::Programs;
 use atoll_policy::Requested;
 use serde_json::{Map, Value, json};
 
-use super::changed::changes;
-use super::prover::Programs;
 use super::{broken, is_toml, read, rules_here, usual};
 use crate::arguments::{DiffPolicyArguments, ProvePolicyArguments};
 use crate::output::Output;

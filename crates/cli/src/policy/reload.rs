@@ -12,12 +12,13 @@ use atoll_engine::control::{
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::sessions;
 use atoll_engine::printable::printable;
+use atoll_engine::prover::Programs;
+use atoll_engine::supervision::{Answer, ControlError, Question, Reloaded, Runs, Versions, ask};
 use atoll_ledger::live_runs;
 use atoll_model::RunId;
 use atoll_policy::{Compared, ReloadError, Rules};
-use atoll_sandbox::{Answer, ControlError, Declined, Question, Reloaded, Runs, Versions, ask};
+use atoll_sandbox::Declined;
 
-use super::prover::Programs;
 use super::widening::{Widens, widens};
 use crate::advice;
 use crate::arguments::ReloadPolicyArguments;

@@ -1,24 +1,16 @@
 //! `atoll policy replay`: every decision of the ledger put again to the rules and policies of now.
 //! Nothing here has an effect.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
-
-use atoll_cedar::{Case, Effect, Layer, PolicyFile};
+use atoll_cedar::{Effect, Layer};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::beginning;
-use atoll_engine::events::seals;
-use atoll_engine::explain::past::Pasts;
-use atoll_engine::explain::recorded::{Found, Opening, Put};
-use atoll_engine::explain::verdict::{Deciders, OfRules, Sources, Verdict, rank};
+use atoll_engine::explain::verdict::Deciders;
 use atoll_engine::explain::word;
-use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::failure::Failure;
 use atoll_engine::printable::printable;
-use atoll_ledger::{Event, Filter, Ledger};
-use atoll_model::RunId;
+use atoll_engine::replay::{Changed, Often, Replay};
 use serde_json::{Value, json};
 
-use super::explain::question;
 use crate::arguments::ReplayPolicyArguments;
 use crate::output::Output;
 use crate::policy;
@@ -36,18 +28,12 @@ const GROUPS_SHOWN_MAX: usize = 40;
 pub(crate) fn replay(arguments: &ReplayPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let since = since(&arguments.since)?;
     let with = arguments.with.iter().map(|path| policy::read(path));
-    let mut replay = Replay {
-        with: with.collect::<Result<_, _>>()?,
-        ..Replay::default()
-    };
+    let with = with.collect::<Result<Vec<_>, _>>()?;
     // What cannot count at all is told before anything is read.
-    let _ = Deciders::of_files(vec![(Layer::User, replay.with.clone())])?;
+    let _ = Deciders::of_files(vec![(Layer::User, with.clone())])?;
     let state = Places::read()?.read_state()?;
-    let seals = seals(&state)?;
-    for event in Ledger::events(&state, Filter::default()).doing("the ledger cannot be read")? {
-        let event = event.doing("the ledger is damaged there; atoll ledger verify tells more")?;
-        replay.take(&seals.open(event), &since);
-    }
+    let replay = Replay::of(&state, &since, with, &crate::requested::of_line)?;
+    let replay = Shown(&replay);
     match arguments.json {
         true => output.json(&replay.json()),
         false => output.result(&replay.text(&arguments.since, output)),
@@ -70,118 +56,12 @@ fn since(text: &str) -> Result<String, Failure> {
     beginning(text).ok_or_else(unusable)
 }
 
-/// A verdict that differs, with its reason.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Changed {
-    /// The strictness now, and then: what is denied now comes first.
-    now: std::cmp::Reverse<u8>,
-    then: u8,
-    what: String,
-    why: String,
-}
+/// A replay, as a person or a program reads it.
+struct Shown<'a>(&'a Replay);
 
-/// The number of occurrences, and the first of them.
-struct Often {
-    count: u64,
-    run: RunId,
-    event: u64,
-    now: Effect,
-    then: Effect,
-}
-
-/// The rules of a run, where they can still be made.
-type Made = Result<Deciders, &'static str>;
-
-#[derive(Default)]
-struct Replay {
-    with: Vec<PolicyFile>,
-    openings: HashMap<RunId, Result<Opening, &'static str>>,
-    /// The labels and dropped rights of each run, event after event.
-    pasts: Pasts,
-    sources: HashMap<PathBuf, Option<Sources>>,
-    /// Compiled rules by the workspace, options and command of a run.
-    deciders: HashMap<String, Made>,
-    runs: BTreeSet<RunId>,
-    /// The runs that could not be replayed at all.
-    runs_not_put: BTreeSet<RunId>,
-    decisions: u64,
-    same: u64,
-    changed: BTreeMap<Changed, Often>,
-    left_out: BTreeMap<&'static str, u64>,
-}
-
-impl Replay {
-    fn take(&mut self, event: &Event, since: &str) {
-        let Some(run) = event.run.clone() else {
-            return;
-        };
-        if event.kind == "run.opened" {
-            self.openings
-                .insert(run.clone(), Opening::of(event, &crate::requested::of_line));
-        }
-        self.pasts.take(event);
-        if event.time.as_str() >= since {
-            self.put(&run, event);
-        }
-        // Its rules are kept: the next run often has the same.
-        if matches!(
-            event.kind.as_str(),
-            "run.closed" | "run.denied" | "run.failed" | "run.interrupted"
-        ) {
-            self.openings.remove(&run);
-            self.pasts.forget(&run);
-        }
-    }
-
-    fn put(&mut self, run: &RunId, event: &Event) {
-        let opening = match self.openings.get(run) {
-            Some(Ok(opening)) => opening,
-            Some(Err(why)) => {
-                if self.runs_not_put.insert(run.clone()) {
-                    leave_out(&mut self.left_out, why);
-                }
-                return;
-            }
-            None => return,
-        };
-        let puts = match opening.questions(event, &self.pasts.of(run)) {
-            Found::Questions(puts) => puts,
-            Found::Unclear(why) => return leave_out(&mut self.left_out, why),
-            Found::Nothing => return,
-        };
-        let sources = self
-            .sources
-            .entry(opening.workspace.clone())
-            .or_insert_with(|| Sources::read(&opening.workspace).ok());
-        let deciders = self.deciders.entry(opening.key.clone()).or_insert_with(|| {
-            let gone = "the rules of its run cannot be made any more";
-            made(sources.as_ref().ok_or(gone)?, opening, &self.with).ok_or(gone)
-        });
-        match deciders {
-            Ok(_) => self.runs.insert(run.clone()),
-            Err(_) => self.runs_not_put.insert(run.clone()),
-        };
-        for put in puts {
-            let verdict = match deciders {
-                Ok(deciders) => decided(deciders, &put),
-                Err(why) => Err(*why),
-            };
-            match verdict {
-                Err(why) => leave_out(&mut self.left_out, why),
-                Ok(verdict) if verdict.effect == put.then => {
-                    self.decisions += put.count;
-                    self.same += put.count;
-                }
-                Ok(verdict) => {
-                    self.decisions += put.count;
-                    note(&mut self.changed, (run, event), &put, &verdict);
-                }
-            }
-        }
-    }
-
+impl Shown<'_> {
     fn status(&self) -> u8 {
-        match (self.changed.is_empty(), self.runs_not_put.is_empty()) {
+        match (self.0.changed.is_empty(), self.0.runs_not_put.is_empty()) {
             (false, _) => OTHERWISE,
             (true, false) => RUNS_NOT_PUT,
             (true, true) => 0,
@@ -190,14 +70,14 @@ impl Replay {
 
     fn text(&self, since: &str, output: &Output) -> String {
         let mut report = Report::new(output.paint);
-        let decisions = counted(self.decisions, "decision", "decisions");
-        let runs = counted(self.runs.len() as u64, "run", "runs");
+        let decisions = counted(self.0.decisions, "decision", "decisions");
+        let runs = counted(self.0.runs.len() as u64, "run", "runs");
         report.title(
             &format!("{decisions} of {runs} put again"),
             &format!("since {since}"),
         );
-        report.line("as before", &grouped(self.same));
-        let shown: Vec<_> = self.changed.iter().take(GROUPS_SHOWN_MAX).collect();
+        report.line("as before", &grouped(self.0.same));
+        let shown: Vec<_> = self.0.changed.iter().take(GROUPS_SHOWN_MAX).collect();
         for same in by_reason(&shown) {
             for (group, often) in &same {
                 let times = counted(often.count, "time", "times");
@@ -219,18 +99,18 @@ impl Replay {
             );
             report.command("more", &explain);
         }
-        let further = self.changed.len().saturating_sub(GROUPS_SHOWN_MAX);
+        let further = self.0.changed.len().saturating_sub(GROUPS_SHOWN_MAX);
         if further > 0 {
             report.line(
                 "more",
                 &format!("{} further ones: --json has all", grouped(further as u64)),
             );
         }
-        if !self.runs_not_put.is_empty() {
-            let runs = counted(self.runs_not_put.len() as u64, "run", "runs");
+        if !self.0.runs_not_put.is_empty() {
+            let runs = counted(self.0.runs_not_put.len() as u64, "run", "runs");
             report.line("not put", &format!("all of {runs}"));
         }
-        for (why, count) in &self.left_out {
+        for (why, count) in &self.0.left_out {
             report.line("not put", &format!("{}: {why}", grouped(*count)));
         }
         report.line(
@@ -241,7 +121,7 @@ impl Replay {
     }
 
     fn json(&self) -> Value {
-        let changed = self.changed.iter().map(|(group, often)| {
+        let changed = self.0.changed.iter().map(|(group, often)| {
             json!({
                 "now": word(often.now),
                 "then": word(often.then),
@@ -252,13 +132,13 @@ impl Replay {
                 "event": often.event,
             })
         });
-        let left_out = self.left_out.iter();
+        let left_out = self.0.left_out.iter();
         let left_out = left_out.map(|(why, count)| json!({ "why": why, "count": count }));
         json!({
-            "decisions": self.decisions,
-            "runs": self.runs.len(),
-            "runs-not-put": self.runs_not_put.len(),
-            "same": self.same,
+            "decisions": self.0.decisions,
+            "runs": self.0.runs.len(),
+            "runs-not-put": self.0.runs_not_put.len(),
+            "same": self.0.same,
             "changed": changed.collect::<Vec<_>>(),
             "not-put": left_out.collect::<Vec<_>>(),
         })
@@ -282,84 +162,11 @@ fn by_reason<'a>(all: &[(&'a Changed, &'a Often)]) -> Vec<Vec<(&'a Changed, &'a 
     groups
 }
 
-fn leave_out(left_out: &mut BTreeMap<&'static str, u64>, why: &'static str) {
-    *left_out.entry(why).or_default() += 1;
-}
-
-/// Compiles the present rules of a run, with further policies: one with the name of a file of the
-/// person's replaces that.
-fn made(sources: &Sources, opening: &Opening, with: &[PolicyFile]) -> Option<Deciders> {
-    let own = sources
-        .deciders(&opening.requested, &opening.program)
-        .ok()?;
-    if with.is_empty() {
-        return Some(own);
-    }
-    let name = |file: &PolicyFile| Path::new(&file.name).file_name().map(ToOwned::to_owned);
-    let mut files = own.files.clone();
-    if files.iter().all(|(layer, _)| *layer != Layer::User) {
-        files.push((Layer::User, Vec::new()));
-    }
-    for (_, files) in files.iter_mut().filter(|(layer, _)| *layer == Layer::User) {
-        files.retain(|file| with.iter().all(|one| name(one) != name(file)));
-        files.extend(with.iter().cloned());
-    }
-    own.with_files(files)
-}
-
-fn decided(deciders: &Deciders, put: &Put) -> Result<Verdict, &'static str> {
-    if put.case.action == "request" && deciders.read_queries() {
-        return Err("a policy looks at the query, and that is not recorded");
-    }
-    let verdict = deciders.decide_after(&put.case, &put.given_up);
-    verdict.map_err(|_| "what was recorded is no question any more")
-}
-
-fn note(
-    changed: &mut BTreeMap<Changed, Often>,
-    (run, event): (&RunId, &Event),
-    put: &Put,
-    verdict: &Verdict,
-) {
-    let of_policies = verdict.deciding().map(|(_, decision)| decision.why());
-    let why = match &verdict.of_rules {
-        OfRules::Denied(rule) => Some(format!("denied by {}", rule.told())),
-        OfRules::Closed(why) | OfRules::Never(why) => Some(why.clone()),
-        OfRules::Asked(rule) if verdict.effect == Effect::Ask => {
-            Some(format!("a person is asked by {}", rule.told()))
-        }
-        OfRules::Allowed(Some(rule)) if verdict.effect == Effect::Allow => {
-            Some(format!("allowed by {rule}"))
-        }
-        OfRules::Asked(_) | OfRules::Allowed(_) | OfRules::Unasked => None,
-    };
-    let group = Changed {
-        now: std::cmp::Reverse(rank(verdict.effect)),
-        then: rank(put.then),
-        what: what(&put.case),
-        why: why.or_else(|| of_policies.last()).unwrap_or_default(),
-    };
-    let often = changed.entry(group).or_insert_with(|| Often {
-        count: 0,
-        run: run.clone(),
-        event: event.position.seq,
-        now: verdict.effect,
-        then: put.then,
-    });
-    often.count += put.count;
-}
-
-/// Describes the cases that are grouped: a request by its method and host.
-fn what(case: &Case) -> String {
-    let whole = question(&Case {
-        path: case.path.as_ref().map(|_| "/…".to_owned()),
-        ..case.clone()
-    });
-    printable(whole.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
+    use atoll_engine::explain::verdict::rank;
+    use atoll_model::RunId;
+
     use super::*;
 
     #[test]

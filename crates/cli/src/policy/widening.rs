@@ -1,10 +1,10 @@
 //! The comparison of a run's policies with new ones: whether these allow more.
 
 use atoll_cedar::{Property, Verdict};
+use atoll_engine::prover::Programs;
 use atoll_policy::Compared;
 
 use super::proof::{proven, refutation};
-use super::prover::Programs;
 
 /// The result of comparing new policies with those before.
 pub(super) enum Widens {

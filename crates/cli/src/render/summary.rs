@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use atoll_engine::changes::{Change, Changes, Group};
+use atoll_engine::decision::Afterwards;
 use atoll_engine::printable::printable;
 use atoll_model::{
     Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
@@ -89,23 +90,6 @@ impl Denied {
             times => format!(" ({} times)", grouped(times)),
         }
     }
-}
-
-/// The state of a run's changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
-    /// A person is about to be asked.
-    Undecided,
-    /// Kept in the run's layer.
-    Kept,
-    /// Written to the workspace.
-    Applied,
-    /// Some written to the workspace.
-    PartlyApplied,
-    /// Discarded.
-    Discarded,
-    /// Written directly to the workspace, after a checkpoint.
-    Live,
 }
 
 /// Formats the summary, several lines.

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 
 use atoll_engine::printable::printable;
+use atoll_engine::shell::command_line;
 use atoll_model::{Ending, RunId, WorkspaceMode};
 use atoll_store::{RunRecord, RunState};
 
 use super::summary::describe_ending;
-use super::{Paint, Style, command_line, counted, grouped};
+use super::{Paint, Style, counted, grouped};
 
 /// The least that is shown of a command, however narrow the terminal.
 const COMMAND_COLUMNS_MIN: usize = 16;

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use atoll_engine::changes::{Change, Changes, Group};
+use atoll_engine::decision::Afterwards;
 use atoll_model::{Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, TOLD_CALLS, Usage};
 
 use super::*;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::secrets::existing;
 use atoll_model::SecretName;
 use atoll_policy::{
     FileKind, Requested, RequestedProfile, Rules, SourceFile, check, list, nearest, remarks,
@@ -12,7 +13,6 @@ use atoll_policy::{
 
 use crate::arguments::CheckProfileArguments;
 use crate::output::Output;
-use crate::secret::existing;
 
 /// The subject of a check: a file, or a profile by its name.
 struct Checked {

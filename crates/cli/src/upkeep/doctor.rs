@@ -1,24 +1,17 @@
 //! The diagnosis of this host: what it can enforce, why not more, and what helps.
 //!
-//! [`facts`] reads and tries, [`findings`] draws the conclusions, [`show`] prints them. The choices
-//! of `atoll run` come from the same functions that make them.
+//! The engine reads, tries and draws the conclusions; [`show`] prints them.
 
-mod apparmor;
-mod facts;
-mod findings;
-mod fixes;
-mod known;
-mod proving;
 mod show;
 #[cfg(test)]
 mod tests;
-mod version;
 
 use atoll_engine::configuration::Places;
+use atoll_engine::doctor::facts::Facts;
+use atoll_engine::doctor::finding::{Finding, Grade, Group};
+use atoll_engine::doctor::{apparmor, findings};
 use atoll_engine::failure::Failure;
 use atoll_model::Mode;
-use facts::Facts;
-use findings::{Finding, Grade, Group};
 
 use crate::arguments::{DoctorArguments, Requirement};
 use crate::output::Output;
@@ -34,7 +27,7 @@ pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failur
     if arguments.apparmor_profile {
         return print_profile(output);
     }
-    let facts = Facts::read(&Places::read()?);
+    let facts = Facts::read(&Places::read()?, crate::LAUNCHER);
     let findings = findings::diagnose(&facts);
     let mode = findings::mode(&facts, &findings);
     let status = status(&findings, mode, &arguments.require);

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
+use atoll_engine::remedies::network_hint;
+use atoll_engine::supervision::Refused;
 use atoll_model::Ending;
 use atoll_model::network::{
     CERTIFICATE_REFUSED, Flow, FlowKind, FlowLogin, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
 };
-use atoll_sandbox::Refused;
 use serde_json::Value;
 
 use super::{Story, text};
-use crate::hints::network_hint;
 use crate::reached::unreached;
 use crate::render::{Denied, Report, Style};
 

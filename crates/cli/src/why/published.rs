@@ -1,6 +1,7 @@
 //! The published ports of a run: since when, by whom, for whom, and until when.
 
 use atoll_engine::configuration::user_name;
+use atoll_engine::tokens::now_s;
 use atoll_ledger::{Event, RIGHTS_GIVEN_UP};
 use atoll_model::network::PublishedPort;
 use atoll_tokens::told_time;
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::{Story, text};
 use crate::render::{Report, Style, counted, readable_time};
-use crate::token::now_s;
 
 /// The most refused ports that are listed; the rest are counted.
 const REFUSED_SHOWN_MAX: usize = 4;

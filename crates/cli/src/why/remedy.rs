@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use atoll_engine::explain::change::no_host;
+use atoll_engine::learning;
+use atoll_engine::not_started::{Showing, elsewhere_in_path, showing};
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
@@ -12,8 +14,6 @@ use atoll_policy::{Remote, network_entry, preset_for, preset_for_host, preset_le
 use serde_json::Value;
 
 use super::{Story, text};
-use crate::learnt;
-use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::render::{self, Report};
 
 /// The most hosts one command allows: more are a profile.
@@ -131,13 +131,13 @@ impl Story<'_> {
         for line in lines {
             report.command("allow", &line);
         }
-        let learnt = learnt::rules(self.events.iter());
+        let learnt = learning::rules(self.events.iter());
         if !learnt.is_empty() {
             report.line(
                 "learnt",
                 "what passed because of --learn, as rules of a profile:",
             );
-            for line in learnt::as_profile(&learnt).lines() {
+            for line in learning::as_profile(&learnt).lines() {
                 report.command("learnt", line);
             }
         }
@@ -220,7 +220,7 @@ impl Story<'_> {
         format!(
             "atoll run {} -- {}",
             said.join(" "),
-            render::command_line(&self.command())
+            atoll_engine::shell::command_line(&self.command())
         )
     }
 
@@ -229,7 +229,7 @@ impl Story<'_> {
         let mut words = self.options();
         let given = words.find_map(|word| as_value(&word, "--profile"));
         let file = given.filter(|text| text.contains('/') || text.ends_with(".toml"));
-        render::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
+        atoll_engine::shell::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
     }
 
     /// Returns the options that the run had, a word each.
@@ -290,12 +290,12 @@ fn is_replaced(word: &OsStr, by: &str) -> bool {
 fn as_typed(word: &OsStr) -> String {
     let bytes = word.as_bytes();
     let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
-        return render::command_line(&[word.to_owned()]);
+        return atoll_engine::shell::command_line(&[word.to_owned()]);
     };
     let (name, value) = bytes.split_at(at);
     let value = OsStr::from_bytes(value.get(1..).unwrap_or_default());
     let name = OsStr::from_bytes(name);
-    render::command_line(&[name.to_owned(), value.to_owned()])
+    atoll_engine::shell::command_line(&[name.to_owned(), value.to_owned()])
 }
 
 /// A missing permission.
@@ -327,7 +327,12 @@ impl Missing {
 
     /// Returns the options that state it; empty if no line does.
     fn options(&self) -> Vec<String> {
-        let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));
+        let allow = |rule: String| {
+            format!(
+                "--allow {}",
+                atoll_engine::shell::command_line(&[rule.into()])
+            )
+        };
         match self {
             Self::Preset(preset) => vec![format!("--preset {preset}")],
             Self::Remote(remote) => remote.options().map(allow).to_vec(),

@@ -13,6 +13,7 @@ use crate::tree::Tree;
 
 const WHY_MAP: &str = "what a crate may depend on is what it may know; ARCHITECTURE.md has the map";
 const WHY_CLOSURE: &str = "everything that this crate brings in has to be audited with it";
+const WHY_NEVER: &str = "what faces a person stays with the surface";
 const WHY_LINTS: &str = "the lints of the workspace forbid unsafe code";
 
 /// The part of `cargo metadata` that is read here.
@@ -152,11 +153,15 @@ pub(crate) fn check(tree: &Tree, rules: &Rules, graph: &Graph) -> Vec<Finding> {
                 report(graph.name(needed), what, WHY_MAP, fix);
             }
         }
-        let Some(third_party) = &member.third_party else {
-            continue;
-        };
         for needed in graph.closure(id) {
             let name = graph.name(needed);
+            if member.never.iter().any(|one| one == name) {
+                let what = format!("`{folder}` brings in `{name}`");
+                report(name, what, WHY_NEVER, "move what needs it to the surface");
+            }
+            let Some(third_party) = &member.third_party else {
+                continue;
+            };
             let own = folders.contains_key(needed);
             if !own && !third_party.iter().any(|allowed| allowed == name) {
                 let what = format!("`{folder}` brings in `{name}`");

@@ -54,6 +54,8 @@ pub(crate) struct Audited {
 pub(crate) struct Member {
     pub(crate) own: Vec<String>,
     pub(crate) third_party: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) never: Vec<String>,
 }
 
 #[derive(Deserialize)]

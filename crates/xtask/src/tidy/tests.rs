@@ -394,6 +394,23 @@ fn dependencies_follow_the_map() {
 }
 
 #[test]
+fn what_a_crate_may_never_bring_in_is_refused() {
+    let manifest = "[package]\nname = \"x\"\n[lints]\nworkspace = true\n";
+    let files = [
+        ("crates/frame/Cargo.toml", manifest),
+        ("crates/cli/Cargo.toml", manifest),
+    ];
+    let mut rules = rules();
+    let cli = rules.crates.get_mut("cli").unwrap();
+    cli.never = vec!["serde".to_owned()];
+    let findings = dependencies::check(&tree(&files), &rules, &graph("serde", "\"dev\""));
+    assert_eq!(
+        lines(findings),
+        ["crates/cli/Cargo.toml:1: `cli` brings in `serde`"]
+    );
+}
+
+#[test]
 fn every_crate_is_on_the_map_with_the_lints() {
     let files = [
         ("crates/frame/Cargo.toml", "[lints]\n"),

@@ -5,8 +5,6 @@ use atoll_engine::explain::change::{Change, Step};
 use atoll_engine::explain::word;
 use serde_json::{Value, json};
 
-use crate::render;
-
 /// Describes the step for people.
 fn told(step: &Step) -> String {
     match step {
@@ -28,7 +26,7 @@ fn told(step: &Step) -> String {
             let line = format!("in the profile, under [network]: allow = [{entry}]");
             match rule {
                 Some(rule) => {
-                    let rule = render::command_line(&[rule.into()]);
+                    let rule = atoll_engine::shell::command_line(&[rule.into()]);
                     format!("--allow {rule}, or {line}")
                 }
                 None => line,

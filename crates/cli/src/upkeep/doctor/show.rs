@@ -1,12 +1,12 @@
 //! The findings for people and for machines.
 
+use atoll_engine::delegation::Step;
+use atoll_engine::doctor::facts::Facts;
+use atoll_engine::doctor::finding::{Finding, Grade, Group, Holds};
 use atoll_engine::printable::printable;
 use atoll_model::Mode;
 use serde_json::{Value, json};
 
-use super::facts::Facts;
-use super::findings::{Finding, Grade, Group, Holds};
-use crate::delegation::Step;
 use crate::render::{Paint, Style, counted, fold};
 
 /// Columns before the text of a finding: its mark and its name.

@@ -1,17 +1,18 @@
 use std::path::{Path, PathBuf};
 
+use atoll_engine::delegation::Step;
+use atoll_engine::doctor::apparmor;
+use atoll_engine::doctor::facts::{Facts, Holding, Settings, distribution};
+use atoll_engine::doctor::finding::{Finding, Grade, Holds};
+use atoll_engine::doctor::findings::{diagnose, mode};
+use atoll_engine::doctor::fixes::with_landlock;
+use atoll_engine::doctor::known::{KNOWN, Part, known, question};
+use atoll_engine::doctor::version::{Version, of_kernel};
 use atoll_model::Mode;
 use atoll_sandbox::{First, Held, Trial, Unified, forecast};
 
-use super::apparmor;
-use super::facts::{Facts, Holding, Settings, distribution};
-use super::findings::{Finding, Grade, Holds, diagnose, mode};
-use super::fixes::with_landlock;
-use super::known::{KNOWN, Part, known, question};
-use super::version::{Version, of_kernel};
 use super::{show, status};
 use crate::arguments::Requirement;
-use crate::delegation::Step;
 use crate::render::Paint;
 
 fn version(text: &str) -> Version {

@@ -1,0 +1,463 @@
+//! The decisions about a run's changes: apply, keep, discard, and undo.
+
+pub mod last_undo;
+pub mod live;
+pub mod others;
+pub mod taking_back;
+mod told;
+pub mod undoing;
+
+use std::path::PathBuf;
+
+use atoll_layer::{
+    ApplyError, Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state,
+    take_back,
+};
+use atoll_ledger::{Durability, Ledger, StateDir, host_text};
+use atoll_model::{RunId, WorkspaceMode};
+use atoll_store::{
+    LayerRecord, RunRecord, RunState, load_run, lock_run, remove_run_if, update_run,
+};
+use serde_json::json;
+
+use self::last_undo::LastUndo;
+use self::live::How;
+use self::taking_back::cut_short;
+use self::undoing::shown_in;
+use crate::changes::{self, LayerChanges};
+use crate::events::next_question;
+use crate::failure::{Doing, Failure, Hint};
+use crate::notice::Notice;
+use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
+
+const UNRECORDED: &str = "the decision could not be recorded";
+
+/// A decision about a run's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Writes the ordinary ones to the workspace.
+    Apply,
+    /// Keeps them in the run's layer.
+    Keep,
+    /// Removes them.
+    Discard,
+    /// Does nothing: they were never kept.
+    Gone,
+}
+
+/// The state of a run's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// A person is about to be asked.
+    Undecided,
+    /// Kept in the run's layer.
+    Kept,
+    /// Written to the workspace.
+    Applied,
+    /// Some written to the workspace.
+    PartlyApplied,
+    /// Discarded.
+    Discarded,
+    /// Written directly to the workspace, after a checkpoint.
+    Live,
+}
+
+/// The context for carrying out a decision.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// The directory in which runs are kept.
+    pub state: &'a StateDir,
+    /// The ledger in which decisions are recorded.
+    pub ledger: &'a Ledger,
+    /// The surface that takes notices and asks the person.
+    pub surface: &'a dyn Approver,
+    /// True if nobody has seen what is applied, since an option decided before there were any
+    /// changes.
+    pub is_unseen: bool,
+    /// True if an option says that nobody is asked anything.
+    pub is_unattended: bool,
+}
+
+impl Work<'_> {
+    /// Carries out a decision about all of a run's changes.
+    ///
+    /// # Errors
+    /// When the changes cannot be written; they are kept then.
+    pub fn carry_out(
+        &self,
+        decision: Decision,
+        record: &mut RunRecord,
+        all: &[LayerChanges],
+        groups: &changes::Changes,
+    ) -> Result<Afterwards, Failure> {
+        record.changes = Some(changes::counts(groups));
+        match decision {
+            Decision::Gone => Ok(Afterwards::Discarded),
+            Decision::Discard => {
+                self.discard(record)?;
+                Ok(Afterwards::Discarded)
+            }
+            Decision::Apply if groups.total() > 0 && record.mode == WorkspaceMode::CopyOnWrite => {
+                let counts = record.changes;
+                let note = |kept: &mut RunRecord| kept.changes = counts;
+                self.update(record, note)?;
+                if !self.apply(record, all, &Selection::default())? {
+                    self.surface.notice(Notice::NothingToApply);
+                }
+                Ok(match record.state {
+                    RunState::Applied => Afterwards::Applied,
+                    RunState::PartlyApplied => Afterwards::PartlyApplied,
+                    RunState::Running
+                    | RunState::Kept
+                    | RunState::Discarded
+                    | RunState::Interrupted
+                    | RunState::Undone
+                    | RunState::Failed => Afterwards::Kept,
+                })
+            }
+            Decision::Apply | Decision::Keep => {
+                let counts = record.changes;
+                self.update(record, |kept| kept.changes = counts)?;
+                Ok(if record.mode == WorkspaceMode::Live {
+                    Afterwards::Live
+                } else {
+                    Afterwards::Kept
+                })
+            }
+        }
+    }
+
+    /// Applies selected changes, and records this before and after. Returns whether there were any.
+    ///
+    /// # Errors
+    /// Conflicts in any of them, before one is written; no space, a directory that cannot be
+    /// written: nothing is left half done.
+    pub fn apply(
+        &self,
+        record: &mut RunRecord,
+        all: &[LayerChanges],
+        selection: &Selection,
+    ) -> Result<bool, Failure> {
+        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        self.refuse_interrupted(record)?;
+        self.refuse_half_undone(record)?;
+        let plans = promotion::plans(all, selection)?;
+        let allowed = self.allowed(record, all, selection, &plans)?;
+        (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
+        let (mut steps, mut held) = (0, false);
+        for Planned { changes: one, plan } in plans {
+            self.tell_refused(one, &plan);
+            self.tell_unwhole(&plan, &one.set);
+            held |= !plan.held_control.is_empty();
+            if plan.is_empty() {
+                continue;
+            }
+            steps += self.apply_layer(record, one, plan, &allowed)?;
+        }
+        held |= all.iter().any(|one| is_partly(one, selection));
+        if steps == 0 {
+            return Ok(false);
+        }
+        let state = if held {
+            RunState::PartlyApplied
+        } else {
+            RunState::Applied
+        };
+        self.update(record, |kept| kept.state = state)
+            .map(|()| true)
+    }
+
+    /// Returns the permission to apply the changes, asking a person where one is needed.
+    fn allowed(
+        &self,
+        record: &RunRecord,
+        all: &[LayerChanges],
+        selection: &Selection,
+        plans: &[Planned<'_>],
+    ) -> Result<Allowed, Failure> {
+        let taking = Taking {
+            surface: self.surface,
+            is_unattended: self.is_unattended,
+            command: &format!("atoll apply {}", record.run),
+            number: &|| next_question(self.state, &record.run).map(Some),
+            record: &|step, body| {
+                let recorded = self.ledger.record_question(Some(&record.run), step, &body);
+                recorded.map(drop).doing(UNRECORDED)
+            },
+        };
+        let meant = Meant {
+            workspace: Some(&record.workspace),
+            purposes: &record.purposes,
+            by: By::Run(self.state, record, self.is_unseen),
+            all,
+            plans,
+            anew: &|| promotion::digests(&promotion::plans(all, selection)?),
+        };
+        promotion::allowed(&meant, &taking)
+    }
+
+    /// Applies a plan to one layer, with a journal of its own.
+    ///
+    /// # Errors
+    /// When it cannot be done; nothing is left half done.
+    pub fn apply_layer(
+        &self,
+        record: &RunRecord,
+        one: &LayerChanges,
+        plan: Plan,
+        allowed: &Allowed,
+    ) -> Result<u64, Failure> {
+        allowed.refuse_other(&plan)?;
+        let journal = changes::next_journal(self.state, record, &one.layer)?;
+        let mut what = json!({
+            "layer": one.layer.name,
+            "directory": host_text(&one.layer.host),
+            "steps": plan.steps.len(),
+            "bytes": plan.bytes(),
+        });
+        allowed.note(&journal, &mut what);
+        self.record(record, "apply.started", what)?;
+        match apply(plan, &journal, &mut |_| {}) {
+            Ok(applied) => {
+                let mut what = json!({ "layer": one.layer.name, "entries": applied.entries });
+                if let (Some(what), true) = (what.as_object_mut(), self.is_unseen) {
+                    what.insert("unseen".to_owned(), json!(true));
+                }
+                self.record(record, "apply.finished", what)?;
+                Ok(applied.steps)
+            }
+            Err(error) => {
+                let what = json!({ "layer": one.layer.name, "why": error.to_string() });
+                self.record(record, "apply.failed", what)?;
+                let failure = Failure::new("the changes could not be applied").because(&error);
+                let hints = apply_hints(&error, &record.run).into_iter();
+                Err(hints.fold(failure, Failure::advise))
+            }
+        }
+    }
+
+    /// Completes an interrupted apply: rolls it forward, or back.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be done.
+    pub fn settle(&self, record: &mut RunRecord, backwards: bool) -> Result<(), Failure> {
+        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let mut found = false;
+        let directory = changes::journals_of(self.state, record);
+        let last = LastUndo::read(&directory)?;
+        for (layer, journal) in self.journals(record) {
+            if journal_state(&journal).doing("the journal cannot be read")?
+                != JournalState::Interrupted
+            {
+                continue;
+            }
+            found = true;
+            // That of a live run is an apply, of its checkpoint.
+            let of_undo = last.as_ref().filter(|_| record.mode != WorkspaceMode::Live);
+            if of_undo.is_some_and(|last| last.names_all(std::slice::from_ref(&journal))) {
+                return Err(half_undone(record));
+            }
+            let (kind, settled) = if backwards {
+                ("apply.taken-back", take_back(&journal))
+            } else {
+                ("apply.finished", finish(&journal))
+            };
+            let settled = settled.map_err(|error| {
+                let option = if backwards { "--take-back" } else { "--finish" };
+                let command = format!("atoll apply {} {option}", record.run);
+                cut_short("apply", &error, &command, &|path| shown_in(&layer, path))
+            })?;
+            let what = json!({ "layer": layer.name, "entries": settled.entries });
+            self.record(record, kind, what)?;
+        }
+        if !found {
+            return Err(Failure::new(format!(
+                "no apply of run {} was cut short",
+                record.run
+            )));
+        }
+        let mut is_applied = false;
+        for (_, journal) in self.journals(record) {
+            let state = journal_state(&journal).doing("the journal cannot be read")?;
+            is_applied |= state == JournalState::Done;
+        }
+        let is_undone = match last {
+            Some(last) => !(last.of_state(&directory, JournalState::Undone)?).is_empty(),
+            None => false,
+        };
+        let state = match (is_applied, record.mode) {
+            (false, WorkspaceMode::CopyOnWrite) if is_undone => RunState::Undone,
+            (false, _) => RunState::Kept,
+            (true, WorkspaceMode::Live) => RunState::Undone,
+            (true, _) => RunState::Applied,
+        };
+        self.update(record, |kept| kept.state = state)
+    }
+
+    /// Returns all journals of a run with their layers, oldest first within a layer.
+    fn journals(&self, record: &RunRecord) -> Vec<(LayerRecord, PathBuf)> {
+        let of_layer = |layer: &LayerRecord| {
+            let journals = changes::journals(self.state, record, layer);
+            journals
+                .into_iter()
+                .map(|journal| (layer.clone(), journal))
+                .collect::<Vec<_>>()
+        };
+        record.layers.iter().flat_map(of_layer).collect()
+    }
+
+    /// Refuses to go on while an apply or an undo of the run is interrupted.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
+        let last = LastUndo::read(&changes::journals_of(self.state, record))?;
+        for (_, journal) in self.journals(record) {
+            if journal_state(&journal).doing("the journal cannot be read")?
+                == JournalState::Interrupted
+            {
+                let of_undo = last.as_ref();
+                if of_undo.is_some_and(|last| last.names_all(std::slice::from_ref(&journal))) {
+                    return Err(half_undone(record));
+                }
+                return Err(Failure::new("an apply of this run was cut short")
+                    .advise(format!("atoll apply {} --take-back", record.run))
+                    .advise(format!("atoll apply {} --finish", record.run)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to apply after a partial undo: the new apply could not be told from the rest of the
+    /// undo.
+    fn refuse_half_undone(&self, record: &RunRecord) -> Result<(), Failure> {
+        let directory = changes::journals_of(self.state, record);
+        let last = match record.mode {
+            WorkspaceMode::Live => None,
+            WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => LastUndo::read(&directory)?,
+        };
+        match last {
+            Some(last) if last.is_cut_short(&directory)? => Err(half_undone(record)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Removes a run's changes, and all that is kept of it but the ledger.
+    ///
+    /// # Errors
+    /// When it is running, or cannot be removed; when an apply or an undo of it was interrupted,
+    /// since the files that this has set aside are nowhere else.
+    pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        self.refuse_interrupted(record)?;
+        self.refuse_half_undone(record)?;
+        if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
+            let command = format!("atoll undo {}", record.run);
+            let report = Box::new(self.restore(record, How::Plainly)?);
+            self.surface.notice(Notice::Undone { report, command });
+        }
+        // Others may have worked on it since the first look.
+        let look = || {
+            self.refuse_interrupted(record)?;
+            self.refuse_half_undone(record)?;
+            let kept = load_run(self.state, &record.run).doing("the run cannot be read")?;
+            if kept.state != record.state {
+                return Err(Failure::new("the run is not discarded")
+                    .because("another command has worked on it meanwhile")
+                    .advise(format!(
+                        "atoll diff {} shows what is left of it",
+                        record.run
+                    )));
+            }
+            self.record(record, "run.discarded", json!({ "state": record.state }))
+        };
+        remove_run_if(self.state, &record.run, look).doing("the run could not be removed")??;
+        record.state = RunState::Discarded;
+        Ok(())
+    }
+
+    /// Records a decision, on disk before it returns.
+    pub fn record(
+        &self,
+        record: &RunRecord,
+        kind: &str,
+        body: serde_json::Value,
+    ) -> Result<(), Failure> {
+        self.ledger
+            .record(Some(&record.run), kind, body, Durability::Durable)
+            .map(drop)
+            .doing(UNRECORDED)
+    }
+
+    fn update(
+        &self,
+        record: &mut RunRecord,
+        change: impl FnOnce(&mut RunRecord),
+    ) -> Result<(), Failure> {
+        *record = update_run(self.state, &record.run, Durability::Buffered, change)
+            .doing("the run's record could not be changed")?;
+        Ok(())
+    }
+}
+
+fn half_undone(record: &RunRecord) -> Failure {
+    let run = &record.run;
+    Failure::new(format!("an undo of run {run} was cut short"))
+        .advise(format!("atoll undo {run} goes on with it"))
+        .advise(format!("atoll undo {run} --take-back takes it back"))
+}
+
+/// Returns whether the selection omits changes of a layer that an apply would otherwise take.
+fn is_partly(one: &LayerChanges, selection: &Selection) -> bool {
+    if !selection.paths.is_empty() {
+        return true;
+    }
+    one.set.changes.iter().any(|change| match change.class {
+        Class::Ordinary => false,
+        Class::Control => !selection.control,
+        Class::Cache | Class::Ignored => false,
+    })
+}
+
+fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
+    let run = &record.run;
+    let mut failure = Failure::new("the directory changed meanwhile; nothing was written")
+        .advise(format!("atoll diff {run} shows the run's side"));
+    if !plan.steps.is_empty() {
+        failure = failure.advise(format!("atoll apply {run} PATH… applies the rest"));
+    }
+    refuse_any(
+        plan,
+        failure.advise(format!(
+            "atoll apply {run} --force overwrites; what is overwritten is kept for undo"
+        )),
+    )
+}
+
+/// Returns the failure with the conflicts of a plan, if it has any.
+pub fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
+    let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
+    let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
+    match lines.as_slice() {
+        [] => Ok(()),
+        lines => Err(failure.because(lines.join("\n"))),
+    }
+}
+
+/// Returns the next steps after changes could not be applied, the likeliest first.
+pub fn apply_hints(error: &ApplyError, run: &RunId) -> Vec<Hint> {
+    let cause = match error {
+        ApplyError::TakenBack { cause } => cause.as_ref(),
+        other => other,
+    };
+    let mut ways = Vec::new();
+    if let ApplyError::Tree(error) = cause
+        && error.source.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        let text = format!(
+            "ls -ld {{}} shows whose it is; atoll apply {run} PATH takes over others alone"
+        );
+        ways.push(Hint::Naming(text, PathBuf::from(&error.path)));
+    }
+    ways.push(format!("atoll apply {run} tries again; the changes are kept").into());
+    ways
+}

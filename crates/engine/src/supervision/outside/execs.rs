@@ -1,0 +1,237 @@
+//! Execs that callers of the control socket ask for: decided and recorded, then handed to the
+//! session that starts them; the caller is answered at the end.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use atoll_ledger::ArmedExec;
+use atoll_model::Ending;
+use atoll_policy::ExecGrant;
+use atoll_sandbox::{
+    Declined, EndedExec, ExecCommand, OpenFile, SandboxError, SandboxRequest, StartExec, Who,
+};
+use atoll_sys::descriptor;
+
+use super::Outside;
+use crate::supervision::control::{
+    Answer, ExecCaller, ExecDone, ExecRequest, OutputFilter, Staying, reply, reply_with,
+};
+
+/// An exec that somebody asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedExec<'a> {
+    /// The program.
+    pub request: &'a ExecRequest,
+    /// True if it gets a terminal of its own.
+    pub terminal: bool,
+    /// Its number in the sandbox.
+    pub exec: u32,
+    /// The process that asks.
+    pub by: Who,
+}
+
+/// The decisions and records of execs in a running sandbox.
+pub trait ExecGate {
+    /// Decides on an exec and records it, on disk when it returns.
+    ///
+    /// # Errors
+    /// The reason why it is not started, which is recorded too.
+    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined>;
+    /// Records the end of an exec, or why it was not started. Returns whether it is recorded.
+    fn close(
+        &self,
+        armed: ArmedExec<ExecGrant>,
+        ending: Result<Ending, &str>,
+        wall_clock: Duration,
+    ) -> bool;
+    /// Makes a filter for what a program writes to a person's terminal.
+    fn filter(&self) -> Box<dyn OutputFilter>;
+}
+
+/// The execs of a run beside its first.
+#[derive(Default)]
+pub(super) struct Execs {
+    /// The number of the last.
+    last: u32,
+    /// The requests to the sandbox that are to be carried out.
+    pub(super) due: Vec<SandboxRequest>,
+    /// The callers that wait for an answer.
+    callers: Vec<(u32, UnixStream)>,
+    /// The callers who want all processes stopped while they are connected.
+    freezers: Vec<Freezer>,
+}
+
+/// A caller who wants all processes stopped.
+struct Freezer {
+    stream: UnixStream,
+    /// The time at which they go on, whether it is gone or not.
+    until: Instant,
+    /// True once it knows that they have stopped.
+    is_told: bool,
+}
+
+/// The longest time that a caller can have all processes stopped.
+const FROZEN_MAX: Duration = Duration::from_secs(60);
+/// The most such callers at once.
+const FREEZERS_MAX: usize = 4;
+
+impl Execs {
+    pub(super) fn wants_frozen(&self) -> bool {
+        !self.freezers.is_empty()
+    }
+
+    pub(super) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.freezers.iter().map(|one| one.stream.as_fd())
+    }
+
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.freezers.iter().map(|one| one.until).min()
+    }
+
+    /// Answers who waits for all processes to stop. Where they cannot be stopped, nobody waits any
+    /// more.
+    pub(super) fn note_frozen(&mut self, done: Result<(), String>) {
+        let answer = match &done {
+            Ok(()) => Answer::Done {},
+            Err(why) => Answer::Refused(Declined {
+                why: why.clone(),
+                advice: "atoll stop RUN ends it; its changes are there then".to_owned(),
+            }),
+        };
+        for freezer in self.freezers.iter_mut().filter(|one| !one.is_told) {
+            reply(&freezer.stream, &answer);
+            freezer.is_told = true;
+        }
+        if done.is_err() {
+            self.freezers.clear();
+        }
+    }
+}
+
+impl Outside<'_> {
+    /// Takes a caller whose request the sandbox itself answers.
+    pub(super) fn keep_caller(&mut self, caller: Staying) {
+        match caller {
+            Staying::Exec(caller) => self.ask_exec(caller),
+            Staying::Open {
+                stream,
+                path,
+                writing,
+            } => self.execs.due.push(SandboxRequest::Open(OpenFile {
+                path,
+                writing,
+                opened: Box::new(move |opened| match opened {
+                    Ok(file) => reply_with(&stream, &Answer::Opened {}, file.as_fd()),
+                    Err(error) => reply(
+                        &stream,
+                        &Answer::Refused(Declined {
+                            why: error.to_string(),
+                            advice: "name a regular file, by its path in the sandbox".to_owned(),
+                        }),
+                    ),
+                }),
+            })),
+            Staying::Freeze(stream) if self.execs.freezers.len() < FREEZERS_MAX => {
+                self.execs.freezers.push(Freezer {
+                    stream,
+                    until: Instant::now() + FROZEN_MAX,
+                    is_told: false,
+                });
+            }
+            Staying::Freeze(stream) => reply(
+                &stream,
+                &Answer::Refused(Declined {
+                    why: "others read its changes already".to_owned(),
+                    advice: "try again".to_owned(),
+                }),
+            ),
+        }
+    }
+
+    /// Lets go callers who are gone, or have had all processes stopped for long enough.
+    pub(super) fn drop_freezers(&mut self) {
+        let now = Instant::now();
+        self.execs.freezers.retain(|one| {
+            let seen = descriptor::wait_readable([Some(one.stream.as_fd())], Some(0));
+            now < one.until && matches!(seen, Ok([false]))
+        });
+    }
+
+    /// Decides on the exec of a caller; an allowed one is due.
+    fn ask_exec(&mut self, caller: ExecCaller) {
+        let Some(live) = self.live else {
+            return;
+        };
+        let exec = self.execs.last.saturating_add(1);
+        let asked = AskedExec {
+            request: &caller.request,
+            terminal: caller.terminal.is_some(),
+            exec,
+            by: caller.who,
+        };
+        let armed = match live.execs.open(&asked) {
+            Ok(armed) => armed,
+            Err(declined) => return caller.refuse(&Answer::Refused(declined)),
+        };
+        self.execs.last = exec;
+        let environment = caller.request.environment.clone();
+        let terminal = caller.terminal;
+        match caller.attach(&|| live.execs.filter()) {
+            Ok((attachment, connection)) => {
+                self.execs.callers.push((exec, connection));
+                self.execs.due.push(SandboxRequest::Exec(StartExec {
+                    command: ExecCommand {
+                        armed,
+                        environment,
+                        terminal,
+                    },
+                    attachment: Box::new(attachment),
+                }));
+            }
+            Err(error) => {
+                let why = format!("its connection cannot be kept: {error}");
+                self.is_unrecorded |= !live.execs.close(armed, Err(&why), Duration::ZERO);
+            }
+        }
+    }
+
+    /// Records the end of an exec, and answers its caller.
+    pub(super) fn close_exec(&mut self, ended: EndedExec) {
+        let EndedExec {
+            armed,
+            ending,
+            wall_clock,
+        } = ended;
+        let exec = armed.call().exec;
+        let answer = match &ending {
+            Ok(ending) => Answer::Exec(ExecDone {
+                exec,
+                ending: *ending,
+            }),
+            Err(error) => Answer::Refused(Declined {
+                why: error.to_string(),
+                advice: advice(error).to_owned(),
+            }),
+        };
+        let why = ending.as_ref().err().map(ToString::to_string);
+        let ending = ending.map_err(|_| why.as_deref().unwrap_or_default());
+        if let Some(live) = self.live {
+            self.is_unrecorded |= !live.execs.close(armed, ending, wall_clock);
+        }
+        let callers = &mut self.execs.callers;
+        if let Some(at) = callers.iter().position(|(number, _)| *number == exec) {
+            let (_, connection) = callers.swap_remove(at);
+            reply(&connection, &answer);
+        }
+    }
+}
+
+/// Returns what the caller can do where an exec could not be started.
+fn advice(error: &SandboxError) -> &'static str {
+    match error {
+        SandboxError::TooManyExecs(_) => "wait for one of them to end",
+        SandboxError::TooLarge(_) => "give fewer or shorter arguments and variables",
+        _ => "start the program in a run of its own: atoll run -- …",
+    }
+}
