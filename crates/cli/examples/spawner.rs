@@ -148,6 +148,7 @@ impl Many {
             workspace: self.workspace.clone(),
             directory: self.workspace.clone(),
             terminal: false,
+            lives: false,
         };
         let request = Request {
             call: &asked,

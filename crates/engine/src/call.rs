@@ -340,6 +340,7 @@ impl Prepared {
             reload: &reload,
             compare: &compare,
             widening: request.widening,
+            lives: request.call.lives,
             execs: &execs,
         };
         let mut outside = Outside::new(&boundary.network, &issue, &mut record_flow)

@@ -50,6 +50,7 @@ pub mod reputation;
 mod resuming;
 mod rooted;
 pub mod run;
+pub mod sandboxes;
 pub mod secrets;
 pub mod shell;
 mod slug;

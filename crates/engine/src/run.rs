@@ -101,6 +101,7 @@ pub fn asked(
         workspace: at.workspace,
         directory: at.directory,
         terminal,
+        lives: false,
     }
 }
 

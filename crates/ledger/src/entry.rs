@@ -258,6 +258,9 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
     if let (Some(body), [_, ..]) = (body.as_object_mut(), &*call.options) {
         body.insert("options".to_owned(), json!(texts(&call.options)));
     }
+    if let (Some(body), true) = (body.as_object_mut(), call.lives) {
+        body.insert("lives".to_owned(), json!(true));
+    }
     if let (Some(body), Some(session)) = (body.as_object_mut(), &call.session) {
         body.insert("session".to_owned(), json!(session.as_str()));
     }

@@ -23,7 +23,7 @@ pub struct Call {
     pub session: Option<SessionId>,
     /// The caller.
     pub principal: Principal,
-    /// The program and its arguments; never empty.
+    /// The program and its arguments; never empty, but for a sandbox that lives.
     pub command: Vec<OsString>,
     /// The options by which its boundary was requested, to show them again. No decision depends on
     /// them, and they hold no value of a variable.
@@ -34,4 +34,7 @@ pub struct Call {
     pub directory: PathBuf,
     /// True if the program gets a terminal of its own.
     pub terminal: bool,
+    /// True for a sandbox that lives until it is ended, and begins without a program: the command
+    /// is empty then.
+    pub lives: bool,
 }

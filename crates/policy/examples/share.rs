@@ -79,6 +79,7 @@ impl Place {
             workspace: self.workspace.clone(),
             directory: self.workspace.clone(),
             terminal: false,
+            lives: false,
         }
     }
 

@@ -28,7 +28,10 @@ const BUILT_IN: &str = "built in";
 pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
-    reasons.extend(of_command(&call.command));
+    reasons.extend(match call.lives {
+        false => of_command(&call.command),
+        true => of_no_command(&call.command),
+    });
     reasons.extend(of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
@@ -334,6 +337,18 @@ fn bad_home(rules: &Rules, why: &str) -> Reason {
         &BUILT_IN,
         "set HOME to a directory of this user",
     )
+}
+
+/// Returns the refusal of a command for a sandbox that begins without one.
+fn of_no_command(command: &[OsString]) -> Option<Reason> {
+    (!command.is_empty()).then(|| {
+        reason(
+            "the command",
+            "a sandbox that lives begins without one",
+            &BUILT_IN,
+            "start the program in it then",
+        )
+    })
 }
 
 pub(crate) fn of_command(command: &[OsString]) -> Option<Reason> {

@@ -411,7 +411,10 @@ impl Policies {
             workspace: Some(&call.workspace),
             answer: Answer::default(),
         };
-        if let Some(program) = asking.program(call) {
+        if call.lives {
+            // No program is named yet: a policy that permits some programs permits no such sandbox.
+            asking.run(&person, call, "", boundary);
+        } else if let Some(program) = asking.program(call) {
             asking.run(&person, call, program, boundary);
             let search = programs::search(&boundary.environment);
             asking.exec(&session, call, program, search);
@@ -565,7 +568,11 @@ impl Asking<'_> {
             nesting: boundary.nesting,
             terminal: call.terminal,
         };
-        let decision = self.ask(person, asked, format!("running {program}"));
+        let what = match call.lives {
+            true => "keeping a sandbox".to_owned(),
+            false => format!("running {program}"),
+        };
+        let decision = self.ask(person, asked, what);
         self.take_time_limit(&decision);
     }
 

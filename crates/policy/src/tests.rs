@@ -109,6 +109,7 @@ fn world() -> World {
         workspace: PathBuf::from("/home/ann/src/app"),
         directory: PathBuf::from("/home/ann/src/app"),
         terminal: false,
+        lives: false,
     };
     World {
         organisation: None,

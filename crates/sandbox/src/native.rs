@@ -83,7 +83,8 @@ pub fn assemble(
                 launcher,
                 control,
                 server,
-                prepared: Some(first),
+                prepared: first,
+                lives: call.lives,
                 first: None,
                 enforcement: enforcement(groups.as_ref(), native),
                 groups,
@@ -105,7 +106,8 @@ struct Launched {
     launcher: Launcher,
     control: OwnedFd,
     server: ExecServer,
-    first: PreparedExec,
+    /// The first exec, unless the sandbox begins without one.
+    first: Option<PreparedExec>,
 }
 
 fn launch(
@@ -143,7 +145,10 @@ fn launch(
     let sent = sent.and_then(|(control, requests)| {
         let owner = other_user(spec.identity);
         let server = ExecServer::new(requests, owner, spec.fenced, &first);
-        let first = server.prepare_spec(ExecId::FIRST, &first, native.terminal)?;
+        let first = match call.lives {
+            true => None,
+            false => Some(server.prepare_spec(ExecId::FIRST, &first, native.terminal)?),
+        };
         Ok((control, server, first))
     });
     // Only now that the launcher knows of them: when this process dies in
@@ -295,7 +300,7 @@ fn describe(
             rows: size.rows,
             columns: size.columns,
         }),
-        one_exec: true,
+        one_exec: !call.lives,
     };
     let first = ExecSpec {
         terminal: match native.terminal {

@@ -102,8 +102,10 @@ pub struct Running {
     pub(crate) server: ExecServer,
     /// The first exec, until it may start.
     pub(crate) prepared: Option<PreparedExec>,
-    /// The first exec; `None` if there was nobody to start it.
+    /// The first exec; `None` if there was nobody to start it, or none is wanted.
     pub(crate) first: Option<ExecStreams>,
+    /// True for a sandbox that lives until it is ended.
+    pub(crate) lives: bool,
     pub(crate) groups: Option<Groups>,
     pub(crate) enforcement: Vec<Enforcement>,
     pub(crate) disk: DiskWatch,
@@ -131,6 +133,7 @@ impl Running {
             server,
             prepared: _,
             first,
+            lives,
             groups,
             mut enforcement,
             disk,
@@ -157,6 +160,8 @@ impl Running {
             stop_waits: false,
             control_open: true,
             server_ended: false,
+            lives,
+            is_closing: false,
             attempts: Vec::new(),
             witness,
             carrier,
@@ -266,6 +271,10 @@ struct Session<'a> {
     stop_waits: bool,
     control_open: bool,
     server_ended: bool,
+    /// True for a sandbox that lives until it is ended.
+    lives: bool,
+    /// True once this side has ordered the end.
+    is_closing: bool,
     /// The violations, at most one for each call that can be reported.
     attempts: Vec<Attempt>,
     witness: Witness<'a>,
@@ -981,6 +990,7 @@ impl Session<'_> {
 
     /// Ends everything now, through the first process or without it.
     fn order_end(&mut self, now: Instant) {
+        self.is_closing = true;
         self.order(Order::End);
         // However often it is ordered: that gives nobody more time.
         self.abandon_at.get_or_insert(now + GRACE);
@@ -995,8 +1005,12 @@ impl Session<'_> {
         let ending = match (self.hit, first.and_then(|first| first.ending)) {
             (Some(limit), _) => Ending::Limited { limit },
             (None, Some(ending)) => ending,
+            // Its owner has ended it.
+            (None, None) if self.lives && self.is_closing => Ending::Exited { status: 0 },
             // The kernel ended the first process itself: for memory, most likely.
-            (None, None) if self.used.is_some() && has_run => Ending::Signalled { signal: SIGKILL },
+            (None, None) if self.used.is_some() && (has_run || self.lives) => {
+                Ending::Signalled { signal: SIGKILL }
+            }
             (None, None) => return Err(SandboxError::Vanished),
         };
         let (cpu_us, memory_peak_bytes) = self.used.unwrap_or_default();

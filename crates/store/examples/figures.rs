@@ -270,6 +270,7 @@ fn run(state: &StateDir, count: u64) -> Done {
             workspace: "/srv/project".into(),
             directory: "/srv/project".into(),
             terminal: false,
+            lives: false,
         };
         let decision = json!({ "profile": "default", "policy": "0".repeat(64), "mode": "full" });
         let outcome = Outcome {

@@ -72,6 +72,7 @@ fn call(number: u32) -> Call {
         workspace: "/srv/project".into(),
         directory: "/srv/project/sub".into(),
         terminal: false,
+        lives: false,
     }
 }
 

@@ -20,6 +20,7 @@ fn about(check: impl FnOnce(&About<'_>)) {
         workspace: "/project".into(),
         directory: "/project/sub".into(),
         terminal: false,
+        lives: false,
     };
     check(&About {
         call: &call,

@@ -184,6 +184,7 @@ fn witnessed(
         server,
         prepared: None,
         first: Some(first),
+        lives: false,
         groups: None,
         enforcement: Vec::new(),
         disk: DiskWatch::new(Vec::new(), 0, 0, Instant::now()),

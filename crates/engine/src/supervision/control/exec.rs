@@ -256,6 +256,20 @@ impl ExecConnection {
         }
     }
 
+    /// Waits for the answer: that of the exec's end, or a refusal.
+    ///
+    /// # Errors
+    /// [`ControlError`]: the run has ended without one.
+    pub fn wait(&mut self) -> Result<Answer, ControlError> {
+        loop {
+            let ready = descriptor::wait_readable([Some(self.stream.as_fd())], None);
+            ready.map_err(ControlError::Silent)?;
+            if let Some(answer) = self.answer()? {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// Reads the answer, if it is there: that of the exec's end, or a refusal.
     ///
     /// # Errors

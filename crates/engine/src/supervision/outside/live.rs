@@ -51,6 +51,8 @@ pub struct Live<'a> {
     pub compare: Comparer<'a>,
     /// The rule for approving lasting rights.
     pub widening: &'a Widening,
+    /// True for a sandbox that lives: its control socket is open from the beginning.
+    pub lives: bool,
     /// Decides about execs, and records them.
     pub execs: &'a dyn ExecGate,
 }
@@ -86,7 +88,10 @@ impl<'a> Outside<'a> {
             self.expect_others(live);
         }
         self.live = live;
-        self.opens_at = live.map(|_| Instant::now() + OPENS_AFTER);
+        self.opens_at = live.map(|live| match live.lives {
+            true => Instant::now(),
+            false => Instant::now() + OPENS_AFTER,
+        });
         self
     }
 

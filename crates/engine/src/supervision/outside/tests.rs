@@ -219,6 +219,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
         widening: &widening,
+        lives: false,
         execs: &NoExecs,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
@@ -297,6 +298,7 @@ fn said_by_two(
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
         widening: &widening,
+        lives: false,
         execs: &NoExecs,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));

@@ -1,0 +1,412 @@
+//! Sandboxes that live: made, worked in by execs and files, looked at, and ended, by any program
+//! that links this library.
+//!
+//! Start reading at [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
+//! supervised by [`call`] on a thread of its own, and spoken to by its control socket.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant, SystemTime};
+
+use atoll_ledger::{Ledger, StateDir};
+use atoll_model::{Ending, Mode, RunId};
+use atoll_policy::{EarlierPurposes, HostFacts, Requested};
+use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
+use atoll_store::load_run;
+
+use crate::changes::{self, LayerChanges};
+use crate::configuration::{self, Places};
+use crate::control::{refused, stand_still, unanswered};
+use crate::credentials::Words;
+use crate::failure::{Doing, Failure};
+use crate::run::{At, RunRequest, asked, compiled, facts, read_machine};
+use crate::supervision::{
+    Answer, ControlError, ExecConnection, ExecRequest, OutputFilter, Question, Runs, Widening, ask,
+    exec_in, open_in,
+};
+use crate::{CallError, Fate, Request, call};
+
+/// The longest wait for a sandbox that was made to listen.
+const LISTENING: Duration = Duration::from_secs(10);
+
+/// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    places: Places,
+    state: StateDir,
+    ledger: Ledger,
+    host: HostFacts,
+    machine: Host,
+    mode: Mode,
+    spawner: Spawner,
+}
+
+/// A request for a sandbox that lives until it is ended.
+#[derive(Clone, Debug)]
+pub struct CreateSandbox {
+    /// The directory that its programs work on, by a copy-on-write layer.
+    pub workspace: PathBuf,
+}
+
+/// A living sandbox. Dropping it ends it.
+pub struct Sandbox {
+    run: RunId,
+    shared: Arc<Shared>,
+    runs: Runs,
+    supervised: Option<JoinHandle<Result<Ending, CallError>>>,
+}
+
+/// A running exec.
+pub struct Exec {
+    run: RunId,
+    connection: ExecConnection,
+}
+
+/// An exec that has ended, with what it wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The way that it ended.
+    pub ending: Ending,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Engine {
+    /// Opens the caller's own state. `launcher` is the launcher program's bytes.
+    ///
+    /// # Errors
+    /// When the state cannot be used, or this host cannot hold a program.
+    pub fn open(launcher: &[u8]) -> Result<Self, Failure> {
+        let places = Places::read()?;
+        let state = places.open_state()?;
+        let ledger = crate::events::open_ledger(&state)?;
+        let host = configuration::host_facts(&places)?;
+        let (machine, mode) = read_machine()?;
+        let spawner = Spawner::start(launcher, &machine).doing("the launcher cannot be started")?;
+        let shared = Arc::new(Shared {
+            places,
+            state,
+            ledger,
+            host,
+            machine,
+            mode,
+            spawner,
+        });
+        Ok(Self { shared })
+    }
+
+    /// Makes a sandbox: decided, recorded, and ready for execs.
+    ///
+    /// # Errors
+    /// When it is refused, or cannot be made.
+    pub fn create(&self, wanted: &CreateSandbox) -> Result<Sandbox, Failure> {
+        let workspace = wanted.workspace.canonicalize();
+        let workspace = workspace.doing("the workspace cannot be used")?;
+        let (ready, is_ready) = channel();
+        let shared = Arc::clone(&self.shared);
+        let supervised = std::thread::Builder::new().spawn(move || {
+            let told = ready.clone();
+            supervise(&shared, workspace, ready).inspect_err(|error| {
+                let _ = told.send(Err(Failure::new("the sandbox was not made").because(error)));
+            })
+        });
+        let supervised = supervised.doing("no thread can be made")?;
+        let gone = || Err(Failure::new("the sandbox was not made"));
+        let run = is_ready.recv().unwrap_or_else(|_| gone())?;
+        let sockets = crate::asking::directory(&self.shared.state);
+        let runs = Runs::Own(sockets.doing("the directory of sockets cannot be opened")?);
+        Ok(Sandbox {
+            run,
+            shared: Arc::clone(&self.shared),
+            runs,
+            supervised: Some(supervised),
+        })
+    }
+}
+
+/// Decides on a sandbox, makes it, and supervises it to its end.
+fn supervise(
+    shared: &Shared,
+    workspace: PathBuf,
+    ready: Sender<Result<RunId, Failure>>,
+) -> Result<Ending, CallError> {
+    let failed = |failure: Failure| {
+        let _ = ready.send(Err(failure));
+        Ok(Ending::Interrupted)
+    };
+    let typed = RunRequest {
+        requested: Box::new(|| Ok(Requested::default())),
+        command: &[],
+        options: Vec::new(),
+        session: None,
+        resume: None,
+        purpose: None,
+        workspace: Some(&workspace),
+        tokens: &[],
+        login: None,
+        root: false,
+        discard: false,
+        apply: false,
+    };
+    let (places, state, host) = (&shared.places, &shared.state, &shared.host);
+    let rules = compiled(
+        &typed,
+        EarlierPurposes::default(),
+        places,
+        state,
+        &workspace,
+        host,
+    );
+    let rules = match rules {
+        Ok(rules) => rules,
+        Err(failure) => return failed(failure),
+    };
+    let now = SystemTime::now();
+    let at = At {
+        workspace: workspace.clone(),
+        directory: workspace.clone(),
+    };
+    let words = Words {
+        command: Vec::new(),
+        environment: Vec::new(),
+    };
+    let mut call_of = asked(&typed, &words, None, at, false, now);
+    call_of.lives = true;
+    let nothing = match File::options().read(true).write(true).open("/dev/null") {
+        Ok(nothing) => nothing.into(),
+        Err(error) => return failed(Failure::new("/dev/null cannot be opened").because(error)),
+    };
+    let request = Request {
+        call: &call_of,
+        host: &shared.machine,
+        rules: &rules,
+        facts: facts(host, shared.mode, now, &[], None),
+        git: &configuration::git_environment(),
+        state,
+        ledger: &shared.ledger,
+        handover: None,
+        signing: None,
+        terminal: None,
+        tokens: None,
+        fate: Fate::Open,
+        unattended: true,
+        widening: &Widening::OnePerson,
+        resume: None,
+        reread: &|rules| Ok(rules.clone()),
+        filter: &|_| Box::new(Unfiltered),
+        now,
+    };
+    let run = call_of.run.clone();
+    let attach = |_: &_| {
+        let _ = ready.send(Ok(run));
+        NoStreams(nothing)
+    };
+    let called = call(&request, Starting::by(&shared.spawner), attach)?;
+    Ok(called.outcome.ending)
+}
+
+impl Sandbox {
+    /// Returns its run, by which everything is recorded.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Starts a program on these streams: standard input, output and error.
+    ///
+    /// # Errors
+    /// When the sandbox does not answer; a refusal is the answer of [`Exec::wait`].
+    pub fn start(
+        &self,
+        request: &ExecRequest,
+        streams: [BorrowedFd<'_>; 3],
+    ) -> Result<Exec, Failure> {
+        let until = Instant::now() + LISTENING;
+        loop {
+            match exec_in(&self.runs, &self.run, request, streams, None) {
+                Ok(connection) => {
+                    return Ok(Exec {
+                        run: self.run.clone(),
+                        connection,
+                    });
+                }
+                // It was made a moment ago.
+                Err(ControlError::Gone) if self.is_there() && Instant::now() < until => {
+                    sleep(Duration::from_micros(200));
+                }
+                Err(error) => return Err(unanswered(&self.run, &error)),
+            }
+        }
+    }
+
+    /// Runs a program without input to its end.
+    ///
+    /// # Errors
+    /// When it is refused, or cannot be started.
+    pub fn exec<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Result<Output, Failure> {
+        let request = ExecRequest {
+            command: command.into_iter().map(Into::into).collect(),
+            directory: None,
+            environment: Vec::new(),
+        };
+        let nothing = File::open("/dev/null").doing("/dev/null cannot be opened")?;
+        let pipe = || std::io::pipe().doing("no pipe can be made");
+        let ((mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?);
+        let streams = [nothing.as_fd(), out_end.as_fd(), err_end.as_fd()];
+        let exec = self.start(&request, streams)?;
+        drop((out_end, err_end));
+        let reads_errors = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            err.read_to_end(&mut text).map(|_| text)
+        });
+        let mut stdout = Vec::new();
+        out.read_to_end(&mut stdout)
+            .doing("its output cannot be read")?;
+        let stderr = reads_errors.join().unwrap_or_else(|_| Ok(Vec::new()));
+        Ok(Output {
+            ending: exec.wait()?,
+            stdout,
+            stderr: stderr.doing("its output cannot be read")?,
+        })
+    }
+
+    /// Opens a regular file by its absolute path in the sandbox, with the rights of its programs.
+    ///
+    /// # Errors
+    /// When there is no such file, or they may not read it.
+    pub fn open(&self, path: &Path) -> Result<File, Failure> {
+        self.opened(path, None)
+    }
+
+    /// Opens a regular file to write it from empty, or makes it with these permission bits.
+    ///
+    /// # Errors
+    /// When its programs may not write there.
+    pub fn create_file(&self, path: &Path, mode: u16) -> Result<File, Failure> {
+        self.opened(path, Some(mode))
+    }
+
+    fn opened(&self, path: &Path, writing: Option<u16>) -> Result<File, Failure> {
+        let opened = open_in(&self.runs, &self.run, path, writing);
+        opened
+            .map_err(|error| unanswered(&self.run, &error))?
+            .map_err(|declined| refused(&self.run, declined))
+    }
+
+    /// Reads what its programs have changed, at one moment: it stands still meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot stand still, or its changes cannot be read.
+    pub fn changes(&self) -> Result<Vec<LayerChanges>, Failure> {
+        let state = &self.shared.state;
+        let frozen = stand_still(state, &self.run)?;
+        let record = load_run(state, &self.run).doing("its record cannot be read")?;
+        let changes = changes::read(state, &record)?;
+        match frozen.is_none_or(|frozen| frozen.has_held()) {
+            true => Ok(changes),
+            false => Err(Failure::new("it went on while its changes were read")),
+        }
+    }
+
+    /// Ends it, with everything that runs in it. Its changes are kept for a decision.
+    ///
+    /// # Errors
+    /// When it did not come to its end as it should have.
+    pub fn kill(mut self) -> Result<(), Failure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let Some(supervised) = self.supervised.take() else {
+            return Ok(());
+        };
+        let until = Instant::now() + LISTENING;
+        loop {
+            match ask(&self.runs, &self.run, &Question::Stop {}) {
+                Ok(Answer::Refused(declined)) => return Err(refused(&self.run, declined)),
+                Err(ControlError::Gone) if !supervised.is_finished() && Instant::now() < until => {
+                    sleep(Duration::from_millis(1));
+                }
+                Ok(_) | Err(ControlError::Gone) => break,
+                Err(error) => return Err(unanswered(&self.run, &error)),
+            }
+        }
+        match supervised.join() {
+            Ok(ended) => ended.map(drop).doing("it did not come to its end"),
+            Err(_) => Err(Failure::new("it did not come to its end")),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        let supervised = self.supervised.as_ref();
+        supervised.is_some_and(|supervised| !supervised.is_finished())
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // Who wants to know how it ended ends it itself.
+        let _ = self.end();
+    }
+}
+
+impl Exec {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it was refused, or its sandbox is gone.
+    pub fn wait(mut self) -> Result<Ending, Failure> {
+        let answer = self.connection.wait();
+        match answer.map_err(|error| unanswered(&self.run, &error))? {
+            Answer::Exec(done) => Ok(done.ending),
+            Answer::Refused(declined) => Err(refused(&self.run, declined)),
+            _ => Err(unanswered(&self.run, &ControlError::Strange)),
+        }
+    }
+}
+
+/// The attachment of a sandbox without a program of its own.
+struct NoStreams(OwnedFd);
+
+impl Attachment for NoStreams {
+    fn input(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn sink(&self, _: Stream) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn signals(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_signal(&mut self) -> Option<Reaction> {
+        None
+    }
+
+    fn transform(&mut self, _: Stream, _: &[u8], _: &mut Vec<u8>) {}
+
+    fn suspended(&mut self) {}
+}
+
+/// The filter where the caller's streams are no person's terminal.
+struct Unfiltered;
+
+impl OutputFilter for Unfiltered {
+    fn push(&mut self, written: &[u8], shown: &mut Vec<u8>) {
+        shown.extend_from_slice(written);
+    }
+
+    fn finish(&mut self, _: &mut Vec<u8>) {}
+}
