@@ -9,7 +9,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::proxy;
+use crate::proxy_reply::{self, Asked, No};
 
 /// The kernel's buffer for each direction of a program's connection, bytes: it is by the loopback,
 /// which needs little.
@@ -29,24 +29,6 @@ pub(crate) struct Arrival {
     /// The proxy protocol in which the program asked for the connection and waits for an answer, if
     /// it did.
     asked: Option<Asked>,
-}
-
-/// The proxy protocol in which a program asks for a connection, rather than making it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// HTTP CONNECT.
-    Connect,
-    /// SOCKS 5.
-    Socks,
-}
-
-/// The reason for which a connection is not carried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum No {
-    /// Denied by rules or policies.
-    Refused,
-    /// A host that cannot be reached.
-    Unreachable,
 }
 
 impl Arrival {
@@ -82,7 +64,7 @@ impl Arrival {
     /// Tells a program that asked for the connection that it is established.
     pub(crate) async fn grant(&mut self) -> io::Result<()> {
         match self.asked.take() {
-            Some(asked) => self.stream.write_all(&proxy::granted(asked)).await,
+            Some(asked) => self.stream.write_all(&proxy_reply::granted(asked)).await,
             None => Ok(()),
         }
     }
@@ -96,7 +78,7 @@ impl Arrival {
         // Whoever does not read it finds the connection ended.
         let _ = self
             .stream
-            .write_all(&proxy::denied(asked, no, what, why))
+            .write_all(&proxy_reply::denied(asked, no, what, why))
             .await;
         let _ = self.stream.shutdown().await;
     }

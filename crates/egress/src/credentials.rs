@@ -29,14 +29,14 @@ use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
 pub use self::app::check_app_key;
-pub use self::disguised::{disguise, disguise_renewed};
+pub use self::disguised::disguise_renewed;
 use self::disguised::{others, standing_for};
 use self::fetch::{Ingredients, Source};
 pub(crate) use self::holds::{holds, holds_in_any_case};
 use self::issued::Issues;
 pub(crate) use self::issued::why_not_issued;
 pub(crate) use self::values::Values;
-use crate::secret::{self, Masks, Placeholders, Secret};
+use crate::secret::{self, Masks, Placeholders, Secret, disguise};
 
 /// The most values of one credential that are masked, earlier ones included: no more are fetched.
 const MASKED_MAX: usize = 256;

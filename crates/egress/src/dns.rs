@@ -1,18 +1,23 @@
 //! DNS answers: nothing is queried upstream before a name may be reached, and each answer is a
 //! stand-in address of Atoll's own.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use atoll_model::network::{Flow, FlowKind, HostName, Network, SANDBOX_NAME};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
 
 use crate::Egress;
-use crate::names::Names;
+use crate::names::{self, Names};
 use crate::policies::Now;
-use crate::{inside, proxy};
 
 /// The TTL of an answer, seconds: it stays true for the sandbox's life.
 const TTL_SECONDS: u32 = 300;
@@ -20,6 +25,8 @@ const TTL_SECONDS: u32 = 300;
 /// The longest query that is read, bytes.
 pub(crate) const QUESTION_BYTES_MAX: usize = 4096;
 
+/// The longest time a program may take over a DNS query by TCP.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
 /// The extended error code "Prohibited" (RFC 8914).
 const PROHIBITED: u16 = 18;
 /// The EDNS option of extended errors (RFC 8914).
@@ -44,6 +51,76 @@ pub(crate) struct RefusedName {
     pub(crate) why: String,
     /// The reason, for the program.
     told: String,
+}
+
+/// Answers DNS queries by UDP, each from the address that it was sent to.
+pub(crate) async fn serve(egress: Arc<Egress>, socket: UdpSocket) {
+    let Ok(state) = UdpSocketState::new(UdpSockRef::from(&socket)) else {
+        return;
+    };
+    let mut buffer = vec![0_u8; QUESTION_BYTES_MAX];
+    loop {
+        let ready = tokio::select! {
+            ready = socket.readable() => ready,
+            () = egress.is_over() => return,
+        };
+        if ready.is_err() {
+            return;
+        }
+        let mut meta = [RecvMeta::default()];
+        let received = socket.try_io(tokio::io::Interest::READABLE, || {
+            let mut buffers = [io::IoSliceMut::new(&mut buffer)];
+            state.recv(UdpSockRef::from(&socket), &mut buffers, &mut meta)
+        });
+        let [meta] = meta;
+        if received.is_err() {
+            continue;
+        }
+        let questions = buffer.get(..meta.len).unwrap_or_default();
+        // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
+        for question in questions.chunks(meta.stride.max(1)) {
+            let Some(reply) = answered(&egress, question) else {
+                continue;
+            };
+            let transmit = Transmit {
+                destination: meta.addr,
+                ecn: None,
+                contents: &reply,
+                segment_size: None,
+                src_ip: meta.dst_ip,
+            };
+            // Who asks again is answered again.
+            let _ = socket.try_io(tokio::io::Interest::WRITABLE, || {
+                state.send(UdpSockRef::from(&socket), &transmit)
+            });
+        }
+    }
+}
+
+/// Answers DNS queries by TCP (RFC 7766): each query and answer follows its length.
+pub(crate) async fn serve_over_tcp(egress: &Egress, mut program: TcpStream) {
+    loop {
+        let question = async {
+            let length = usize::from(program.read_u16().await?);
+            let mut question = vec![0_u8; length];
+            program.read_exact(&mut question).await?;
+            io::Result::Ok(question)
+        };
+        let Ok(Ok(question)) = timeout(QUESTION_PATIENCE, question).await else {
+            return;
+        };
+        let Some(answer) = answered(egress, &question) else {
+            return;
+        };
+        let Ok(length) = u16::try_from(answer.len()) else {
+            return;
+        };
+        let framed = [&length.to_be_bytes()[..], &answer].concat();
+        let sent = timeout(QUESTION_PATIENCE, program.write_all(&framed)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 /// Answers a query, and reports a refused name.
@@ -145,7 +222,7 @@ fn judge(query: &Query, network: &Network, policies: &Now<'_>) -> Result<Meant, 
         return Err(refusal(why.to_owned(), None));
     }
     let name = HostName::parse(shown).map_err(|error| refusal(error.to_string(), None))?;
-    if proxy::is_name(&name) || inside::is_name(&name) {
+    if names::is_proxy(&name) || names::is_sandbox_api(&name) {
         return Ok(Meant::Name(name));
     }
     if name.as_str() == SANDBOX_NAME && !network.is_named(&name) {

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UnixDatagram};
 use tokio::task::JoinSet;
 
 use crate::arrival::reset;
-use crate::{Egress, dns, tunnel};
+use crate::{Egress, connections, dns};
 
 /// The most sockets for DNS queries at once.
 const ASKING_MAX: usize = 1024;
@@ -57,9 +57,11 @@ pub(crate) async fn take(egress: Arc<Egress>, line: UnixDatagram) {
                 };
                 // In a network of its own the kernel counts them.
                 match carried.len() < CONNECTIONS_MAX as usize {
-                    true => {
-                        drop(carried.spawn(tunnel::carry_to(Arc::clone(&egress), program, meant)))
-                    }
+                    true => drop(carried.spawn(connections::carry_to(
+                        Arc::clone(&egress),
+                        program,
+                        meant,
+                    ))),
                     false => reset(program),
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::network::{
-    GivenUp, GivenUpBy, GivingUp, HostName, HostPart, InvalidGivingUp, Restriction, TooMuchGivenUp,
+    GivenUp, GivenUpBy, GivingUp, InvalidGivingUp, Restriction, TooMuchGivenUp,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -22,12 +22,8 @@ use crate::Egress;
 use crate::arrival::Arrival;
 use crate::given_up::now_s;
 use crate::inspect::{self, Answer, Unrecorded};
-use crate::tunnel::Wanted;
+use crate::names::SANDBOX_API_NAME;
 
-/// The name of the API's host.
-pub(crate) const NAME: &str = "atoll.internal";
-/// Its port.
-const PORT: u16 = 80;
 /// Its only path.
 const PATH: &str = "/restrict";
 /// The longest request body, bytes.
@@ -39,16 +35,6 @@ const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
 const HOW: &str = "POST http://atoll.internal/restrict with Content-Type: application/json and, for \
                    example, {\"deny-hosts\": [\"*.example.com\"]}, {\"network\": \"none\"}, \
                    {\"no-credentials\": [\"NAME\"]} or {\"until-seconds\": 600}";
-
-/// Returns whether a name is that of the API.
-pub(crate) fn is_name(name: &HostName) -> bool {
-    name.as_str() == NAME
-}
-
-/// Returns whether a connection is to the API.
-pub(crate) fn is_meant(wanted: &Wanted) -> bool {
-    wanted.port == PORT && matches!(&wanted.host, HostPart::Name(name) if is_name(name))
-}
 
 /// Answers the requests of one connection.
 pub(crate) async fn serve(egress: &Arc<Egress>, program: Arrival) {
@@ -100,7 +86,7 @@ pub(crate) async fn answer(
             (StatusCode::OK, text)
         }
         Err(No { status, why }) => {
-            let what = format!("{PATH} of {NAME}");
+            let what = format!("{PATH} of {SANDBOX_API_NAME}");
             (
                 status,
                 json!({ "what": what, "why": why, "how_to_ask": HOW }),

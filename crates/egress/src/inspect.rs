@@ -40,16 +40,16 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Egress;
 use crate::arrival::Arrival;
+use crate::destination::{self, Wanted};
 use crate::hello::{self, Hello};
 use crate::policies::Now;
-use crate::tunnel::{self, Wanted};
-pub(crate) use answers::{failure, refusal, unclear};
+use crate::secret::Found;
+pub(crate) use answers::unclear;
 pub(crate) use bodies::Memory;
 pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{Releases, Unrecorded, answer};
-pub(crate) use injection::misuse_in;
 pub(crate) use limits::HEAD_BYTES_MAX;
 use limits::SILENCE_MAX;
 use limits::{
@@ -57,9 +57,7 @@ use limits::{
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use upstream::Key;
-pub(crate) use upstream::{
-    Upstream, client_configs, is_of_tls, server_name, system_roots, why_not, why_unanswered,
-};
+pub(crate) use upstream::{Upstream, client_configs, server_name, system_roots};
 
 /// The reason for refusing a host that cannot be written in a request.
 const UNWRITABLE: &str = "its host cannot be written";
@@ -200,7 +198,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &W
             Beginning::Plain => serve_plain(egress, program, wanted, false).await,
             Beginning::Plain2 => serve_plain(egress, program, wanted, true).await,
             Beginning::Refused(why) => {
-                tunnel::refuse_another(egress, wanted.flow(), why);
+                destination::refuse_another(egress, wanted.flow(), why);
                 end_tls(program, UNRECOGNIZED_NAME).await;
             }
         }
@@ -355,6 +353,17 @@ impl Asked {
             port: self.port,
         };
         wanted.flow()
+    }
+}
+
+/// Reports a placeholder in a tunnel. Returns the reason for which the connection ends.
+pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
+    match injection::misuse_in(&egress.credentials, found, place) {
+        Some(misuse) => {
+            misuse.tell(egress, flow);
+            misuse.why
+        }
+        None => found.to_string(),
     }
 }
 

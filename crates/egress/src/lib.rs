@@ -9,7 +9,10 @@
 //! It must never know the ledger, a file of the workspace, or tools. Start reading at [`run`].
 
 mod arrival;
+mod connections;
 mod credentials;
+mod denial_body;
+mod destination;
 mod dial;
 mod dns;
 mod filter;
@@ -24,10 +27,12 @@ mod limits;
 mod line;
 mod names;
 mod opening;
+mod origin_error;
 mod policies;
 pub mod post;
 mod postgres;
 mod proxy;
+mod proxy_reply;
 mod publish;
 mod pump;
 mod rates;
@@ -41,8 +46,8 @@ mod tunnel;
 mod vault;
 mod visitors;
 
-pub use credentials::{check_app_key, disguise, disguise_renewed};
-pub use secret::{key_placeholders, text_of as placeholder_of};
+pub use credentials::{check_app_key, disguise_renewed};
+pub use secret::{disguise, key_placeholders, text_of as placeholder_of};
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;
@@ -61,11 +66,9 @@ use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
-use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::SocketType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -84,8 +87,6 @@ use crate::visitors::Visitors;
 
 /// The number of worker threads of the runtime.
 const THREADS: usize = 2;
-/// The longest time a program may take over a DNS query by TCP.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time connections may take to report their end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The pause after a failed accept.
@@ -472,7 +473,7 @@ fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::
         }
         Ok(_) | Err(_) => {
             let socket = UdpSocket::from_std(listener.into())?;
-            tasks.spawn(answer(egress, socket));
+            tasks.spawn(dns::serve(egress, socket));
         }
     }
     Ok(())
@@ -493,7 +494,7 @@ async fn accept(egress: Arc<Egress>, listener: TcpListener) {
         };
         match accepted {
             Ok((program, _)) => {
-                carried.spawn(tunnel::carry(Arc::clone(&egress), program));
+                carried.spawn(connections::carry(Arc::clone(&egress), program));
             }
             // Too many descriptors, or a connection that is gone already.
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -501,76 +502,6 @@ async fn accept(egress: Arc<Egress>, listener: TcpListener) {
     }
     drop(listener);
     while carried.join_next().await.is_some() {}
-}
-
-/// Answers DNS queries by UDP, each from the address that it was sent to.
-async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
-    let Ok(state) = UdpSocketState::new(UdpSockRef::from(&socket)) else {
-        return;
-    };
-    let mut buffer = vec![0_u8; dns::QUESTION_BYTES_MAX];
-    loop {
-        let ready = tokio::select! {
-            ready = socket.readable() => ready,
-            () = egress.is_over() => return,
-        };
-        if ready.is_err() {
-            return;
-        }
-        let mut meta = [RecvMeta::default()];
-        let received = socket.try_io(tokio::io::Interest::READABLE, || {
-            let mut buffers = [io::IoSliceMut::new(&mut buffer)];
-            state.recv(UdpSockRef::from(&socket), &mut buffers, &mut meta)
-        });
-        let [meta] = meta;
-        if received.is_err() {
-            continue;
-        }
-        let questions = buffer.get(..meta.len).unwrap_or_default();
-        // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
-        for question in questions.chunks(meta.stride.max(1)) {
-            let Some(reply) = dns::answered(&egress, question) else {
-                continue;
-            };
-            let transmit = Transmit {
-                destination: meta.addr,
-                ecn: None,
-                contents: &reply,
-                segment_size: None,
-                src_ip: meta.dst_ip,
-            };
-            // Who asks again is answered again.
-            let _ = socket.try_io(tokio::io::Interest::WRITABLE, || {
-                state.send(UdpSockRef::from(&socket), &transmit)
-            });
-        }
-    }
-}
-
-/// Answers DNS queries by TCP (RFC 7766): each query and answer follows its length.
-async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
-    loop {
-        let question = async {
-            let length = usize::from(program.read_u16().await?);
-            let mut question = vec![0_u8; length];
-            program.read_exact(&mut question).await?;
-            io::Result::Ok(question)
-        };
-        let Ok(Ok(question)) = timeout(QUESTION_PATIENCE, question).await else {
-            return;
-        };
-        let Some(answer) = dns::answered(egress, &question) else {
-            return;
-        };
-        let Ok(length) = u16::try_from(answer.len()) else {
-            return;
-        };
-        let framed = [&length.to_be_bytes()[..], &answer].concat();
-        let sent = timeout(QUESTION_PATIENCE, program.write_all(&framed)).await;
-        if !matches!(sent, Ok(Ok(()))) {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -22,9 +22,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::inspect::{
-    HEAD_BYTES_MAX, client_configs, server_name, system_roots, why_not, why_unanswered,
-};
+use crate::inspect::{HEAD_BYTES_MAX, client_configs, server_name, system_roots};
+use crate::origin_error::{why_not, why_unanswered};
 
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;

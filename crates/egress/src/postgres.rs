@@ -33,6 +33,7 @@ use self::stream::Stream;
 use crate::Egress;
 use crate::arrival::Arrival;
 use crate::credentials::fetch;
+use crate::destination::Wanted;
 use crate::dial::Place;
 use crate::inspect::asking;
 use crate::limits::Part;
@@ -40,7 +41,6 @@ use crate::line::{Carried, Opened};
 use crate::opening::Stop;
 use crate::policies::{Asks, Forbidden};
 use crate::resolve::{Nowhere, addresses};
-use crate::tunnel::Wanted;
 
 /// The SQLSTATE of a login that is not authorized (PostgreSQL, appendix A).
 const FORBIDDEN: &str = "28000";

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostName, HostPart, Scheme};
+use atoll_model::network::{Flow, FlowKind, HostPart, Scheme};
 use atoll_sys::funnel::original_destination;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
@@ -21,31 +21,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::arrival::{Arrival, Asked, No, reset};
+use crate::arrival::{Arrival, reset};
+use crate::denial_body::refusal;
+use crate::destination::{self, Wanted};
 use crate::given_up::Renounced;
 use crate::inspect::{self, Answer, Unrecorded};
-use crate::tunnel::{self, Wanted};
-use crate::{Egress, dns, inside};
+use crate::names::PROXY_NAME;
+use crate::proxy_reply::{Asked, SOCKS_VERSION, answer, reply};
+use crate::{Egress, dns, inside, tunnel};
 use socks::{Method, Read, Unasked};
 use target::Target;
-
-/// The name at which the proxy is reached, at whichever port.
-pub(crate) const NAME: &str = "proxy.atoll.internal";
 
 /// The longest time a program may take to name its destination.
 const ASKING_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest SOCKS message, bytes.
 const SOCKS_BYTES_MAX: usize = 1024;
-
-/// Returns whether a name is the proxy's.
-pub(crate) fn is_name(name: &HostName) -> bool {
-    name.as_str() == NAME
-}
-
-/// Returns whether a connection is to the proxy.
-pub(crate) fn is_meant(wanted: &Wanted) -> bool {
-    matches!(&wanted.host, HostPart::Name(name) if is_name(name))
-}
 
 /// Serves one connection to the proxy.
 pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
@@ -58,7 +48,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
             Some(Ok(_) | Err(_)) | None => return reset(program),
         }
     }
-    if first.first() == Some(&socks::VERSION) {
+    if first.first() == Some(&SOCKS_VERSION) {
         by_socks(egress, program, first, itself).await;
     } else if first.starts_with(connect::BEGINNING) {
         by_connect(egress, program, first, itself).await;
@@ -77,7 +67,7 @@ fn itself(program: &TcpStream) -> Flow {
     };
     Flow {
         kind: FlowKind::Tunnel,
-        host: NAME.to_owned(),
+        host: PROXY_NAME.to_owned(),
         address: None,
         via: None,
         port,
@@ -125,7 +115,7 @@ async fn by_connect(
             egress
                 .line
                 .refuse(itself, format!("what it asks by CONNECT: {why}"));
-            let text = inspect::refusal("CONNECT", why);
+            let text = refusal("CONNECT", why);
             let _ = program.write_all(&answer("400 Bad Request", &text)).await;
             let _ = program.shutdown().await;
         }
@@ -147,7 +137,7 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
         }
         Err(Unasked::Unknown) => {
             let why = "by SOCKS 5 it says who it is in no way that is known";
-            (why, vec![socks::VERSION, 0xff])
+            (why, vec![SOCKS_VERSION, 0xff])
         }
         Err(Unasked::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
     };
@@ -159,9 +149,9 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
 /// Performs the SOCKS handshake, and returns the destination. Bytes beyond it stay in `bytes`.
 async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Target, Unasked> {
     match hear(program, bytes, socks::greeting).await? {
-        Some(Method::Nothing) => say(program, &[socks::VERSION, 0]).await?,
+        Some(Method::Nothing) => say(program, &[SOCKS_VERSION, 0]).await?,
         Some(Method::Password) => {
-            say(program, &[socks::VERSION, 2]).await?;
+            say(program, &[SOCKS_VERSION, 2]).await?;
             hear(program, bytes, socks::password).await?;
             say(program, &[1, 0]).await?;
         }
@@ -204,7 +194,7 @@ async fn hear<T>(
 /// had connected there itself.
 async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
     match meant(egress, target) {
-        Ok(wanted) if inside::is_meant(&wanted) => {
+        Ok(wanted) if wanted.is_sandbox_api() => {
             let mut program = program;
             if program.grant().await.is_ok() {
                 inside::serve(egress, program).await;
@@ -219,10 +209,10 @@ async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
 fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
     let Target { host, port } = target;
     let wanted = match host {
-        HostPart::Address(address) => tunnel::wanted(egress, SocketAddr::new(address, port))?,
+        HostPart::Address(address) => destination::wanted(egress, SocketAddr::new(address, port))?,
         HostPart::Name(_) => Wanted { host, port },
     };
-    let why = if is_meant(&wanted) {
+    let why = if wanted.is_proxy() {
         "a proxy leads to no proxy"
     } else if dns::is_name_server(SocketAddr::new([0, 0, 0, 0].into(), port)) {
         // What is asked there is not seen.
@@ -282,7 +272,7 @@ async fn answer_one(
             return Ok(inspect::unclear(request.method().as_str(), &why));
         }
     };
-    if inside::is_meant(&wanted) {
+    if wanted.is_sandbox_api() {
         return inside::answer(egress, request).await;
     }
     // What is denied from the beginning is answered.
@@ -307,40 +297,6 @@ fn written(authority: &str) -> Option<Target> {
     };
     let host = host.parse().ok()?;
     Some(Target { host, port })
-}
-
-/// Returns the answer for a connection that is established.
-pub(crate) fn granted(asked: Asked) -> Vec<u8> {
-    match asked {
-        Asked::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
-        Asked::Socks => reply(0).to_vec(),
-    }
-}
-
-/// Returns the answer for a connection that is denied or fails.
-pub(crate) fn denied(asked: Asked, no: No, what: &str, why: &str) -> Vec<u8> {
-    match (asked, no) {
-        (Asked::Connect, No::Refused) => answer("403 Forbidden", &inspect::refusal(what, why)),
-        (Asked::Connect, No::Unreachable) => {
-            answer("502 Bad Gateway", &inspect::failure(what, why))
-        }
-        (Asked::Socks, No::Refused) => reply(2).to_vec(),
-        (Asked::Socks, No::Unreachable) => reply(4).to_vec(),
-    }
-}
-
-fn answer(status: &str, text: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        text.len()
-    );
-    [head.as_bytes(), text].concat()
-}
-
-/// Encodes a SOCKS reply (RFC 1928, 6) without an address, which no client needs.
-fn reply(code: u8) -> [u8; 10] {
-    [socks::VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub use held::{Secret, erase_what_is_given_back};
 pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
 pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;
-pub use placeholder::{Unfit, placeholder};
+pub use placeholder::{Unfit, disguise, placeholder};
 pub use settings::{
     SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
 };

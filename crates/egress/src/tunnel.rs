@@ -1,107 +1,30 @@
 //! Connections of programs: each is decided on, recorded, dialled and carried.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostPart, Look, NoConsent};
-use atoll_sys::funnel::original_destination;
-use tokio::net::TcpStream;
+use atoll_model::network::{Flow, Look, NoConsent};
 use tokio::time::timeout;
 
-use crate::arrival::{Arrival, No, reset};
+use crate::arrival::{Arrival, reset};
+use crate::destination::{Wanted, refuse_another};
 use crate::dial::{Dialled, Place, dial};
 use crate::inspect::asking;
 use crate::limits::{Asked, Part, Way, late};
 use crate::line::Carried;
-use crate::names::Names;
 use crate::opening::{Opening, Stop};
+use crate::origin_error::why_not;
 use crate::policies::{Asks, Forbidden, Now};
+use crate::proxy_reply::No;
 use crate::pump::pump;
 use crate::resolve::{Nowhere, addresses};
 use crate::scan::Scan;
-use crate::secret::Found;
-use crate::{Egress, dns, inside, inspect, postgres, proxy};
+use crate::{Egress, inspect, postgres};
 
 /// The longest time a server may take to accept a connection.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The destination of a program's connection.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub(crate) host: HostPart,
-    pub(crate) port: u16,
-}
-
-impl Wanted {
-    /// Returns the record of a connection to it, of which nothing else is known.
-    pub(crate) fn flow(&self) -> Flow {
-        Flow::to(FlowKind::Tunnel, self.host.to_string(), self.port)
-    }
-}
-
-/// Carries one connection from its arrival to its end.
-pub(crate) async fn carry(egress: Arc<Egress>, program: TcpStream) {
-    match destination(&program) {
-        Ok(meant) => carry_to(egress, program, meant).await,
-        // Made to the funnel's port itself: it was meant for nobody.
-        Err(_) => reset(program),
-    }
-}
-
-/// Carries one connection whose destination is known.
-pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: SocketAddr) {
-    // What follows a first small piece is not held back until that was acknowledged, for which a
-    // program's side may take 40 ms (tcp(7), `TCP_NODELAY`).
-    let _ = program.set_nodelay(true);
-    let meant = SocketAddr::new(meant.ip().to_canonical(), meant.port());
-    if dns::is_name_server(meant) {
-        return crate::serve_names_over_tcp(&egress, program).await;
-    }
-    match wanted(&egress, meant) {
-        Ok(wanted) if proxy::is_meant(&wanted) => proxy::serve(&egress, program).await,
-        Ok(wanted) if inside::is_meant(&wanted) => {
-            inside::serve(&egress, Arrival::new(program)).await;
-        }
-        Ok(wanted) => judge(&egress, Arrival::new(program), wanted).await,
-        Err((wanted, why)) => refuse(&egress, Arrival::new(program), wanted.flow(), why).await,
-    }
-}
-
-fn destination(program: &TcpStream) -> io::Result<SocketAddr> {
-    let meant = original_destination(program.as_fd())?;
-    if meant == program.local_addr()? {
-        return Err(io::ErrorKind::AddrNotAvailable.into());
-    }
-    Ok(meant)
-}
-
-/// Returns the destination behind an address, which may stand for a name.
-pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)> {
-    let (address, port) = (meant.ip(), meant.port());
-    let of = |host| Wanted { host, port };
-    if !Names::is_for_names(address) {
-        return Ok(of(HostPart::address(address)));
-    }
-    let name = egress.name(address);
-    name.map(|name| of(HostPart::Name(name))).ok_or_else(|| {
-        let why = "this address stands for no name that was asked for".to_owned();
-        (of(HostPart::address(address)), why)
-    })
-}
-
-/// Refuses a connection or a request that is for another host than the program asked for, or cannot
-/// be parsed; for the misuse of a placeholder, if the name in it has one.
-pub(crate) fn refuse_another(egress: &Egress, mut flow: Flow, mut why: String) {
-    if let Some((credential, misused)) = egress.credentials.misused_in(&why) {
-        flow.credentials.push(credential);
-        why = format!("{misused}: {why}");
-    }
-    egress.line.refuse(flow, why);
-}
 
 /// Carries a connection to a program's destination, if that is allowed.
 pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
@@ -251,7 +174,7 @@ async fn connect(
                         None
                     }
                     Some(Stop::Carries { found, place }) => {
-                        Some(misused(egress, flow, found, place))
+                        Some(inspect::misused(egress, flow, found, place))
                     }
                     Some(Stop::Failed(why)) => Some(why),
                     None => None,
@@ -265,7 +188,7 @@ async fn connect(
                 return egress.line.close(&opened, carried.ended_by(excess));
             }
             Err(error) => {
-                let failure = inspect::why_not(&error);
+                let failure = why_not(&error);
                 let carried = Carried::nothing(failure);
                 let carried = carried.at_last(places.peek().is_none());
                 egress.line.close(&opened, carried);
@@ -275,17 +198,6 @@ async fn connect(
     let what = wanted.flow();
     let why = "the host cannot be reached";
     program.end(No::Unreachable, &place(&what), why).await;
-}
-
-/// Reports a placeholder in a tunnel. Returns the reason for which the connection ends.
-pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
-    match inspect::misuse_in(&egress.credentials, found, place) {
-        Some(misuse) => {
-            misuse.tell(egress, flow);
-            misuse.why
-        }
-        None => found.to_string(),
-    }
 }
 
 /// The end of a connection.

@@ -3,18 +3,7 @@
 use atoll_model::network::Others;
 
 use super::{Held, login};
-use crate::secret::{self, Masks, Secret};
-
-/// Makes the placeholder of a value, with unguessable random numbers.
-///
-/// # Errors
-/// The reason why it cannot have one, in words.
-pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
-    let mut random = [0; 32];
-    aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;
-    secret::placeholder(real, &random).map_err(|unfit| unfit.to_string())
-}
+use crate::secret::{Masks, Secret, disguise};
 
 /// Makes the placeholder of a token that is refreshed when it expires: in the sandbox, a web token
 /// claims a long validity, since an agent would not use one that looks expired.

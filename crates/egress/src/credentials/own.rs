@@ -23,11 +23,13 @@ use zeroize::Zeroizing;
 
 use crate::Egress;
 use crate::dial::Place;
-use crate::inspect::{HEAD_BYTES_MAX, is_of_tls, why_not, why_unanswered};
 use crate::line::{Carried, Opened};
+use crate::origin_error::{is_of_tls, why_not, why_unanswered};
 use crate::policies::{Forbids, Now};
 use crate::resolve::{Nowhere, addresses_by, given_up};
 
+/// The longest head of a response, bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The longest response, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// The user agent.

@@ -10,7 +10,6 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use serde::Serialize;
 use tokio::time::timeout;
 
 use super::Asked;
@@ -19,12 +18,10 @@ use super::expectation;
 use super::injection::Misuse;
 use super::room::Full;
 use crate::Egress;
+use crate::denial_body::{HOW_TO_ASK, Told};
 use crate::limits::Excess;
 use crate::policies::{Forbidden, Forbids, Now, Sent};
 
-/// Advice to the program when an option of the run decides: who decides, and where the decision is
-/// shown.
-const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
 /// The advice for a refusal that no option can lift.
 const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
 /// The advice for a refusal by a rate limit.
@@ -173,26 +170,6 @@ pub(crate) fn allowing<'a>(
     Ok(rule)
 }
 
-/// Renders the text for a program whose connection by the proxy is refused.
-pub(crate) fn refusal(what: &str, why: &str) -> Vec<u8> {
-    text(&Told {
-        what,
-        why,
-        rule: None,
-        how_to_ask: Some(HOW_TO_ASK),
-    })
-}
-
-/// Renders the text for a program whose host the proxy cannot reach.
-pub(crate) fn failure(what: &str, why: &str) -> Vec<u8> {
-    text(&Told {
-        what,
-        why,
-        rule: None,
-        how_to_ask: None,
-    })
-}
-
 /// Returns the response to a request that no proxy can fulfil.
 pub(crate) fn unclear(what: &str, why: &str) -> Response<Received> {
     let denial = Denial {
@@ -308,16 +285,6 @@ pub(super) async fn unread_of(parts: &Parts, body: Option<Incoming>) -> Option<I
     Some(body)
 }
 
-/// The JSON body of a response by Atoll.
-#[derive(Serialize)]
-struct Told<'a> {
-    what: &'a str,
-    why: &'a str,
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    how_to_ask: Option<&'a str>,
-}
-
 fn tell(
     status: StatusCode,
     denial: &Denial,
@@ -332,18 +299,11 @@ fn tell(
     };
     let body = match denial.is_head {
         true => Received::empty(),
-        false => Received::told(Bytes::from(text(&told)), unread),
+        false => Received::told(Bytes::from(told.text()), unread),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
-}
-
-fn text(told: &Told<'_>) -> Vec<u8> {
-    // Texts alone: they can be written.
-    let mut text = serde_json::to_vec(told).unwrap_or_default();
-    text.push(b'\n');
-    text
 }

@@ -26,10 +26,11 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{Memory, Trust};
 use crate::arrival::Arrival;
+use crate::destination::Wanted;
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::policies::Policies;
-use crate::tunnel::{self, Wanted};
+use crate::tunnel;
 use crate::visitors::Visitors;
 use crate::{Credentials, Egress, Names, proxy};
 
@@ -1118,6 +1119,9 @@ async fn what_a_proxy_cannot_read_is_told_of() {
             panic!("{text:?}: {told:?}");
         };
         assert!(said.contains(why), "{text:?}: {said}");
-        assert_eq!((flow.host.as_str(), flow.port), (proxy::NAME, 0));
+        assert_eq!(
+            (flow.host.as_str(), flow.port),
+            (crate::names::PROXY_NAME, 0)
+        );
     }
 }

@@ -11,7 +11,7 @@ use super::message;
 use super::startup::{self, Invalid, Key, Packet, Startup};
 use crate::Egress;
 use crate::arrival::Arrival;
-use crate::tunnel::Wanted;
+use crate::destination::Wanted;
 
 /// The longest time a program may take up to its startup packet.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -16,11 +16,12 @@ use super::startup::Key;
 use super::stream::Stream;
 use super::{Asked, FORBIDDEN, told};
 use crate::Egress;
+use crate::destination::Wanted;
 use crate::dial::Place;
+use crate::inspect::misused;
 use crate::limits::{Part, Way, late, passed};
 use crate::opening::Stop;
 use crate::policies::Now;
-use crate::tunnel::{Wanted, misused};
 
 /// The number of bytes carried at once: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;

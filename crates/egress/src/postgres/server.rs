@@ -21,7 +21,7 @@ use super::startup::{Startup, tls_request};
 use super::stream::{Stream, strays};
 use crate::Egress;
 use crate::dial::{Place, dial};
-use crate::inspect::why_not;
+use crate::origin_error::why_not;
 
 /// The longest time a server may take to accept a connection, to answer the request for TLS, and
 /// for the handshake, each.

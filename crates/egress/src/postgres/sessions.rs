@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atoll_model::network::ServerTls;
 
 use super::startup::Key;
+use crate::destination::Wanted;
 use crate::dial::Place;
-use crate::tunnel::Wanted;
 
 /// A connection's destination, and its cancellation key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

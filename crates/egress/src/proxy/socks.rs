@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use atoll_model::network::HostPart;
 
 use super::target::{self, Target};
+use crate::proxy_reply::SOCKS_VERSION;
 
-/// The version, the first byte of each message.
-pub(crate) const VERSION: u8 = 5;
 /// The version of username/password authentication.
 const PASSWORD_VERSION: u8 = 1;
 
@@ -80,7 +79,7 @@ pub(crate) fn greeting(bytes: &[u8]) -> Read<Option<Method>> {
     let [version, rest @ ..] = bytes else {
         return Read::Partial;
     };
-    if *version != VERSION {
+    if *version != SOCKS_VERSION {
         return Read::Malformed;
     }
     let Some((count, rest)) = rest.split_first() else {
@@ -117,7 +116,7 @@ pub(crate) fn password(bytes: &[u8]) -> Read<()> {
 /// Parses the request, to its destination.
 pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, Unable>> {
     let (version, reserved) = (bytes.first(), bytes.get(2));
-    if version.is_some_and(|one| *one != VERSION) || reserved.is_some_and(|one| *one != 0) {
+    if version.is_some_and(|one| *one != SOCKS_VERSION) || reserved.is_some_and(|one| *one != 0) {
         return Read::Malformed;
     }
     let read = || {

@@ -14,8 +14,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use super::placeholder::disguise;
 use super::text_of;
-use crate::credentials::disguise;
 
 /// The longest login file, bytes.
 pub const LOGIN_BYTES_MAX: usize = LOGIN_FILE_BYTES_MAX;

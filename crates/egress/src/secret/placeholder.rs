@@ -379,3 +379,14 @@ fn told(known: &Map<String, Value>, bytes: usize, draw: &mut Draw) -> Vec<u8> {
     text.resize(bytes, b' ');
     text
 }
+
+/// Makes the placeholder of a value, with unguessable random numbers.
+///
+/// # Errors
+/// The reason why it cannot have one, in words.
+pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
+    let mut random = [0; 32];
+    aws_lc_rs::rand::fill(&mut random)
+        .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;
+    placeholder(real, &random).map_err(|unfit| unfit.to_string())
+}

@@ -22,13 +22,13 @@ use super::dates::{self, Dates, Released};
 use super::unanswered::{Refusal, Unanswered};
 use super::{Leave, Outgoing, flow, judged, send_on};
 use crate::Egress;
+use crate::destination::Wanted;
 use crate::inspect::Asked;
 use crate::inspect::body::Received;
 use crate::inspect::head::Head;
 use crate::inspect::injection::Injection;
 use crate::inspect::room::Room;
 use crate::policies::Passed;
-use crate::tunnel::Wanted;
 
 /// The longest time for one response, including the wait for other requests.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,8 +12,9 @@ use crate::Egress;
 use crate::inspect::Asked;
 use crate::inspect::body::{Received, Sent};
 use crate::inspect::expectation::{ENDLESS, Early};
-use crate::inspect::upstream::{Server, is_of_tls, why_not, why_unanswered};
+use crate::inspect::upstream::Server;
 use crate::line::{Carried, Opened};
+use crate::origin_error::{is_of_tls, why_not, why_unanswered};
 use crate::resolve::{Nowhere, addresses, given_up, may};
 
 /// The reason for requesting the whole after a range.

@@ -9,13 +9,13 @@ use hyper::{Response, StatusCode};
 
 use super::{Outgoing, flow};
 use crate::Egress;
+use crate::destination;
 use crate::inspect::Asked;
 use crate::inspect::answers::{self, Denial, unread_of};
 use crate::inspect::body::Received;
 use crate::inspect::head::Fault;
 use crate::inspect::injection::Misuse;
 use crate::inspect::upload::Upload;
-use crate::tunnel;
 
 /// Recording has failed, so nothing is forwarded.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub(super) async fn unclear(
         policies,
         ..flow(asked, parts, None)
     };
-    tunnel::refuse_another(egress, flow, fault.why);
+    destination::refuse_another(egress, flow, fault.why);
     answers::refused(fault.status, denial, parts, body).await
 }
 

@@ -17,7 +17,11 @@ async fn nothing_is_held_back_until_what_came_before_was_acknowledged() {
     let (near, far) = crate::tests::pair().await;
     let same = far.as_fd().try_clone_to_owned().unwrap();
     assert!(!tcp_nodelay(&same).unwrap(), "the kernel's default");
-    let carried = tokio::spawn(tunnel::carry_to(Arc::clone(&outside.egress), far, meant));
+    let carried = tokio::spawn(crate::connections::carry_to(
+        Arc::clone(&outside.egress),
+        far,
+        meant,
+    ));
     drop(near);
     carried.await.unwrap();
     assert!(tcp_nodelay(&same).unwrap(), "a program's");

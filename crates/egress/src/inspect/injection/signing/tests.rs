@@ -8,7 +8,7 @@ use hyper::Request;
 
 use super::super::{Injection, ask_for_readable};
 use super::*;
-use crate::tunnel::Wanted;
+use crate::destination::Wanted;
 
 const ID: &str = "AKIAPLACEHOLDER00001";
 const SECRET: &str = "aPlaceholderSecret/OfForty+CharactersInA";
