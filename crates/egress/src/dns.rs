@@ -172,7 +172,7 @@ pub(crate) fn answer(
                 Ok(Meant::Name(name)) => reply_with(&mut reply, query, &name, names),
                 Ok(Meant::Itself) => {
                     let (four, six) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
-                    add_address(&mut reply, query, (four, six));
+                    add_address(&mut reply, query, four, six);
                 }
                 Err(refusal) => {
                     reply.metadata.response_code = ResponseCode::Refused;
@@ -246,10 +246,10 @@ fn reply_with(reply: &mut Message, query: &Query, name: &HostName, names: &Mutex
         reply.metadata.response_code = ResponseCode::ServFail;
         return;
     };
-    add_address(reply, query, (four, six));
+    add_address(reply, query, four, six);
 }
 
-fn add_address(reply: &mut Message, query: &Query, (four, six): (Ipv4Addr, Ipv6Addr)) {
+fn add_address(reply: &mut Message, query: &Query, four: Ipv4Addr, six: Ipv6Addr) {
     let data = match query.query_type {
         RecordType::A => RData::A(four.into()),
         RecordType::AAAA => RData::AAAA(six.into()),

@@ -166,6 +166,45 @@ struct Egress {
 }
 
 impl Egress {
+    fn new(
+        judging: Judging,
+        known: Known,
+        trust: Trust,
+        line: OwnedFd,
+        over: watch::Receiver<bool>,
+    ) -> Result<Self, EgressError> {
+        let Judging {
+            network,
+            policies,
+            locks,
+            credentials,
+            visitors,
+        } = judging;
+        let resolver = known.resolver()?.into();
+        Ok(Self {
+            budgets: Budgets::new(&network),
+            network,
+            line: Line::new(line)
+                .map_err(at("its line"))?
+                .with_conduct(policies.conduct()),
+            policies,
+            names: Mutex::new(Names::with_proxy()),
+            unnamed: tokio::sync::Mutex::default(),
+            resolver,
+            certificates: trust.certificates,
+            upstream: trust.upstream,
+            releases: Releases::default(),
+            locks,
+            credentials,
+            databases: postgres::Sessions::default(),
+            visitors,
+            room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            bodies: Memory::default(),
+            wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
+            over,
+        })
+    }
+
     /// Returns when the run ends.
     async fn is_over(&self) {
         let mut over = self.over.clone();
@@ -292,8 +331,14 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = (carriage.network, policies, locks, credentials, visitors);
-    let serving = serve(judging, known, trust, line, (listeners, signing));
+    let judging = Judging {
+        network: carriage.network,
+        policies,
+        locks,
+        credentials,
+        visitors,
+    };
+    let serving = serve(judging, known, trust, line, listeners, signing);
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
@@ -394,39 +439,24 @@ fn confine() -> io::Result<()> {
 }
 
 /// The parts that decide on connections.
-type Judging = (Network, Policies, Locks, Credentials, Visitors);
+struct Judging {
+    network: Network,
+    policies: Policies,
+    locks: Locks,
+    credentials: Credentials,
+    visitors: Visitors,
+}
 
 async fn serve(
-    (network, policies, locks, credentials, visitors): Judging,
+    judging: Judging,
     known: Known,
     trust: Trust,
     line: OwnedFd,
-    (listeners, signing): (Vec<OwnedFd>, Option<Asked>),
+    listeners: Vec<OwnedFd>,
+    signing: Option<Asked>,
 ) -> Result<(), EgressError> {
-    let resolver = known.resolver()?.into();
     let (end, over) = watch::channel(false);
-    let egress = Arc::new(Egress {
-        budgets: Budgets::new(&network),
-        network,
-        line: Line::new(line)
-            .map_err(at("its line"))?
-            .with_conduct(policies.conduct()),
-        policies,
-        names: Mutex::new(Names::with_proxy()),
-        unnamed: tokio::sync::Mutex::default(),
-        resolver,
-        certificates: trust.certificates,
-        upstream: trust.upstream,
-        releases: Releases::default(),
-        locks,
-        credentials,
-        databases: postgres::Sessions::default(),
-        visitors,
-        room: Arc::new(Semaphore::new(REQUESTS_MAX)),
-        bodies: Memory::default(),
-        wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
-        over,
-    });
+    let egress = Arc::new(Egress::new(judging, known, trust, line, over)?);
     let told = tokio::spawn({
         let egress = Arc::clone(&egress);
         async move { egress.line.send().await }

@@ -87,7 +87,8 @@ struct Denied {
 pub(crate) async fn serve(
     egress: &Arc<Egress>,
     mut arrival: Arrival,
-    (wanted, flow): (Wanted, Flow),
+    wanted: Wanted,
+    flow: Flow,
     part: Option<Part>,
 ) {
     if arrival.grant().await.is_err() {
@@ -173,7 +174,7 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
     };
     let mut failed = None;
     for place in places {
-        match connect(egress, &asked, &mut program, (index, &startup), place).await {
+        match connect(egress, &asked, &mut program, index, &startup, place).await {
             Some(Tried::Elsewhere(failure)) => failed = Some(failure),
             Some(Tried::Failed(failure)) => {
                 failed = Some(failure);
@@ -323,7 +324,8 @@ async fn connect(
     egress: &Arc<Egress>,
     asked: &Asked<'_>,
     program: &mut Program,
-    (index, startup): (usize, &Startup),
+    index: usize,
+    startup: &Startup,
     place: Place,
 ) -> Option<Tried> {
     let mut flow = asked.flow.clone();
@@ -334,7 +336,7 @@ async fn connect(
     let opened = egress.line.open_by(flow.clone(), true, asked.approval);
     let opened = opened.await.ok()?;
     let signed_in = tokio::select! {
-        signed_in = sign_in(egress, asked, (index, startup), place) => signed_in,
+        signed_in = sign_in(egress, asked, index, startup, place) => signed_in,
         () = egress.is_over() => Err((Failed::over(), None)),
     };
     let server = match signed_in {
@@ -351,13 +353,13 @@ async fn connect(
             });
         }
     };
-    let ended = relay::carry(egress, asked, program, (server, place)).await;
-    close(egress, asked, &opened, (flow, ended));
+    let ended = relay::carry(egress, asked, program, server, place).await;
+    close(egress, asked, &opened, flow, ended);
     None
 }
 
 /// Reports how an authenticated connection ended.
-fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Flow, relay::Ended)) {
+fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, flow: Flow, ended: relay::Ended) {
     let failure = match ended.stopped {
         Some(Stop::Beyond(excess)) => {
             let flow = Flow {
@@ -384,7 +386,8 @@ fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Fl
 async fn sign_in(
     egress: &Arc<Egress>,
     asked: &Asked<'_>,
-    (index, startup): (usize, &Startup),
+    index: usize,
+    startup: &Startup,
     place: Place,
 ) -> Result<Stream, (Failed, Option<String>)> {
     let plain = |failed: Failed| (failed, None);
@@ -402,8 +405,14 @@ async fn sign_in(
             whole.ok_or_else(|| plain(Failed::rejected("there is no such credential")))?
         }
     };
-    let to = (&asked.wanted.host, asked.wanted.port);
-    let connected = server::connect(egress, to, (place, asked.tls)).await;
+    let connected = server::connect(
+        egress,
+        &asked.wanted.host,
+        asked.wanted.port,
+        place,
+        asked.tls,
+    )
+    .await;
     let mut stream = connected.map_err(plain)?;
     match server::sign_in(&mut stream, startup, secret.expose()).await {
         Ok(()) => Ok(stream),
@@ -433,8 +442,7 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
         return;
     };
     let asked = async {
-        let to = (&wanted.host, wanted.port);
-        let mut stream = server::connect(egress, to, (place, tls)).await?;
+        let mut stream = server::connect(egress, &wanted.host, wanted.port, place, tls).await?;
         let ended = |error| Failed::ended(&error);
         let request = startup::cancel_request(key);
         stream.write_all(&request).await.map_err(ended)?;

@@ -214,7 +214,7 @@ async fn visit(
         return reset(visitor);
     };
     let carried = match connect(&pair, published.port.inside).await {
-        Ok(server) => relay(egress, visitor, server, (published, now.version())).await,
+        Ok(server) => relay(egress, visitor, server, published, now.version()).await,
         Err(error) => {
             reset(visitor);
             let why = match error.kind() {
@@ -275,7 +275,8 @@ async fn relay(
     egress: &Egress,
     mut visitor: TcpStream,
     mut server: TcpStream,
-    (published, policies): (&Published, u32),
+    published: &Published,
+    policies: u32,
 ) -> Carried {
     let _ = (visitor.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -286,15 +287,10 @@ async fn relay(
         // Who has published it scans at what the program shows.
         let [mut shown, mut said] = [Scan::Not, Scan::Not];
         let both = tokio::try_join!(
+            pump(None, Way::Up, &mut shown, &from_server, &mut to_visitor, up),
             pump(
-                (None, Way::Up),
-                &mut shown,
-                &from_server,
-                &mut to_visitor,
-                up
-            ),
-            pump(
-                (None, Way::Down),
+                None,
+                Way::Down,
                 &mut said,
                 &from_visitor,
                 &mut to_server,

@@ -20,7 +20,8 @@ const BLOCK_BYTES: usize = 128 * 1024;
 /// # Errors
 /// [`Stop`]: nothing more passes.
 pub(crate) async fn pump(
-    (part, way): (Option<&Part>, Way),
+    part: Option<&Part>,
+    way: Way,
     scan: &mut Scan,
     from: &ReadHalf<'_>,
     to: &mut WriteHalf<'_>,

@@ -86,7 +86,8 @@ impl Refused {
             return None;
         }
         self.places.insert(place.clone(), 1);
-        Some(further(kind, place, 1))
+        let (host, port) = place;
+        Some(further(kind, host, port, 1))
     }
 
     fn rest(self, kind: FlowKind) -> impl Iterator<Item = FlowReport> {
@@ -98,7 +99,7 @@ impl Refused {
         let whole = self.whole.into_iter().filter(|(_, count)| *count > 1);
         let whole = whole.map(|((flow, why), count)| refused(flow, why, count));
         let places = self.places.into_iter().filter(|(_, count)| *count > 1);
-        let places = places.map(move |(place, count)| further(kind, place, count));
+        let places = places.map(move |((host, port), count)| further(kind, host, port, count));
         whole.chain(places).chain(others)
     }
 }
@@ -108,7 +109,7 @@ fn refused(flow: Flow, why: String, count: u64) -> FlowReport {
 }
 
 /// Returns the report of a refusal beyond the limit of its kind.
-fn further(kind: FlowKind, (host, port): (String, u16), count: u64) -> FlowReport {
+fn further(kind: FlowKind, host: String, port: u16, count: u64) -> FlowReport {
     let why = format!("refused after {REFUSALS_MAX} different others: no more of it is kept");
     refused(Flow::to(kind, host, port), why, count)
 }

@@ -64,7 +64,7 @@ pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{Unfit, disguise, placeholder};
 pub use settings::{
-    SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
+    FieldRules, SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
 };
 pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;

@@ -54,7 +54,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
             match egress.budgets.begin(rule, Asked::Tunnel) {
                 // A person is asked once it is known as whom.
                 Ok(part) if postgres::is_signed_in(egress, &wanted.host, wanted.port) => {
-                    return postgres::serve(egress, program, (wanted, flow), part).await;
+                    return postgres::serve(egress, program, wanted, flow, part).await;
                 }
                 Ok(part) => match consent(egress, &program, &wanted, &mut flow).await {
                     Ok(approval) => (part, approval),
@@ -83,7 +83,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
     };
     match addresses(egress, &wanted.host, wanted.port, None).await {
         Ok(addresses) => {
-            connect(egress, program, (wanted, flow, approval), addresses, part).await;
+            connect(egress, program, wanted, flow, approval, addresses, part).await;
         }
         Err(Nowhere::Refused { why, inside }) => {
             refuse_telling(egress, program, flow, why, &inside).await;
@@ -137,7 +137,9 @@ async fn consent(
 async fn connect(
     egress: &Egress,
     mut program: Arrival,
-    (wanted, mut flow, approval): (Wanted, Flow, Option<u32>),
+    wanted: Wanted,
+    mut flow: Flow,
+    approval: Option<u32>,
     places: Vec<Place>,
     part: Option<Part>,
 ) {
@@ -162,8 +164,9 @@ async fn connect(
                     let failure = Carried::nothing(error.to_string());
                     return egress.line.close(&opened, failure);
                 }
-                let whom = (&wanted, place, flow.policies);
-                let ended = relay(egress, program, server, whom, part.as_ref()).await;
+                let policies = flow.policies;
+                let limits = part.as_ref();
+                let ended = relay(egress, program, server, &wanted, place, policies, limits).await;
                 let failure = match ended.stopped {
                     Some(Stop::ForAnother(why)) => {
                         refuse_another(egress, wanted.flow(), why.clone());
@@ -211,7 +214,9 @@ async fn relay(
     egress: &Egress,
     program: Arrival,
     server: Dialled,
-    (wanted, place, policies): (&Wanted, Place, u32),
+    wanted: &Wanted,
+    place: Place,
+    policies: u32,
     part: Option<&Part>,
 ) -> Ended {
     let (host, port) = (&wanted.host, wanted.port);
@@ -239,8 +244,8 @@ async fn relay(
         let (from_server, mut to_server) = server.split();
         let [out, back] = &mut scans;
         let both = tokio::try_join!(
-            pump((part, Way::Up), out, &from_program, &mut to_server, up),
-            pump((part, Way::Down), back, &from_server, &mut to_program, down),
+            pump(part, Way::Up, out, &from_program, &mut to_server, up),
+            pump(part, Way::Down, back, &from_server, &mut to_program, down),
         );
         both.map(drop)
     };

@@ -133,7 +133,8 @@ pub(super) async fn take_back(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
-    (request, token): (&AppRequest, &Secret),
+    request: &AppRequest,
+    token: &Secret,
     patience: Duration,
 ) -> Result<(), String> {
     let endpoint = request.api.beneath("/installation/token");

@@ -44,7 +44,8 @@ struct Written {
 /// [`Unfetched`]: the reason why there is no value, without the command's output.
 pub(super) async fn fetch(
     egress: &Egress,
-    (index, name): (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     patience: Duration,
 ) -> Result<Got, Unfetched> {
     let held = egress.credentials.get(index);

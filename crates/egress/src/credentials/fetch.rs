@@ -296,12 +296,10 @@ impl Source {
         };
         let _ = match &**request {
             TokenRequest::OAuth(request) => {
-                let what = (request, &**token);
-                oauth::take_back(egress, name, self, what, TAKING_BACK).await
+                oauth::take_back(egress, name, self, request, token, TAKING_BACK).await
             }
             TokenRequest::GithubApp(request) => {
-                let what = (request, &**token);
-                app::take_back(egress, name, self, what, TAKING_BACK).await
+                app::take_back(egress, name, self, request, token, TAKING_BACK).await
             }
         };
     }
@@ -391,7 +389,7 @@ fn fetch(
         let Some((name, source)) = egress.credentials.source(index) else {
             return Err("there is none".to_owned().into());
         };
-        let got = ask(egress, (index, name), source, current).await?;
+        let got = ask(egress, index, name, source, current).await?;
         let (since, ends) = (SystemTime::now(), got.ends);
         if ends.is_some_and(|ends| ends <= since) {
             return Err("what it gives has expired".to_owned().into());
@@ -407,7 +405,8 @@ fn fetch(
 
 async fn ask(
     egress: &Arc<Egress>,
-    (index, name): (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     source: &Source,
     current: Option<Arc<Secret>>,
 ) -> Result<Got, Unfetched> {
@@ -424,12 +423,12 @@ async fn ask(
         }
         Fetch::Command { patience_s } => {
             let patience = Duration::from_secs(*patience_s);
-            command::fetch(egress, (index, name), patience).await
+            command::fetch(egress, index, name, patience).await
         }
         Fetch::Token(request) => {
             let fresh = match &**request {
                 TokenRequest::OAuth(request) => {
-                    oauth::fetch(egress, (index, name), source, request).await?
+                    oauth::fetch(egress, index, name, source, request).await?
                 }
                 TokenRequest::GithubApp(request) => {
                     app::fetch(egress, name, source, request).await?

@@ -49,14 +49,15 @@ const ERRORS: &[&str] = &[
 /// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
-    which: (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
 ) -> Result<Fresh, String> {
     match request.grant {
-        TokenGrant::Refresh => rotation::fetch(egress, which, source, request).await,
+        TokenGrant::Refresh => rotation::fetch(egress, index, name, source, request).await,
         TokenGrant::ClientCredentials | TokenGrant::Exchange { .. } => {
-            Ok(asked(egress, which.1, source, request).await?.fresh)
+            Ok(asked(egress, name, source, request).await?.fresh)
         }
     }
 }
@@ -120,7 +121,8 @@ pub(super) async fn take_back(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
-    (request, token): (&OAuthRequest, &Secret),
+    request: &OAuthRequest,
+    token: &Secret,
     patience: Duration,
 ) -> Result<(), String> {
     let Some(endpoint) = &request.revoke else {

@@ -26,7 +26,8 @@ use crate::Egress;
 /// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
-    (index, name): (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
 ) -> Result<Fresh, String> {

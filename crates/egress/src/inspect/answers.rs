@@ -154,7 +154,8 @@ pub(crate) fn allowing<'a>(
     asked: &Asked,
     parts: &Parts,
     judged: &Judged<'_>,
-    (now, sent): (&Now<'_>, Sent),
+    now: &Now<'_>,
+    sent: Sent,
 ) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
     let found = egress.network.request(judged);
     let rule = found.map_err(|unreachable| {

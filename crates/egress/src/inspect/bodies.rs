@@ -212,8 +212,8 @@ async fn looked_through(
             return Ok(Source::searched(searched, held));
         }
         let published = is_heard.then(|| kind.text(&again.first, CLIENT_SECRET));
-        let credentials = (&egress.credentials, placeholders);
-        let whole = fields::placed(credentials, judged, kind, again, injection);
+        let credentials = &egress.credentials;
+        let whole = fields::placed(credentials, placeholders, judged, kind, again, injection);
         let whole = whole.map_err(|untaken| untaken.sending(published.flatten()))?;
         return Ok(Source::whole(whole, held));
     }

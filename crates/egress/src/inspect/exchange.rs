@@ -99,7 +99,8 @@ impl Exchange {
     fn new(
         egress: &Arc<Egress>,
         asked: &Arc<Asked>,
-        (opened, place): (Opened, Place),
+        opened: Opened,
+        place: Place,
         outgoing: &Outgoing,
     ) -> Arc<Self> {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
@@ -214,7 +215,7 @@ pub(crate) async fn answer(
     let head = match head::read(&egress, &now, &asked, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            return Ok(unclear(&egress, (&asked, now.version()), fault, &parts, body).await);
+            return Ok(unclear(&egress, &asked, now.version(), fault, &parts, body).await);
         }
     };
     head::write_length(&mut parts.headers);
@@ -229,7 +230,7 @@ pub(crate) async fn answer(
         }
     };
     let sent = head.sent(!body.is_end_stream());
-    let rule = match answers::allowing(&egress, &asked, &parts, &judged, (&now, sent)) {
+    let rule = match answers::allowing(&egress, &asked, &parts, &judged, &now, sent) {
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;
@@ -252,7 +253,7 @@ pub(crate) async fn answer(
     };
     let issue = match issued::admitted(&egress, &judged, &parts, &head) {
         Ok(issue) => issue,
-        Err(why) => return Ok(issued::refused(&egress, flow, (what, why), &parts, body).await),
+        Err(why) => return Ok(issued::refused(&egress, flow, what, why, &parts, body).await),
     };
     let mut outgoing = Outgoing {
         issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
@@ -272,7 +273,7 @@ pub(crate) async fn answer(
         Ok(Err(unanswered)) => unanswered,
         Err(excess) => Unanswered::Failed(excess.why()),
     };
-    unanswered::told(&egress, unanswered, outgoing, (flow, what)).await
+    unanswered::told(&egress, unanswered, outgoing, flow, what).await
 }
 
 /// Returns a request as rules see it.

@@ -406,8 +406,8 @@ impl Outgoing {
         self.leave.redactions.take_out(Way::Up, &mut headers);
         // At last, since it is of what is sent.
         if let Some(signing) = &self.injection.signing {
-            let whose = (asked, self.parts.method.as_str());
-            let signed = signing.sign(&egress.credentials, whose, &target, &mut headers)?;
+            let method = self.parts.method.as_str();
+            let signed = signing.sign(&egress.credentials, asked, method, &target, &mut headers)?;
             target = Cow::Owned(signed.target);
             if let (Some(pieces), Some(body)) = (signed.pieces, &mut self.body) {
                 body.sign(pieces);

@@ -40,7 +40,8 @@ pub(super) async fn carry(
     egress: &Egress,
     asked: &Asked<'_>,
     program: &mut Program,
-    (mut server, place_of): (Stream, Place),
+    mut server: Stream,
+    place_of: Place,
 ) -> Ended {
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
@@ -48,7 +49,7 @@ pub(super) async fn carry(
     // Whether a message to the program is not cut.
     let is_between = AtomicBool::new(true);
     let work = async {
-        let begins = begin(egress, asked, program, (&mut server, place_of), down);
+        let begins = begin(egress, asked, program, &mut server, place_of, down);
         let late = || Stop::Failed("the database server does not become ready".to_owned());
         let begun = timeout(READY_PATIENCE, begins).await.map_err(|_| late())?;
         // As long as it is there it can be asked to end what it does.
@@ -58,8 +59,8 @@ pub(super) async fn carry(
         let unsearched = || Stop::Failed("there is nothing to look for".to_owned());
         let said = Said::new(&egress.credentials).ok_or_else(unsearched)?;
         let heard = Heard::new(&egress.credentials, &is_between).ok_or_else(unsearched)?;
-        let to_server = pump(from_program, to_server, (part, Way::Up, said), up);
-        let to_program = pump(from_server, to_program, (part, Way::Down, heard), down);
+        let to_server = pump(from_program, to_server, part, Way::Up, said, up);
+        let to_program = pump(from_server, to_program, part, Way::Down, heard, down);
         tokio::pin!(to_program);
         tokio::select! {
             // Where the server has ended it, nobody hears what a program says.
@@ -114,7 +115,8 @@ async fn begin<'a>(
     egress: &'a Egress,
     asked: &Asked<'_>,
     program: &mut Program,
-    (server, place): (&mut Stream, Place),
+    server: &mut Stream,
+    place: Place,
     down: &AtomicU64,
 ) -> Result<Option<Present<'a>>, Stop> {
     program.say(&message::signed_in()).await?;
@@ -163,7 +165,9 @@ fn key(body: &[u8]) -> Option<Key> {
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    (part, way, mut passing): (Option<&Part>, Way, impl Passing),
+    part: Option<&Part>,
+    way: Way,
+    mut passing: impl Passing,
     carried: &AtomicU64,
 ) -> Result<(), Stop> {
     let bytes = part.map_or(BLOCK_BYTES, |part| part.piece_bytes().min(BLOCK_BYTES));

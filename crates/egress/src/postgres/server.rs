@@ -110,8 +110,10 @@ impl Failed {
 /// and the address is one of a private network.
 pub(super) async fn connect(
     egress: &Egress,
-    (host, port): (&HostPart, u16),
-    (place, tls): (Place, ServerTls),
+    host: &HostPart,
+    port: u16,
+    place: Place,
+    tls: ServerTls,
 ) -> Result<Stream, Failed> {
     if let Some(why) = strays(tls, place) {
         return Err(Failed::rejected(why));

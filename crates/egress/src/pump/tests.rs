@@ -26,7 +26,7 @@ async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
         let (from, _) = from.split();
         let (_, mut to) = to.split();
         let bytes = AtomicU64::new(0);
-        pump((None, way), &mut scan, &from, &mut to, &bytes)
+        pump(None, way, &mut scan, &from, &mut to, &bytes)
             .await
             .is_ok()
     });

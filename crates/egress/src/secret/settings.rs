@@ -88,20 +88,27 @@ pub enum SettingsUnfit {
     Unfit(String),
 }
 
+/// The fields that a profile names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FieldRules<'a> {
+    /// Further values that do not enter the sandbox.
+    pub secrets: &'a [FieldPath],
+    /// Values that do, except for what has the shape of a key.
+    pub keep: &'a [FieldPath],
+}
+
 /// Makes the stand-in for a settings file. `known` returns the stand-in for a field that is the
-/// source of a credential, `secrets` names further values that do not enter the sandbox, and `keep`
-/// those that do, except for what has the shape of a key. What this leaves on the stack is
-/// overwritten.
+/// source of a credential. What this leaves on the stack is overwritten.
 ///
 /// # Errors
 /// [`SettingsUnfit`]: then nothing of the file may be shown.
 pub fn mask(
     form: SettingsForm,
     file: &[u8],
-    (secrets, keep): (&[FieldPath], &[FieldPath]),
+    rules: FieldRules<'_>,
     known: Known<'_>,
 ) -> Result<Settings, SettingsUnfit> {
-    let masked = masked(form, file, (secrets, keep), known);
+    let masked = masked(form, file, rules, known);
     memory::erase_stack();
     masked
 }
@@ -109,7 +116,7 @@ pub fn mask(
 fn masked(
     form: SettingsForm,
     file: &[u8],
-    (secrets, keep): (&[FieldPath], &[FieldPath]),
+    rules: FieldRules<'_>,
     known: Known<'_>,
 ) -> Result<Settings, SettingsUnfit> {
     let mut tree = Tree::read(form, file)?;
@@ -119,9 +126,9 @@ fn masked(
         false => Err(SettingsUnfit::Kept),
     })?;
     tree.visit(&mut |spot, leaf| match leaf {
-        Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
+        Leaf::Text(text) => found.look(spot, text, rules, &mut *known),
         Leaf::Number(written, is_zero) => {
-            *is_zero = is_secret_number(spot, written, (secrets, keep));
+            *is_zero = is_secret_number(spot, written, rules);
             found.has_any |= *is_zero;
             Ok(())
         }
@@ -175,7 +182,7 @@ impl Found {
         &mut self,
         spot: &Spot,
         text: &mut String,
-        (secrets, keep): (&[FieldPath], &[FieldPath]),
+        rules: FieldRules<'_>,
         known: Known<'_>,
     ) -> Result<(), SettingsUnfit> {
         let is_reference = words::is_reference(text);
@@ -188,7 +195,7 @@ impl Found {
                 self.note(text, &stands);
                 stands
             }
-            None if !is_reference && is_secret(spot, text, (secrets, keep)) => {
+            None if !is_reference && is_secret(spot, text, rules) => {
                 let from = words::scheme_bytes(text);
                 let (scheme, value) = text.split_at_checked(from).unwrap_or(("", text));
                 let stands = other(value);
@@ -248,7 +255,7 @@ impl Found {
 }
 
 /// Returns whether a text is secret by where it is.
-fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
+fn is_secret(spot: &Spot, text: &str, rules: FieldRules<'_>) -> bool {
     if text.is_empty() {
         return false;
     }
@@ -261,7 +268,7 @@ fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bo
 }
 
 /// Returns whether a number is secret by where it is.
-fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
+fn is_secret_number(spot: &Spot, number: &str, rules: FieldRules<'_>) -> bool {
     named(spot, rules).unwrap_or_else(|| {
         let before = spot.before.as_deref();
         is_beneath(spot, number)
@@ -271,9 +278,9 @@ fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath
 }
 
 /// Returns whether the profile names a value as secret; `None` if it names it neither way.
-fn named(spot: &Spot, (secrets, keep): (&[FieldPath], &[FieldPath])) -> Option<bool> {
+fn named(spot: &Spot, rules: FieldRules<'_>) -> Option<bool> {
     let is_of = |paths: &[FieldPath]| paths.iter().any(|path| path.leads_along(&spot.names));
-    match (is_of(keep), is_of(secrets)) {
+    match (is_of(rules.keep), is_of(rules.secrets)) {
         (true, _) => Some(false),
         (false, true) => Some(true),
         (false, false) => None,

@@ -161,7 +161,7 @@ async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()
             }
             Verdict::Sign { granted, signing } => {
                 let granted = agent.granted.get(granted)?;
-                sign(egress, (agent, &mut program), granted, &signing).await
+                sign(egress, agent, &mut program, granted, &signing).await
             }
         };
         let answer = Writer::new().string(&answer).done();
@@ -172,7 +172,8 @@ async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()
 /// Has a signature recorded, then made.
 async fn sign(
     egress: &Egress,
-    (agent, program): (&Agent, &mut BufReader<UnixStream>),
+    agent: &Agent,
+    program: &mut BufReader<UnixStream>,
     granted: &Granted,
     signing: &Signing,
 ) -> Vec<u8> {
@@ -183,7 +184,7 @@ async fn sign(
     let grant = &granted.grant;
     let mut flow = flow(kind, Some(granted));
     flow.credentials.push(grant.name.clone());
-    let approval = match consent(egress, program, (&mut flow, signing)).await {
+    let approval = match consent(egress, program, &mut flow, signing).await {
         Ok(approval) => approval,
         Err(why) => {
             // Nothing of it was used.
@@ -220,7 +221,8 @@ async fn sign(
 async fn consent(
     egress: &Egress,
     program: &mut BufReader<UnixStream>,
-    (flow, signing): (&mut Flow, &Signing),
+    flow: &mut Flow,
+    signing: &Signing,
 ) -> Result<Option<u32>, String> {
     let now = egress.policies.now();
     flow.policies = now.version();

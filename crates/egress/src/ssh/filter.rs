@@ -216,15 +216,17 @@ impl Session {
             );
         };
         match data.starts_with(COMMIT_MARK) {
-            true => self.sign_commit(all, (key, data, algorithm), first),
-            false => self.sign_login(all, (key, data, algorithm), first),
+            true => self.sign_commit(all, key, data, algorithm, first),
+            false => self.sign_login(all, key, data, algorithm, first),
         }
     }
 
     fn sign_login(
         &self,
         all: &[Granted],
-        (key, data, algorithm): (&[u8], &[u8], SshAlgorithm),
+        key: &[u8],
+        data: &[u8],
+        algorithm: SshAlgorithm,
         first: usize,
     ) -> Verdict {
         let Some(login) = Login::read(data, key, algorithm) else {
@@ -255,7 +257,9 @@ impl Session {
     fn sign_commit(
         &self,
         all: &[Granted],
-        (key, data, algorithm): (&[u8], &[u8], SshAlgorithm),
+        key: &[u8],
+        data: &[u8],
+        algorithm: SshAlgorithm,
         first: usize,
     ) -> Verdict {
         let Some((hash, digest)) = read_commit(data) else {

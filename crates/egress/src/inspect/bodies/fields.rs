@@ -108,7 +108,8 @@ impl Kind {
 
 /// Puts the bound credentials into a whole body.
 pub(super) fn placed(
-    (credentials, placeholders): (&Credentials, &Placeholders),
+    credentials: &Credentials,
+    placeholders: &Placeholders,
     judged: &Judged<'_>,
     kind: Kind,
     whole: Again,

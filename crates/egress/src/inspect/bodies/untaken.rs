@@ -104,7 +104,7 @@ impl Untaken {
     ) -> Result<Response<Received>, Unrecorded> {
         Ok(match self {
             Self::Renewal(renewing) => {
-                return renewed::answered(egress, renewing, (flow, what)).await;
+                return renewed::answered(egress, renewing, flow, what).await;
             }
             Self::Misused(misuse, unread) => {
                 misuse.tell(egress, flow);

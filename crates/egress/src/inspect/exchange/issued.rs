@@ -71,7 +71,8 @@ pub(super) fn admitted(
 pub(super) async fn refused(
     egress: &Egress,
     flow: Flow,
-    (what, why): (Denial, String),
+    what: Denial,
+    why: String,
     parts: &Asking,
     body: Option<Source>,
 ) -> Response<Received> {

@@ -41,7 +41,8 @@ struct Granted<'a> {
 pub(in crate::inspect) async fn answered(
     egress: &Arc<Egress>,
     renewing: Renewing,
-    (mut flow, what): (Flow, Denial),
+    mut flow: Flow,
+    what: Denial,
 ) -> Result<Response<Received>, Unrecorded> {
     let Renewing {
         by,

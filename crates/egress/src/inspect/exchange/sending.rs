@@ -120,7 +120,7 @@ async fn send(
     outgoing: &mut Outgoing,
 ) -> Attempted {
     outgoing.find_range(&egress.credentials);
-    let exchange = Exchange::new(egress, asked, (opened, server.place), outgoing);
+    let exchange = Exchange::new(egress, asked, opened, server.place, outgoing);
     let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
         let why = "it cannot be written".to_owned();
         return Attempted::Failed(Unanswered::Broken(why));

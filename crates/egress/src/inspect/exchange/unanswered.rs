@@ -25,7 +25,8 @@ pub(crate) struct Unrecorded(#[from] io::Error);
 /// Refuses a request whose head can be read in more than one way.
 pub(super) async fn unclear(
     egress: &Egress,
-    (asked, policies): (&Asked, u32),
+    asked: &Asked,
+    policies: u32,
     fault: Fault,
     parts: &Parts,
     body: Incoming,
@@ -114,7 +115,8 @@ pub(super) async fn told(
     egress: &Egress,
     unanswered: Unanswered,
     mut outgoing: Outgoing,
-    (flow, what): (Flow, Denial),
+    flow: Flow,
+    what: Denial,
 ) -> Result<Response<Received>, Unrecorded> {
     let unread = outgoing.body.take().and_then(Upload::into_rest);
     let unread = unread_of(&outgoing.parts, unread).await;

@@ -254,7 +254,8 @@ impl Signing {
     pub(super) fn sign(
         &self,
         credentials: &Credentials,
-        (asked, method): (&Asked, &str),
+        asked: &Asked,
+        method: &str,
         target: &str,
         headers: &mut HeaderMap,
     ) -> Option<Signed> {

@@ -158,7 +158,7 @@ impl Signable<'_> {
 
     /// Returns the signer of the body's chunks, whose signatures follow this one of the request.
     pub(super) fn chain(&self, secret: &[u8], own: &str) -> Chain {
-        Chain::new(secret, (self.time, self.scope), own.to_owned())
+        Chain::new(secret, self.time, self.scope, own.to_owned())
     }
 
     /// Returns the string to sign.

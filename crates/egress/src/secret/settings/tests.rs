@@ -9,10 +9,10 @@ fn paths(texts: &[&str]) -> Vec<FieldPath> {
 }
 
 fn masked(form: SettingsForm, file: &str) -> Settings {
-    let rules = (
-        &paths(&["named.*"])[..],
-        &paths(&["env.MODEL", "*.kept"])[..],
-    );
+    let rules = FieldRules {
+        secrets: &paths(&["named.*"]),
+        keep: &paths(&["env.MODEL", "*.kept"]),
+    };
     mask(form, file.as_bytes(), rules, &mut |_, _| Ok(None)).unwrap()
 }
 
@@ -201,7 +201,7 @@ fn a_secret_that_was_found_goes_in_by_no_other_member() {
     let refused = mask(
         SettingsForm::Json,
         file.as_bytes(),
-        (&[], &[]),
+        FieldRules::default(),
         &mut |_, _| Ok(None),
     );
     assert!(matches!(refused, Err(SettingsUnfit::Kept)), "{refused:?}");
@@ -262,7 +262,13 @@ fn a_field_of_a_credential_of_settings_has_what_stands_for_it() {
         asked.push((names.join("."), value.to_vec()));
         Ok((names == ["primaryApiKey"]).then(|| "it-stands".to_owned()))
     };
-    let made = mask(SettingsForm::Json, file.as_bytes(), (&[], &[]), known).unwrap();
+    let made = mask(
+        SettingsForm::Json,
+        file.as_bytes(),
+        FieldRules::default(),
+        known,
+    )
+    .unwrap();
     let after: Value = serde_json::from_slice(&made.text).unwrap();
     assert_eq!(after["primaryApiKey"], "it-stands");
     // What names a variable is no value of a credential.
@@ -292,7 +298,7 @@ fn settings_that_cannot_be_read_are_not_shown() {
         (SettingsForm::Toml, b"a = ".to_vec()),
         (SettingsForm::Toml, format!("a = {deep}").into_bytes()),
     ] {
-        let refused = mask(form, &file, (&[], &[]), &mut |_, _| Ok(None));
+        let refused = mask(form, &file, FieldRules::default(), &mut |_, _| Ok(None));
         assert!(refused.is_err(), "{form:?}");
     }
 }
@@ -317,7 +323,7 @@ fn settings_of_any_words_are_read_in_a_moment() {
         let made = mask(
             SettingsForm::Json,
             file.as_bytes(),
-            (&[], &[]),
+            FieldRules::default(),
             &mut |_, _| Ok(None),
         );
         assert!(
@@ -370,7 +376,9 @@ fn what_is_in_no_value_of_a_file_does_not_go_in() {
         ),
         (SettingsForm::Toml, "a = 1\na = 2\n"),
     ] {
-        let refused = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+        let refused = mask(form, file.as_bytes(), FieldRules::default(), &mut |_, _| {
+            Ok(None)
+        });
         assert!(refused.is_err(), "{file}");
     }
 }
@@ -392,7 +400,9 @@ fn a_file_with_a_key_as_the_name_of_a_member_is_not_shown() {
             ),
             (SettingsForm::Toml, format!("[a]\n\"{name}\" = true\n")),
         ] {
-            let refused = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+            let refused = mask(form, file.as_bytes(), FieldRules::default(), &mut |_, _| {
+                Ok(None)
+            });
             assert!(
                 matches!(refused, Err(SettingsUnfit::Kept)),
                 "{file}: {refused:?}"
@@ -474,7 +484,9 @@ fn settings_with_too_much_in_them_are_not_shown() {
             true,
         ),
     ] {
-        let made = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+        let made = mask(form, file.as_bytes(), FieldRules::default(), &mut |_, _| {
+            Ok(None)
+        });
         assert_eq!(made.is_ok(), is_fit, "{form:?} {:.60}", file);
     }
 }

@@ -67,16 +67,11 @@ const PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 /// Signs a request as a program does, in its header.
 fn signed(target: &str, id: &str, secret: &str, scope: &str) -> Made {
-    signed_with(target, (id, secret), scope, &[])
+    signed_with(target, id, secret, scope, &[])
 }
 
 /// Signs a request with further signed headers.
-fn signed_with(
-    target: &str,
-    (id, secret): (&str, &str),
-    scope: &str,
-    more: &[(&str, &str)],
-) -> Made {
+fn signed_with(target: &str, id: &str, secret: &str, scope: &str, more: &[(&str, &str)]) -> Made {
     let time = time();
     let mut headers = vec![
         ("host".to_owned(), HOST_NAME.to_owned()),
@@ -173,15 +168,14 @@ impl Made {
         };
         assert_eq!(signing.needs(), Needed::Nothing);
         // Nothing is signed before it is known who signed it.
-        let whose = (&asked, "GET");
-        let unproven = signing.sign(credentials, whose, &written, &mut headers.clone());
+        let unproven = signing.sign(credentials, &asked, "GET", &written, &mut headers.clone());
         assert!(unproven.is_none());
         let proven = signing.prove(credentials, &asked, &parts, &head, b"");
         proven.map_err(|misuse| misuse.why)?;
         // As whatever is sent with credentials.
         ask_for_readable(&mut headers, None);
         signing.key = key;
-        let target = signing.sign(credentials, whose, &written, &mut headers);
+        let target = signing.sign(credentials, &asked, "GET", &written, &mut headers);
         Ok(target.map(|signed| (signed.target, headers)))
     }
 }
@@ -358,7 +352,7 @@ fn a_header_that_is_not_sent_is_not_signed_and_one_that_is_changed_is_signed_as_
         ("range", "bytes=0-3"),
     ];
     let target = "/bucket/key";
-    let made = signed_with(target, (ID, SECRET), SCOPE, &more);
+    let made = signed_with(target, ID, SECRET, SCOPE, &more);
     let said = |value: &str| value.contains("accept-encoding;host;if-range;range;x-amz-");
     assert!(said(&made.headers.last().unwrap().1));
     let (sent, headers) = made.sent(HOST_NAME).unwrap();

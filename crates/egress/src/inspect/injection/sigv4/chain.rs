@@ -40,7 +40,7 @@ impl std::fmt::Debug for Chain {
 
 impl Chain {
     /// Starts the chain after a request's signature.
-    pub(super) fn new(secret: &[u8], (time, scope): (&str, &Scope), first: String) -> Self {
+    pub(super) fn new(secret: &[u8], time: &str, scope: &Scope, first: String) -> Self {
         Self {
             key: scope.key(secret),
             time: time.to_owned(),
@@ -57,7 +57,7 @@ impl Chain {
             region: "us-east-1".to_owned(),
             service: "s3".to_owned(),
         };
-        Self::new(secret, ("20130524T000000Z", &scope), first.to_owned())
+        Self::new(secret, "20130524T000000Z", &scope, first.to_owned())
     }
 
     /// Signs the next item, and returns the signature in hexadecimal digits.
