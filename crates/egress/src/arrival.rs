@@ -9,7 +9,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::proxy_reply::{self, Asked, No};
+use crate::proxy_reply::{self, Asked, Reject};
 
 /// The kernel's buffer for each direction of a program's connection, bytes: it is by the loopback,
 /// which needs little.
@@ -71,14 +71,14 @@ impl Arrival {
 
     /// Ends the connection: by an answer where the program asked for it, else by a reset, as from a
     /// host that is not there.
-    pub(crate) async fn end(mut self, no: No, what: &str, why: &str) {
+    pub(crate) async fn end(mut self, reject: Reject, what: &str, why: &str) {
         let Some(asked) = self.asked else {
             return self.reset();
         };
         // Whoever does not read it finds the connection ended.
         let _ = self
             .stream
-            .write_all(&proxy_reply::denied(asked, no, what, why))
+            .write_all(&proxy_reply::denied(asked, reject, what, why))
             .await;
         let _ = self.stream.shutdown().await;
     }

@@ -9,7 +9,7 @@ use atoll_sys::funnel::original_destination;
 use tokio::net::TcpStream;
 
 use crate::arrival::{Arrival, reset};
-use crate::{Egress, destination, dns, inside, proxy, tunnel};
+use crate::{Egress, destination, dns, proxy, sandbox_api, tunnel};
 
 /// Carries one connection from its arrival to its end.
 pub(crate) async fn carry(egress: Arc<Egress>, program: TcpStream) {
@@ -32,7 +32,7 @@ pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: Soc
     match destination::wanted(&egress, meant) {
         Ok(wanted) if wanted.is_proxy() => proxy::serve(&egress, program).await,
         Ok(wanted) if wanted.is_sandbox_api() => {
-            inside::serve(&egress, Arrival::new(program)).await;
+            sandbox_api::serve(&egress, Arrival::new(program)).await;
         }
         Ok(wanted) => tunnel::judge(&egress, Arrival::new(program), wanted).await,
         Err((wanted, why)) => {

@@ -8,13 +8,13 @@ mod disguised;
 pub(crate) mod fetch;
 mod holds;
 mod issued;
-mod keeper;
 mod login;
 mod oauth;
 mod own;
 mod published;
 mod refresh;
 mod rotation;
+mod store_client;
 mod values;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -447,7 +447,7 @@ impl Credentials {
 }
 
 impl Masked {
-    fn build(&mut self) -> Result<(), secret::Unfit> {
+    fn build(&mut self) -> Result<(), secret::PlaceholderError> {
         let mut pairs = Vec::with_capacity(self.values.len());
         for one in &self.values {
             let secret = Secret::new(one.secret.expose().to_vec())?;

@@ -12,12 +12,12 @@ const SANDBOX_API_PORT: u16 = 80;
 
 /// The destination of a program's connection.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Destination {
     pub(crate) host: HostPart,
     pub(crate) port: u16,
 }
 
-impl Wanted {
+impl Destination {
     /// Returns the record of a connection to it, of which nothing else is known.
     pub(crate) fn flow(&self) -> Flow {
         Flow::to(FlowKind::Tunnel, self.host.to_string(), self.port)
@@ -36,9 +36,12 @@ impl Wanted {
 }
 
 /// Returns the destination behind an address, which may stand for a name.
-pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)> {
+pub(crate) fn wanted(
+    egress: &Egress,
+    meant: SocketAddr,
+) -> Result<Destination, (Destination, String)> {
     let (address, port) = (meant.ip(), meant.port());
-    let of = |host| Wanted { host, port };
+    let of = |host| Destination { host, port };
     if !Names::is_for_names(address) {
         return Ok(of(HostPart::address(address)));
     }
@@ -56,5 +59,5 @@ pub(crate) fn refuse_another(egress: &Egress, mut flow: Flow, mut why: String) {
         flow.credentials.push(credential);
         why = format!("{misused}: {why}");
     }
-    egress.line.refuse(flow, why);
+    egress.control.refuse(flow, why);
 }

@@ -139,7 +139,7 @@ pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
             policies: now.version(),
             ..Flow::to(FlowKind::Name, refused.name, 0)
         };
-        egress.line.refuse(flow, why);
+        egress.control.refuse(flow, why);
     }
     answer
 }

@@ -7,7 +7,7 @@ mod answers;
 pub(crate) mod asking;
 mod bodies;
 mod body;
-mod brake;
+mod body_throttle;
 mod certificates;
 mod ending;
 mod exchange;
@@ -17,7 +17,7 @@ pub(crate) mod header_names;
 mod injection;
 mod limits;
 mod ranges;
-mod room;
+mod request_permit;
 mod tasks;
 mod upload;
 mod upstream;
@@ -40,7 +40,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Egress;
 use crate::arrival::Arrival;
-use crate::destination::{self, Wanted};
+use crate::destination::{self, Destination};
 use crate::hello::{self, Hello};
 use crate::policies::Now;
 use crate::secret::Found;
@@ -85,16 +85,16 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Returns `None` for a host that cannot be written as an authority.
-    pub(crate) fn new(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
+    pub(crate) fn new(wanted: &Destination, scheme: Scheme) -> Option<Self> {
         Self::by(wanted, scheme, false)
     }
 
     /// Builds the destination of a request that Atoll itself makes.
-    fn own(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
+    fn own(wanted: &Destination, scheme: Scheme) -> Option<Self> {
         Self::by(wanted, scheme, true)
     }
 
-    fn by(wanted: &Wanted, scheme: Scheme, is_own: bool) -> Option<Self> {
+    fn by(wanted: &Destination, scheme: Scheme, is_own: bool) -> Option<Self> {
         let (host, port) = (wanted.host.clone(), wanted.port);
         let usual = match scheme {
             Scheme::Http => 80,
@@ -184,7 +184,7 @@ enum Beginning {
 }
 
 /// Serves an inspected connection: forwards each of its requests as it is judged.
-pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Wanted) {
+pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Destination) {
     let over = egress.is_over();
     let policies = egress.policies.now().version();
     let may = |now: &Now<'_>| {
@@ -211,7 +211,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &W
 }
 
 /// Reads first bytes until the protocol is recognized.
-async fn begin(program: &mut Arrival, wanted: &Wanted) -> Beginning {
+async fn begin(program: &mut Arrival, wanted: &Destination) -> Beginning {
     let mut patience = FIRST_BYTES_PATIENCE;
     loop {
         if !program.first().is_empty() {
@@ -236,7 +236,7 @@ async fn begin(program: &mut Arrival, wanted: &Wanted) -> Beginning {
 }
 
 /// Recognizes a protocol by its first bytes; `None` when more bytes are needed.
-fn what_is(bytes: &[u8], wanted: &Wanted) -> Option<Beginning> {
+fn what_is(bytes: &[u8], wanted: &Destination) -> Option<Beginning> {
     if PREFACE.starts_with(bytes) {
         return (bytes.len() == PREFACE.len()).then_some(Beginning::Plain2);
     }
@@ -261,17 +261,17 @@ fn what_is(bytes: &[u8], wanted: &Wanted) -> Option<Beginning> {
     }
 }
 
-async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted) {
+async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Destination) {
     let Some(certificates) = &egress.certificates else {
         let why = "requests within TLS cannot be looked into here, since the sandbox trusts no \
                    authority of Atoll's: a rule that carries the connection as a tunnel allows it";
-        egress.line.refuse(wanted.flow(), why.to_owned());
+        egress.control.refuse(wanted.flow(), why.to_owned());
         return end_tls(program, ACCESS_DENIED).await;
     };
     let config = match certificates.of(&wanted.host) {
         Ok(config) => config,
         Err(error) => {
-            egress.line.refuse(wanted.flow(), error.to_string());
+            egress.control.refuse(wanted.flow(), error.to_string());
             return end_tls(program, ACCESS_DENIED).await;
         }
     };
@@ -287,23 +287,23 @@ async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted) {
                 "the program did not accept Atoll's certificate: {said} (a program that accepts certain \
                  certificates only needs a rule that carries the connection as a tunnel)"
             );
-            return egress.line.refuse(wanted.flow(), why);
+            return egress.control.refuse(wanted.flow(), why);
         }
         Err(_) => {
             let why = "the program took too long over TLS".to_owned();
-            return egress.line.refuse(wanted.flow(), why);
+            return egress.control.refuse(wanted.flow(), why);
         }
     };
     let is_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let Some(asked) = Asked::new(wanted, Scheme::Https) else {
-        return egress.line.refuse(wanted.flow(), UNWRITABLE.to_owned());
+        return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, stream, asked, is_2).await;
 }
 
-async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted, is_2: bool) {
+async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Destination, is_2: bool) {
     let Some(asked) = Asked::new(wanted, Scheme::Http) else {
-        return egress.line.refuse(wanted.flow(), UNWRITABLE.to_owned());
+        return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, program, asked, is_2).await;
 }
@@ -341,14 +341,14 @@ where
             "what the program sent is no request that can be read in one way: {error} (a rule \
              that carries the connection as a tunnel allows other protocols)"
         );
-        egress.line.refuse(asked.flow(), why);
+        egress.control.refuse(asked.flow(), why);
     }
 }
 
 impl Asked {
     /// Returns a flow of which only the destination is known.
     fn flow(&self) -> Flow {
-        let wanted = Wanted {
+        let wanted = Destination {
             host: self.host.clone(),
             port: self.port,
         };

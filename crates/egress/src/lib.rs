@@ -10,25 +10,24 @@
 
 mod arrival;
 mod connections;
+mod control_channel;
 mod credentials;
 mod denial_body;
 mod destination;
 mod dial;
 mod dns;
 mod filter;
-mod given;
 mod given_up;
-mod handed;
 mod hello;
-mod inside;
 mod inspect;
+mod intercepted;
 mod labels;
 mod limits;
-mod line;
 mod names;
 mod opening;
 mod origin_error;
 mod policies;
+mod port_peers;
 pub mod post;
 mod postgres;
 mod proxy;
@@ -36,15 +35,16 @@ mod proxy_reply;
 mod publish;
 mod pump;
 mod rates;
+mod received_fds;
 mod redaction;
 mod refusals;
 mod resolve;
+mod sandbox_api;
 mod scan;
 pub mod secret;
 pub mod ssh;
 mod tunnel;
 mod vault;
-mod visitors;
 
 pub use credentials::{check_app_key, disguise_renewed};
 pub use secret::{disguise, key_placeholders, text_of as placeholder_of};
@@ -73,17 +73,17 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::control_channel::ControlChannel;
 use crate::credentials::{Credentials, fetch};
 use crate::dial::Place;
 use crate::given_up::Renounced;
 use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
 use crate::limits::Budgets;
-use crate::line::Line;
 use crate::names::Names;
 use crate::policies::{Forbidden, Now, Policies};
+use crate::port_peers::PortPeers;
 use crate::resolve::{Resolver, Unnamed};
 use crate::ssh::agent::Asked;
-use crate::visitors::Visitors;
 
 /// The number of worker threads of the runtime.
 const THREADS: usize = 2;
@@ -136,7 +136,7 @@ struct Egress {
     policies: Policies,
     /// The budgets of rules that limit something.
     budgets: Budgets,
-    line: Line,
+    control: ControlChannel,
     names: Mutex<Names>,
     unnamed: tokio::sync::Mutex<Unnamed>,
     resolver: Resolver,
@@ -154,7 +154,7 @@ struct Egress {
     /// Database sessions with an injected login.
     databases: postgres::Sessions,
     /// The clients that may connect to published ports.
-    visitors: Visitors,
+    visitors: PortPeers,
     /// Permits for requests in flight.
     room: Arc<Semaphore>,
     /// Memory for bodies that are searched or masked.
@@ -170,7 +170,7 @@ impl Egress {
         judging: Judging,
         known: Known,
         trust: Trust,
-        line: OwnedFd,
+        control: OwnedFd,
         over: watch::Receiver<bool>,
     ) -> Result<Self, EgressError> {
         let Judging {
@@ -184,7 +184,7 @@ impl Egress {
         Ok(Self {
             budgets: Budgets::new(&network),
             network,
-            line: Line::new(line)
+            control: ControlChannel::new(control)
                 .map_err(at("its line"))?
                 .with_conduct(policies.conduct()),
             policies,
@@ -250,18 +250,18 @@ impl Egress {
 }
 
 /// The descriptor of the control channel.
-const LINE: i32 = 3;
+const CONTROL_FD: i32 = 3;
 
 /// Runs the egress process. Returns its exit status.
 #[must_use]
 pub fn program() -> u8 {
     // What else whoever started Atoll had open is not for this process.
-    let line = descriptor::close_from(LINE as u32 + 1)
+    let control = descriptor::close_from(CONTROL_FD as u32 + 1)
         .and_then(|()| process::set_name(c"atoll-egress"))
-        .and_then(|()| descriptor::inherited(LINE));
-    let line = line.map_err(at("its line"));
+        .and_then(|()| descriptor::inherited(CONTROL_FD));
+    let control = control.map_err(at("its line"));
     // Nobody reads what it would say: whoever started it sees the line's end, and how it ended.
-    match line.and_then(run) {
+    match control.and_then(run) {
         Ok(()) => 0,
         Err(_) if secret::is_unlocked() => UNLOCKED_STATUS,
         Err(_) => 1,
@@ -273,17 +273,18 @@ pub fn program() -> u8 {
 ///
 /// # Errors
 /// [`EgressError`]: nothing was carried then.
-pub fn run(line: OwnedFd) -> Result<(), EgressError> {
+pub fn run(control: OwnedFd) -> Result<(), EgressError> {
     // Before there is anything of a credential: another process of this user could look on.
     hold_alone().map_err(at("giving rights up"))?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
-    let received = socket::receive(line.as_fd(), &mut message);
+    let received = socket::receive(control.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
-    let (mut roots, mut listeners): (Vec<_>, Vec<_>) = given.into_iter().partition(given::is_file);
+    let (mut roots, mut listeners): (Vec<_>, Vec<_>) =
+        given.into_iter().partition(received_fds::is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
-    descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
+    descriptor::never_block(control.as_fd()).map_err(at("its line"))?;
     let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
     if has_values {
         memory::set_erasing(true);
@@ -299,16 +300,18 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         Ok(credentials) => credentials,
         Err(error) => {
             // Open until this process is over: whoever sees its end sees how that ended.
-            let _ = line.into_raw_fd();
+            let _ = control.into_raw_fd();
             return Err(at("taking credentials")(error));
         }
     };
     let credentials = credentials.issuing(carriage.issues, values);
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
-    let gained = given::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
-    let tokens = given::tokens(carriage.has_tokens, &mut roots).ok_or(EgressError::Description)?;
-    let policies = given::policies(carriage.has_policies, &mut roots);
+    let gained =
+        received_fds::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
+    let tokens =
+        received_fds::tokens(carriage.has_tokens, &mut roots).ok_or(EgressError::Description)?;
+    let policies = received_fds::policies(carriage.has_policies, &mut roots);
     let policies = policies.ok_or(EgressError::Description)?;
     let policies = policies.numbered(carriage.policies);
     let policies = policies.without(carriage.given_up).holding(tokens);
@@ -316,15 +319,16 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     if carriage.has_attempted {
         policies.did(Deed::Attempt);
     }
-    let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
-    let roots = given::roots(roots).map_err(at("reading certificates"))?;
+    let locks =
+        received_fds::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
+    let roots = received_fds::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
-    let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;
+    let visitors = PortPeers::new(carriage.visitors).map_err(at("asking who comes"))?;
     // Before there are threads, which would be without it.
     confine().map_err(at("giving rights up"))?;
     #[cfg(feature = "without_defences")]
     if let Some(detail) = atoll_sys::takeover::act("egress") {
-        say(&line, &detail);
+        say(&control, &detail);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -338,7 +342,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         credentials,
         visitors,
     };
-    let serving = serve(judging, known, trust, line, listeners, signing);
+    let serving = serve(judging, known, trust, control, listeners, signing);
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
@@ -348,7 +352,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
 
 /// Reports a refused flow for a test of this process.
 #[cfg(feature = "without_defences")]
-fn say(line: &OwnedFd, text: &[u8]) {
+fn say(control: &OwnedFd, text: &[u8]) {
     let flow = atoll_model::network::Flow::to(
         atoll_model::network::FlowKind::Name,
         "taken.over".to_owned(),
@@ -360,7 +364,7 @@ fn say(line: &OwnedFd, text: &[u8]) {
         count: 1,
     };
     let message = serde_json::to_vec(&report).unwrap_or_default();
-    let _ = socket::send(line.as_fd(), &message, &[]);
+    let _ = socket::send(control.as_fd(), &message, &[]);
 }
 
 /// Name resolution as this host configures it: the name servers to query, and names that need no
@@ -444,22 +448,22 @@ struct Judging {
     policies: Policies,
     locks: Locks,
     credentials: Credentials,
-    visitors: Visitors,
+    visitors: PortPeers,
 }
 
 async fn serve(
     judging: Judging,
     known: Known,
     trust: Trust,
-    line: OwnedFd,
+    control: OwnedFd,
     listeners: Vec<OwnedFd>,
     signing: Option<Asked>,
 ) -> Result<(), EgressError> {
     let (end, over) = watch::channel(false);
-    let egress = Arc::new(Egress::new(judging, known, trust, line, over)?);
+    let egress = Arc::new(Egress::new(judging, known, trust, control, over)?);
     let told = tokio::spawn({
         let egress = Arc::clone(&egress);
-        async move { egress.line.send().await }
+        async move { egress.control.send().await }
     });
     egress.upstream.tasks.spawn({
         let egress = Arc::clone(&egress);
@@ -485,8 +489,8 @@ async fn serve(
     let (taken_back, settled) = (fetch::take_back(&egress), fetch::settle(&egress));
     tokio::join!(taken_back, settled);
     egress.upstream.end().await;
-    egress.line.tell_refusals();
-    egress.line.end();
+    egress.control.tell_refusals();
+    egress.control.end();
     let _ = timeout(FAREWELL, told).await;
     Ok(())
 }
@@ -499,7 +503,7 @@ fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::
             tasks.spawn(accept(egress, listener));
         }
         Ok(SocketType::SEQPACKET) => {
-            tasks.spawn(handed::take(egress, handed::line(listener)?));
+            tasks.spawn(intercepted::take(egress, intercepted::socket_of(listener)?));
         }
         Ok(_) | Err(_) => {
             let socket = UdpSocket::from_std(listener.into())?;

@@ -32,15 +32,15 @@ use self::startup::{Key, Startup};
 use self::stream::Stream;
 use crate::Egress;
 use crate::arrival::Arrival;
+use crate::control_channel::{Carried, Opened};
 use crate::credentials::fetch;
-use crate::destination::Wanted;
+use crate::destination::Destination;
 use crate::dial::Place;
 use crate::inspect::asking;
 use crate::limits::Part;
-use crate::line::{Carried, Opened};
 use crate::opening::Stop;
 use crate::policies::{Asks, Forbidden};
-use crate::resolve::{Nowhere, addresses};
+use crate::resolve::{ResolveError, addresses};
 
 /// The SQLSTATE of a login that is not authorized (PostgreSQL, appendix A).
 const FORBIDDEN: &str = "28000";
@@ -67,7 +67,7 @@ fn accesses<'a>(
 /// A connection that a rule allows: its destination, its record, and its part of that rule's
 /// budget.
 struct Asked<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a Destination,
     flow: Flow,
     part: Option<&'a Part>,
     /// The TLS demanded of the server.
@@ -87,7 +87,7 @@ struct Denied {
 pub(crate) async fn serve(
     egress: &Arc<Egress>,
     mut arrival: Arrival,
-    wanted: Wanted,
+    wanted: Destination,
     flow: Flow,
     part: Option<Part>,
 ) {
@@ -112,7 +112,7 @@ pub(crate) async fn serve(
     match begun {
         Begun::Over => {}
         Begun::Refused { mut program, why } => {
-            egress.line.refuse(asked.flow, why.to_owned());
+            egress.control.refuse(asked.flow, why.to_owned());
             program.deny(FORBIDDEN, &told(why), "").await;
         }
         Begun::Cancel { program, key } => {
@@ -137,20 +137,20 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
     });
     if let Some((name, why)) = misused(egress, &startup) {
         flow.credentials.push(name);
-        egress.line.refuse(flow, why.clone());
+        egress.control.refuse(flow, why.clone());
         return program.deny(FORBIDDEN, &told(&why), "").await;
     }
     let (index, name, tls) = match judge(egress, asked.wanted, &startup) {
         Ok((index, name, access)) => (index, name.clone(), access.tls),
         Err(Denied { why, inside, hint }) => {
-            egress.line.refuse(flow, why);
+            egress.control.refuse(flow, why);
             return program.deny(FORBIDDEN, &told(&inside), &hint).await;
         }
     };
     let now = egress.policies.now();
     flow.policies = now.version();
     if let Err(forbidden) = now.credential(&name) {
-        egress.line.refuse(flow, forbidden.why);
+        egress.control.refuse(flow, forbidden.why);
         return program.deny(FORBIDDEN, &told(&forbidden.inside), "").await;
     }
     flow.credentials.push(name.clone());
@@ -158,7 +158,7 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
         Ok(approval) => approval,
         Err(Denied { why, inside, hint }) => {
             flow.credentials.clear();
-            egress.line.refuse(flow, why);
+            egress.control.refuse(flow, why);
             return program.deny(FORBIDDEN, &told(&inside), &hint).await;
         }
     };
@@ -200,7 +200,7 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
 /// Returns the approval's number.
 async fn consent(
     egress: &Egress,
-    wanted: &Wanted,
+    wanted: &Destination,
     program: &mut Program,
     flow: &mut Flow,
 ) -> Result<Option<u32>, Denied> {
@@ -251,7 +251,7 @@ fn misused(egress: &Egress, startup: &Startup) -> Option<(CredentialName, String
 /// Returns the credential that is for this user and database, and its access.
 fn judge<'a>(
     egress: &'a Egress,
-    wanted: &'a Wanted,
+    wanted: &'a Destination,
     startup: &Startup,
 ) -> Result<(usize, &'a CredentialName, &'a PostgresAccess), Denied> {
     let Startup { user, database, .. } = startup;
@@ -291,19 +291,19 @@ async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Place>, (&'sta
     let found = addresses(egress, &wanted.host, wanted.port, None).await;
     match found.and_then(|places| stream::held(asked.tls, places)) {
         Ok(places) => Ok(places),
-        Err(Nowhere::Refused { why, inside }) => {
+        Err(ResolveError::Refused { why, inside }) => {
             let flow = Flow {
                 credentials: Vec::new(),
                 ..flow.clone()
             };
-            egress.line.refuse(flow, why);
+            egress.control.refuse(flow, why);
             Err((FORBIDDEN, inside))
         }
-        Err(Nowhere::Unknown(why)) => {
+        Err(ResolveError::Unknown(why)) => {
             let why = format!("its name leads nowhere: {why}");
-            if let Ok(opened) = egress.line.open(flow.clone(), false).await {
+            if let Ok(opened) = egress.control.open(flow.clone(), false).await {
                 let failure = Carried::nothing(why.clone()).at_last(true);
-                egress.line.close(&opened, failure);
+                egress.control.close(&opened, failure);
             }
             Err((UNREACHED, why))
         }
@@ -333,7 +333,7 @@ async fn connect(
     if egress.touch(&flow).await.is_err() {
         return None;
     }
-    let opened = egress.line.open_by(flow.clone(), true, asked.approval);
+    let opened = egress.control.open_by(flow.clone(), true, asked.approval);
     let opened = opened.await.ok()?;
     let signed_in = tokio::select! {
         signed_in = sign_in(egress, asked, index, startup, place) => signed_in,
@@ -345,7 +345,7 @@ async fn connect(
             let why = recorded.unwrap_or_else(|| failed.why.clone());
             let is_last = !failed.is_elsewhere;
             egress
-                .line
+                .control
                 .close(&opened, Carried::nothing(why).at_last(is_last));
             return Some(match failed.is_elsewhere {
                 true => Tried::Elsewhere(failed),
@@ -366,7 +366,7 @@ fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, flow: Flow, ended:
                 credentials: Vec::new(),
                 ..flow
             };
-            egress.line.refuse_beyond(flow, &excess);
+            egress.control.refuse_beyond(flow, &excess);
             None
         }
         Some(stop) => Some(stop.why()),
@@ -378,7 +378,7 @@ fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, flow: Flow, ended:
         ..Carried::default()
     };
     let excess = asked.part.and_then(Part::excess);
-    egress.line.close(opened, carried.ended_by(excess));
+    egress.control.close(opened, carried.ended_by(excess));
 }
 
 /// Authenticates to a server. Returns the failure otherwise, and its reason for the record where
@@ -431,14 +431,14 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     // A person who is asked about connections has said yes to the one that it is for.
     let Some((place, tls, approval)) = egress.databases.by(wanted, key) else {
         let why = "it wants to end what no connection of this sandbox does";
-        return egress.line.refuse(flow, why.to_owned());
+        return egress.control.refuse(flow, why.to_owned());
     };
     let flow = Flow {
         address: place.address(),
         via: place.via(egress),
         ..flow
     };
-    let Ok(opened) = egress.line.open_by(flow, true, approval).await else {
+    let Ok(opened) = egress.control.open_by(flow, true, approval).await else {
         return;
     };
     let asked = async {
@@ -459,7 +459,7 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
         Ok(()) => Carried::default(),
         Err(failed) => Carried::nothing(failed.why).at_last(true),
     };
-    egress.line.close(&opened, carried);
+    egress.control.close(&opened, carried);
 }
 
 impl Failed {

@@ -23,12 +23,12 @@ use tokio::time::timeout;
 
 use crate::arrival::{Arrival, reset};
 use crate::denial_body::refusal;
-use crate::destination::{self, Wanted};
+use crate::destination::{self, Destination};
 use crate::given_up::Renounced;
 use crate::inspect::{self, Answer, Unrecorded};
 use crate::names::PROXY_NAME;
 use crate::proxy_reply::{Asked, SOCKS_VERSION, answer, reply};
-use crate::{Egress, dns, inside, tunnel};
+use crate::{Egress, dns, sandbox_api, tunnel};
 use socks::{Method, Read, Unasked};
 use target::Target;
 
@@ -113,7 +113,7 @@ async fn by_connect(
         Ok(None) => reset(program),
         Err(why) => {
             egress
-                .line
+                .control
                 .refuse(itself, format!("what it asks by CONNECT: {why}"));
             let text = refusal("CONNECT", why);
             let _ = program.write_all(&answer("400 Bad Request", &text)).await;
@@ -132,7 +132,7 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
         Err(Unasked::Over) => return reset(program),
         Err(Unasked::Malformed) => {
             let why = "what it says is none of SOCKS 5".to_owned();
-            egress.line.refuse(itself, why);
+            egress.control.refuse(itself, why);
             return reset(program);
         }
         Err(Unasked::Unknown) => {
@@ -141,7 +141,7 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
         }
         Err(Unasked::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
     };
-    egress.line.refuse(itself, why.to_owned());
+    egress.control.refuse(itself, why.to_owned());
     let _ = program.write_all(&last).await;
     let _ = program.shutdown().await;
 }
@@ -197,7 +197,7 @@ async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
         Ok(wanted) if wanted.is_sandbox_api() => {
             let mut program = program;
             if program.grant().await.is_ok() {
-                inside::serve(egress, program).await;
+                sandbox_api::serve(egress, program).await;
             }
         }
         Ok(wanted) => tunnel::judge(egress, program, wanted).await,
@@ -206,11 +206,11 @@ async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
 }
 
 /// Returns the destination a program asks for: its address may stand for a name.
-fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
+fn meant(egress: &Egress, target: Target) -> Result<Destination, (Destination, String)> {
     let Target { host, port } = target;
     let wanted = match host {
         HostPart::Address(address) => destination::wanted(egress, SocketAddr::new(address, port))?,
-        HostPart::Name(_) => Wanted { host, port },
+        HostPart::Name(_) => Destination { host, port },
     };
     let why = if wanted.is_proxy() {
         "a proxy leads to no proxy"
@@ -246,7 +246,7 @@ async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
         && error.is_parse()
     {
         let why = format!("what it asks is no request that can be read in one way: {error}");
-        egress.line.refuse(itself, why);
+        egress.control.refuse(itself, why);
     }
 }
 
@@ -262,18 +262,18 @@ async fn answer_one(
     };
     let Some(target) = target else {
         let why = "a proxy is asked by CONNECT, by SOCKS 5, or for http:// with a host";
-        egress.line.refuse(itself, why.to_owned());
+        egress.control.refuse(itself, why.to_owned());
         return Ok(inspect::unclear(request.method().as_str(), why));
     };
     let wanted = match meant(&egress, target) {
         Ok(wanted) => wanted,
         Err((wanted, why)) => {
-            egress.line.refuse(wanted.flow(), why.clone());
+            egress.control.refuse(wanted.flow(), why.clone());
             return Ok(inspect::unclear(request.method().as_str(), &why));
         }
     };
     if wanted.is_sandbox_api() {
-        return inside::answer(egress, request).await;
+        return sandbox_api::answer(egress, request).await;
     }
     // What is denied from the beginning is answered.
     let is_denied = egress.policies.renounced.host(&wanted.host).is_some();
@@ -283,7 +283,7 @@ async fn answer_one(
         Some(asked) => inspect::answer(egress, Arc::new(asked), request).await,
         None => {
             let why = "its host cannot be written";
-            egress.line.refuse(wanted.flow(), why.to_owned());
+            egress.control.refuse(wanted.flow(), why.to_owned());
             Ok(inspect::unclear(request.method().as_str(), why))
         }
     }

@@ -16,7 +16,7 @@ pub(crate) enum Asked {
 
 /// The reason for which a connection is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum No {
+pub(crate) enum Reject {
     /// Denied by rules or policies.
     Refused,
     /// A host that cannot be reached.
@@ -32,12 +32,12 @@ pub(crate) fn granted(asked: Asked) -> Vec<u8> {
 }
 
 /// Returns the answer for a connection that is denied or fails.
-pub(crate) fn denied(asked: Asked, no: No, what: &str, why: &str) -> Vec<u8> {
-    match (asked, no) {
-        (Asked::Connect, No::Refused) => answer("403 Forbidden", &refusal(what, why)),
-        (Asked::Connect, No::Unreachable) => answer("502 Bad Gateway", &failure(what, why)),
-        (Asked::Socks, No::Refused) => reply(2).to_vec(),
-        (Asked::Socks, No::Unreachable) => reply(4).to_vec(),
+pub(crate) fn denied(asked: Asked, reject: Reject, what: &str, why: &str) -> Vec<u8> {
+    match (asked, reject) {
+        (Asked::Connect, Reject::Refused) => answer("403 Forbidden", &refusal(what, why)),
+        (Asked::Connect, Reject::Unreachable) => answer("502 Bad Gateway", &failure(what, why)),
+        (Asked::Socks, Reject::Refused) => reply(2).to_vec(),
+        (Asked::Socks, Reject::Unreachable) => reply(4).to_vec(),
     }
 }
 

@@ -21,9 +21,9 @@ use tokio::time::timeout;
 
 use crate::Egress;
 use crate::arrival::reset;
+use crate::control_channel::Carried;
 use crate::given_up::Renounced;
 use crate::limits::Way;
-use crate::line::Carried;
 use crate::opening::Stop;
 use crate::policies::Now;
 use crate::pump::pump;
@@ -90,7 +90,7 @@ pub(crate) async fn hear(egress: &Arc<Egress>, tasks: &mut JoinSet<()>, inward: 
     };
     let renounce = |given| egress.policies.renounced.add_all(given);
     let reload = |version, file| egress.policies.reload(version, file);
-    egress.line.hear(further, renounce, reload).await;
+    egress.control.hear(further, renounce, reload).await;
 }
 
 /// Begins to accept clients of one listener.
@@ -204,10 +204,10 @@ async fn visit(
     let closed = egress.policies.closed(published.port.inside);
     let admitted = admitted.and_then(|()| closed.map_or(Ok(()), Err));
     if let Err(why) = admitted.and_then(|()| is_published(&now, published)) {
-        egress.line.refuse(flow, why);
+        egress.control.refuse(flow, why);
         return reset(visitor);
     }
-    let Ok(opened) = egress.line.open(flow, true).await else {
+    let Ok(opened) = egress.control.open(flow, true).await else {
         return reset(visitor);
     };
     let Some(pair) = inward.take() else {
@@ -229,7 +229,7 @@ async fn visit(
         Some(_) => Duration::ZERO,
         None => FAREWELL,
     };
-    egress.line.close(&opened, carried);
+    egress.control.close(&opened, carried);
     tokio::select! {
         () = pair.settle(patience) => {}
         () = egress.is_over() => return,

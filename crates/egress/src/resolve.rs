@@ -14,8 +14,8 @@ use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 
 use crate::Egress;
+use crate::control_channel::{Carried, Opened};
 use crate::dial::Place;
-use crate::line::{Carried, Opened};
 
 /// The longest time that resolving a name may take, in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ impl Unnamed {
 
 /// The reason for which a name leads nowhere.
 #[derive(Debug)]
-pub(crate) enum Nowhere {
+pub(crate) enum ResolveError {
     /// A name without an address that may be dialled, with the reasons for the record and for the
     /// program.
     Refused { why: String, inside: String },
@@ -118,7 +118,7 @@ pub(crate) enum Nowhere {
     Unknown(String),
 }
 
-impl Nowhere {
+impl ResolveError {
     fn refused(unreachable: &Unreachable<'_>) -> Self {
         Self::Refused {
             why: unreachable.why(),
@@ -134,11 +134,11 @@ pub(crate) async fn addresses(
     host: &HostPart,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<Place>, Nowhere> {
+) -> Result<Vec<Place>, ResolveError> {
     let places = addresses_by(egress, &egress.network, host, port, request).await?;
     // As with an address that a rule refuses: one among others is a name somebody plays with.
     match places.iter().find_map(|place| given_up(egress, *place)) {
-        Some(why) => Err(Nowhere::Refused {
+        Some(why) => Err(ResolveError::Refused {
             inside: why.clone(),
             why,
         }),
@@ -162,14 +162,14 @@ pub(crate) async fn addresses_by(
     host: &HostPart,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<Place>, Nowhere> {
+) -> Result<Vec<Place>, ResolveError> {
     if network.proxy_for(host, port).is_some() {
         let asks = network.asks_proxy(host, port, request);
-        asks.map_err(|unreachable| Nowhere::refused(&unreachable))?;
+        asks.map_err(|unreachable| ResolveError::refused(&unreachable))?;
         if let HostPart::Name(name) = host {
             // The proxy learns it, and asks name servers for it.
             let recorded = recorded(egress, network, name).await?;
-            recorded.inspect(|opened| egress.line.close(opened, Carried::default()));
+            recorded.inspect(|opened| egress.control.close(opened, Carried::default()));
         }
         return Ok(vec![Place::ByProxy]);
     }
@@ -205,10 +205,10 @@ fn checked(
     addresses: &[IpAddr],
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<IpAddr>, Nowhere> {
+) -> Result<Vec<IpAddr>, ResolveError> {
     for address in addresses {
         let dials = network.dials(host, *address, port, request);
-        dials.map_err(|unreachable| Nowhere::refused(&unreachable))?;
+        dials.map_err(|unreachable| ResolveError::refused(&unreachable))?;
     }
     Ok(addresses.to_vec())
 }
@@ -221,7 +221,7 @@ async fn resolve(
     name: &HostName,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<IpAddr>, Nowhere> {
+) -> Result<Vec<IpAddr>, ResolveError> {
     let recorded = recorded(egress, network, name).await?;
     let found = egress.resolver.find(name).await;
     if let Some(opened) = recorded {
@@ -230,22 +230,22 @@ async fn resolve(
             failure,
             ..Carried::default()
         };
-        egress.line.close(&opened, carried);
+        egress.control.close(&opened, carried);
     }
-    let found = found.map_err(Nowhere::Unknown)?;
+    let found = found.map_err(ResolveError::Unknown)?;
     let mut addresses = Vec::new();
     let mut refused = None;
     for address in found.iter().map(|address| address.to_canonical()) {
         match network.address_of_name(address, port, request) {
             Ok(()) if addresses.len() < ADDRESSES_MAX => addresses.push(address),
             Ok(()) => {}
-            Err(unreachable) => refused = Some(Nowhere::refused(&unreachable)),
+            Err(unreachable) => refused = Some(ResolveError::refused(&unreachable)),
         }
     }
     // One that is refused among others is a name that somebody plays with.
     match refused {
         Some(refused) => Err(refused),
-        None if addresses.is_empty() => Err(Nowhere::Unknown("it has no address".to_owned())),
+        None if addresses.is_empty() => Err(ResolveError::Unknown("it has no address".to_owned())),
         None => Ok(addresses),
     }
 }
@@ -256,7 +256,7 @@ async fn recorded(
     egress: &Egress,
     network: &Network,
     name: &HostName,
-) -> Result<Option<Opened>, Nowhere> {
+) -> Result<Option<Opened>, ResolveError> {
     if network.is_named(name) {
         return Ok(None);
     }
@@ -270,10 +270,10 @@ async fn recorded(
              for: there are {UNNAMED_PER_SECOND} more in a second"
         );
         let inside = why.clone();
-        return Err(Nowhere::Refused { why, inside });
+        return Err(ResolveError::Refused { why, inside });
     }
     let now = egress.policies.now();
-    now.name(name).map_err(|forbidden| Nowhere::Refused {
+    now.name(name).map_err(|forbidden| ResolveError::Refused {
         why: forbidden.why,
         inside: forbidden.inside,
     })?;
@@ -282,8 +282,8 @@ async fn recorded(
         policies: now.version(),
         ..Flow::to(FlowKind::Name, name.to_string(), 0)
     };
-    let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());
-    let opened = egress.line.open(flow, true).await.map_err(unrecorded)?;
+    let unrecorded = |_| ResolveError::Unknown("nobody records that it is asked for".to_owned());
+    let opened = egress.control.open(flow, true).await.map_err(unrecorded)?;
     unnamed.remember(name);
     Ok(Some(opened))
 }

@@ -26,7 +26,7 @@
 //! nothing of the secret that its placeholder does not: a replacement has the length of what it
 //! replaces, and the bytes held back until more has come depend only on which bytes could be part
 //! of any value at all, never on whether they are. A guess can be checked, since only a whole
-//! value is replaced; with at least 64 bits to guess ([`Unfit`]) that leads nowhere.
+//! value is replaced; with at least 64 bits to guess ([`PlaceholderError`]) that leads nowhere.
 //!
 //! A pause within a value must not have its beginning handed on. So the end of what has come
 //! waits for the next byte: for a moment if only a few bytes in a row could be a part of a value,
@@ -60,9 +60,9 @@ pub use finder::{Finder, Found, Located, Placeholders};
 pub(crate) use held::is_unlocked;
 pub use held::{Secret, erase_what_is_given_back};
 pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
-pub use mask::{Mask, Masks, Noted};
+pub use mask::{Mask, MaskedNumbers, Masks};
 pub(crate) use patterns::VALUES_MAX;
-pub use placeholder::{Unfit, disguise, placeholder};
+pub use placeholder::{PlaceholderError, disguise, placeholder};
 pub use settings::{
     FieldRules, SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
 };

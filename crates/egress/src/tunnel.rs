@@ -9,17 +9,17 @@ use atoll_model::network::{Flow, Look, NoConsent};
 use tokio::time::timeout;
 
 use crate::arrival::{Arrival, reset};
-use crate::destination::{Wanted, refuse_another};
+use crate::control_channel::Carried;
+use crate::destination::{Destination, refuse_another};
 use crate::dial::{Dialled, Place, dial};
 use crate::inspect::asking;
 use crate::limits::{Asked, Part, Way, late};
-use crate::line::Carried;
 use crate::opening::{Opening, Stop};
 use crate::origin_error::why_not;
 use crate::policies::{Asks, Forbidden, Now};
-use crate::proxy_reply::No;
+use crate::proxy_reply::Reject;
 use crate::pump::pump;
-use crate::resolve::{Nowhere, addresses};
+use crate::resolve::{ResolveError, addresses};
 use crate::scan::Scan;
 use crate::{Egress, inspect, postgres};
 
@@ -27,7 +27,7 @@ use crate::{Egress, inspect, postgres};
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries a connection to a program's destination, if that is allowed.
-pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
+pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Destination) {
     let now = egress.policies.now();
     let mut flow = wanted.flow();
     flow.policies = now.version();
@@ -64,8 +64,8 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
                 },
                 Err(excess) => {
                     let what = place(&flow);
-                    egress.line.refuse_beyond(flow, &excess);
-                    return program.end(No::Refused, &what, &excess.why()).await;
+                    egress.control.refuse_beyond(flow, &excess);
+                    return program.end(Reject::Refused, &what, &excess.why()).await;
                 }
             }
         }
@@ -85,19 +85,19 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
         Ok(addresses) => {
             connect(egress, program, wanted, flow, approval, addresses, part).await;
         }
-        Err(Nowhere::Refused { why, inside }) => {
+        Err(ResolveError::Refused { why, inside }) => {
             refuse_telling(egress, program, flow, why, &inside).await;
         }
-        Err(Nowhere::Unknown(why)) => {
+        Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
             let what = place(&flow);
             let why = format!("its name leads nowhere: {why}");
-            let Ok(opened) = egress.line.open(flow, false).await else {
+            let Ok(opened) = egress.control.open(flow, false).await else {
                 return program.reset();
             };
             let failure = Carried::nothing(why.clone()).at_last(true);
-            egress.line.close(&opened, failure);
-            program.end(No::Unreachable, &what, &why).await;
+            egress.control.close(&opened, failure);
+            program.end(Reject::Unreachable, &what, &why).await;
         }
     }
 }
@@ -107,7 +107,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
 async fn consent(
     egress: &Egress,
     program: &Arrival,
-    wanted: &Wanted,
+    wanted: &Destination,
     flow: &mut Flow,
 ) -> Result<Option<u32>, (String, String)> {
     let (host, port) = (&wanted.host, wanted.port);
@@ -137,7 +137,7 @@ async fn consent(
 async fn connect(
     egress: &Egress,
     mut program: Arrival,
-    wanted: Wanted,
+    wanted: Destination,
     mut flow: Flow,
     approval: Option<u32>,
     places: Vec<Place>,
@@ -149,7 +149,7 @@ async fn connect(
         if egress.touch(&flow).await.is_err() {
             return program.reset();
         }
-        let opened = egress.line.open_by(flow.clone(), true, approval).await;
+        let opened = egress.control.open_by(flow.clone(), true, approval).await;
         let Ok(opened) = opened else {
             return program.reset();
         };
@@ -162,7 +162,7 @@ async fn connect(
             Ok(server) => {
                 if let Err(error) = program.grant().await {
                     let failure = Carried::nothing(error.to_string());
-                    return egress.line.close(&opened, failure);
+                    return egress.control.close(&opened, failure);
                 }
                 let policies = flow.policies;
                 let limits = part.as_ref();
@@ -173,7 +173,7 @@ async fn connect(
                         Some(why)
                     }
                     Some(Stop::Beyond(excess)) => {
-                        egress.line.refuse_beyond(flow, &excess);
+                        egress.control.refuse_beyond(flow, &excess);
                         None
                     }
                     Some(Stop::Carries { found, place }) => {
@@ -188,19 +188,19 @@ async fn connect(
                     ..Carried::default()
                 };
                 let excess = part.as_ref().and_then(Part::excess);
-                return egress.line.close(&opened, carried.ended_by(excess));
+                return egress.control.close(&opened, carried.ended_by(excess));
             }
             Err(error) => {
                 let failure = why_not(&error);
                 let carried = Carried::nothing(failure);
                 let carried = carried.at_last(places.peek().is_none());
-                egress.line.close(&opened, carried);
+                egress.control.close(&opened, carried);
             }
         }
     }
     let what = wanted.flow();
     let why = "the host cannot be reached";
-    program.end(No::Unreachable, &place(&what), why).await;
+    program.end(Reject::Unreachable, &place(&what), why).await;
 }
 
 /// The end of a connection.
@@ -214,7 +214,7 @@ async fn relay(
     egress: &Egress,
     program: Arrival,
     server: Dialled,
-    wanted: &Wanted,
+    wanted: &Destination,
     place: Place,
     policies: u32,
     part: Option<&Part>,
@@ -272,8 +272,8 @@ pub(crate) async fn refuse(egress: &Egress, program: Arrival, flow: Flow, why: S
 /// Refuses a connection, where a program learns less than is recorded.
 async fn refuse_telling(egress: &Egress, program: Arrival, flow: Flow, why: String, inside: &str) {
     let what = place(&flow);
-    egress.line.refuse(flow, why);
-    program.end(No::Refused, &what, inside).await;
+    egress.control.refuse(flow, why);
+    program.end(Reject::Refused, &what, inside).await;
 }
 
 /// Returns the destination of a connection as text.

@@ -83,7 +83,7 @@ fn statement(app: u64, key: &RsaKeyPair, now: SystemTime) -> Result<Zeroizing<St
 
 /// The body of a token request.
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct TokenRequestBody<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     repositories: &'a [String],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -103,7 +103,7 @@ pub(super) async fn fetch(
     let text = source.ingredient(Ingredient::PrivateKey)?;
     let key = key(text.expose()).map_err(|why| format!("its key: {why}"))?;
     let statement = statement(request.app, &key, SystemTime::now())?;
-    let wanted = Wanted {
+    let wanted = TokenRequestBody {
         repositories: &request.repositories,
         permissions: &request.permissions,
     };

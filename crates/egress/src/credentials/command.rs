@@ -16,7 +16,7 @@ use super::answer::{self, key};
 use super::fetch::Unfetched;
 use super::values::Got;
 use crate::Egress;
-use crate::line::Heard;
+use crate::control_channel::CommandMessage;
 
 /// The additional time for the recording side, which enforces the command's time limit itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -51,13 +51,13 @@ pub(super) async fn fetch(
     let held = egress.credentials.get(index);
     let is_key = held.is_some_and(|held| !held.part.is_whole());
     let nobody = || "nobody runs its command any more".to_owned();
-    let mut heard = egress.line.command(name).map_err(|_| nobody())?;
+    let mut heard = egress.control.command(name).map_err(|_| nobody())?;
     let late = |_| format!("its command took longer than {} s", patience.as_secs());
     let ran = async {
         let outputs = match heard.recv().await {
-            Some(Heard::Running(outputs)) => outputs,
-            Some(Heard::Ran(end)) => return Err(failed(end, patience).into()),
-            Some(Heard::Renewing(_)) | None => return Err(nobody().into()),
+            Some(CommandMessage::Running(outputs)) => outputs,
+            Some(CommandMessage::Ran(end)) => return Err(failed(end, patience).into()),
+            Some(CommandMessage::Renewing(_)) | None => return Err(nobody().into()),
         };
         let (written, end) = follow(outputs, &mut heard).await?;
         match end.ok_or_else(nobody)? {
@@ -87,7 +87,7 @@ pub(super) async fn fetch(
 /// Reads both outputs until it has ended.
 async fn follow(
     [output, errors]: [OwnedFd; 2],
-    heard: &mut mpsc::Receiver<Heard>,
+    heard: &mut mpsc::Receiver<CommandMessage>,
 ) -> Result<(Written, Option<CommandEnd>), String> {
     let room = || Zeroizing::new(Vec::with_capacity(COMMAND_OUTPUT_BYTES_MAX + BLOCK_BYTES));
     let mut written = Written {
@@ -108,8 +108,8 @@ async fn follow(
         let ending = async {
             loop {
                 match heard.recv().await {
-                    Some(Heard::Ran(end)) => break Some(end),
-                    Some(Heard::Running(_) | Heard::Renewing(_)) => {}
+                    Some(CommandMessage::Ran(end)) => break Some(end),
+                    Some(CommandMessage::Running(_) | CommandMessage::Renewing(_)) => {}
                     None => break None,
                 }
             }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::login::Login;
-use super::published::Heard;
+use super::published::ClientSecret;
 use super::values::{Got, Values};
 use super::{app, command, login, oauth};
 use crate::Egress;
@@ -76,7 +76,7 @@ pub(crate) struct Source {
     /// A login's value at the beginning.
     first: Option<Arc<Secret>>,
     pub(super) unwritten: std::sync::Mutex<Option<login::Unwritten>>,
-    pub(super) heard: Heard,
+    pub(super) heard: ClientSecret,
     /// Held from before a login's issuer is asked until its response is written.
     open: Mutex<()>,
     state: Arc<Mutex<State>>,
@@ -192,7 +192,7 @@ impl Source {
             ingredients: std::sync::Mutex::new(ingredients),
             first: None,
             unwritten: std::sync::Mutex::default(),
-            heard: Heard::default(),
+            heard: ClientSecret::default(),
             open: Mutex::default(),
             state: Arc::default(),
         }

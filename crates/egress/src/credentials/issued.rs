@@ -43,7 +43,7 @@ const REASONS: [&str; 10] = [
 #[derive(Default)]
 pub(super) struct Issues {
     all: Vec<Arc<Issue>>,
-    line: Option<OwnedFd>,
+    recipient: Option<OwnedFd>,
 }
 
 /// A token in a response.
@@ -56,17 +56,17 @@ struct Caught {
 impl Issues {
     /// Returns whether somebody logs in.
     pub(super) fn is_catching(&self) -> bool {
-        self.line.is_some()
+        self.recipient.is_some()
     }
 }
 
 impl Credentials {
     /// Sets the issuers of logins; intercepted tokens are sent by this socket.
-    pub(crate) fn issuing(self, all: Vec<Issue>, line: Option<OwnedFd>) -> Self {
+    pub(crate) fn issuing(self, all: Vec<Issue>, recipient: Option<OwnedFd>) -> Self {
         let catches = all.iter().any(|one| one.is_caught);
         let issues = Issues {
             all: all.into_iter().map(Arc::new).collect(),
-            line: line.filter(|_| catches),
+            recipient: recipient.filter(|_| catches),
         };
         Self { issues, ..self }
     }
@@ -155,10 +155,10 @@ impl Credentials {
     /// Hands a token to the person's side.
     fn send(&self, one: &Caught) -> Result<(), String> {
         let nobody = "nobody outside takes its tokens";
-        let line = self.issues.line.as_ref().ok_or(nobody)?;
+        let recipient = self.issues.recipient.as_ref().ok_or(nobody)?;
         let parts = [one.token.member(), &one.stands, &one.real];
         let message = Zeroizing::new(parts.join("\n"));
-        let sent = socket::send(line.as_fd(), message.as_bytes(), &[]);
+        let sent = socket::send(recipient.as_fd(), message.as_bytes(), &[]);
         sent.map_err(|error| format!("{nobody}: {error}"))
     }
 }

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::fetch::Source;
-use super::keeper::{Keeper, READING, WRITING};
-use super::oauth::{self, FORM, Form, Unsaid};
+use super::oauth::{self, FORM, Form, MissingTokenType};
 use super::own::{self, Asking, JSON};
+use super::store_client::{CredentialStoreClient, READING, WRITING};
 use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
@@ -82,7 +82,7 @@ pub(super) async fn fetch(
     source: &Source,
     current: Option<Arc<Secret>>,
 ) -> Result<Fresh, String> {
-    let keeper = Keeper::of(egress, login.name, "its login file").await?;
+    let keeper = CredentialStoreClient::of(egress, login.name, "its login file").await?;
     let there = match keeper.hear(READING).await? {
         RenewalSaid::There(there) => there,
         RenewalSaid::Written => return Err(keeper.unclear()),
@@ -163,7 +163,7 @@ async fn asked(
     let asked_at = SystemTime::now();
     let answer = own::ask(egress, &source.network, login.name, asking, ASKING).await?;
     let host = &request.token.host;
-    let read = oauth::read(&answer, asked_at, Unsaid::IsBearer);
+    let read = oauth::read(&answer, asked_at, MissingTokenType::IsBearer);
     if let (true, Some(sent)) = (read.is_ok(), &published) {
         source.heard.has_worked(sent);
     }

@@ -110,7 +110,7 @@ pub(super) async fn asked(
     let asked_at = SystemTime::now();
     let answer = own::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.token.host;
-    read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))
+    read(&answer, asked_at, MissingTokenType::IsRefused).map_err(|why| format!("{host}: {why}"))
 }
 
 /// Revokes a token (RFC 7009).
@@ -233,7 +233,7 @@ pub(super) struct Read {
 
 /// The handling of a token whose issuer does not state the type, as it must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsaid {
+pub(super) enum MissingTokenType {
     /// Refused: the type is unknown.
     IsRefused,
     /// Taken for a bearer token, as the one before it was: issuers of agents' logins omit the type.
@@ -275,7 +275,11 @@ struct Refusal {
 }
 
 /// Reads a token response.
-pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Result<Read, String> {
+pub(super) fn read(
+    answer: &Answer,
+    asked_at: SystemTime,
+    missing_type: MissingTokenType,
+) -> Result<Read, String> {
     if answer.status != StatusCode::OK {
         return Err(refused(answer));
     }
@@ -295,7 +299,7 @@ pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Res
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case("Bearer") => {}
         Some(_) => return Err("its token is of another type than Bearer".to_owned()),
-        None if unsaid == Unsaid::IsBearer => {}
+        None if missing_type == MissingTokenType::IsBearer => {}
         None => return Err("its answer does not say that its token is a Bearer".to_owned()),
     }
     let life = match &granted.expires_in {
@@ -361,7 +365,7 @@ mod tests {
             ),
         ] {
             let answer = answer(200, &format!("{{{plain}{further}}}"));
-            let read = read(&answer, now, Unsaid::IsRefused).unwrap();
+            let read = read(&answer, now, MissingTokenType::IsRefused).unwrap();
             assert_eq!(&read.fresh.value[..], b"one-of-them");
             let ends = life.map(|life| now + Duration::from_secs(life));
             assert_eq!(read.fresh.ends, ends, "{further}");
@@ -424,20 +428,22 @@ mod tests {
             ),
             (500, "one-of-them", "it answers 500"),
         ] {
-            let said = read(&answer(status, body), now, Unsaid::IsRefused);
+            let said = read(&answer(status, body), now, MissingTokenType::IsRefused);
             let said = said.map(drop).unwrap_err();
             assert!(said.contains(why), "{body}: {said}");
             assert!(!said.contains("-of-them"), "{body}: {said}");
         }
         let mut page = answer(200, &format!("{{{plain}}}"));
         page.is_json = false;
-        let said = read(&page, now, Unsaid::IsBearer).map(drop).unwrap_err();
+        let said = read(&page, now, MissingTokenType::IsBearer)
+            .map(drop)
+            .unwrap_err();
         assert!(said.contains("not of the type"), "{said}");
-        let unsaid = answer(
+        let missing_type = answer(
             200,
             "{\"access_token\":\"one-of-them\",\"id_token\":\"who\"}",
         );
-        let read = read(&unsaid, now, Unsaid::IsBearer).unwrap();
+        let read = read(&missing_type, now, MissingTokenType::IsBearer).unwrap();
         assert_eq!(read.id.as_deref().map(Vec::as_slice), Some(&b"who"[..]));
     }
 

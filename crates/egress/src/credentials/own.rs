@@ -22,11 +22,11 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::Egress;
+use crate::control_channel::{Carried, Opened};
 use crate::dial::Place;
-use crate::line::{Carried, Opened};
 use crate::origin_error::{is_of_tls, why_not, why_unanswered};
 use crate::policies::{Forbids, Now};
-use crate::resolve::{Nowhere, addresses_by, given_up};
+use crate::resolve::{ResolveError, addresses_by, given_up};
 
 /// The longest head of a response, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -70,7 +70,7 @@ struct Told<'a> {
 impl Drop for Told<'_> {
     fn drop(&mut self) {
         let carried = std::mem::take(&mut self.carried);
-        self.egress.line.close(&self.opened, carried);
+        self.egress.control.close(&self.opened, carried);
     }
 }
 
@@ -184,8 +184,8 @@ async fn places(
 ) -> Result<Vec<Place>, String> {
     let places = addresses_by(egress, network, judged.host, judged.port, Some(judged)).await;
     let places = places.map_err(|nowhere| match nowhere {
-        Nowhere::Refused { inside, .. } => inside,
-        Nowhere::Unknown(why) => format!("its name leads nowhere: {why}"),
+        ResolveError::Refused { inside, .. } => inside,
+        ResolveError::Unknown(why) => format!("its name leads nowhere: {why}"),
     })?;
     let denied = places.iter().find_map(|place| given_up(egress, *place));
     match denied.filter(|_| kind != FlowKind::Revocation) {
@@ -202,7 +202,7 @@ async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<
     let waits = flow.kind != FlowKind::Revocation;
     let opened = tokio::select! {
         biased;
-        opened = egress.line.open(flow, waits) => opened,
+        opened = egress.control.open(flow, waits) => opened,
         () = egress.is_over(), if waits => return Err("the run ends".to_owned()),
     };
     Ok(Told {

@@ -16,10 +16,10 @@ const HEARD_BYTES_MAX: usize = 128;
 
 /// The text that was learned.
 #[derive(Default)]
-pub(super) struct Heard(Mutex<Said>);
+pub(super) struct ClientSecret(Mutex<LearnedText>);
 
 #[derive(Default)]
-struct Said {
+struct LearnedText {
     text: Option<String>,
     /// Set once the issuer has given a token for it.
     has_worked: bool,
@@ -48,12 +48,12 @@ impl Source {
     }
 }
 
-impl Heard {
+impl ClientSecret {
     /// Notes that the issuer has given a token for this text: it is right, whatever else was
     /// learned meanwhile.
     pub(super) fn has_worked(&self, sent: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *said = Said {
+        *said = LearnedText {
             text: Some(sent.to_owned()),
             has_worked: true,
         };
@@ -121,14 +121,14 @@ impl Credentials {
 mod tests {
     use super::*;
 
-    fn said(heard: &Heard) -> Option<String> {
+    fn said(heard: &ClientSecret) -> Option<String> {
         let said = heard.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.text.clone()
     }
 
     #[test]
     fn what_has_worked_is_what_was_sent_and_stays() {
-        let heard = Heard::default();
+        let heard = ClientSecret::default();
         assert!(heard.hear("right"));
         // While the issuer is asked a program says something else.
         heard.hear("a lie");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn only_the_first_one_ends_the_pause() {
-        let heard = Heard::default();
+        let heard = ClientSecret::default();
         let ended = (0..12).filter(|number| heard.hear(&format!("text{number}")));
         assert_eq!(ended.count(), 1);
         // The last one is what is sent when the pause is over.

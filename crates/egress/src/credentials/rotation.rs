@@ -14,9 +14,9 @@ use atoll_model::network::{
 use zeroize::Zeroizing;
 
 use super::fetch::Source;
-use super::keeper::{Keeper, READING, WRITING};
 use super::login::Unwritten;
 use super::oauth::{self, Read};
+use super::store_client::{CredentialStoreClient, READING, WRITING};
 use super::values::Fresh;
 use crate::Egress;
 
@@ -31,7 +31,7 @@ pub(super) async fn fetch(
     source: &Source,
     request: &OAuthRequest,
 ) -> Result<Fresh, String> {
-    let keeper = Keeper::of(egress, name, "its refresh token").await?;
+    let keeper = CredentialStoreClient::of(egress, name, "its refresh token").await?;
     match keeper.hear(READING).await? {
         KeptSaid::There(there) => {
             take_up(egress, index, source, &there)

@@ -16,7 +16,7 @@ use super::Asked;
 use super::body::Received;
 use super::expectation;
 use super::injection::Misuse;
-use super::room::Full;
+use super::request_permit::Full;
 use crate::Egress;
 use crate::denial_body::{HOW_TO_ASK, Told};
 use crate::limits::Excess;

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use super::head;
 use super::injection::Outgoing;
 use crate::Egress;
+use crate::control_channel::ControlChannel;
 use crate::limits::Way;
-use crate::line::Line;
 use crate::refusals::shown;
 
 /// The time waited here beyond the patience of the side that shows the question, which reports its
@@ -27,13 +27,13 @@ const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open question; withdrawn when dropped.
 struct Open<'a> {
-    line: &'a Line,
+    control: &'a ControlChannel,
     id: u64,
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.line.leave(self.id);
+        self.control.leave(self.id);
     }
 }
 
@@ -43,9 +43,9 @@ impl Drop for Open<'_> {
 /// [`NoConsent`]: the call is not sent. Having no approver to ask is the same.
 pub(crate) async fn consent(egress: &Egress, call: AskedCall) -> Result<u32, NoConsent> {
     let digest = digest_of(&call).ok_or(NoConsent::Mismatch)?;
-    let (id, said) = egress.line.ask(call)?;
+    let (id, said) = egress.control.ask(call)?;
     let open = Open {
-        line: &egress.line,
+        control: &egress.control,
         id,
     };
     let said = tokio::select! {

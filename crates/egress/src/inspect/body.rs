@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::bodies::Held;
-use super::brake::{self, Brake, Pieces};
+use super::body_throttle::{self, BodyThrottle, Pieces};
 use super::exchange::{Exchange, Rights};
 use super::expectation::{Unwanted, Waiting};
 use super::injection::Misuse;
@@ -66,7 +66,7 @@ pub(crate) struct Sent {
     /// The wait until the server wants it, where the program asked for that.
     waiting: Option<Waiting>,
     /// The throttle of its rule's limits.
-    brake: Brake,
+    brake: BodyThrottle,
 }
 
 impl Sent {
@@ -82,7 +82,7 @@ impl Sent {
             rights: Rights::of(&exchange),
             exchange,
             waiting,
-            brake: Brake::default(),
+            brake: BodyThrottle::default(),
         }
     }
 
@@ -191,7 +191,7 @@ impl Received {
             exchange.is_over(Way::Down);
         } else if exchange.part().is_some() {
             let hint = incoming.size_hint();
-            let pieces = brake::carry(incoming, exchange);
+            let pieces = body_throttle::carry(incoming, exchange);
             let is_over = false;
             return Self::Limited {
                 pieces,

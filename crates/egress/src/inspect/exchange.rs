@@ -3,6 +3,7 @@
 mod beginning;
 mod consent;
 mod dates;
+mod error;
 mod issued;
 mod masked;
 mod misused;
@@ -11,7 +12,6 @@ mod releases;
 pub(super) mod renewed;
 mod rights;
 mod sending;
-mod unanswered;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,21 +31,21 @@ use super::expectation::{self, Gate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
 use super::ranges::Ranged;
-use super::room::Room;
+use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use super::upstream::Server;
 use super::web_socket;
 use crate::Egress;
+use crate::control_channel::{Carried, Opened};
 use crate::dial::Place;
 use crate::limits::Way;
-use crate::line::{Carried, Opened};
-use crate::secret::{Noted, Placeholders};
+use crate::secret::{MaskedNumbers, Placeholders};
 pub(crate) use consent::Leave;
+pub(crate) use error::Unrecorded;
+use error::{ExchangeError, unclear};
 pub(crate) use releases::Releases;
 pub(crate) use rights::{Again, Rights};
 use sending::carry;
-pub(crate) use unanswered::Unrecorded;
-use unanswered::{Unanswered, unclear};
 
 /// An exchange between a program and a server. When it is dropped both bodies have ended.
 pub(crate) struct Exchange {
@@ -64,14 +64,14 @@ pub(crate) struct Exchange {
     /// carry; `None` where the body is not searched.
     searched: Option<(Flow, Placeholders)>,
     /// The record of placeholders that were masked in its body.
-    masked: Option<Arc<Noted>>,
+    masked: Option<Arc<MaskedNumbers>>,
     up: AtomicU64,
     down: AtomicU64,
     is_sent: AtomicBool,
     is_received: AtomicBool,
     status: AtomicU16,
     state: Mutex<State>,
-    room: Arc<Room>,
+    room: Arc<RequestPermit>,
     /// The range that was requested of the answer.
     ranged: Option<Ranged>,
 }
@@ -200,7 +200,7 @@ impl Drop for Exchange {
             masked: self.masked_names(),
         };
         let carried = carried.ended_by(self.room.excess());
-        self.egress.line.close(&self.opened, carried);
+        self.egress.control.close(&self.opened, carried);
     }
 }
 
@@ -234,14 +234,14 @@ pub(crate) async fn answer(
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;
-            egress.line.refuse(flow, why);
+            egress.control.refuse(flow, why);
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     drop(now);
     flow.rule = Some(rule.told());
     let what = Denial::of(&asked, &parts, String::new());
-    let room = match Room::take(&egress, rule, &flow, &parts, &body) {
+    let room = match RequestPermit::take(&egress, rule, &flow, &parts, &body) {
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
@@ -271,9 +271,9 @@ pub(crate) async fn answer(
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
         Ok(Ok(response)) => return Ok(response),
         Ok(Err(unanswered)) => unanswered,
-        Err(excess) => Unanswered::Failed(excess.why()),
+        Err(excess) => ExchangeError::Failed(excess.why()),
     };
-    unanswered::told(&egress, unanswered, outgoing, flow, what).await
+    error::told(&egress, unanswered, outgoing, flow, what).await
 }
 
 /// Returns a request as rules see it.
@@ -303,14 +303,14 @@ async fn send_on(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
     outgoing: &mut Outgoing,
-) -> Result<Response<Received>, Unanswered> {
+) -> Result<Response<Received>, ExchangeError> {
     proof::check(egress, asked, outgoing).await?;
     consent::wait(egress, asked, outgoing).await?;
     releases::check(egress, asked, outgoing, SystemTime::now).await?;
     let answered = carry(egress, asked, outgoing).await;
     // Once: what is asked for now is not a part.
     match answered {
-        Err(Unanswered::Failed(_)) if outgoing.injection.asks_all => {
+        Err(ExchangeError::Failed(_)) if outgoing.injection.asks_all => {
             carry(egress, asked, outgoing).await
         }
         answered => answered,

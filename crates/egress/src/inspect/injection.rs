@@ -30,13 +30,13 @@ use super::answers::Denial;
 use super::exchange::Leave;
 use super::head::{self, Head};
 use super::ranges::Ranged;
-use super::room::Room;
+use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
 use crate::limits::Way;
 use crate::redaction::Redactions;
-use crate::secret::{Form, Found, Located, Noted, Secret};
+use crate::secret::{Form, Found, Located, MaskedNumbers, Secret};
 pub(crate) use claim::Pieced;
 use readable::ask_for_readable;
 pub(super) use renewal::renewal;
@@ -52,7 +52,7 @@ pub(crate) struct Injection {
     /// The signature that is made anew.
     signing: Option<Signing>,
     /// The record of other credentials' placeholders that are masked in the body, if they are.
-    masked: Option<Arc<Noted>>,
+    masked: Option<Arc<MaskedNumbers>>,
     /// The range that is requested of the answer.
     pub(super) ranged: Option<Ranged>,
     /// Set to request the whole where the program has requested a range: the response to that range
@@ -99,7 +99,7 @@ impl Misuse {
             credentials: named.into_iter().collect(),
             ..flow
         };
-        egress.line.refuse(flow, self.why.clone());
+        egress.control.refuse(flow, self.why.clone());
     }
 }
 
@@ -374,7 +374,7 @@ pub(crate) struct Outgoing {
     pub(crate) head: Head,
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
-    pub(super) room: Arc<Room>,
+    pub(super) room: Arc<RequestPermit>,
     /// Set if it can be sent again when no response came: it changes nothing on the server.
     pub(super) is_safe: bool,
     pub(super) is_2: bool,

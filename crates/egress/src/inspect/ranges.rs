@@ -25,7 +25,7 @@ const S3_DIGEST: &str = "x-amz-checksum-";
 
 /// The range that a program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestedRange {
     /// From this byte on, up to that one if given.
     From(u64, Option<u64>),
     /// The last bytes, this many.
@@ -35,7 +35,7 @@ enum Wanted {
 /// A requested range with its margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranged {
-    wanted: Wanted,
+    wanted: RequestedRange,
     /// The margin on each side, bytes.
     margin: u64,
 }
@@ -67,11 +67,11 @@ impl Ranged {
         }
         let (first, last) = range.trim().split_once('-')?;
         let wanted = match (first, last) {
-            ("", last) => Wanted::Last(number(last).filter(|bytes| *bytes > 0)?),
-            (first, "") => Wanted::From(number(first)?, None),
+            ("", last) => RequestedRange::Last(number(last).filter(|bytes| *bytes > 0)?),
+            (first, "") => RequestedRange::From(number(first)?, None),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                Wanted::From(first, Some(last).filter(|last| *last >= first)?.into())
+                RequestedRange::From(first, Some(last).filter(|last| *last >= first)?.into())
             }
         };
         Some(Self { wanted, margin })
@@ -86,12 +86,12 @@ impl Ranged {
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let margin = self.margin;
         let text = match self.wanted {
-            Wanted::From(first, last) => {
+            RequestedRange::From(first, last) => {
                 let last = last.map(|last| last.saturating_add(margin).to_string());
                 let first = first.saturating_sub(margin);
                 format!("bytes={first}-{}", last.unwrap_or_default())
             }
-            Wanted::Last(bytes) => format!("bytes=-{}", bytes.saturating_add(margin)),
+            RequestedRange::Last(bytes) => format!("bytes=-{}", bytes.saturating_add(margin)),
         };
         HeaderValue::try_from(text).ok()
     }
@@ -112,12 +112,12 @@ impl Ranged {
             .and_then(|one| one.to_str().ok());
         let length = length.and_then(number);
         let is_all = match self.wanted {
-            Wanted::From(first, None) => first <= self.margin,
-            Wanted::From(first, Some(last)) => {
+            RequestedRange::From(first, None) => first <= self.margin,
+            RequestedRange::From(first, Some(last)) => {
                 let asked = last.saturating_add(self.margin).saturating_add(1);
                 first <= self.margin && length.is_some_and(|length| length != asked)
             }
-            Wanted::Last(_) => false,
+            RequestedRange::Last(_) => false,
         };
         match is_all || !is_success {
             true => Ok(()),
@@ -148,15 +148,15 @@ impl Ranged {
         let (begin, end, all) = one.and_then(part).ok_or_else(another)?;
         let at_end = all.map(|all| all - 1);
         let (asked, asked_to, first, last) = match (self.wanted, all) {
-            (Wanted::From(first, last), _) => {
+            (RequestedRange::From(first, last), _) => {
                 let asked_to = last.map(|last| last.saturating_add(self.margin));
                 (first.saturating_sub(self.margin), asked_to, first, last)
             }
-            (Wanted::Last(bytes), Some(all)) => {
+            (RequestedRange::Last(bytes), Some(all)) => {
                 let asked = all.saturating_sub(bytes.saturating_add(self.margin));
                 (asked, None, all.saturating_sub(bytes), None)
             }
-            (Wanted::Last(_), None) => return Err(another()),
+            (RequestedRange::Last(_), None) => return Err(another()),
         };
         // It ends as was asked, or with the end of all: else nobody knows what goes on there.
         let is_to_end = at_end == Some(end);

@@ -26,12 +26,12 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{Memory, Trust};
 use crate::arrival::Arrival;
-use crate::destination::Wanted;
+use crate::control_channel::ControlChannel;
+use crate::destination::Destination;
 use crate::limits::Budgets;
-use crate::line::Line;
 use crate::policies::Policies;
+use crate::port_peers::PortPeers;
 use crate::tunnel;
-use crate::visitors::Visitors;
 use crate::{Credentials, Egress, Names, proxy};
 
 mod at_once;
@@ -189,9 +189,9 @@ pub(crate) struct Outside {
 }
 
 /// Answers reports as the recording side does.
-fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
+fn recorder(channel: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
     let mut message = vec![0; FLOW_MESSAGE_BYTES_MAX];
-    while let Ok((got, _)) = socket::receive(line.as_fd(), &mut message) {
+    while let Ok((got, _)) = socket::receive(channel.as_fd(), &mut message) {
         if got == 0 {
             return;
         }
@@ -211,7 +211,7 @@ fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
             told.lock().unwrap().push(report);
             if let Some(id) = recorded {
                 let order = serde_json::to_vec(&FlowOrder::Recorded { id }).unwrap();
-                socket::send(line.as_fd(), &order, &[]).unwrap();
+                socket::send(channel.as_fd(), &order, &[]).unwrap();
             }
         }
     }
@@ -240,8 +240,8 @@ impl Outside {
 
     /// Allows what these rules do.
     pub(crate) fn with(allow: Vec<NetworkRule>, trust: Trust) -> Self {
-        let (line, far) = socket::pair().unwrap();
-        descriptor::never_block(line.as_fd()).unwrap();
+        let (channel, far) = socket::pair().unwrap();
+        descriptor::never_block(channel.as_fd()).unwrap();
         let told = Arc::<Mutex<Vec<FlowReport>>>::default();
         let kept = Arc::clone(&told);
         std::thread::spawn(move || recorder(far, kept));
@@ -266,7 +266,7 @@ impl Outside {
             budgets: Budgets::new(&network),
             network,
             policies: Policies::default(),
-            line: Line::new(line).unwrap(),
+            control: ControlChannel::new(channel).unwrap(),
             names: Mutex::<Names>::default(),
             unnamed: tokio::sync::Mutex::default(),
             resolver: resolver.into(),
@@ -276,15 +276,15 @@ impl Outside {
             locks: atoll_model::network::Locks::default(),
             credentials: Credentials::default(),
             databases: crate::postgres::Sessions::default(),
-            visitors: Visitors::new(Vec::new()).unwrap(),
+            visitors: PortPeers::new(Vec::new()).unwrap(),
             bodies: Memory::default(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,
         });
         let (hears, sends) = (Arc::clone(&egress), Arc::clone(&egress));
-        tokio::spawn(async move { hears.line.hear(|_, _| {}, |_| {}, |_, _| false).await });
-        tokio::spawn(async move { sends.line.send().await });
+        tokio::spawn(async move { hears.control.hear(|_, _| {}, |_| {}, |_, _| false).await });
+        tokio::spawn(async move { sends.control.send().await });
         Self {
             egress,
             told,
@@ -299,7 +299,7 @@ impl Outside {
         let (program, accepted) = tokio::join!(program, listener.accept());
         let (egress, host) = (Arc::clone(&self.egress), host.parse::<HostPart>().unwrap());
         tokio::spawn(async move {
-            let wanted = Wanted { host, port };
+            let wanted = Destination { host, port };
             tunnel::judge(&egress, Arrival::new(accepted.unwrap().0), wanted).await;
         });
         program.unwrap()

@@ -109,7 +109,7 @@ impl From<Malformed> for Stop {
 }
 
 /// The inspection of the program's messages for placeholders. They go on unchanged.
-pub(super) struct Said {
+pub(super) struct ClientMessages {
     finder: Finder,
     reader: Reader,
     /// The finder for `CopyData`: to the server it is one stream, in however many messages it
@@ -117,7 +117,7 @@ pub(super) struct Said {
     copied: Finder,
 }
 
-impl Said {
+impl ClientMessages {
     /// Looks for all placeholders: none is for a database. Returns `None` where there are none.
     pub(super) fn new(credentials: &Credentials) -> Option<Self> {
         let all = credentials.placeholders()?;
@@ -129,7 +129,7 @@ impl Said {
     }
 }
 
-impl Passing for Said {
+impl Passing for ClientMessages {
     fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), Stop> {
         let carries = |found: Found| Stop::Carries {
             found,
@@ -152,14 +152,14 @@ impl Passing for Said {
 
 /// The masking of the server's messages. Each is released at its end: a program waits for the whole
 /// message, and not for the next one.
-pub(super) struct Heard<'a> {
+pub(super) struct ServerMessages<'a> {
     reader: Reader,
     mask: Mask,
     /// Set while the program has been sent whole messages only.
     is_between: &'a AtomicBool,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> ServerMessages<'a> {
     /// Returns `None` where nothing is to be masked.
     pub(super) fn new(credentials: &Credentials, is_between: &'a AtomicBool) -> Option<Self> {
         Some(Self {
@@ -170,7 +170,7 @@ impl<'a> Heard<'a> {
     }
 }
 
-impl Passing for Heard<'_> {
+impl Passing for ServerMessages<'_> {
     fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), Stop> {
         self.is_between.store(false, Ordering::Relaxed);
         let mask = &mut self.mask;

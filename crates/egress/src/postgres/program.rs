@@ -11,7 +11,7 @@ use super::message;
 use super::startup::{self, Invalid, Key, Packet, Startup};
 use crate::Egress;
 use crate::arrival::Arrival;
-use crate::destination::Wanted;
+use crate::destination::Destination;
 
 /// The longest time a program may take up to its startup packet.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ pub(super) enum Begun {
 }
 
 /// Reads a program's first request.
-pub(super) async fn begin(egress: &Egress, arrival: Arrival, wanted: &Wanted) -> Begun {
+pub(super) async fn begin(egress: &Egress, arrival: Arrival, wanted: &Destination) -> Begun {
     // What is read of it is kept out here, so that it can be told that it took too long.
     let mut program = match timeout(PATIENCE, Program::new(egress, arrival, wanted)).await {
         Ok(Ok(program)) => program,
@@ -98,7 +98,7 @@ struct Questions {
 impl Program {
     /// Wraps a connection of which nothing has been read; one that begins with TLS at once has
     /// asked for it thereby (PostgreSQL 17, `sslnegotiation=direct`).
-    async fn new(egress: &Egress, mut arrival: Arrival, wanted: &Wanted) -> io::Result<Self> {
+    async fn new(egress: &Egress, mut arrival: Arrival, wanted: &Destination) -> io::Result<Self> {
         while arrival.first().is_empty() {
             if arrival.read_first().await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -130,7 +130,7 @@ impl Program {
     }
 
     /// Begins TLS where the sandbox trusts an authority of Atoll's. Returns whether it did.
-    async fn begin_tls(&mut self, egress: &Egress, wanted: &Wanted) -> io::Result<bool> {
+    async fn begin_tls(&mut self, egress: &Egress, wanted: &Destination) -> io::Result<bool> {
         if egress.certificates.is_none() {
             return Ok(false);
         }
@@ -138,7 +138,7 @@ impl Program {
         self.accept(egress, wanted).await
     }
 
-    async fn accept(&mut self, egress: &Egress, wanted: &Wanted) -> io::Result<bool> {
+    async fn accept(&mut self, egress: &Egress, wanted: &Destination) -> io::Result<bool> {
         let Some(certificates) = &egress.certificates else {
             return Ok(false);
         };
@@ -158,7 +158,7 @@ impl Program {
                     _ => error.to_string(),
                 };
                 let why = format!("TLS with the program did not begin: {said}");
-                egress.line.refuse(wanted.flow(), why);
+                egress.control.refuse(wanted.flow(), why);
                 Err(error)
             }
         }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::message::{self, ERROR, KEY, Message, NOTICE, READY, SETTING};
-use super::passing::{Heard, Passing, Said};
+use super::passing::{ClientMessages, Passing, ServerMessages};
 use super::program::Program;
 use super::server::READY_PATIENCE;
 use super::sessions::Present;
@@ -16,7 +16,7 @@ use super::startup::Key;
 use super::stream::Stream;
 use super::{Asked, FORBIDDEN, told};
 use crate::Egress;
-use crate::destination::Wanted;
+use crate::destination::Destination;
 use crate::dial::Place;
 use crate::inspect::misused;
 use crate::limits::{Part, Way, late, passed};
@@ -57,8 +57,8 @@ pub(super) async fn carry(
         let (from_program, to_program) = tokio::io::split(program.stream());
         let (from_server, to_server) = tokio::io::split(&mut server);
         let unsearched = || Stop::Failed("there is nothing to look for".to_owned());
-        let said = Said::new(&egress.credentials).ok_or_else(unsearched)?;
-        let heard = Heard::new(&egress.credentials, &is_between).ok_or_else(unsearched)?;
+        let said = ClientMessages::new(&egress.credentials).ok_or_else(unsearched)?;
+        let heard = ServerMessages::new(&egress.credentials, &is_between).ok_or_else(unsearched)?;
         let to_server = pump(from_program, to_server, part, Way::Up, said, up);
         let to_program = pump(from_server, to_program, part, Way::Down, heard, down);
         tokio::pin!(to_program);
@@ -100,7 +100,7 @@ pub(super) async fn carry(
 
 /// Waits until the connection may go on no longer. Returns the reason.
 async fn lost(egress: &Egress, asked: &Asked<'_>, place: Place) -> String {
-    let Wanted { host, port } = asked.wanted;
+    let Destination { host, port } = asked.wanted;
     let may = |now: &Now<'_>| {
         now.connection(host, *port, Look::Past)?;
         now.credentials(&asked.flow.credentials).map(drop)

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atoll_model::network::ServerTls;
 
 use super::startup::Key;
-use crate::destination::Wanted;
+use crate::destination::Destination;
 use crate::dial::Place;
 
 /// A connection's destination, and its cancellation key.
@@ -37,7 +37,7 @@ impl Sessions {
     }
 
     /// Adds a connection.
-    pub(super) fn enter(&self, to: &Wanted, key: Key, by: By) -> Present<'_> {
+    pub(super) fn enter(&self, to: &Destination, key: Key, by: By) -> Present<'_> {
         let session = Session {
             host: to.host.to_string(),
             port: to.port,
@@ -51,7 +51,7 @@ impl Sessions {
     }
 
     /// Returns the place, TLS and approval of the connection that this key cancels.
-    pub(super) fn by(&self, to: &Wanted, key: Key) -> Option<By> {
+    pub(super) fn by(&self, to: &Destination, key: Key) -> Option<By> {
         let session = Session {
             host: to.host.to_string(),
             port: to.port,

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use crate::dial::{Dialled, Place};
-use crate::resolve::Nowhere;
+use crate::resolve::ResolveError;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -43,10 +43,10 @@ pub(super) fn strays(tls: ServerTls, place: Place) -> Option<&'static str> {
 
 /// Returns the places where it may be dialled. If one is not allowed, none is: such a name is being
 /// manipulated.
-pub(super) fn held(tls: ServerTls, places: Vec<Place>) -> Result<Vec<Place>, Nowhere> {
+pub(super) fn held(tls: ServerTls, places: Vec<Place>) -> Result<Vec<Place>, ResolveError> {
     match places.iter().find_map(|place| strays(tls, *place)) {
         None => Ok(places),
-        Some(why) => Err(Nowhere::Refused {
+        Some(why) => Err(ResolveError::Refused {
             why: why.to_owned(),
             inside: why.to_owned(),
         }),

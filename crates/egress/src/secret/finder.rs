@@ -7,7 +7,7 @@ use hyper::header::HeaderMap;
 
 use super::Secret;
 use super::patterns::{Match, Patterns};
-use super::placeholder::Unfit;
+use super::placeholder::PlaceholderError;
 use super::symbols::Form;
 use super::view::View;
 
@@ -49,8 +49,8 @@ impl Placeholders {
     /// Builds a set of these placeholders, numbered in this order.
     ///
     /// # Errors
-    /// [`Unfit`]: one of them is no placeholder.
-    pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, Unfit> {
+    /// [`PlaceholderError`]: one of them is no placeholder.
+    pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, PlaceholderError> {
         let held = placeholders.into_iter().map(Secret::new);
         let held = held.collect::<Result<_, _>>()?;
         Ok(Self {

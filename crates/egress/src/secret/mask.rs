@@ -9,7 +9,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Secret;
 use super::patterns::{Match, Patterns};
-use super::placeholder::Unfit;
+use super::placeholder::PlaceholderError;
 use super::row::Until;
 use super::view::View;
 
@@ -44,8 +44,8 @@ impl Masks {
     /// [`placeholder()`](super::placeholder()).
     ///
     /// # Errors
-    /// [`Unfit`]: one is not, or one contains a secret.
-    pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
+    /// [`PlaceholderError`]: one is not, or one contains a secret.
+    pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, PlaceholderError> {
         let inner = Inner::new(secrets)?;
         Ok(Self(Arc::new(Newest {
             count: AtomicU64::new(0),
@@ -57,8 +57,8 @@ impl Masks {
     /// these secrets.
     ///
     /// # Errors
-    /// [`Unfit`]: then nothing is replaced.
-    pub fn renew(&self, secrets: Vec<(Secret, Vec<u8>)>) -> Result<(), Unfit> {
+    /// [`PlaceholderError`]: then nothing is replaced.
+    pub fn renew(&self, secrets: Vec<(Secret, Vec<u8>)>) -> Result<(), PlaceholderError> {
         let inner = Arc::new(Inner::new(secrets)?);
         let mut newest = self.0.inner.write().unwrap_or_else(PoisonError::into_inner);
         *newest = inner;
@@ -124,7 +124,11 @@ impl Masks {
     /// Returns a streaming mask that leaves these secrets as they are, and records which of the
     /// others it has masked. One whose number is 64 or more stays.
     #[must_use]
-    pub fn stream_but(&self, numbers: impl Iterator<Item = usize>, noted: Arc<Noted>) -> Mask {
+    pub fn stream_but(
+        &self,
+        numbers: impl Iterator<Item = usize>,
+        noted: Arc<MaskedNumbers>,
+    ) -> Mask {
         Mask {
             but: numbers.filter_map(bit).fold(0, |all, bit| all | bit),
             noted: Some(noted),
@@ -135,9 +139,9 @@ impl Masks {
 
 /// The record of masked values, by their indices among all.
 #[derive(Debug, Default)]
-pub struct Noted(AtomicU64);
+pub struct MaskedNumbers(AtomicU64);
 
-impl Noted {
+impl MaskedNumbers {
     /// Returns whether this value was masked.
     #[must_use]
     pub fn holds(&self, number: usize) -> bool {
@@ -150,7 +154,7 @@ fn bit(number: usize) -> Option<u64> {
 }
 
 impl Inner {
-    fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
+    fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, PlaceholderError> {
         let is_mark = |byte: &u8| byte.is_ascii_punctuation() || byte.is_ascii_whitespace();
         for (secret, placeholder) in &secrets {
             let real = secret.expose();
@@ -161,7 +165,7 @@ impl Inner {
                     && (is_mark(own) || !is_mark(other))
             };
             if real.len() != placeholder.len() || !real.iter().zip(placeholder).all(are_alike) {
-                return Err(Unfit::Unlike);
+                return Err(PlaceholderError::Unlike);
             }
         }
         let (secrets, placeholders): (Vec<_>, Vec<_>) = secrets.into_iter().unzip();
@@ -172,7 +176,7 @@ impl Inner {
         };
         let tells = |placeholder: &Vec<u8>| inner.whole(placeholder).is_some();
         if inner.placeholders.iter().any(tells) {
-            return Err(Unfit::Unlike);
+            return Err(PlaceholderError::Unlike);
         }
         Ok(inner)
     }
@@ -243,7 +247,7 @@ pub struct Mask {
     inner: Arc<Inner>,
     /// The secrets that stay as they are: a bit for each, by its number.
     but: u64,
-    noted: Option<Arc<Noted>>,
+    noted: Option<Arc<MaskedNumbers>>,
     /// The bytes that may still be needed.
     bytes: Vec<u8>,
     /// The number of those that were handed on.
@@ -345,7 +349,7 @@ impl Mask {
 }
 
 /// The error of memory that cannot be locked.
-impl From<io::Error> for Unfit {
+impl From<io::Error> for PlaceholderError {
     fn from(error: io::Error) -> Self {
         Self::Memory(error)
     }

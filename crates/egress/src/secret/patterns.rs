@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::placeholder::{self, Unfit};
+use super::placeholder::{self, PlaceholderError};
 use super::row::{Row, Rows, Until};
 use super::symbols::{self, Form, Symbol};
 use super::table::{ANCHOR, Entry, STRIDE, Table, WINDOW};
@@ -53,18 +53,18 @@ pub(super) struct Match {
 }
 
 impl Patterns {
-    pub(super) fn new(sources: Vec<Secret>) -> Result<Self, Unfit> {
+    pub(super) fn new(sources: Vec<Secret>) -> Result<Self, PlaceholderError> {
         let mut values = Vec::new();
         for (source, secret) in sources.iter().enumerate() {
             let known = values.len();
             let ranges = lines(secret.expose());
             values.extend(ranges.map(|range| Value { source, range }));
             if values.len() == known {
-                return Err(Unfit::Short);
+                return Err(PlaceholderError::Short);
             }
         }
         if values.len() > VALUES_MAX {
-            return Err(Unfit::Many);
+            return Err(PlaceholderError::Many);
         }
         let mut patterns = Self {
             table: Table::new(std::iter::empty()),
@@ -76,7 +76,7 @@ impl Patterns {
         };
         let mut windows = Vec::new();
         for number in 0..patterns.values.len() {
-            let place = anchor(patterns.value(number)).ok_or(Unfit::Marks)?;
+            let place = anchor(patterns.value(number)).ok_or(PlaceholderError::Marks)?;
             for form in Form::ALL {
                 patterns.add(number, form, place, &mut windows);
             }

@@ -78,7 +78,7 @@ const CHECKED: &[&str] = &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"];
 
 /// The reason why a secret cannot have a placeholder.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum PlaceholderError {
     /// The secret is too short.
     #[error(
         "the secret is shorter than {BYTES_MIN} bytes, so it could be guessed and could stand anywhere by accident; make a longer one"
@@ -119,19 +119,19 @@ pub enum Unfit {
 /// each secret.
 ///
 /// # Errors
-/// [`Unfit`]: it cannot have one.
-pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Unfit> {
+/// [`PlaceholderError`]: it cannot have one.
+pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, PlaceholderError> {
     if real.len() > BYTES_MAX {
-        return Err(Unfit::Long);
+        return Err(PlaceholderError::Long);
     }
     let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r');
     if !real.iter().all(is_text) {
-        return Err(Unfit::Bytes);
+        return Err(PlaceholderError::Bytes);
     }
     let mut lines = patterns::lines(real).peekable();
-    lines.peek().ok_or(Unfit::Short)?;
+    lines.peek().ok_or(PlaceholderError::Short)?;
     if !lines.all(|line| real.get(line).is_some_and(patterns::can_be_found)) {
-        return Err(Unfit::Marks);
+        return Err(PlaceholderError::Marks);
     }
     let mut draw = Draw::new(random);
     if let Some(token) = WebToken::read(real) {
@@ -237,7 +237,7 @@ fn letters(secret: &[u8]) -> Vec<u8> {
 }
 
 /// Replaces the letters of a secret by random ones.
-fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
+fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, PlaceholderError> {
     let all = letters(secret);
     let parts = secret.windows(COMMON_BYTES).filter_map(<[u8]>::first_chunk);
     let mut parts: Zeroizing<Vec<[u8; COMMON_BYTES]>> = Zeroizing::new(parts.copied().collect());
@@ -258,7 +258,7 @@ fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
                 continue;
             }
             if is_escaped(*byte) {
-                return Err(Unfit::Marks);
+                return Err(PlaceholderError::Marks);
             }
             let letters = if is_of_number(line, place) {
                 b"0123456789"
@@ -270,7 +270,7 @@ fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
         }
     }
     if room_bits < ROOM_BITS_MIN {
-        return Err(Unfit::Guessable);
+        return Err(PlaceholderError::Guessable);
     }
     Ok(made)
 }
@@ -281,7 +281,7 @@ fn drawn(
     parts: &[[u8; COMMON_BYTES]],
     made: &[u8],
     draw: &mut Draw,
-) -> Result<u8, Unfit> {
+) -> Result<u8, PlaceholderError> {
     let before = made
         .len()
         .checked_sub(COMMON_BYTES - 1)
@@ -299,7 +299,7 @@ fn drawn(
             return Ok(letter);
         }
     }
-    Err(Unfit::Guessable)
+    Err(PlaceholderError::Guessable)
 }
 
 /// Returns whether a digit is of a longer number, as in the tokens of Slack.
@@ -338,7 +338,7 @@ impl<'a> WebToken<'a> {
         })
     }
 
-    fn placeholder(&self, draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
+    fn placeholder(&self, draw: &mut Draw) -> Result<Vec<u8>, PlaceholderError> {
         let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(self.claims).unwrap_or_default());
         let known: Map<String, Value> = serde_json::from_slice(&claims).unwrap_or_default();
         let claims = URL_SAFE_NO_PAD.encode(told(&known, claims.len(), draw));
@@ -348,7 +348,7 @@ impl<'a> WebToken<'a> {
         if made.len() == length {
             Ok(made)
         } else {
-            Err(Unfit::Bytes)
+            Err(PlaceholderError::Bytes)
         }
     }
 }

@@ -331,7 +331,7 @@ fn a_placeholder_that_contains_a_secret_stands_for_none() {
         pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"),
         pair(outer, &format!("xxxx{inner}xxxx")),
     ];
-    assert!(matches!(Masks::new(bad), Err(Unfit::Unlike)));
+    assert!(matches!(Masks::new(bad), Err(PlaceholderError::Unlike)));
     let good = vec![
         pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"),
         pair(outer, &"y".repeat(28)),
@@ -340,11 +340,11 @@ fn a_placeholder_that_contains_a_secret_stands_for_none() {
     // One that has another length, or a mark where there was a letter.
     assert!(matches!(
         Masks::new(vec![pair(inner, "short")]),
-        Err(Unfit::Unlike)
+        Err(PlaceholderError::Unlike)
     ));
     assert!(matches!(
         Masks::new(vec![pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql\"Qn")]),
-        Err(Unfit::Unlike)
+        Err(PlaceholderError::Unlike)
     ));
 }
 
@@ -558,7 +558,7 @@ fn some_are_left_as_they_are_and_what_was_masked_is_noted() {
     let text = format!("{} {} end", real(0), real(1));
     let (mut streams, mut out) = (Vec::new(), Vec::new());
     for chunk in [1, 7, 200] {
-        let noted = std::sync::Arc::<Noted>::default();
+        let noted = std::sync::Arc::<MaskedNumbers>::default();
         let mut mask = masks.stream_but([0, 2, 64].into_iter(), std::sync::Arc::clone(&noted));
         out.clear();
         for piece in text.as_bytes().chunks(chunk) {

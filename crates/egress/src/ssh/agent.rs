@@ -15,8 +15,8 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::control_channel::Carried;
 use crate::inspect::asking;
-use crate::line::Carried;
 use crate::policies::Asks;
 use crate::ssh::filter::{self, Granted, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
@@ -156,7 +156,7 @@ async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()
             Verdict::Answer(answer) => answer,
             Verdict::Refuse { granted, why } => {
                 let granted = granted.and_then(|at| agent.granted.get(at));
-                egress.line.refuse(refused(granted), why.to_owned());
+                egress.control.refuse(refused(granted), why.to_owned());
                 filter::failure()
             }
             Verdict::Sign { granted, signing } => {
@@ -189,7 +189,7 @@ async fn sign(
         Err(why) => {
             // Nothing of it was used.
             flow.credentials.clear();
-            egress.line.refuse(flow, why);
+            egress.control.refuse(flow, why);
             return filter::failure();
         }
     };
@@ -197,17 +197,17 @@ async fn sign(
     if egress.touch(&flow).await.is_err() {
         return filter::failure();
     }
-    let Ok(opened) = egress.line.open_by(flow, true, approval).await else {
+    let Ok(opened) = egress.control.open_by(flow, true, approval).await else {
         return filter::failure();
     };
     match agent.signature(signing).await {
         Ok(signature) => {
-            egress.line.close(&opened, Carried::default());
+            egress.control.close(&opened, Carried::default());
             filter::response(&signature)
         }
         Err(why) => {
             let nothing = Carried::nothing(why).at_last(true);
-            egress.line.close(&opened, nothing);
+            egress.control.close(&opened, nothing);
             filter::failure()
         }
     }

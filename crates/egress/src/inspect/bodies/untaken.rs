@@ -111,7 +111,7 @@ impl Untaken {
                 answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
             }
             Self::Broken(why) => {
-                egress.line.refuse(flow, why.clone());
+                egress.control.refuse(flow, why.clone());
                 answers::denied(StatusCode::BAD_REQUEST, &what.because(why), None)
             }
         })

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use hyper::Response;
 
-use super::unanswered::Unanswered;
+use super::error::ExchangeError;
 use super::{Exchange, Outgoing};
 use crate::Egress;
+use crate::control_channel::{Carried, Opened};
 use crate::dial::Place;
 use crate::inspect::answers;
 use crate::inspect::body::Received;
 use crate::limits::Way;
-use crate::line::{Carried, Opened};
 
 /// Records a request; one that can change something is on disk before this returns.
 async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<Opened> {
@@ -25,7 +25,7 @@ async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<
         || outgoing.leave.approval.is_some()
         || outgoing.injection.is_fetched(&egress.credentials);
     egress
-        .line
+        .control
         .open_by(flow, waits, outgoing.leave.approval)
         .await
 }
@@ -35,13 +35,13 @@ pub(super) async fn begin(
     egress: &Arc<Egress>,
     outgoing: &mut Outgoing,
     place: Place,
-) -> Result<Opened, Unanswered> {
+) -> Result<Opened, ExchangeError> {
     egress.touch(&outgoing.flow).await?;
     let opened = open(egress, outgoing, place).await?;
     if let Err(unfetched) = outgoing.injection.fetch(egress).await {
         let failure = Carried::nothing(unfetched.recorded()).at_last(true);
-        egress.line.close(&opened, failure);
-        return Err(Unanswered::Failed(unfetched.why));
+        egress.control.close(&opened, failure);
+        return Err(ExchangeError::Failed(unfetched.why));
     }
     Ok(opened)
 }

@@ -2,7 +2,7 @@
 
 use atoll_model::network::Flow;
 
-use super::unanswered::{Refusal, Unanswered};
+use super::error::{ExchangeError, Refusal};
 use super::{Outgoing, judged, proof};
 use crate::Egress;
 use crate::inspect::upload::Unheld;
@@ -24,7 +24,7 @@ pub(super) async fn wait(
     egress: &Egress,
     asked: &Asked,
     outgoing: &mut Outgoing,
-) -> Result<(), Unanswered> {
+) -> Result<(), ExchangeError> {
     let sent = outgoing.head.sent(outgoing.body.is_some());
     let rule = {
         let now = decided_by(egress, asked, outgoing)?;
@@ -50,7 +50,7 @@ pub(super) async fn wait(
     let call = asking::request(outgoing, rule.clone(), body.as_ref());
     let approval = asking::consent(egress, call).await;
     outgoing.leave.approval = Some(approval.map_err(|why| {
-        Unanswered::Refused(Refusal {
+        ExchangeError::Refused(Refusal {
             why: why.why().to_owned(),
             inside: why.why().to_owned(),
             how_to_ask: Some(why.how_to_ask().to_owned()),
@@ -106,30 +106,30 @@ fn decided_by<'a>(
     egress: &'a Egress,
     asked: &Asked,
     outgoing: &mut Outgoing,
-) -> Result<Now<'a>, Unanswered> {
+) -> Result<Now<'a>, ExchangeError> {
     let now = egress.policies.now();
     // Its head was read under others.
     if now.version() != outgoing.flow.policies
         && let Some(why) = head::overridden(egress, &now, asked, &outgoing.parts.headers)
     {
-        return Err(Unanswered::refused(why.to_owned(), why.to_owned()));
+        return Err(ExchangeError::refused(why.to_owned(), why.to_owned()));
     }
     outgoing.flow.policies = now.version();
     proof::may_use(&now, &outgoing.flow)?;
     Ok(now)
 }
 
-fn forbidden(forbidden: Forbidden) -> Unanswered {
-    Unanswered::refused(forbidden.why, forbidden.inside)
+fn forbidden(forbidden: Forbidden) -> ExchangeError {
+    ExchangeError::refused(forbidden.why, forbidden.inside)
 }
 
 /// Refuses a request whose body cannot be read whole: the approver sees all of it, or nothing is
 /// sent.
-fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> ExchangeError {
     let why = match why {
         Unheld::Long => "a person is asked about it, and its body has more than 16 MiB".to_owned(),
         Unheld::Trailers => "a person is asked about it, and its body has trailers".to_owned(),
         Unheld::Broken(_) | Unheld::Late => return proof::unread(egress, flow, why),
     };
-    Unanswered::Broken(why)
+    ExchangeError::Broken(why)
 }

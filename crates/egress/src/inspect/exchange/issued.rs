@@ -76,7 +76,7 @@ pub(super) async fn refused(
     parts: &Asking,
     body: Option<Source>,
 ) -> Response<Received> {
-    egress.line.refuse(flow, why.clone());
+    egress.control.refuse(flow, why.clone());
     let denial = what.refused(why, Some(INSTEAD.to_owned()));
     let unread = unread_of(parts, body.and_then(Source::into_rest)).await;
     answers::denied(StatusCode::FORBIDDEN, &denial, unread)

@@ -4,7 +4,7 @@
 use atoll_model::network::Flow;
 
 use super::Outgoing;
-use super::unanswered::Unanswered;
+use super::error::ExchangeError;
 use crate::Egress;
 use crate::inspect::Asked;
 use crate::inspect::body::Broken;
@@ -17,7 +17,7 @@ pub(super) async fn check(
     egress: &Egress,
     asked: &Asked,
     outgoing: &mut Outgoing,
-) -> Result<(), Unanswered> {
+) -> Result<(), ExchangeError> {
     may_use(&egress.policies.now(), &outgoing.flow)?;
     let Some(signing) = outgoing.injection.signing() else {
         return Ok(());
@@ -37,7 +37,7 @@ pub(super) async fn check(
     };
     if let Expected::Pieces(pieces) = &mut expected {
         let room = egress.bodies.piece().await;
-        pieces.within(room.map_err(|why| Unanswered::Broken(why.to_owned()))?);
+        pieces.within(room.map_err(|why| ExchangeError::Broken(why.to_owned()))?);
     }
     let right = match &mut outgoing.body {
         Some(body) => body.expect(expected),
@@ -48,13 +48,13 @@ pub(super) async fn check(
 
 /// Checks that policies allow the use of a request's credentials now, and returns the approval that
 /// they require first: a run's right to a credential may not hold at all times.
-pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<Option<Asks>, Unanswered> {
+pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<Option<Asks>, ExchangeError> {
     let granted = now.credentials(&flow.credentials);
-    granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))
+    granted.map_err(|forbidden| ExchangeError::refused(forbidden.why, forbidden.inside))
 }
 
 /// Returns the reason for refusing a body that could not be read, which may be a placeholder in it.
-pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> ExchangeError {
     let misuse = match why {
         Unheld::Broken(Broken::Found(found)) => {
             injection::misuse_in_body(&egress.credentials, *found)
@@ -64,11 +64,11 @@ pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
     };
     match misuse {
         Some(misuse) => misused(egress, flow, misuse),
-        None => Unanswered::Broken(why.to_string()),
+        None => ExchangeError::Broken(why.to_string()),
     }
 }
 
-fn misused(egress: &Egress, flow: &Flow, misuse: Misuse) -> Unanswered {
+fn misused(egress: &Egress, flow: &Flow, misuse: Misuse) -> ExchangeError {
     misuse.tell(egress, flow.clone());
-    Unanswered::Misused(Box::new(misuse))
+    ExchangeError::Misused(Box::new(misuse))
 }

@@ -19,15 +19,15 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::dates::{self, Dates, Released};
-use super::unanswered::{Refusal, Unanswered};
+use super::error::{ExchangeError, Refusal};
 use super::{Leave, Outgoing, flow, judged, send_on};
 use crate::Egress;
-use crate::destination::Wanted;
+use crate::destination::Destination;
 use crate::inspect::Asked;
 use crate::inspect::body::Received;
 use crate::inspect::head::Head;
 use crate::inspect::injection::Injection;
-use crate::inspect::room::Room;
+use crate::inspect::request_permit::RequestPermit;
 use crate::policies::Passed;
 
 /// The longest time for one response, including the wait for other requests.
@@ -97,10 +97,10 @@ pub(super) async fn check(
     asked: &Arc<Asked>,
     outgoing: &Outgoing,
     now: fn() -> SystemTime,
-) -> Result<(), Unanswered> {
+) -> Result<(), ExchangeError> {
     let judged = judged(asked, &outgoing.parts, &outgoing.head);
     if let Some(unlocked) = egress.network.unlocked(&judged, &egress.locks) {
-        return Err(Unanswered::Refused(Refusal {
+        return Err(ExchangeError::Refused(Refusal {
             why: unlocked.why(),
             inside: unlocked.why_inside(),
             how_to_ask: Some(unlocked.how_to_ask()),
@@ -116,7 +116,7 @@ pub(super) async fn check(
         Err(_) => Err(Unaged::Unknown("its registry took too long".to_owned())),
     };
     aged.map_err(|unaged| {
-        Unanswered::Refused(Refusal {
+        ExchangeError::Refused(Refusal {
             why: demand.why(&unaged),
             inside: demand.why_inside(&unaged),
             how_to_ask: Some(demand.how_to_ask()),
@@ -219,7 +219,7 @@ fn prepared(
     path: &str,
 ) -> Result<(Arc<Asked>, Outgoing), String> {
     let unwritable = || "it cannot be written".to_owned();
-    let wanted = Wanted {
+    let wanted = Destination {
         host: host.parse::<HostPart>().map_err(|_| unwritable())?,
         port: Scheme::Https.port(),
     };
@@ -251,7 +251,8 @@ fn prepared(
         Err(forbidden) => return Err(forbidden.inside),
     }
     flow.rule = Some(format!("for the date of a release: {}", rule.told()));
-    let room = Room::own(egress).ok_or_else(|| "too many requests are on their way".to_owned())?;
+    let room = RequestPermit::own(egress)
+        .ok_or_else(|| "too many requests are on their way".to_owned())?;
     let outgoing = Outgoing {
         parts,
         body: None,

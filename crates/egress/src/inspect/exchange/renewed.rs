@@ -10,13 +10,13 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::unanswered::Unrecorded;
+use super::error::Unrecorded;
 use crate::Egress;
+use crate::control_channel::Carried;
 use crate::credentials::{Credentials, fetch};
 use crate::inspect::answers::{self, Denial};
 use crate::inspect::bodies::Renewing;
 use crate::inspect::body::Received;
-use crate::line::Carried;
 use crate::policies::{Forbidden, Now};
 
 /// The lifetime stated to a program for a token of unknown lifetime. Atoll itself refreshes the
@@ -52,16 +52,16 @@ pub(in crate::inspect) async fn answered(
     let now = egress.policies.now();
     flow.policies = now.version();
     if let Err(forbidden) = may_renew(&now, &egress.credentials, by) {
-        egress.line.refuse(flow, forbidden.why);
+        egress.control.refuse(flow, forbidden.why);
         let denial = what.refused(forbidden.inside, None);
         return Ok(answers::denied(StatusCode::FORBIDDEN, &denial, unread));
     }
-    let opened = egress.line.open(flow, true).await?;
+    let opened = egress.control.open(flow, true).await?;
     let renewed = match of(egress, by, published).await {
         Ok(renewed) => renewed,
         Err(unfetched) => {
             let failure = Carried::nothing(unfetched.recorded()).at_last(true);
-            egress.line.close(&opened, failure);
+            egress.control.close(&opened, failure);
             return Ok(answers::failed(&what.because(unfetched.why), unread));
         }
     };
@@ -70,7 +70,7 @@ pub(in crate::inspect) async fn answered(
         status: Some(StatusCode::OK.as_u16()),
         ..Carried::default()
     };
-    egress.line.close(&opened, carried);
+    egress.control.close(&opened, carried);
     let mut response = Response::new(Received::told(Bytes::from(renewed), unread));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -6,16 +6,16 @@ use atoll_model::network::Scheme;
 use hyper::{Request, Response, Version};
 
 use super::beginning::begin;
-use super::unanswered::Unanswered;
+use super::error::ExchangeError;
 use super::{Exchange, Outgoing, answered, judged, masked};
 use crate::Egress;
+use crate::control_channel::{Carried, Opened};
 use crate::inspect::Asked;
 use crate::inspect::body::{Received, Sent};
 use crate::inspect::expectation::{ENDLESS, Early};
 use crate::inspect::upstream::Server;
-use crate::line::{Carried, Opened};
 use crate::origin_error::{is_of_tls, why_not, why_unanswered};
-use crate::resolve::{Nowhere, addresses, given_up, may};
+use crate::resolve::{ResolveError, addresses, given_up, may};
 
 /// The reason for requesting the whole after a range.
 const NOT_THAT_PART: &str = "what came is not the part that was asked for, so all is asked for";
@@ -30,7 +30,7 @@ pub(super) async fn carry(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
     outgoing: &mut Outgoing,
-) -> Result<Response<Received>, Unanswered> {
+) -> Result<Response<Received>, ExchangeError> {
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
@@ -52,16 +52,16 @@ pub(super) async fn carry(
     let judged = judged(asked, &outgoing.parts, &outgoing.head);
     let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
         Ok(resolved) => resolved,
-        Err(Nowhere::Refused { why, inside }) => {
-            return Err(Unanswered::refused(why, inside));
+        Err(ResolveError::Refused { why, inside }) => {
+            return Err(ExchangeError::refused(why, inside));
         }
-        Err(Nowhere::Unknown(why)) => {
+        Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
             let why = format!("its name leads nowhere: {why}");
-            let opened = egress.line.open(outgoing.flow.clone(), false).await?;
+            let opened = egress.control.open(outgoing.flow.clone(), false).await?;
             let failure = Carried::nothing(why.clone()).at_last(true);
-            egress.line.close(&opened, failure);
-            return Err(Unanswered::Failed(why));
+            egress.control.close(&opened, failure);
+            return Err(ExchangeError::Failed(why));
         }
     };
     let mut failure = "its name leads nowhere".to_owned();
@@ -74,7 +74,7 @@ pub(super) async fn carry(
                 egress.upstream.share(key, &server);
                 return match send(egress, asked, server, opened, outgoing).await {
                     Attempted::Answered(response) => Ok(response),
-                    Attempted::Unsent(why) => Err(Unanswered::Failed(why)),
+                    Attempted::Unsent(why) => Err(ExchangeError::Failed(why)),
                     Attempted::Failed(unanswered) => Err(unanswered),
                 };
             }
@@ -83,14 +83,14 @@ pub(super) async fn carry(
                 // Who is there and is not who was asked for is elsewhere no other.
                 let is_last = is_of_tls(&error) || places.peek().is_none();
                 let carried = Carried::nothing(failure.clone()).at_last(is_last);
-                egress.line.close(&opened, carried);
+                egress.control.close(&opened, carried);
                 if is_last {
                     break;
                 }
             }
         }
     }
-    Err(Unanswered::Failed(failure))
+    Err(ExchangeError::Failed(failure))
 }
 
 /// The outcome of a request on one connection.
@@ -98,7 +98,7 @@ enum Attempted {
     Answered(Response<Received>),
     /// No response, and no effect, so the request may be sent again; with the reason.
     Unsent(String),
-    Failed(Unanswered),
+    Failed(ExchangeError),
 }
 
 async fn attempt(
@@ -106,7 +106,7 @@ async fn attempt(
     asked: &Arc<Asked>,
     server: Server,
     outgoing: &mut Outgoing,
-) -> Result<Attempted, Unanswered> {
+) -> Result<Attempted, ExchangeError> {
     let opened = begin(egress, outgoing, server.place).await?;
     Ok(send(egress, asked, server, opened, outgoing).await)
 }
@@ -123,7 +123,7 @@ async fn send(
     let exchange = Exchange::new(egress, asked, opened, server.place, outgoing);
     let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
         let why = "it cannot be written".to_owned();
-        return Attempted::Failed(Unanswered::Broken(why));
+        return Attempted::Failed(ExchangeError::Broken(why));
     };
     let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
     let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
@@ -144,7 +144,7 @@ async fn send(
             outgoing.injection.asks_all = true;
             exchange.answered(response.status(), None);
             exchange.failed(NOT_THAT_PART.to_owned());
-            return Attempted::Failed(Unanswered::Failed(NOT_THAT_PART.to_owned()));
+            return Attempted::Failed(ExchangeError::Failed(NOT_THAT_PART.to_owned()));
         }
         Ok(Ok(response)) => {
             let answered = answered(exchange, server, response, outgoing).await;
@@ -154,7 +154,7 @@ async fn send(
         Err(why) => {
             exchange.failed(why.clone());
             outgoing.body = exchange.give_back(&mut outgoing.parts);
-            return Attempted::Failed(Unanswered::Failed(why));
+            return Attempted::Failed(ExchangeError::Failed(why));
         }
     };
     let unsent = error.take_message().map(Request::into_body);
@@ -172,12 +172,12 @@ async fn send(
         None => exchange.give_back(&mut outgoing.parts),
     };
     if let Some(misuse) = exchange.misuse() {
-        Attempted::Failed(Unanswered::Misused(Box::new(misuse)))
+        Attempted::Failed(ExchangeError::Misused(Box::new(misuse)))
     } else if let Some(broken) = broken {
-        Attempted::Failed(Unanswered::Broken(broken))
+        Attempted::Failed(ExchangeError::Broken(broken))
     } else if is_unsent || may_repeat && !is_answered {
         Attempted::Unsent(why)
     } else {
-        Attempted::Failed(Unanswered::Failed(why))
+        Attempted::Failed(ExchangeError::Failed(why))
     }
 }

@@ -7,7 +7,7 @@ use atoll_model::network::{Others, Place};
 
 use super::Injection;
 use crate::credentials::{Credentials, Held};
-use crate::secret::{Mask, Noted, Placeholders};
+use crate::secret::{Mask, MaskedNumbers, Placeholders};
 
 impl Injection {
     /// Returns the placeholders that must not be in the request's body: a program that has printed
@@ -49,7 +49,7 @@ impl Injection {
     }
 
     /// Returns the record of the credentials whose placeholders were masked in the body.
-    pub(in crate::inspect) fn masked(&self) -> Option<&Arc<Noted>> {
+    pub(in crate::inspect) fn masked(&self) -> Option<&Arc<MaskedNumbers>> {
         self.masked.as_ref()
     }
 }

@@ -23,7 +23,7 @@ fn passed(passing: &mut impl Passing, bytes: &[u8], piece: usize) -> (Vec<u8>, b
 }
 
 fn said(bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
-    passed(&mut Said::new(&keyed()).unwrap(), bytes, piece)
+    passed(&mut ClientMessages::new(&keyed()).unwrap(), bytes, piece)
 }
 
 #[test]
@@ -55,14 +55,14 @@ fn each_message_of_a_server_goes_on_whole_and_without_real_values() {
     let (came, wanted) = (all(REAL), all(PLACEHOLDER));
     for piece in 1..came.len() {
         let is_between = AtomicBool::new(true);
-        let mut heard = Heard::new(&keyed(), &is_between).unwrap();
+        let mut heard = ServerMessages::new(&keyed(), &is_between).unwrap();
         let (on, ended) = passed(&mut heard, &came, piece);
         // Though each of them ends with what could begin a value.
         assert!(ended && on == wanted, "{piece}: {on:?}");
         assert!(is_between.into_inner());
     }
     let is_between = AtomicBool::new(true);
-    let mut heard = Heard::new(&keyed(), &is_between).unwrap();
+    let mut heard = ServerMessages::new(&keyed(), &is_between).unwrap();
     let mut on = Vec::new();
     heard.take(&came[..came.len() - 1], &mut on).unwrap();
     heard.sent();
@@ -74,7 +74,7 @@ fn what_is_no_message_ends_it() {
     for bytes in [&b"Q\0\0\0\x03"[..], b"Q\xff\xff\xff\xff", b"Q\0\0\0\0"] {
         assert!(!said(bytes, 2).1, "{bytes:?}");
         let is_between = AtomicBool::new(true);
-        let mut heard = Heard::new(&keyed(), &is_between).unwrap();
+        let mut heard = ServerMessages::new(&keyed(), &is_between).unwrap();
         assert!(!passed(&mut heard, bytes, 2).1, "{bytes:?}");
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::{Unfit, placeholder};
+use super::super::{PlaceholderError, placeholder};
 
 fn made(real: &str) -> String {
     String::from_utf8(placeholder(real.as_bytes(), &[42; 32]).unwrap()).unwrap()
@@ -126,7 +126,7 @@ fn a_web_token_says_until_when_it_is_valid_and_nothing_else() {
     let unsigned = format!("{header}.{}.", URL_SAFE_NO_PAD.encode(claims));
     assert!(matches!(
         placeholder(unsigned.as_bytes(), &[1; 32]),
-        Err(Unfit::Guessable)
+        Err(PlaceholderError::Guessable)
     ));
 }
 
@@ -145,23 +145,35 @@ fn a_key_keeps_its_frame_and_lines() {
 #[test]
 fn what_can_be_guessed_or_not_be_found_has_none() {
     let of = |real: &[u8]| placeholder(real, &[3; 32]).map(drop);
-    assert!(matches!(of(b"hunter2"), Err(Unfit::Short)));
-    assert!(matches!(of(b"fifteen-letters"), Err(Unfit::Short)));
-    assert!(matches!(of(b"1234567890123456"), Err(Unfit::Guessable)));
-    assert!(matches!(of(b"sk-ant-api03-short"), Err(Unfit::Guessable)));
+    assert!(matches!(of(b"hunter2"), Err(PlaceholderError::Short)));
+    assert!(matches!(
+        of(b"fifteen-letters"),
+        Err(PlaceholderError::Short)
+    ));
+    assert!(matches!(
+        of(b"1234567890123456"),
+        Err(PlaceholderError::Guessable)
+    ));
+    assert!(matches!(
+        of(b"sk-ant-api03-short"),
+        Err(PlaceholderError::Guessable)
+    ));
     assert!(matches!(
         of("pässwört-of-some-length".as_bytes()),
-        Err(Unfit::Bytes)
+        Err(PlaceholderError::Bytes)
     ));
     assert!(matches!(
         of(b"bell\x07bell-of-some-length"),
-        Err(Unfit::Bytes)
+        Err(PlaceholderError::Bytes)
     ));
     assert!(matches!(
         of(b"abcdefgh////ijklmnopqrstuv"),
-        Err(Unfit::Marks)
+        Err(PlaceholderError::Marks)
     ));
-    assert!(matches!(of(&[b'a'; 16 * 1024 + 1]), Err(Unfit::Long)));
+    assert!(matches!(
+        of(&[b'a'; 16 * 1024 + 1]),
+        Err(PlaceholderError::Long)
+    ));
     assert!(of(b"12345678901234567890").is_ok());
     assert!(of(b"0123456789abcdef").is_ok());
 }

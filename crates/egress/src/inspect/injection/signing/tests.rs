@@ -1,14 +1,14 @@
 //! Requests signed with placeholders, signed anew.
 
 use atoll_model::network::{
-    Binding, Conditions, Destination, HostPart, Others, Request as Judged, Scheme, SignatureScope,
-    Target,
+    Binding, Conditions, Destination as Allowed, HostPart, Others, Request as Judged, Scheme,
+    SignatureScope, Target,
 };
 use hyper::Request;
 
 use super::super::{Injection, ask_for_readable};
 use super::*;
-use crate::destination::Wanted;
+use crate::destination::Destination;
 
 const ID: &str = "AKIAPLACEHOLDER00001";
 const SECRET: &str = "aPlaceholderSecret/OfForty+CharactersInA";
@@ -30,7 +30,7 @@ fn credentials() -> Credentials {
 fn binding() -> Binding {
     Binding {
         name: "aws".parse().unwrap(),
-        to: vec![format!("{HOST_NAME}:443").parse::<Destination>().unwrap()],
+        to: vec![format!("{HOST_NAME}:443").parse::<Allowed>().unwrap()],
         requests: Conditions {
             scheme: Some(Scheme::Https),
             ..Default::default()
@@ -140,7 +140,7 @@ impl Made {
         key: Option<Values>,
     ) -> Result<Option<(String, HeaderMap)>, String> {
         let host: HostPart = host.parse().unwrap();
-        let wanted = Wanted {
+        let wanted = Destination {
             host: host.clone(),
             port: 443,
         };

@@ -45,12 +45,12 @@ const PATH_BYTES_MAX: usize = 2048;
 
 /// The control channel, and all that waits for an answer on it.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ControlChannel {
     /// A SOCK_SEQPACKET socket: the runtime treats it as one of datagrams.
     socket: UnixDatagram,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
-    commands: Mutex<HashMap<u64, mpsc::Sender<Heard>>>,
+    commands: Mutex<HashMap<u64, mpsc::Sender<CommandMessage>>>,
     asking: Mutex<HashMap<u64, oneshot::Sender<(CallDigest, Consent)>>>,
     refusals: Mutex<Refusals>,
     /// The run's reputation: deeds reported here lower it.
@@ -79,7 +79,7 @@ struct Unsent {
 
 /// A message about a command.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum CommandMessage {
     /// Running: the read ends of its standard output and standard error.
     Running([OwnedFd; 2]),
     /// Ended.
@@ -88,7 +88,7 @@ pub(crate) enum Heard {
     Renewing(Option<OwnedFd>),
 }
 
-/// A flow that is reported: it may go on. [`Line::close`] reports its end.
+/// A flow that is reported: it may go on. [`ControlChannel::close`] reports its end.
 #[derive(Debug)]
 pub(crate) struct Opened {
     id: u64,
@@ -99,7 +99,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Line {
+impl ControlChannel {
     /// Returns the channel over a socket that keeps message boundaries, and does not block.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
@@ -200,7 +200,7 @@ impl Line {
         self.room.notify_waiters();
     }
 
-    /// Marks the last report: [`Line::send`] returns once all of them are sent.
+    /// Marks the last report: [`ControlChannel::send`] returns once all of them are sent.
     pub(crate) fn end(&self) {
         lock(&self.unsent).is_last = true;
         self.some.notify_one();
@@ -215,7 +215,7 @@ impl Line {
         self.open_by(flow, waits, None).await
     }
 
-    /// Has a flow recorded as [`Line::open`] does, with the approval where a person was asked.
+    /// Has a flow recorded as [`ControlChannel::open`] does, with the approval where a person was asked.
     ///
     /// # Errors
     /// When the recording process is gone.
@@ -342,12 +342,12 @@ impl Line {
             match serde_json::from_slice(message) {
                 Ok(FlowOrder::Recorded { id }) => self.recorded(id),
                 Ok(FlowOrder::Running { id }) => match given.try_into() {
-                    Ok(outputs) => self.heard(id, Heard::Running(outputs)),
+                    Ok(outputs) => self.heard(id, CommandMessage::Running(outputs)),
                     Err(_) => break,
                 },
-                Ok(FlowOrder::Ran { id, end }) => self.heard(id, Heard::Ran(end)),
+                Ok(FlowOrder::Ran { id, end }) => self.heard(id, CommandMessage::Ran(end)),
                 Ok(FlowOrder::Renewing { id }) => {
-                    self.heard(id, Heard::Renewing(given.into_iter().next()));
+                    self.heard(id, CommandMessage::Renewing(given.into_iter().next()));
                 }
                 Ok(FlowOrder::Said {
                     id,
@@ -390,7 +390,10 @@ impl Line {
     ///
     /// # Errors
     /// When the other end is gone, and nothing could run it.
-    pub(crate) fn command(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
+    pub(crate) fn command(
+        &self,
+        credential: &CredentialName,
+    ) -> io::Result<mpsc::Receiver<CommandMessage>> {
         let credential = credential.clone();
         self.hear_of(|id| FlowReport::Command { id, credential })
     }
@@ -399,12 +402,18 @@ impl Line {
     ///
     /// # Errors
     /// When the other end is gone, and nothing could do so.
-    pub(crate) fn renewal(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
+    pub(crate) fn renewal(
+        &self,
+        credential: &CredentialName,
+    ) -> io::Result<mpsc::Receiver<CommandMessage>> {
         let credential = credential.clone();
         self.hear_of(|id| FlowReport::Renew { id, credential })
     }
 
-    fn hear_of(&self, report: impl FnOnce(u64) -> FlowReport) -> io::Result<mpsc::Receiver<Heard>> {
+    fn hear_of(
+        &self,
+        report: impl FnOnce(u64) -> FlowReport,
+    ) -> io::Result<mpsc::Receiver<CommandMessage>> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (heard, hears) = mpsc::channel(2);
         lock(&self.commands).insert(id, heard);
@@ -432,9 +441,9 @@ impl Line {
     }
 
     /// Passes on a message about a command, as long as somebody waits for it.
-    fn heard(&self, id: u64, heard: Heard) {
+    fn heard(&self, id: u64, heard: CommandMessage) {
         let mut commands = lock(&self.commands);
-        let is_last = matches!(heard, Heard::Ran(_) | Heard::Renewing(_));
+        let is_last = matches!(heard, CommandMessage::Ran(_) | CommandMessage::Renewing(_));
         let sent = commands.get(&id).map(|to| to.try_send(heard));
         if is_last || !matches!(sent, Some(Ok(()))) {
             commands.remove(&id);

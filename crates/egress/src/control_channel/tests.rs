@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use super::*;
 
 /// Returns a control channel, and its other end.
-fn line() -> (Line, OwnedFd) {
-    let (line, far) = socket::pair().unwrap();
-    descriptor::never_block(line.as_fd()).unwrap();
-    (Line::new(line).unwrap(), far)
+fn channel() -> (ControlChannel, OwnedFd) {
+    let (channel, far) = socket::pair().unwrap();
+    descriptor::never_block(channel.as_fd()).unwrap();
+    (ControlChannel::new(channel).unwrap(), far)
 }
 
 /// Returns what is about to be sent: one report, in a message that the other side accepts.
-fn told(line: &Line) -> FlowReport {
-    let text = std::mem::take(&mut lock(&line.unsent).text);
+fn told(channel: &ControlChannel) -> FlowReport {
+    let text = std::mem::take(&mut lock(&channel.unsent).text);
     assert!(!text.is_empty(), "it is told");
     assert!(text.len() < FLOW_MESSAGE_BYTES_MAX, "{}", text.len());
     serde_json::from_slice(&text).unwrap()
@@ -93,18 +93,21 @@ fn the_longest_texts_fit_into_one_message() {
         }),
     };
     run(async {
-        let (line, _far) = line();
-        line.refuse(flow.clone(), long());
-        told(&line);
+        let (channel, _far) = channel();
+        channel.refuse(flow.clone(), long());
+        told(&channel);
         // What differs beyond that is the same.
-        line.refuse(flow.clone(), long() + "more");
-        assert!(lock(&line.unsent).text.is_empty());
-        line.tell_refusals();
-        assert!(matches!(told(&line), FlowReport::Refused { count: 2, .. }));
-        let opened = line.open(flow, false).await.unwrap();
-        told(&line);
-        line.close(&opened, Carried::nothing(long()));
-        told(&line);
+        channel.refuse(flow.clone(), long() + "more");
+        assert!(lock(&channel.unsent).text.is_empty());
+        channel.tell_refusals();
+        assert!(matches!(
+            told(&channel),
+            FlowReport::Refused { count: 2, .. }
+        ));
+        let opened = channel.open(flow, false).await.unwrap();
+        told(&channel);
+        channel.close(&opened, Carried::nothing(long()));
+        told(&channel);
     });
 }
 
@@ -114,19 +117,19 @@ proptest! {
     #[test]
     fn nothing_is_too_long_to_be_told(flow in flow(), why in text()) {
         run(async {
-            let (line, _far) = line();
-            line.refuse(flow.clone(), why.clone());
-            let FlowReport::Refused { flow: kept, why: shown, count: 1 } = told(&line) else {
+            let (channel, _far) = channel();
+            channel.refuse(flow.clone(), why.clone());
+            let FlowReport::Refused { flow: kept, why: shown, count: 1 } = told(&channel) else {
                 panic!("it was refused");
             };
             let beginning = |whole: &str, kept: &str| {
                 whole == kept || kept.strip_suffix('…').is_some_and(|kept| whole.starts_with(kept))
             };
             assert!(beginning(&why, &shown) && beginning(&flow.host, &kept.host));
-            let opened = line.open(flow, false).await.unwrap();
-            assert!(matches!(told(&line), FlowReport::Open { .. }));
-            line.close(&opened, Carried::nothing(why));
-            assert!(matches!(told(&line), FlowReport::Closed { .. }));
+            let opened = channel.open(flow, false).await.unwrap();
+            assert!(matches!(told(&channel), FlowReport::Open { .. }));
+            channel.close(&opened, Carried::nothing(why));
+            assert!(matches!(told(&channel), FlowReport::Closed { .. }));
         });
     }
 }
@@ -135,18 +138,18 @@ proptest! {
 #[test]
 fn what_is_told_of_a_run_takes_from_its_reputation() {
     run(async {
-        let (line, far) = line();
+        let (channel, far) = channel();
         let conduct = Arc::new(Mutex::new(Running::new(100)));
-        let line = line.with_conduct(Arc::clone(&conduct));
+        let channel = channel.with_conduct(Arc::clone(&conduct));
         let points = || lock(&conduct).points();
         let flow = |credentials: Vec<CredentialName>| Flow {
             credentials,
             ..Flow::to(FlowKind::Request, "example.com".to_owned(), 443)
         };
-        line.refuse(flow(Vec::new()), "so".to_owned());
+        channel.refuse(flow(Vec::new()), "so".to_owned());
         assert_eq!(points(), 100);
         for _ in 0..2 {
-            line.refuse(flow(vec!["token".parse().unwrap()]), "so".to_owned());
+            channel.refuse(flow(vec!["token".parse().unwrap()]), "so".to_owned());
             assert_eq!(points(), 70);
         }
         let digest = CallDigest::new([0; 32]);
@@ -165,7 +168,7 @@ fn what_is_told_of_a_run_takes_from_its_reputation() {
             socket::send(far.as_fd(), &said, &[]).unwrap();
             let end = serde_json::to_vec(&FlowOrder::End).unwrap();
             socket::send(far.as_fd(), &end, &[]).unwrap();
-            line.hear(|_, _| (), |_| (), |_, _| true).await;
+            channel.hear(|_, _| (), |_| (), |_, _| true).await;
             assert_eq!(points(), expected, "{order:?}");
         }
     });
@@ -181,7 +184,7 @@ fn policies_that_do_not_come_along_are_not_none() {
             (true, 1, true),
             (false, 0, true),
         ] {
-            let (line, far) = line();
+            let (channel, far) = channel();
             let files: Vec<OwnedFd> = (0..files)
                 .map(|_| descriptor::sealed_memory(c"policies", b"").unwrap())
                 .collect();
@@ -199,7 +202,7 @@ fn policies_that_do_not_come_along_are_not_none() {
                 *lock(&taken) = Some((version, file.is_some()));
                 true
             };
-            line.hear(|_, _| (), |_| (), reload).await;
+            channel.hear(|_, _| (), |_| (), reload).await;
             let expected = is_taken.then_some((1, has_policies));
             assert_eq!(*lock(&taken), expected, "{has_policies} {}", files.len());
         }

@@ -14,7 +14,7 @@ use crate::limits::{Asked, Excess, Part, late};
 
 /// The permit of one request.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct RequestPermit {
     egress: Arc<Egress>,
     part: Option<(Part, Flow)>,
     _permit: OwnedSemaphorePermit,
@@ -29,7 +29,7 @@ pub(crate) enum Full {
     Rule(Excess),
 }
 
-impl Room {
+impl RequestPermit {
     /// Acquires a permit for a request that a rule has allowed. A failure is recorded.
     pub(crate) fn take(
         egress: &Arc<Egress>,
@@ -40,7 +40,7 @@ impl Room {
     ) -> Result<Self, Full> {
         let Ok(permit) = Arc::clone(&egress.room).try_acquire_owned() else {
             let why = "too many requests of this run are on their way";
-            egress.line.refuse(flow.clone(), why.to_owned());
+            egress.control.refuse(flow.clone(), why.to_owned());
             return Err(Full::All(why));
         };
         let asked = Asked::Request {
@@ -54,7 +54,7 @@ impl Room {
                 _permit: permit,
             }),
             Err(excess) => {
-                egress.line.refuse_beyond(flow.clone(), &excess);
+                egress.control.refuse_beyond(flow.clone(), &excess);
                 Err(Full::Rule(excess))
             }
         }
@@ -92,13 +92,13 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         // Once, however often it was tried.
         if let Some((part, flow)) = self.part.take()
             && let Some(excess) = part.excess()
         {
-            self.egress.line.refuse_beyond(flow, excess);
+            self.egress.control.refuse_beyond(flow, excess);
         }
     }
 }

@@ -24,21 +24,21 @@ const NAMES: &[u8] = b"names";
 
 /// Returns the socket on which connections come: SOCK_SEQPACKET, which the runtime treats as one of
 /// datagrams.
-pub(crate) fn line(line: OwnedFd) -> io::Result<UnixDatagram> {
-    descriptor::never_block(line.as_fd())?;
-    UnixDatagram::from_std(line.into())
+pub(crate) fn socket_of(fd: OwnedFd) -> io::Result<UnixDatagram> {
+    descriptor::never_block(fd.as_fd())?;
+    UnixDatagram::from_std(fd.into())
 }
 
 /// Carries the connections that are handed over, until the run ends.
-pub(crate) async fn take(egress: Arc<Egress>, line: UnixDatagram) {
+pub(crate) async fn take(egress: Arc<Egress>, socket: UnixDatagram) {
     let (mut carried, mut asking) = (JoinSet::new(), JoinSet::new());
     loop {
         while carried.try_join_next().is_some() {}
         while asking.try_join_next().is_some() {}
         let mut message = [0; MESSAGE_BYTES_MAX];
-        let receive = || socket::receive(line.as_fd(), &mut message);
+        let receive = || socket::receive(socket.as_fd(), &mut message);
         let received = tokio::select! {
-            received = line.async_io(Interest::READABLE, receive) => received,
+            received = socket.async_io(Interest::READABLE, receive) => received,
             () = egress.is_over() => break,
         };
         let Ok((got @ 1.., mut descriptors)) = received else {
@@ -67,7 +67,7 @@ pub(crate) async fn take(egress: Arc<Egress>, line: UnixDatagram) {
             }
         }
     }
-    drop(line);
+    drop(socket);
     asking.shutdown().await;
     while carried.join_next().await.is_some() {}
 }
@@ -83,7 +83,7 @@ fn stream(given: OwnedFd) -> Option<TcpStream> {
 
 /// Answers the DNS queries that come on one socket.
 async fn answer(egress: Arc<Egress>, given: OwnedFd) {
-    let Ok(asking) = line(given) else {
+    let Ok(asking) = socket_of(given) else {
         return;
     };
     let mut question = vec![0; dns::QUESTION_BYTES_MAX];

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::body::Broken;
 use super::exchange::Exchange;
-use super::room::header_bytes;
+use super::request_permit::header_bytes;
 use super::upload::Upload;
 use crate::limits::{Excess, Part, Way};
 
@@ -23,11 +23,11 @@ type Piece = Frame<Bytes>;
 
 /// The throttle of a request's body: holds back its next frame.
 #[derive(Debug, Default)]
-pub(crate) struct Brake {
+pub(crate) struct BodyThrottle {
     held: Option<(Piece, Pin<Box<Sleep>>)>,
 }
 
-impl Brake {
+impl BodyThrottle {
     /// Returns whether a frame is held back.
     pub(crate) fn holds(&self) -> bool {
         self.held.is_some()

@@ -6,9 +6,9 @@ use atoll_model::conduct::Deed;
 use atoll_model::network::{ASKING_MAX, AskedCall, CallDigest, Consent, FlowReport, NoConsent};
 use tokio::sync::oneshot;
 
-use super::{Line, lock};
+use super::{ControlChannel, lock};
 
-impl Line {
+impl ControlChannel {
     /// Asks a person for an approval. Returns the request's id, and the receiver of the answer.
     ///
     /// # Errors

@@ -27,12 +27,12 @@ const LISTENING: u8 = 10;
 /// The users who may connect, and the socket on which the kernel names a connection's owner
 /// (sock_diag(7)).
 #[derive(Debug)]
-pub(crate) struct Visitors {
+pub(crate) struct PortPeers {
     users: Vec<u32>,
-    line: Option<Mutex<OwnedFd>>,
+    netlink: Option<Mutex<OwnedFd>>,
 }
 
-impl Visitors {
+impl PortPeers {
     /// Allows these users. Where there are none, no socket is opened.
     pub(crate) fn new(users: Vec<u32>) -> io::Result<Self> {
         let open = || {
@@ -40,8 +40,8 @@ impl Visitors {
             let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
             socket_with(family, kind, flags, Some(SOCK_DIAG)).map(Mutex::new)
         };
-        let line = (!users.is_empty()).then(open).transpose()?;
-        Ok(Self { users, line })
+        let netlink = (!users.is_empty()).then(open).transpose()?;
+        Ok(Self { users, netlink })
     }
 
     /// Checks that a connection is one of a user who may connect.
@@ -66,12 +66,12 @@ impl Visitors {
 
     /// Returns the user whose socket is at one address and connected to the other.
     fn owner(&self, at: SocketAddr, to: SocketAddr) -> io::Result<u32> {
-        let line = self.line.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let netlink = self.netlink.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         // One question and its answer, which is there when the sending returns.
-        let line = line.lock().unwrap_or_else(PoisonError::into_inner);
-        send(&*line, &question(at, to), SendFlags::empty())?;
+        let netlink = netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        send(&*netlink, &question(at, to), SendFlags::empty())?;
         let mut answer = [0; ANSWER_BYTES_MAX];
-        let (got, _) = recv(&*line, &mut answer[..], RecvFlags::empty())?;
+        let (got, _) = recv(&*netlink, &mut answer[..], RecvFlags::empty())?;
         read(answer.get(..got).unwrap_or_default())
     }
 }
@@ -143,15 +143,15 @@ mod tests {
             let at = listener.local_addr().unwrap();
             let visitor = TcpStream::connect(at).await.unwrap();
             let (come, _) = listener.accept().await.unwrap();
-            Visitors::new(vec![own]).unwrap().admit(&come).unwrap();
-            let others = Visitors::new(vec![own + 1]).unwrap();
+            PortPeers::new(vec![own]).unwrap().admit(&come).unwrap();
+            let others = PortPeers::new(vec![own + 1]).unwrap();
             let why = others.admit(&come).unwrap_err();
             assert!(why.contains(&format!("from user {own}")), "{why}");
-            assert!(Visitors::new(vec![]).unwrap().admit(&come).is_err());
+            assert!(PortPeers::new(vec![]).unwrap().admit(&come).is_err());
             // Whoever has gone is nobody, and not root.
             drop(visitor);
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            assert!(Visitors::new(vec![0, own]).unwrap().admit(&come).is_err());
+            assert!(PortPeers::new(vec![0, own]).unwrap().admit(&come).is_err());
         }
     }
 }

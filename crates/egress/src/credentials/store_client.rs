@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::Egress;
-use crate::line::Heard;
+use crate::control_channel::CommandMessage;
 
 /// The longest time for the store to have a value ready, and for it to be written. The store waits
 /// less than the first for another run.
@@ -23,13 +23,13 @@ pub(super) const WRITING: Duration = Duration::from_secs(20);
 const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
 
 /// A connection to the store.
-pub(super) struct Keeper {
-    line: UnixDatagram,
+pub(super) struct CredentialStoreClient {
+    socket: UnixDatagram,
     /// The stored value, as it is called in messages.
     what: &'static str,
 }
 
-impl Keeper {
+impl CredentialStoreClient {
     /// Connects to the store of this value of a credential.
     ///
     /// # Errors
@@ -40,13 +40,18 @@ impl Keeper {
         what: &'static str,
     ) -> Result<Self, String> {
         let nobody = || format!("nobody keeps {what}");
-        let mut heard = egress.line.renewal(name).map_err(|_| nobody())?;
+        let mut heard = egress.control.renewal(name).map_err(|_| nobody())?;
         match heard.recv().await {
-            Some(Heard::Renewing(Some(line))) => {
-                let line = UnixDatagram::from_std(line.into()).map_err(|_| nobody())?;
-                Ok(Self { line, what })
+            Some(CommandMessage::Renewing(Some(socket))) => {
+                let socket = UnixDatagram::from_std(socket.into()).map_err(|_| nobody())?;
+                Ok(Self { socket, what })
             }
-            Some(Heard::Renewing(None) | Heard::Running(_) | Heard::Ran(_)) | None => Err(nobody()),
+            Some(
+                CommandMessage::Renewing(None)
+                | CommandMessage::Running(_)
+                | CommandMessage::Ran(_),
+            )
+            | None => Err(nobody()),
         }
     }
 
@@ -56,8 +61,8 @@ impl Keeper {
     /// The reason why nothing was received.
     pub(super) async fn hear<T: DeserializeOwned>(&self, patience: Duration) -> Result<T, String> {
         let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
-        let receive = || socket::receive(self.line.as_fd(), &mut message);
-        let received = timeout(patience, self.line.async_io(Interest::READABLE, receive)).await;
+        let receive = || socket::receive(self.socket.as_fd(), &mut message);
+        let received = timeout(patience, self.socket.async_io(Interest::READABLE, receive)).await;
         let late = |_| format!("{}: it took too long", self.what);
         let (got, _) = received.map_err(late)?.map_err(|_| self.gone())?;
         if got == 0 {
@@ -75,8 +80,8 @@ impl Keeper {
         let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
         let written = serde_json::to_writer(&mut *message, given);
         written.map_err(|_| self.unclear())?;
-        let send = || socket::send(self.line.as_fd(), &message, &[]);
-        let sent = self.line.async_io(Interest::WRITABLE, send).await;
+        let send = || socket::send(self.socket.as_fd(), &message, &[]);
+        let sent = self.socket.async_io(Interest::WRITABLE, send).await;
         sent.map_err(|_| self.gone())
     }
 

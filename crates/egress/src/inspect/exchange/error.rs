@@ -41,7 +41,7 @@ pub(super) async fn unclear(
 }
 
 /// The reason why a request gets no response from the server.
-pub(super) enum Unanswered {
+pub(super) enum ExchangeError {
     /// Recording it failed.
     Unrecorded(Unrecorded),
     /// A refusal: its name leads to a forbidden address, say, or the requested release is too new.
@@ -64,7 +64,7 @@ pub(super) struct Refusal {
     pub(super) how_to_ask: Option<String>,
 }
 
-impl Unanswered {
+impl ExchangeError {
     /// Builds a refusal without further advice.
     pub(super) fn refused(why: String, inside: String) -> Self {
         Self::Refused(Refusal {
@@ -85,7 +85,7 @@ impl Unanswered {
         Ok(match self {
             Self::Unrecorded(unrecorded) => return Err(unrecorded),
             Self::Refused(refusal) => {
-                egress.line.refuse(flow, refusal.why);
+                egress.control.refuse(flow, refusal.why);
                 let denial = what.refused(refusal.inside, refusal.how_to_ask);
                 answers::denied(StatusCode::FORBIDDEN, &denial, unread)
             }
@@ -113,7 +113,7 @@ impl Unanswered {
 /// Reports why there is no response, with the policies that decided last.
 pub(super) async fn told(
     egress: &Egress,
-    unanswered: Unanswered,
+    unanswered: ExchangeError,
     mut outgoing: Outgoing,
     flow: Flow,
     what: Denial,
@@ -127,7 +127,7 @@ pub(super) async fn told(
     unanswered.told(egress, Flow { policies, ..flow }, what, unread)
 }
 
-impl From<io::Error> for Unanswered {
+impl From<io::Error> for ExchangeError {
     fn from(error: io::Error) -> Self {
         Self::Unrecorded(error.into())
     }

@@ -47,14 +47,14 @@ pub(crate) async fn serve(egress: &Arc<Egress>, program: Arrival) {
 }
 
 /// A refused request: the status and the reason.
-struct No {
+struct ApiError {
     status: StatusCode,
     why: String,
 }
 
-fn no(status: StatusCode, why: impl ToString) -> No {
+fn api_error(status: StatusCode, why: impl ToString) -> ApiError {
     let why = why.to_string();
-    No { status, why }
+    ApiError { status, why }
 }
 
 /// Answers one request.
@@ -64,10 +64,13 @@ pub(crate) async fn answer(
 ) -> Result<Response<Answer>, Unrecorded> {
     let is_ours = request.uri().path() == PATH;
     let told = match *request.method() {
-        _ if !is_ours => Err(no(StatusCode::NOT_FOUND, "there is nothing of that name")),
+        _ if !is_ours => Err(api_error(
+            StatusCode::NOT_FOUND,
+            "there is nothing of that name",
+        )),
         Method::GET => Ok(None),
         Method::POST => give_up(&egress, request).await.map(Some),
-        _ => Err(no(
+        _ => Err(api_error(
             StatusCode::METHOD_NOT_ALLOWED,
             "it is asked by POST or GET",
         )),
@@ -85,7 +88,7 @@ pub(crate) async fn answer(
             };
             (StatusCode::OK, text)
         }
-        Err(No { status, why }) => {
+        Err(ApiError { status, why }) => {
             let what = format!("{PATH} of {SANDBOX_API_NAME}");
             (
                 status,
@@ -129,44 +132,48 @@ fn described(given: &GivenUp) -> Value {
 
 /// Gives up the rights that a program names: they are gone at once, and the answer follows once
 /// that is on disk. Returns those that were not given up before.
-async fn give_up(egress: &Egress, request: Request<Incoming>) -> Result<Vec<GivenUp>, No> {
+async fn give_up(egress: &Egress, request: Request<Incoming>) -> Result<Vec<GivenUp>, ApiError> {
     // A page in a browser inside cannot send this to another origin unasked.
     let kind = request.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(no(status, "its Content-Type is not application/json"));
+        return Err(api_error(
+            status,
+            "its Content-Type is not application/json",
+        ));
     }
     let body = Limited::new(request.into_body(), QUESTION_BYTES_MAX).collect();
     let body = match timeout(QUESTION_PATIENCE, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
             let why = format!("more than {QUESTION_BYTES_MAX} bytes, or broken off");
-            return Err(no(StatusCode::PAYLOAD_TOO_LARGE, why));
+            return Err(api_error(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        Err(_) => return Err(no(StatusCode::REQUEST_TIMEOUT, "it came too slowly")),
+        Err(_) => return Err(api_error(StatusCode::REQUEST_TIMEOUT, "it came too slowly")),
     };
     let given = read(&body)?;
     let added = egress.policies.renounced.add(given.clone());
     // All of it is told: so what had room is recorded too, and what another one has given up just
     // now is on disk.
-    let recorded = egress.line.give_up(given).await;
-    recorded.map_err(|_| no(StatusCode::SERVICE_UNAVAILABLE, "the run ends"))?;
-    let full = |error: TooMuchGivenUp| no(StatusCode::TOO_MANY_REQUESTS, error);
+    let recorded = egress.control.give_up(given).await;
+    recorded.map_err(|_| api_error(StatusCode::SERVICE_UNAVAILABLE, "the run ends"))?;
+    let full = |error: TooMuchGivenUp| api_error(StatusCode::TOO_MANY_REQUESTS, error);
     added.map_err(full)
 }
 
 /// Parses a request to give up rights.
-fn read(text: &[u8]) -> Result<Vec<GivenUp>, No> {
+fn read(text: &[u8]) -> Result<Vec<GivenUp>, ApiError> {
     let unread = |error: serde_json::Error| {
         let why = format!("it is not understood: {error}");
-        no(StatusCode::BAD_REQUEST, why)
+        api_error(StatusCode::BAD_REQUEST, why)
     };
     let said: GivingUp = serde_json::from_slice(text).map_err(unread)?;
     let now_s = now_s();
     let named = said.restrictions(now_s);
-    let named = named.map_err(|error: InvalidGivingUp| no(StatusCode::BAD_REQUEST, error))?;
+    let named =
+        named.map_err(|error: InvalidGivingUp| api_error(StatusCode::BAD_REQUEST, error))?;
     let one = |what| GivenUp {
         at_s: now_s,
         by: GivenUpBy::Program {},
