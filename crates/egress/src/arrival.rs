@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A connection whose first bytes have been read, and are read again.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub struct Arrival {
     stream: TcpStream,
     /// Bytes that were read, to be read again.
     first: Vec<u8>,
@@ -62,7 +62,7 @@ impl Arrival {
     }
 
     /// Tells a program that asked for the connection that it is established.
-    pub(crate) async fn grant(&mut self) -> io::Result<()> {
+    pub async fn grant(&mut self) -> io::Result<()> {
         match self.asked.take() {
             Some(asked) => self.stream.write_all(&proxy_reply::granted(asked)).await,
             None => Ok(()),
@@ -84,12 +84,12 @@ impl Arrival {
     }
 
     /// Returns the bytes that have been read, and are still to be read again.
-    pub(crate) fn first(&self) -> &[u8] {
+    pub fn first(&self) -> &[u8] {
         self.first.get(self.again..).unwrap_or_default()
     }
 
     /// Reads further first bytes. Returns their number: 0 at the end of the stream.
-    pub(crate) async fn read_first(&mut self) -> io::Result<usize> {
+    pub async fn read_first(&mut self) -> io::Result<usize> {
         self.stream.read_buf(&mut self.first).await
     }
 
@@ -118,7 +118,7 @@ impl Arrival {
     }
 
     /// Resets the connection, as a host does that is not there.
-    pub(crate) fn reset(self) {
+    pub fn reset(self) {
         reset(self.stream);
     }
 }

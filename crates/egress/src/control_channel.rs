@@ -25,7 +25,7 @@ use tokio::time::timeout_at;
 
 use crate::limits::Excess;
 use crate::refusals::Refusals;
-pub(crate) use carried::Carried;
+pub use carried::Carried;
 use cut::{cut, cut_flow, first_message};
 
 /// The time for which reports that nobody waits for are gathered: with the time that recording
@@ -90,7 +90,7 @@ pub(crate) enum CommandMessage {
 
 /// A flow that is reported: it may go on. [`ControlChannel::close`] reports its end.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub struct Opened {
     id: u64,
     since: Instant,
 }

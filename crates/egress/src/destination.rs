@@ -12,14 +12,16 @@ const SANDBOX_API_PORT: u16 = 80;
 
 /// The destination of a program's connection.
 #[derive(Debug)]
-pub(crate) struct Destination {
-    pub(crate) host: HostPart,
-    pub(crate) port: u16,
+pub struct Destination {
+    /// The host.
+    pub host: HostPart,
+    /// The port.
+    pub port: u16,
 }
 
 impl Destination {
     /// Returns the record of a connection to it, of which nothing else is known.
-    pub(crate) fn flow(&self) -> Flow {
+    pub fn flow(&self) -> Flow {
         Flow::to(FlowKind::Tunnel, self.host.to_string(), self.port)
     }
 

@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = 1024;
 
 /// The place at which a connection is dialled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub enum Place {
     /// An address that was checked.
     At(IpAddr),
     /// The upstream proxy, which alone knows the address.
@@ -37,7 +37,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// Returns the address that is dialled.
-    pub(crate) fn address(self) -> Option<IpAddr> {
+    pub fn address(self) -> Option<IpAddr> {
         match self {
             Self::At(address) => Some(address),
             Self::ByProxy => None,
@@ -56,7 +56,7 @@ impl Place {
 
 /// An upstream connection, with the permit for large buffers if it has one.
 #[derive(Debug)]
-pub(crate) struct Dialled {
+pub struct Dialled {
     pub(crate) stream: TcpStream,
     pub(crate) wide: Option<OwnedSemaphorePermit>,
 }

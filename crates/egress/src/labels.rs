@@ -201,7 +201,7 @@ impl Egress {
     ///
     /// # Errors
     /// When the recording process is gone.
-    pub(crate) async fn touch(&self, flow: &Flow) -> io::Result<()> {
+    pub async fn touch(&self, flow: &Flow) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
         };

@@ -10,6 +10,7 @@
 
 mod arrival;
 mod connections;
+pub mod connector;
 mod control_channel;
 mod credentials;
 mod denial_body;
@@ -73,6 +74,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::connector::{AgentInputs, Connectors};
 use crate::control_channel::ControlChannel;
 use crate::credentials::{Credentials, fetch};
 use crate::dial::Place;
@@ -83,7 +85,6 @@ use crate::names::Names;
 use crate::policies::{Forbidden, Now, Policies};
 use crate::port_peers::PortPeers;
 use crate::resolve::{Resolver, Unnamed};
-use crate::ssh::agent::Asked;
 
 /// The number of worker threads of the runtime.
 const THREADS: usize = 2;
@@ -115,6 +116,9 @@ pub enum EgressError {
     /// The certificates cannot be made or read.
     #[error("egress: {0}")]
     Certificates(String),
+    /// This build has no connector for a protocol that the run needs.
+    #[error("egress: this build has no connector for {0}")]
+    NoConnector(&'static str),
     /// This host's name servers are unknown.
     #[error("egress: the name servers in /etc/resolv.conf cannot be used: {0}")]
     Resolver(String),
@@ -130,7 +134,7 @@ fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
 
 /// The state that all connections share.
 #[derive(Debug)]
-struct Egress {
+pub struct Egress {
     network: Network,
     /// The policies, which decide beside the rules.
     policies: Policies,
@@ -151,8 +155,8 @@ struct Egress {
     locks: Locks,
     /// The credentials for injection.
     credentials: Credentials,
-    /// Database sessions with an injected login.
-    databases: postgres::Sessions,
+    /// The connectors for foreign protocols.
+    connectors: Connectors,
     /// The clients that may connect to published ports.
     visitors: PortPeers,
     /// Permits for requests in flight.
@@ -172,6 +176,7 @@ impl Egress {
         trust: Trust,
         control: OwnedFd,
         over: watch::Receiver<bool>,
+        connectors: Connectors,
     ) -> Result<Self, EgressError> {
         let Judging {
             network,
@@ -196,7 +201,7 @@ impl Egress {
             releases: Releases::default(),
             locks,
             credentials,
-            databases: postgres::Sessions::default(),
+            connectors,
             visitors,
             room: Arc::new(Semaphore::new(REQUESTS_MAX)),
             bodies: Memory::default(),
@@ -206,7 +211,7 @@ impl Egress {
     }
 
     /// Returns when the run ends.
-    async fn is_over(&self) {
+    pub async fn is_over(&self) {
         let mut over = self.over.clone();
         // Nobody who could say so any more says the same.
         let _ = over.wait_for(|over| *over).await;
@@ -255,13 +260,17 @@ const CONTROL_FD: i32 = 3;
 /// Runs the egress process. Returns its exit status.
 #[must_use]
 pub fn program() -> u8 {
+    let connectors = Connectors {
+        postgres: Some(Box::<postgres::Postgres>::default()),
+        ssh: Some(Box::new(ssh::SshAgent)),
+    };
     // What else whoever started Atoll had open is not for this process.
     let control = descriptor::close_from(CONTROL_FD as u32 + 1)
         .and_then(|()| process::set_name(c"atoll-egress"))
         .and_then(|()| descriptor::inherited(CONTROL_FD));
     let control = control.map_err(at("its line"));
     // Nobody reads what it would say: whoever started it sees the line's end, and how it ended.
-    match control.and_then(run) {
+    match control.and_then(|control| run(control, connectors)) {
         Ok(()) => 0,
         Err(_) if secret::is_unlocked() => UNLOCKED_STATUS,
         Err(_) => 1,
@@ -273,7 +282,7 @@ pub fn program() -> u8 {
 ///
 /// # Errors
 /// [`EgressError`]: nothing was carried then.
-pub fn run(control: OwnedFd) -> Result<(), EgressError> {
+pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> {
     // Before there is anything of a credential: another process of this user could look on.
     hold_alone().map_err(at("giving rights up"))?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
@@ -305,7 +314,8 @@ pub fn run(control: OwnedFd) -> Result<(), EgressError> {
         }
     };
     let credentials = credentials.issuing(carriage.issues, values);
-    let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
+    let agent =
+        received_fds::agent(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
     let gained =
         received_fds::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
@@ -342,7 +352,7 @@ pub fn run(control: OwnedFd) -> Result<(), EgressError> {
         credentials,
         visitors,
     };
-    let serving = serve(judging, known, trust, control, listeners, signing);
+    let serving = serve(judging, known, trust, control, listeners, agent, connectors);
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
@@ -457,10 +467,13 @@ async fn serve(
     trust: Trust,
     control: OwnedFd,
     listeners: Vec<OwnedFd>,
-    signing: Option<Asked>,
+    agent: Option<AgentInputs>,
+    connectors: Connectors,
 ) -> Result<(), EgressError> {
     let (end, over) = watch::channel(false);
-    let egress = Arc::new(Egress::new(judging, known, trust, control, over)?);
+    let egress = Arc::new(Egress::new(
+        judging, known, trust, control, over, connectors,
+    )?);
     let told = tokio::spawn({
         let egress = Arc::clone(&egress);
         async move { egress.control.send().await }
@@ -470,9 +483,11 @@ async fn serve(
         async move { egress.upstream.forget().await }
     });
     let mut tasks = JoinSet::new();
-    if let Some(asked) = signing {
-        let accepting = asked.begin(&egress).map_err(at("listening for an agent"))?;
-        tasks.spawn(accepting);
+    if let Some(inputs) = agent {
+        let ssh = egress.connectors.ssh.as_ref();
+        let ssh = ssh.ok_or(EgressError::NoConnector("SSH"))?;
+        let serving = ssh.serve(&egress, inputs);
+        tasks.spawn(serving.map_err(at("listening for an agent"))?);
     }
     let begun = publish::begin(&egress, &mut tasks, listeners);
     let (inward, listeners) = begun.map_err(at("listening"))?;

@@ -18,8 +18,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The direction: from the program (up), or to it (down).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
+    /// From the program.
     Up,
+    /// To the program.
     Down,
 }
 
@@ -57,7 +59,7 @@ struct Carried {
 
 /// A flow, as a part of its rule's budget.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub struct Part {
     budget: Arc<Budget>,
     /// The rule as it is reported.
     rule: String,
@@ -79,7 +81,7 @@ pub(crate) enum Asked {
 /// An exceeded limit.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", self.why())]
-pub(crate) struct Excess {
+pub struct Excess {
     pub(crate) limit: Limit,
     /// The limit as it is written in the profile.
     said: String,
@@ -302,7 +304,7 @@ impl Part {
     }
 
     /// Returns the best number of bytes to carry at once.
-    pub(crate) fn piece_bytes(&self) -> usize {
+    pub fn piece_bytes(&self) -> usize {
         let rate = self
             .budget
             .limits
@@ -344,7 +346,7 @@ impl Drop for Part {
 }
 
 /// Waits as [`Part::late`] does; for ever if the flow is not limited.
-pub(crate) async fn late(part: Option<&Part>) -> Excess {
+pub async fn late(part: Option<&Part>) -> Excess {
     match part {
         Some(part) => part.late().await,
         None => std::future::pending().await,
@@ -352,7 +354,7 @@ pub(crate) async fn late(part: Option<&Part>) -> Excess {
 }
 
 /// Waits as [`Part::passed`] does; not at all if the flow is not limited.
-pub(crate) async fn passed(part: Option<&Part>, way: Way, bytes: usize) -> Result<(), Excess> {
+pub async fn passed(part: Option<&Part>, way: Way, bytes: usize) -> Result<(), Excess> {
     match part {
         Some(part) => part.passed(way, bytes).await,
         None => Ok(()),

@@ -29,7 +29,7 @@ const BLOCK_BYTES: usize = 4 * 1024;
 
 /// The reason for which a connection ended before both sides had ended it.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// Another host than the program asked for.
     ForAnother(String),
     /// A failed operation.
@@ -47,7 +47,7 @@ pub(crate) enum Stop {
 
 impl Stop {
     /// Returns the reason as a sentence.
-    pub(crate) fn why(self) -> String {
+    pub fn why(self) -> String {
         match self {
             Self::ForAnother(why) | Self::Failed(why) => why,
             Self::Beyond(excess) => excess.why(),

@@ -25,7 +25,7 @@ pub(crate) fn is_of_tls(error: &io::Error) -> bool {
 }
 
 /// Returns why a server could not be reached, in words.
-pub(crate) fn why_not(error: &io::Error) -> String {
+pub fn why_not(error: &io::Error) -> String {
     let of_tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());

@@ -6,10 +6,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use atoll_cedar::HANDED_BYTES_MAX;
-use atoll_model::network::{LOCKED_BYTES_MAX, Locks};
+use atoll_model::network::{LOCKED_BYTES_MAX, Locks, SshKeys};
 use atoll_sys::descriptor;
 use atoll_tokens::Held;
 
+use crate::connector::AgentInputs;
 use crate::policies::Policies;
 
 /// The longest certificates of further authorities, bytes.
@@ -19,6 +20,25 @@ const ROOTS_BYTES_MAX: usize = 2 << 20;
 pub(crate) fn is_file(given: &OwnedFd) -> bool {
     let kind = rustix::fs::fstat(given).map(|facts| facts.st_mode);
     kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
+}
+
+/// Takes the first two sockets, where there are SSH keys: the inputs of their agent. Returns `None`
+/// if they are missing.
+#[expect(
+    clippy::option_option,
+    reason = "what is missing is not what is not wanted"
+)]
+pub(crate) fn agent(sockets: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<AgentInputs>> {
+    if keys.is_empty() {
+        return Some(None);
+    }
+    let mut first = sockets.drain(..2.min(sockets.len()));
+    let (signer, listener) = (first.next()?, first.next()?);
+    Some(Some(AgentInputs {
+        keys,
+        signer,
+        listener,
+    }))
 }
 
 /// Takes the last file where there are lock files, and reads the packages that they named when the

@@ -110,10 +110,14 @@ impl Unnamed {
 
 /// The reason for which a name leads nowhere.
 #[derive(Debug)]
-pub(crate) enum ResolveError {
-    /// A name without an address that may be dialled, with the reasons for the record and for the
-    /// program.
-    Refused { why: String, inside: String },
+pub enum ResolveError {
+    /// A name without an address that may be dialled.
+    Refused {
+        /// The reason for the record.
+        why: String,
+        /// The reason for the program.
+        inside: String,
+    },
     /// An unknown name, or no answer of a name server.
     Unknown(String),
 }

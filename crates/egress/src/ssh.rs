@@ -7,7 +7,7 @@
 //! signed. So an attacker who takes over the egress process has no key, and no signature for
 //! anything else.
 
-pub(crate) mod agent;
+mod agent;
 mod filter;
 mod key;
 mod known_hosts;
@@ -15,6 +15,7 @@ mod own_agent;
 mod signer;
 mod wire;
 
+pub use agent::SshAgent;
 pub use key::{OwnKey, OwnKeyError, PUBLIC_KEY_BYTES_MAX, fingerprint};
 pub use known_hosts::{KNOWN_HOSTS_BYTES_MAX, host_keys};
 pub use own_agent::{Identity, OwnAgent, OwnAgentError};

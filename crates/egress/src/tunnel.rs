@@ -21,7 +21,7 @@ use crate::proxy_reply::Reject;
 use crate::pump::pump;
 use crate::resolve::{ResolveError, addresses};
 use crate::scan::Scan;
-use crate::{Egress, inspect, postgres};
+use crate::{Egress, inspect};
 
 /// The longest time a server may take to accept a connection.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -53,8 +53,8 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: De
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, Asked::Tunnel) {
                 // A person is asked once it is known as whom.
-                Ok(part) if postgres::is_signed_in(egress, &wanted.host, wanted.port) => {
-                    return postgres::serve(egress, program, wanted, flow, part).await;
+                Ok(part) if egress.postgres_logins(&wanted).next().is_some() => {
+                    return sign_in(egress, program, wanted, flow, part).await;
                 }
                 Ok(part) => match consent(egress, &program, &wanted, &mut flow).await {
                     Ok(approval) => (part, approval),
@@ -98,6 +98,23 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: De
             let failure = Carried::nothing(why.clone()).at_last(true);
             egress.control.close(&opened, failure);
             program.end(Reject::Unreachable, &what, &why).await;
+        }
+    }
+}
+
+/// Carries a connection to a database whose login Atoll injects.
+async fn sign_in(
+    egress: &Arc<Egress>,
+    program: Arrival,
+    to: Destination,
+    flow: Flow,
+    part: Option<Part>,
+) {
+    match &egress.connectors.postgres {
+        Some(connector) => connector.serve(egress, program, to, flow, part).await,
+        None => {
+            let why = "this build of Atoll has no connector for PostgreSQL".to_owned();
+            refuse(egress, program, flow, why).await;
         }
     }
 }

@@ -6,24 +6,24 @@ use crate::limits::Excess;
 
 /// A flow's outcome: the bytes carried, and how it ended.
 #[derive(Debug, Default)]
-pub(crate) struct Carried {
+pub struct Carried {
     /// Bytes from the program, and to it.
-    pub(crate) bytes: [u64; 2],
+    pub bytes: [u64; 2],
     /// The response's status.
-    pub(crate) status: Option<u16>,
+    pub status: Option<u16>,
     /// The failure, if there was one.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
     /// Set when nothing came back because of the failure, and it was the last attempt.
-    pub(crate) is_unreached: bool,
+    pub is_unreached: bool,
     /// The limit of its rule that ended it.
-    pub(crate) limit: Option<Limit>,
+    pub limit: Option<Limit>,
     /// The credentials whose placeholders were removed from its body before it was sent.
-    pub(crate) masked: Vec<CredentialName>,
+    pub masked: Vec<CredentialName>,
 }
 
 impl Carried {
     /// Returns the outcome of a flow that carried nothing, with its failure.
-    pub(crate) fn nothing(failure: String) -> Self {
+    pub fn nothing(failure: String) -> Self {
         Self {
             failure: Some(failure),
             ..Self::default()
@@ -31,7 +31,7 @@ impl Carried {
     }
 
     /// Sets whether the failure was that of the last attempt.
-    pub(crate) fn at_last(self, is_unreached: bool) -> Self {
+    pub fn at_last(self, is_unreached: bool) -> Self {
         Self {
             is_unreached,
             ..self

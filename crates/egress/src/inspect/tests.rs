@@ -275,7 +275,7 @@ impl Outside {
             releases: crate::inspect::Releases::default(),
             locks: atoll_model::network::Locks::default(),
             credentials: Credentials::default(),
-            databases: crate::postgres::Sessions::default(),
+            connectors: crate::connector::Connectors::default(),
             visitors: PortPeers::new(Vec::new()).unwrap(),
             bodies: Memory::default(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),

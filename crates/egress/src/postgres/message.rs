@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::credentials::Credentials;
+use crate::Egress;
 
 /// The longest message before a connection is ready, bytes: messages are short until then.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -40,8 +40,8 @@ impl Message {
     }
 
     /// Masks real values in it with their placeholders.
-    pub(super) fn mask(&mut self, credentials: &Credentials) {
-        self.body = credentials.masked_text(std::mem::take(&mut self.body));
+    pub(super) fn mask(&mut self, egress: &Egress) {
+        self.body = egress.masked_text(std::mem::take(&mut self.body));
     }
 
     /// Encodes the message.

@@ -3,9 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::credentials::Credentials;
-use crate::opening::Stop;
-use crate::secret::{Finder, Found, Mask};
+use crate::connector::Stop;
+use crate::secret::{Finder, Found, Mask, Masks, Placeholders};
 
 /// A message's header: its type, and its length without that, bytes.
 const HEAD_BYTES: usize = 5;
@@ -118,14 +117,13 @@ pub(super) struct ClientMessages {
 }
 
 impl ClientMessages {
-    /// Looks for all placeholders: none is for a database. Returns `None` where there are none.
-    pub(super) fn new(credentials: &Credentials) -> Option<Self> {
-        let all = credentials.placeholders()?;
-        Some(Self {
+    /// Looks for all placeholders: none is for a database.
+    pub(super) fn new(all: &Placeholders) -> Self {
+        Self {
             finder: all.stream(),
             reader: Reader::default(),
             copied: all.stream(),
-        })
+        }
     }
 }
 
@@ -160,13 +158,13 @@ pub(super) struct ServerMessages<'a> {
 }
 
 impl<'a> ServerMessages<'a> {
-    /// Returns `None` where nothing is to be masked.
-    pub(super) fn new(credentials: &Credentials, is_between: &'a AtomicBool) -> Option<Self> {
-        Some(Self {
+    /// Masks all real values.
+    pub(super) fn new(masks: &Masks, is_between: &'a AtomicBool) -> Self {
+        Self {
             reader: Reader::default(),
-            mask: credentials.masks()?.stream(),
+            mask: masks.stream(),
             is_between,
-        })
+        }
     }
 }
 

@@ -10,8 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use super::message;
 use super::startup::{self, Invalid, Key, Packet, Startup};
 use crate::Egress;
-use crate::arrival::Arrival;
-use crate::destination::Destination;
+use crate::connector::{Arrival, Destination};
 
 /// The longest time a program may take up to its startup packet.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -131,7 +130,7 @@ impl Program {
 
     /// Begins TLS where the sandbox trusts an authority of Atoll's. Returns whether it did.
     async fn begin_tls(&mut self, egress: &Egress, wanted: &Destination) -> io::Result<bool> {
-        if egress.certificates.is_none() {
+        if !egress.is_trusted() {
             return Ok(false);
         }
         self.say(b"S").await?;
@@ -139,11 +138,10 @@ impl Program {
     }
 
     async fn accept(&mut self, egress: &Egress, wanted: &Destination) -> io::Result<bool> {
-        let Some(certificates) = &egress.certificates else {
+        let Some(config) = egress.database_config(&wanted.host) else {
             return Ok(false);
         };
-        let config = certificates.of_database(&wanted.host);
-        let config = config.map_err(|error| io::Error::other(error.to_string()))?;
+        let config = config?;
         let nothing: Box<dyn Stream> = Box::new(tokio::io::empty());
         let plain = std::mem::replace(&mut self.stream, nothing);
         match TlsAcceptor::from(config).accept(plain).await {
@@ -158,7 +156,7 @@ impl Program {
                     _ => error.to_string(),
                 };
                 let why = format!("TLS with the program did not begin: {said}");
-                egress.control.refuse(wanted.flow(), why);
+                egress.refuse(wanted.flow(), why);
                 Err(error)
             }
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use atoll_model::network::{Flow, Look};
+use atoll_model::network::Flow;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -16,12 +16,7 @@ use super::startup::Key;
 use super::stream::Stream;
 use super::{Asked, FORBIDDEN, told};
 use crate::Egress;
-use crate::destination::Destination;
-use crate::dial::Place;
-use crate::inspect::misused;
-use crate::limits::{Part, Way, late, passed};
-use crate::opening::Stop;
-use crate::policies::Now;
+use crate::connector::{Part, Place, Stop, Way, late, passed};
 
 /// The number of bytes carried at once: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -57,8 +52,8 @@ pub(super) async fn carry(
         let (from_program, to_program) = tokio::io::split(program.stream());
         let (from_server, to_server) = tokio::io::split(&mut server);
         let unsearched = || Stop::Failed("there is nothing to look for".to_owned());
-        let said = ClientMessages::new(&egress.credentials).ok_or_else(unsearched)?;
-        let heard = ServerMessages::new(&egress.credentials, &is_between).ok_or_else(unsearched)?;
+        let said = ClientMessages::new(egress.placeholders().ok_or_else(unsearched)?);
+        let heard = ServerMessages::new(&egress.masks().ok_or_else(unsearched)?, &is_between);
         let to_server = pump(from_program, to_server, part, Way::Up, said, up);
         let to_program = pump(from_server, to_program, part, Way::Down, heard, down);
         tokio::pin!(to_program);
@@ -74,17 +69,17 @@ pub(super) async fn carry(
     let worked = tokio::select! {
         worked = work => worked,
         excess = late(part) => Err(Stop::Beyond(excess)),
-        why = lost(egress, asked, place_of) => Err(Stop::Failed(why)),
+        why = egress.login_lost(asked.wanted, place_of, &asked.flow) => Err(Stop::Failed(why)),
         () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
     };
     let stopped = match worked.err() {
         Some(Stop::Carries { found, place }) => {
             let flow = Flow {
                 address: place_of.address(),
-                via: place_of.via(egress),
+                via: egress.via(place_of),
                 ..asked.flow.clone()
             };
-            let why = misused(egress, flow, found, place);
+            let why = egress.misused(flow, found, place);
             if is_between.into_inner() {
                 program.deny(FORBIDDEN, &told(&why), "").await;
             }
@@ -98,22 +93,10 @@ pub(super) async fn carry(
     }
 }
 
-/// Waits until the connection may go on no longer. Returns the reason.
-async fn lost(egress: &Egress, asked: &Asked<'_>, place: Place) -> String {
-    let Destination { host, port } = asked.wanted;
-    let may = |now: &Now<'_>| {
-        now.connection(host, *port, Look::Past)?;
-        now.credentials(&asked.flow.credentials).map(drop)
-    };
-    egress
-        .lost(host, Some(place), asked.flow.policies, may)
-        .await
-}
-
 /// Passes on the server's messages until it is ready, and keeps its cancellation key.
 async fn begin<'a>(
-    egress: &'a Egress,
-    asked: &Asked<'_>,
+    egress: &Egress,
+    asked: &Asked<'a>,
     program: &mut Program,
     server: &mut Stream,
     place: Place,
@@ -127,9 +110,9 @@ async fn begin<'a>(
             KEY => {
                 let key = key(&message.body).ok_or_else(unexpected)?;
                 let by = (place, server.tls(), asked.approval);
-                present = Some(egress.databases.enter(asked.wanted, key, by));
+                present = Some(asked.sessions.enter(asked.wanted, key, by));
             }
-            READY | SETTING | NOTICE | ERROR => message.mask(&egress.credentials),
+            READY | SETTING | NOTICE | ERROR => message.mask(egress),
             _ => return Err(unexpected()),
         }
         let bytes = message.written();

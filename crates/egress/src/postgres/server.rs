@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use atoll_model::network::{HostPart, ServerTls};
+use atoll_model::network::ServerTls;
 use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -20,8 +20,7 @@ use super::scram::{self, Begun, Binding, Proven};
 use super::startup::{Startup, tls_request};
 use super::stream::{Stream, strays};
 use crate::Egress;
-use crate::dial::{Place, dial};
-use crate::origin_error::why_not;
+use crate::connector::{Destination, Place, why_not};
 
 /// The longest time a server may take to accept a connection, to answer the request for TLS, and
 /// for the handshake, each.
@@ -110,15 +109,14 @@ impl Failed {
 /// and the address is one of a private network.
 pub(super) async fn connect(
     egress: &Egress,
-    host: &HostPart,
-    port: u16,
+    to: &Destination,
     place: Place,
     tls: ServerTls,
 ) -> Result<Stream, Failed> {
     if let Some(why) = strays(tls, place) {
         return Err(Failed::rejected(why));
     }
-    let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
+    let dialled = timeout(DIAL_PATIENCE, egress.dial(to, place)).await;
     let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let mut dialled = dialled.map_err(|error| Failed {
         is_elsewhere: true,
@@ -141,11 +139,7 @@ pub(super) async fn connect(
         b'N' => return Err(Failed::rejected("it speaks no TLS")),
         _ => return Err(Failed::rejected("it does not say whether it speaks TLS")),
     }
-    let connected = timeout(
-        DIAL_PATIENCE,
-        egress.upstream.connect_database(host, dialled),
-    )
-    .await;
+    let connected = timeout(DIAL_PATIENCE, egress.connect_database(&to.host, dialled)).await;
     let connected = connected.map_err(|_| Failed::late())?;
     let connected = connected.map_err(|error| Failed::new(REJECTED, why_not(&error)))?;
     Ok(Stream::Tls(Box::new(connected)))

@@ -7,8 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atoll_model::network::ServerTls;
 
 use super::startup::Key;
-use crate::destination::Destination;
-use crate::dial::Place;
+use crate::connector::{Destination, Place};
 
 /// A connection's destination, and its cancellation key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +22,7 @@ type By = (Place, ServerTls, Option<u32>);
 
 /// The authenticated connections of one sandbox.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Session, By>>);
+pub(super) struct Sessions(Mutex<HashMap<Session, By>>);
 
 /// An entry for one of them, removed on drop.
 pub(super) struct Present<'a> {

@@ -8,12 +8,11 @@ use atoll_model::network::{ServerTls, is_private};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use crate::dial::{Dialled, Place};
-use crate::resolve::ResolveError;
+use crate::connector::{Dialled, Place, ResolveError};
 
 /// A connection to a server.
 #[derive(Debug)]
-pub(in crate::postgres) enum Stream {
+pub(super) enum Stream {
     /// By TLS; its certificate was checked.
     Tls(Box<TlsStream<Dialled>>),
     /// Without TLS, within a private network.
@@ -22,7 +21,7 @@ pub(in crate::postgres) enum Stream {
 
 impl Stream {
     /// Returns whether the connection is by TLS.
-    pub(in crate::postgres) fn tls(&self) -> ServerTls {
+    pub(super) fn tls(&self) -> ServerTls {
         match self {
             Self::Tls(_) => ServerTls::Required,
             Self::Plain(_) => ServerTls::None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::network::{
-    Flow, FlowKind, HostPart, Network, NoConsent, SIGNING_BYTES_MAX, Signed, Signing, SshKeys,
+    Flow, FlowKind, HostPart, SIGNING_BYTES_MAX, Signed, Signing, SshGrant, SshKeys,
 };
 use atoll_sys::{descriptor, socket};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
@@ -15,13 +15,13 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::control_channel::Carried;
-use crate::inspect::asking;
-use crate::policies::Asks;
+use crate::Egress;
+use crate::connector::{AgentConnector, AgentInputs, Carried, Task};
 use crate::ssh::filter::{self, Granted, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
-use crate::{Egress, PAUSE};
 
+/// The pause after a failed accept.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The most connections at once.
 const CONNECTIONS_MAX: usize = 64;
 /// The longest request, bytes: the longest that is granted has three keys and a signature.
@@ -29,42 +29,17 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// The longest time a signature may take: the person's agent may ask, or wait for a touch.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// The parts of an agent for keys that sign elsewhere.
-pub(crate) struct Asked {
-    keys: Vec<SshKeys>,
-    signer: OwnedFd,
-    listener: OwnedFd,
-}
+/// The connector of SSH: the agent in the sandbox.
+#[derive(Debug, Default)]
+pub struct SshAgent;
 
-impl Asked {
-    /// Takes the first two descriptors, where there are keys. Returns `None` if they are missing.
-    #[expect(
-        clippy::option_option,
-        reason = "what is missing is not what is not wanted"
-    )]
-    pub(crate) fn take(given: &mut Vec<OwnedFd>, keys: Vec<SshKeys>) -> Option<Option<Self>> {
-        if keys.is_empty() {
-            return Some(None);
-        }
-        let mut first = given.drain(..2.min(given.len()));
-        let (signer, listener) = (first.next()?, first.next()?);
-        Some(Some(Self {
-            keys,
-            signer,
-            listener,
-        }))
-    }
-
-    /// Begins to serve programs.
-    pub(crate) fn begin(
-        self,
-        egress: &Arc<Egress>,
-    ) -> io::Result<impl Future<Output = ()> + use<>> {
-        let agent = Agent::new(&egress.network, &self.keys, self.signer)?;
-        descriptor::never_block(self.listener.as_fd())?;
-        let listener = UnixListener::from_std(self.listener.into())?;
+impl AgentConnector for SshAgent {
+    fn serve(&self, egress: &Arc<Egress>, inputs: AgentInputs) -> io::Result<Task<'static>> {
+        let agent = Agent::new(egress.ssh_grants(), &inputs.keys, inputs.signer)?;
+        descriptor::never_block(inputs.listener.as_fd())?;
+        let listener = UnixListener::from_std(inputs.listener.into())?;
         let egress = Arc::clone(egress);
-        Ok(accept(egress, Arc::new(agent), listener))
+        Ok(Box::pin(accept(egress, Arc::new(agent), listener)))
     }
 }
 
@@ -79,9 +54,9 @@ struct Agent {
 
 impl Agent {
     /// Wraps the channel to the signer.
-    fn new(network: &Network, keys: &[SshKeys], signer: OwnedFd) -> io::Result<Self> {
+    fn new(grants: &[SshGrant], keys: &[SshKeys], signer: OwnedFd) -> io::Result<Self> {
         descriptor::never_block(signer.as_fd())?;
-        let granted = filter::granted(&network.ssh, keys);
+        let granted = filter::granted(grants, keys);
         Ok(Self {
             granted: granted.ok_or(io::ErrorKind::InvalidData)?,
             signer: Mutex::new(Some(UnixDatagram::from_std(signer.into())?)),
@@ -90,15 +65,15 @@ impl Agent {
 
     async fn signature(&self, signing: &Signing) -> Result<Vec<u8>, String> {
         let gone = || "who signs has ended".to_owned();
-        let mut line = self.signer.lock().await;
-        let signer = line.take().ok_or_else(gone)?;
+        let mut channel = self.signer.lock().await;
+        let signer = channel.take().ok_or_else(gone)?;
         let asked = timeout(PATIENCE, ask(&signer, signing)).await;
         let answer = match asked {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => return Err(gone()),
             Err(_) => return Err("no signature came in time".to_owned()),
         };
-        *line = Some(signer);
+        *channel = Some(signer);
         match answer {
             Signed::Signature(signature) => decoded(&signature).ok_or_else(gone),
             Signed::Nothing(why) => Err(why),
@@ -156,7 +131,7 @@ async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()
             Verdict::Answer(answer) => answer,
             Verdict::Refuse { granted, why } => {
                 let granted = granted.and_then(|at| agent.granted.get(at));
-                egress.control.refuse(refused(granted), why.to_owned());
+                egress.refuse(refused(granted), why.to_owned());
                 filter::failure()
             }
             Verdict::Sign { granted, signing } => {
@@ -184,12 +159,13 @@ async fn sign(
     let grant = &granted.grant;
     let mut flow = flow(kind, Some(granted));
     flow.credentials.push(grant.name.clone());
-    let approval = match consent(egress, program, &mut flow, signing).await {
+    let approval = egress.consent_to_signature(&mut flow, signing, is_gone(program));
+    let approval = match approval.await {
         Ok(approval) => approval,
-        Err(why) => {
+        Err(denied) => {
             // Nothing of it was used.
             flow.credentials.clear();
-            egress.control.refuse(flow, why);
+            egress.refuse(flow, denied.why);
             return filter::failure();
         }
     };
@@ -197,51 +173,20 @@ async fn sign(
     if egress.touch(&flow).await.is_err() {
         return filter::failure();
     }
-    let Ok(opened) = egress.control.open_by(flow, true, approval).await else {
+    let Ok(opened) = egress.open(flow, approval).await else {
         return filter::failure();
     };
     match agent.signature(signing).await {
         Ok(signature) => {
-            egress.control.close(&opened, Carried::default());
+            egress.close(&opened, Carried::default());
             filter::response(&signature)
         }
         Err(why) => {
             let nothing = Carried::nothing(why).at_last(true);
-            egress.control.close(&opened, nothing);
+            egress.close(&opened, nothing);
             filter::failure()
         }
     }
-}
-
-/// Checks whether policies let the key sign now: a run may not use its key at every time. Where
-/// they need an approval, waits for it and returns its number.
-///
-/// # Errors
-/// The reason why it does not sign, for the record.
-async fn consent(
-    egress: &Egress,
-    program: &mut BufReader<UnixStream>,
-    flow: &mut Flow,
-    signing: &Signing,
-) -> Result<Option<u32>, String> {
-    let now = egress.policies.now();
-    flow.policies = now.version();
-    let asks = now.credentials(&flow.credentials).map_err(|one| one.why)?;
-    let Some(asked) = Asks::beside(None, asks) else {
-        return Ok(None);
-    };
-    drop(now);
-    let given = tokio::select! {
-        given = asking::consent(egress, asking::signature(flow, asked.clone(), signing)) => given,
-        () = is_gone(program) => Err(NoConsent::Left),
-    };
-    let approval = given.map_err(|why| why.why().to_owned())?;
-    // While a person was waited for it has become another time, or other policies may have come.
-    let now = egress.policies.now();
-    flow.policies = now.version();
-    let asks = now.credentials(&flow.credentials).map_err(|one| one.why)?;
-    Asks::still(&asked, None, asks).map_err(|one| one.why)?;
-    Ok(Some(approval))
 }
 
 /// Returns once a program does not wait for its answer any more. One that has sent the next request

@@ -3,7 +3,19 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::tests::{PLACEHOLDER, REAL, keyed};
+use crate::secret::Secret;
+
+const PLACEHOLDER: &str = "sk-Xk29fLq7ZpW3vB8nRt5YhJ4mC6dSg";
+const REAL: &str = "sk-r3alK3yOfTh1sT3stWh1chN0bodyS";
+
+fn placeholders() -> Placeholders {
+    Placeholders::new(vec![PLACEHOLDER.as_bytes().to_vec()]).unwrap()
+}
+
+fn masks() -> Masks {
+    let secret = Secret::new(REAL.as_bytes().to_vec()).unwrap();
+    Masks::new(vec![(secret, PLACEHOLDER.as_bytes().to_vec())]).unwrap()
+}
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32 + 4).to_be_bytes();
@@ -23,7 +35,7 @@ fn passed(passing: &mut impl Passing, bytes: &[u8], piece: usize) -> (Vec<u8>, b
 }
 
 fn said(bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
-    passed(&mut ClientMessages::new(&keyed()).unwrap(), bytes, piece)
+    passed(&mut ClientMessages::new(&placeholders()), bytes, piece)
 }
 
 #[test]
@@ -55,14 +67,14 @@ fn each_message_of_a_server_goes_on_whole_and_without_real_values() {
     let (came, wanted) = (all(REAL), all(PLACEHOLDER));
     for piece in 1..came.len() {
         let is_between = AtomicBool::new(true);
-        let mut heard = ServerMessages::new(&keyed(), &is_between).unwrap();
+        let mut heard = ServerMessages::new(&masks(), &is_between);
         let (on, ended) = passed(&mut heard, &came, piece);
         // Though each of them ends with what could begin a value.
         assert!(ended && on == wanted, "{piece}: {on:?}");
         assert!(is_between.into_inner());
     }
     let is_between = AtomicBool::new(true);
-    let mut heard = ServerMessages::new(&keyed(), &is_between).unwrap();
+    let mut heard = ServerMessages::new(&masks(), &is_between);
     let mut on = Vec::new();
     heard.take(&came[..came.len() - 1], &mut on).unwrap();
     heard.sent();
@@ -74,7 +86,7 @@ fn what_is_no_message_ends_it() {
     for bytes in [&b"Q\0\0\0\x03"[..], b"Q\xff\xff\xff\xff", b"Q\0\0\0\0"] {
         assert!(!said(bytes, 2).1, "{bytes:?}");
         let is_between = AtomicBool::new(true);
-        let mut heard = ServerMessages::new(&keyed(), &is_between).unwrap();
+        let mut heard = ServerMessages::new(&masks(), &is_between);
         assert!(!passed(&mut heard, bytes, 2).1, "{bytes:?}");
     }
 }
