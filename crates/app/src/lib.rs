@@ -90,13 +90,13 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         return reclaim_inside(directories);
     }
     if arguments.first().is_some_and(is_outside) {
-        return atoll_egress::program();
+        return atoll_egress::program(atoll_connectors::all());
     }
     if arguments
         .first()
         .is_some_and(|name| name.as_bytes() == SIGNER.to_bytes())
     {
-        return atoll_egress::ssh::signer_program();
+        return atoll_connectors::ssh::signer_program();
     }
     let command = match arguments::read(&arguments) {
         Ok(command) => command,

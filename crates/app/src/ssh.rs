@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use atoll_egress::ssh::{
+use atoll_connectors::ssh::{
     Identity, KNOWN_HOSTS_BYTES_MAX, OwnAgent, OwnKey, OwnKeyError, decoded, fingerprint,
     host_keys, told,
 };

@@ -30,7 +30,6 @@ mod origin_error;
 mod policies;
 mod port_peers;
 pub mod post;
-mod postgres;
 mod proxy;
 mod proxy_reply;
 mod publish;
@@ -43,7 +42,6 @@ mod resolve;
 mod sandbox_api;
 mod scan;
 pub mod secret;
-pub mod ssh;
 mod tunnel;
 mod vault;
 
@@ -259,11 +257,7 @@ const CONTROL_FD: i32 = 3;
 
 /// Runs the egress process. Returns its exit status.
 #[must_use]
-pub fn program() -> u8 {
-    let connectors = Connectors {
-        postgres: Some(Box::<postgres::Postgres>::default()),
-        ssh: Some(Box::new(ssh::SshAgent)),
-    };
+pub fn program(connectors: Connectors) -> u8 {
     // What else whoever started Atoll had open is not for this process.
     let control = descriptor::close_from(CONTROL_FD as u32 + 1)
         .and_then(|()| process::set_name(c"atoll-egress"))

@@ -13,6 +13,7 @@ mod key;
 mod known_hosts;
 mod own_agent;
 mod signer;
+mod signer_filter;
 mod wire;
 
 pub use agent::SshAgent;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atoll_model::network::ServerTls;
 
 use super::startup::Key;
-use crate::connector::{Destination, Place};
+use atoll_egress::connector::{Destination, Place};
 
 /// A connection's destination, and its cancellation key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -9,8 +9,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::message;
 use super::startup::{self, Invalid, Key, Packet, Startup};
-use crate::Egress;
-use crate::connector::{Arrival, Destination};
+use atoll_egress::Egress;
+use atoll_egress::connector::{Arrival, Destination};
 
 /// The longest time a program may take up to its startup packet.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -28,8 +28,8 @@ use self::server::{Failed, REJECTED, UNREACHED};
 use self::sessions::Sessions;
 use self::startup::{Key, Startup};
 use self::stream::Stream;
-use crate::Egress;
-use crate::connector::{
+use atoll_egress::Egress;
+use atoll_egress::connector::{
     Arrival, Carried, Denied, Destination, LoginConnector, Part, Place, ResolveError, Task,
 };
 

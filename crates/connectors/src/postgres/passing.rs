@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::connector::Stop;
-use crate::secret::{Finder, Found, Mask, Masks, Placeholders};
+use atoll_egress::connector::Stop;
+use atoll_egress::secret::{Finder, Found, Mask, Masks, Placeholders};
 
 /// A message's header: its type, and its length without that, bytes.
 const HEAD_BYTES: usize = 5;

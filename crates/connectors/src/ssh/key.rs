@@ -11,8 +11,8 @@ use aws_lc_rs::signature::{
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use crate::secret::Secret;
 use crate::ssh::wire::{Reader, Writer};
+use atoll_egress::secret::Secret;
 
 /// The longest public key that is accepted, bytes.
 pub const PUBLIC_KEY_BYTES_MAX: usize = SSH_KEY_BYTES_MAX;

@@ -8,7 +8,7 @@ use atoll_model::network::{ServerTls, is_private};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use crate::connector::{Dialled, Place, ResolveError};
+use atoll_egress::connector::{Dialled, Place, ResolveError};
 
 /// A connection to a server.
 #[derive(Debug)]

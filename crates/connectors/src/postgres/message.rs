@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::Egress;
+use atoll_egress::Egress;
 
 /// The longest message before a connection is ready, bytes: messages are short until then.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024;

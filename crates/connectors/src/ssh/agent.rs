@@ -15,10 +15,10 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::Egress;
-use crate::connector::{AgentConnector, AgentInputs, Carried, Task};
 use crate::ssh::filter::{self, Granted, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
+use atoll_egress::Egress;
+use atoll_egress::connector::{AgentConnector, AgentInputs, Carried, Task};
 
 /// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(10);

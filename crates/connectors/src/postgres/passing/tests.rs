@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::secret::Secret;
+use atoll_egress::secret::Secret;
 
 const PLACEHOLDER: &str = "sk-Xk29fLq7ZpW3vB8nRt5YhJ4mC6dSg";
 const REAL: &str = "sk-r3alK3yOfTh1sT3stWh1chN0bodyS";

@@ -15,8 +15,8 @@ use super::sessions::Present;
 use super::startup::Key;
 use super::stream::Stream;
 use super::{Asked, FORBIDDEN, told};
-use crate::Egress;
-use crate::connector::{Part, Place, Stop, Way, late, passed};
+use atoll_egress::Egress;
+use atoll_egress::connector::{Part, Place, Stop, Way, late, passed};
 
 /// The number of bytes carried at once: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;

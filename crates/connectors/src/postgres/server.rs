@@ -19,8 +19,8 @@ use super::message::{self, AUTHENTICATION, ERROR, Message};
 use super::scram::{self, Begun, Binding, Proven};
 use super::startup::{Startup, tls_request};
 use super::stream::{Stream, strays};
-use crate::Egress;
-use crate::connector::{Destination, Place, why_not};
+use atoll_egress::Egress;
+use atoll_egress::connector::{Destination, Place, why_not};
 
 /// The longest time a server may take to accept a connection, to answer the request for TLS, and
 /// for the handshake, each.

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::ssh::filter::{self, Granted};
 use crate::ssh::key::{OwnKey, algorithm_name};
 use crate::ssh::own_agent::{OwnAgent, OwnAgentError};
-use crate::ssh::{decoded, encoded};
+use crate::ssh::{decoded, encoded, signer_filter};
 
 /// The descriptor on which this process receives its description.
 const LINE: i32 = 3;
@@ -36,7 +36,7 @@ fn run() -> Option<()> {
     descriptor::close_from(LINE as u32 + 1).ok()?;
     process::set_name(c"atoll-signer").ok()?;
     // Before there is a key: another process of this user could look on.
-    crate::hold_alone().ok()?;
+    atoll_egress::hold_alone().ok()?;
     memory::set_erasing(true);
     let start = descriptor::inherited(LINE).ok()?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
@@ -90,7 +90,7 @@ fn read_own(names: &[CredentialName], values: &OwnedFd) -> Option<Vec<(Credentia
 fn confine() -> std::io::Result<()> {
     rights::forbid_new_privileges()?;
     rights::keep_capabilities(0)?;
-    seccomp::install(&crate::filter::of_signer(), "signer-filter")
+    seccomp::install(&signer_filter::filter(), "signer-filter")
 }
 
 impl Signatures {
