@@ -30,7 +30,8 @@ use self::startup::{Key, Startup};
 use self::stream::Stream;
 use atoll_egress::Egress;
 use atoll_egress::connector::{
-    Arrival, Carried, Denied, Destination, LoginConnector, Part, Place, ResolveError, Task,
+    BudgetShare, Denied, Destination, FlowOutcome, LoginConnector, ProgramStream, ResolveError,
+    Route, Task,
 };
 
 /// The SQLSTATE of a login that is not authorized (PostgreSQL, appendix A).
@@ -47,10 +48,10 @@ impl LoginConnector for Postgres {
     fn serve<'a>(
         &'a self,
         egress: &'a Arc<Egress>,
-        program: Arrival,
+        program: ProgramStream,
         to: Destination,
         flow: Flow,
-        part: Option<Part>,
+        part: Option<BudgetShare>,
     ) -> Task<'a> {
         Box::pin(serve(egress, &self.sessions, program, to, flow, part))
     }
@@ -62,7 +63,7 @@ struct Asked<'a> {
     sessions: &'a Sessions,
     wanted: &'a Destination,
     flow: Flow,
-    part: Option<&'a Part>,
+    part: Option<&'a BudgetShare>,
     /// The TLS demanded of the server.
     tls: ServerTls,
     /// The number of the approval, where one was needed.
@@ -73,10 +74,10 @@ struct Asked<'a> {
 async fn serve(
     egress: &Arc<Egress>,
     sessions: &Sessions,
-    mut arrival: Arrival,
+    mut arrival: ProgramStream,
     wanted: Destination,
     flow: Flow,
-    part: Option<Part>,
+    part: Option<BudgetShare>,
 ) {
     if arrival.grant().await.is_err() {
         return arrival.reset();
@@ -230,7 +231,7 @@ fn judge<'a>(
 }
 
 /// Returns the places where the host may be dialled. A failure is reported.
-async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Place>, (&'static str, String)> {
+async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Route>, (&'static str, String)> {
     let Asked { wanted, flow, .. } = asked;
     let found = egress.places(wanted).await;
     match found.and_then(|places| stream::held(asked.tls, places)) {
@@ -267,7 +268,7 @@ async fn connect(
     program: &mut Program,
     index: usize,
     startup: &Startup,
-    place: Place,
+    place: Route,
 ) -> Option<Tried> {
     let mut flow = asked.flow.clone();
     (flow.address, flow.via) = (place.address(), egress.via(place));
@@ -285,7 +286,7 @@ async fn connect(
         Err((failed, recorded)) => {
             let why = recorded.unwrap_or_else(|| failed.why.clone());
             let is_last = !failed.is_elsewhere;
-            egress.close(&opened, Carried::nothing(why).at_last(is_last));
+            egress.close(&opened, FlowOutcome::nothing(why).at_last(is_last));
             return Some(match failed.is_elsewhere {
                 true => Tried::Elsewhere(failed),
                 false => Tried::Failed(failed),
@@ -304,7 +305,7 @@ async fn sign_in(
     asked: &Asked<'_>,
     index: usize,
     startup: &Startup,
-    place: Place,
+    place: Route,
 ) -> Result<Stream, (Failed, Option<String>)> {
     let plain = |failed: Failed| (failed, None);
     // Before the server waits for it.
@@ -364,8 +365,8 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
         () = egress.is_over() => Err(Failed::over()),
     };
     let carried = match asked {
-        Ok(()) => Carried::default(),
-        Err(failed) => Carried::nothing(failed.why).at_last(true),
+        Ok(()) => FlowOutcome::default(),
+        Err(failed) => FlowOutcome::nothing(failed.why).at_last(true),
     };
     egress.close(&opened, carried);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use atoll_sys::funnel::original_destination;
 use tokio::net::TcpStream;
 
-use crate::arrival::{Arrival, reset};
+use crate::program_stream::{ProgramStream, reset};
 use crate::{Egress, destination, dns, proxy, sandbox_api, tunnel};
 
 /// Carries one connection from its arrival to its end.
@@ -32,11 +32,11 @@ pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: Soc
     match destination::wanted(&egress, meant) {
         Ok(wanted) if wanted.is_proxy() => proxy::serve(&egress, program).await,
         Ok(wanted) if wanted.is_sandbox_api() => {
-            sandbox_api::serve(&egress, Arrival::new(program)).await;
+            sandbox_api::serve(&egress, ProgramStream::new(program)).await;
         }
-        Ok(wanted) => tunnel::judge(&egress, Arrival::new(program), wanted).await,
+        Ok(wanted) => tunnel::judge(&egress, ProgramStream::new(program), wanted).await,
         Err((wanted, why)) => {
-            tunnel::refuse(&egress, Arrival::new(program), wanted.flow(), why).await
+            tunnel::refuse(&egress, ProgramStream::new(program), wanted.flow(), why).await
         }
     }
 }

@@ -17,19 +17,19 @@ use atoll_model::network::{
 use rustls::ServerConfig;
 use tokio_rustls::client::TlsStream;
 
-pub use crate::arrival::Arrival;
-pub use crate::control_channel::{Carried, Opened};
+pub use crate::control_channel::{FlowOutcome, OpenFlow};
 pub use crate::destination::Destination;
-pub use crate::dial::{Dialled, Place};
-pub use crate::limits::{Excess, Part, Way, late, passed};
-pub use crate::opening::Stop;
+pub use crate::dial::{Route, UpstreamStream};
+pub use crate::limits::{BudgetShare, Direction, Excess, late, passed};
+pub use crate::opening::StopReason;
 pub use crate::origin_error::why_not;
+pub use crate::program_stream::ProgramStream;
 pub use crate::resolve::ResolveError;
 
 use crate::Egress;
 use crate::credentials::fetch;
 use crate::inspect::{asking, misused};
-use crate::policies::{Asks, Forbidden, Now};
+use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot};
 use crate::resolve::addresses;
 use crate::secret::{Found, Masks, Placeholders, Secret};
 
@@ -57,10 +57,10 @@ pub trait LoginConnector: Send + Sync {
     fn serve<'a>(
         &'a self,
         egress: &'a Arc<Egress>,
-        program: Arrival,
+        program: ProgramStream,
         to: Destination,
         flow: Flow,
-        part: Option<Part>,
+        part: Option<BudgetShare>,
     ) -> Task<'a>;
 }
 
@@ -135,26 +135,26 @@ impl Egress {
     ///
     /// # Errors
     /// When the recording process is gone: then nothing may be done.
-    pub async fn open(&self, flow: Flow, approval: Option<u32>) -> io::Result<Opened> {
+    pub async fn open(&self, flow: Flow, approval: Option<u32>) -> io::Result<OpenFlow> {
         self.control.open_by(flow, true, approval).await
     }
 
     /// Records the end of a flow.
-    pub fn close(&self, opened: &Opened, carried: Carried) {
+    pub fn close(&self, opened: &OpenFlow, carried: FlowOutcome) {
         self.control.close(opened, carried);
     }
 
     /// Records the end of a flow that was relayed, and the limit beyond which it went.
     pub fn close_relayed(
         &self,
-        opened: &Opened,
+        opened: &OpenFlow,
         flow: Flow,
         bytes: [u64; 2],
-        stopped: Option<Stop>,
-        part: Option<&Part>,
+        stopped: Option<StopReason>,
+        part: Option<&BudgetShare>,
     ) {
         let failure = match stopped {
-            Some(Stop::Beyond(excess)) => {
+            Some(StopReason::Beyond(excess)) => {
                 let flow = Flow {
                     credentials: Vec::new(),
                     ..flow
@@ -165,19 +165,19 @@ impl Egress {
             Some(stop) => Some(stop.why()),
             None => None,
         };
-        let carried = Carried {
+        let carried = FlowOutcome {
             bytes,
             failure,
-            ..Carried::default()
+            ..FlowOutcome::default()
         };
-        let excess = part.and_then(Part::excess);
+        let excess = part.and_then(BudgetShare::excess);
         self.control.close(opened, carried.ended_by(excess));
     }
 
     /// Records a flow whose host's name leads nowhere.
     pub async fn record_unreached(&self, flow: Flow, why: String) {
         if let Ok(opened) = self.control.open(flow, false).await {
-            let failure = Carried::nothing(why).at_last(true);
+            let failure = FlowOutcome::nothing(why).at_last(true);
             self.control.close(&opened, failure);
         }
     }
@@ -220,8 +220,8 @@ impl Egress {
         flow.policies = now.version();
         let uses = now.credentials(&flow.credentials)?;
         let asks = now.begin_connection(host, port, Look::Past);
-        let asks = Asks::and(asks?, uses);
-        let Some(asked) = Asks::beside(rule, asks) else {
+        let asks = ApprovalNeed::and(asks?, uses);
+        let Some(asked) = ApprovalNeed::beside(rule, asks) else {
             return Ok(None);
         };
         let approval = tokio::select! {
@@ -234,8 +234,8 @@ impl Egress {
         flow.policies = now.version();
         let granted = now.connection(host, port, Look::Past);
         let uses = now.credentials(&flow.credentials)?;
-        let asks = Asks::and(granted?, uses);
-        Asks::still(&asked, rule, asks)?;
+        let asks = ApprovalNeed::and(granted?, uses);
+        ApprovalNeed::still(&asked, rule, asks)?;
         Ok(Some(approval))
     }
 
@@ -253,7 +253,7 @@ impl Egress {
         let now = self.policies.now();
         flow.policies = now.version();
         let asks = now.credentials(&flow.credentials)?;
-        let Some(asked) = Asks::beside(None, asks) else {
+        let Some(asked) = ApprovalNeed::beside(None, asks) else {
             return Ok(None);
         };
         drop(now);
@@ -266,14 +266,14 @@ impl Egress {
         let now = self.policies.now();
         flow.policies = now.version();
         let asks = now.credentials(&flow.credentials)?;
-        Asks::still(&asked, None, asks)?;
+        ApprovalNeed::still(&asked, None, asks)?;
         Ok(Some(approval))
     }
 
     /// Waits until a connection with an injected login may go on no longer. Returns the reason.
-    pub async fn login_lost(&self, to: &Destination, place: Place, flow: &Flow) -> String {
+    pub async fn login_lost(&self, to: &Destination, place: Route, flow: &Flow) -> String {
         let Destination { host, port } = to;
-        let may = |now: &Now<'_>| {
+        let may = |now: &PolicySnapshot<'_>| {
             now.connection(host, *port, Look::Past)?;
             now.credentials(&flow.credentials).map(drop)
         };
@@ -293,13 +293,13 @@ impl Egress {
     ///
     /// # Errors
     /// [`ResolveError`].
-    pub async fn places(&self, to: &Destination) -> Result<Vec<Place>, ResolveError> {
+    pub async fn places(&self, to: &Destination) -> Result<Vec<Route>, ResolveError> {
         addresses(self, &to.host, to.port, None).await
     }
 
     /// Returns the upstream proxy by which a place is dialled, for the record.
     #[must_use]
-    pub fn via(&self, place: Place) -> Option<String> {
+    pub fn via(&self, place: Route) -> Option<String> {
         place.via(self)
     }
 
@@ -307,7 +307,7 @@ impl Egress {
     ///
     /// # Errors
     /// The kernel's, or the upstream proxy's.
-    pub async fn dial(&self, to: &Destination, place: Place) -> io::Result<Dialled> {
+    pub async fn dial(&self, to: &Destination, place: Route) -> io::Result<UpstreamStream> {
         crate::dial::dial(self, &to.host, to.port, place).await
     }
 
@@ -318,8 +318,8 @@ impl Egress {
     pub async fn connect_database(
         &self,
         host: &HostPart,
-        stream: Dialled,
-    ) -> io::Result<TlsStream<Dialled>> {
+        stream: UpstreamStream,
+    ) -> io::Result<TlsStream<UpstreamStream>> {
         self.upstream.connect_database(host, stream).await
     }
 

@@ -2,8 +2,8 @@
 //! except one that changes nothing at its destination, which is reported soon after.
 
 mod asking;
-mod carried;
 mod cut;
+mod flow_outcome;
 
 use std::collections::HashMap;
 use std::io;
@@ -25,8 +25,8 @@ use tokio::time::timeout_at;
 
 use crate::limits::Excess;
 use crate::refusals::Refusals;
-pub use carried::Carried;
 use cut::{cut, cut_flow, first_message};
+pub use flow_outcome::FlowOutcome;
 
 /// The time for which reports that nobody waits for are gathered: with the time that recording
 /// takes they are written within 50 ms.
@@ -55,7 +55,7 @@ pub(crate) struct ControlChannel {
     refusals: Mutex<Refusals>,
     /// The run's reputation: deeds reported here lower it.
     conduct: Arc<Mutex<Running>>,
-    unsent: Mutex<Unsent>,
+    unsent: Mutex<SendQueue>,
     /// Notified when there is something to send.
     some: Notify,
     /// Notified when gathered reports are to be sent at once.
@@ -66,7 +66,7 @@ pub(crate) struct ControlChannel {
 
 /// Reports that are still to be sent, in order.
 #[derive(Debug, Default)]
-struct Unsent {
+struct SendQueue {
     /// The reports as JSON, a newline after each.
     text: Vec<u8>,
     /// Set when somebody waits for one of them.
@@ -90,7 +90,7 @@ pub(crate) enum CommandMessage {
 
 /// A flow that is reported: it may go on. [`ControlChannel::close`] reports its end.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenFlow {
     id: u64,
     since: Instant,
 }
@@ -211,7 +211,7 @@ impl ControlChannel {
     ///
     /// # Errors
     /// When the recording process is gone.
-    pub(crate) async fn open(&self, flow: Flow, waits: bool) -> io::Result<Opened> {
+    pub(crate) async fn open(&self, flow: Flow, waits: bool) -> io::Result<OpenFlow> {
         self.open_by(flow, waits, None).await
     }
 
@@ -224,7 +224,7 @@ impl ControlChannel {
         mut flow: Flow,
         waits: bool,
         approval: Option<u32>,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenFlow> {
         cut_flow(&mut flow, PATH_BYTES_MAX);
         loop {
             // From here on it hears of room.
@@ -258,7 +258,7 @@ impl ControlChannel {
             wait.await.map_err(gone)?;
         }
         let since = Instant::now();
-        Ok(Opened { id, since })
+        Ok(OpenFlow { id, since })
     }
 
     /// Has a label recorded that the session gains, and waits until it is on disk.
@@ -280,7 +280,7 @@ impl ControlChannel {
     }
 
     /// Reports a flow's end.
-    pub(crate) fn close(&self, opened: &Opened, carried: Carried) {
+    pub(crate) fn close(&self, opened: &OpenFlow, carried: FlowOutcome) {
         let [up_bytes, down_bytes] = carried.bytes;
         let spent = opened.since.elapsed().as_micros();
         let end = FlowEnd {

@@ -8,7 +8,7 @@ pub(crate) const HOW_TO_ASK: &str = "Whoever started this run decides: there, `a
 
 /// The JSON body of a response by Atoll.
 #[derive(Serialize)]
-pub(crate) struct Told<'a> {
+pub(crate) struct DenialBody<'a> {
     pub(crate) what: &'a str,
     pub(crate) why: &'a str,
     pub(crate) rule: Option<&'a str>,
@@ -16,7 +16,7 @@ pub(crate) struct Told<'a> {
     pub(crate) how_to_ask: Option<&'a str>,
 }
 
-impl Told<'_> {
+impl DenialBody<'_> {
     /// Returns the body as text.
     pub(crate) fn text(&self) -> Vec<u8> {
         // Texts alone: they can be written.
@@ -28,7 +28,7 @@ impl Told<'_> {
 
 /// Renders the text for a program whose connection by the proxy is refused.
 pub(crate) fn refusal(what: &str, why: &str) -> Vec<u8> {
-    let told = Told {
+    let told = DenialBody {
         what,
         why,
         rule: None,
@@ -39,7 +39,7 @@ pub(crate) fn refusal(what: &str, why: &str) -> Vec<u8> {
 
 /// Renders the text for a program whose host the proxy cannot reach.
 pub(crate) fn failure(what: &str, why: &str) -> Vec<u8> {
-    let told = Told {
+    let told = DenialBody {
         what,
         why,
         rule: None,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::Egress;
 use crate::names::{self, Names};
-use crate::policies::Now;
+use crate::policies::PolicySnapshot;
 
 /// The TTL of an answer, seconds: it stays true for the sandbox's life.
 const TTL_SECONDS: u32 = 300;
@@ -36,7 +36,7 @@ const PAYLOAD_BYTES: u16 = 1232;
 
 /// The outcome of a query.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct QueryOutcome {
     /// The answer, if there is one.
     pub(crate) answer: Option<Vec<u8>>,
     /// The name that was refused.
@@ -126,7 +126,7 @@ pub(crate) async fn serve_over_tcp(egress: &Egress, mut program: TcpStream) {
 /// Answers a query, and reports a refused name.
 pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
     let (network, now) = (&egress.network, egress.policies.now());
-    let Answered { answer, refused } = answer(question, network, &now, &egress.names);
+    let QueryOutcome { answer, refused } = answer(question, network, &now, &egress.names);
     if let Some(refused) = refused {
         // Nobody is to allow a host by a name with a placeholder in it.
         let misused = egress.credentials.misused_in(&refused.name);
@@ -148,10 +148,10 @@ pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn answer(
     question: &[u8],
     network: &Network,
-    policies: &Now<'_>,
+    policies: &PolicySnapshot<'_>,
     names: &Mutex<Names>,
-) -> Answered {
-    let silent = Answered {
+) -> QueryOutcome {
+    let silent = QueryOutcome {
         answer: None,
         refused: None,
     };
@@ -169,8 +169,8 @@ pub(crate) fn answer(
         [query] if asked.metadata.op_code == OpCode::Query => {
             reply.add_query(query.clone());
             match judge(query, network, policies) {
-                Ok(Meant::Name(name)) => reply_with(&mut reply, query, &name, names),
-                Ok(Meant::Itself) => {
+                Ok(QueriedName::Name(name)) => reply_with(&mut reply, query, &name, names),
+                Ok(QueriedName::Itself) => {
                     let (four, six) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
                     add_address(&mut reply, query, four, six);
                 }
@@ -193,14 +193,14 @@ pub(crate) fn answer(
         }
         reply.set_edns(edns);
     }
-    Answered {
+    QueryOutcome {
         answer: reply.to_vec().ok(),
         refused,
     }
 }
 
 /// The owner of the queried name.
-enum Meant {
+enum QueriedName {
     /// A host that may be reached.
     Name(HostName),
     /// The sandbox itself, whose name many programs look up when they start: it leads to its
@@ -209,7 +209,11 @@ enum Meant {
 }
 
 /// Decides on a query: returns the owner of the name, where it may be reached.
-fn judge(query: &Query, network: &Network, policies: &Now<'_>) -> Result<Meant, RefusedName> {
+fn judge(
+    query: &Query,
+    network: &Network,
+    policies: &PolicySnapshot<'_>,
+) -> Result<QueriedName, RefusedName> {
     let shown = query.name.to_ascii();
     let shown = shown.strip_suffix('.').unwrap_or(&shown);
     let refusal = |why: String, told: Option<String>| RefusedName {
@@ -223,14 +227,14 @@ fn judge(query: &Query, network: &Network, policies: &Now<'_>) -> Result<Meant, 
     }
     let name = HostName::parse(shown).map_err(|error| refusal(error.to_string(), None))?;
     if names::is_proxy(&name) || names::is_sandbox_api(&name) {
-        return Ok(Meant::Name(name));
+        return Ok(QueriedName::Name(name));
     }
     if name.as_str() == SANDBOX_NAME && !network.is_named(&name) {
-        return Ok(Meant::Itself);
+        return Ok(QueriedName::Itself);
     }
     match network.name(&name) {
         Ok(_) => match policies.name(&name) {
-            Ok(()) => Ok(Meant::Name(name)),
+            Ok(()) => Ok(QueriedName::Name(name)),
             Err(forbidden) => Err(refusal(forbidden.why, Some(forbidden.inside))),
         },
         Err(unreachable) => {

@@ -39,10 +39,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::Egress;
-use crate::arrival::Arrival;
 use crate::destination::{self, Destination};
 use crate::hello::{self, Hello};
-use crate::policies::Now;
+use crate::policies::PolicySnapshot;
+use crate::program_stream::ProgramStream;
 use crate::secret::Found;
 pub(crate) use answers::unclear;
 pub(crate) use bodies::Memory;
@@ -184,10 +184,10 @@ enum Beginning {
 }
 
 /// Serves an inspected connection: forwards each of its requests as it is judged.
-pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Destination) {
+pub(crate) async fn serve(egress: &Arc<Egress>, mut program: ProgramStream, wanted: &Destination) {
     let over = egress.is_over();
     let policies = egress.policies.now().version();
-    let may = |now: &Now<'_>| {
+    let may = |now: &PolicySnapshot<'_>| {
         let granted = now.connection(&wanted.host, wanted.port, Look::Into);
         granted.map(drop)
     };
@@ -211,7 +211,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &D
 }
 
 /// Reads first bytes until the protocol is recognized.
-async fn begin(program: &mut Arrival, wanted: &Destination) -> Beginning {
+async fn begin(program: &mut ProgramStream, wanted: &Destination) -> Beginning {
     let mut patience = FIRST_BYTES_PATIENCE;
     loop {
         if !program.first().is_empty() {
@@ -261,7 +261,7 @@ fn what_is(bytes: &[u8], wanted: &Destination) -> Option<Beginning> {
     }
 }
 
-async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Destination) {
+async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, wanted: &Destination) {
     let Some(certificates) = &egress.certificates else {
         let why = "requests within TLS cannot be looked into here, since the sandbox trusts no \
                    authority of Atoll's: a rule that carries the connection as a tunnel allows it";
@@ -301,7 +301,12 @@ async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Destination)
     requests(egress, stream, asked, is_2).await;
 }
 
-async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Destination, is_2: bool) {
+async fn serve_plain(
+    egress: &Arc<Egress>,
+    program: ProgramStream,
+    wanted: &Destination,
+    is_2: bool,
+) {
     let Some(asked) = Asked::new(wanted, Scheme::Http) else {
         return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
     };
@@ -368,7 +373,7 @@ pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) ->
 }
 
 /// Ends a connection with a TLS alert.
-async fn end_tls(program: Arrival, alert: u8) {
+async fn end_tls(program: ProgramStream, alert: u8) {
     const FATAL: u8 = 2;
     let (mut stream, first) = program.into_parts();
     if first.first() == Some(&22) {
@@ -378,7 +383,7 @@ async fn end_tls(program: Arrival, alert: u8) {
         let _ = stream.shutdown().await;
         return;
     }
-    crate::arrival::reset(stream);
+    crate::program_stream::reset(stream);
 }
 
 #[cfg(test)]

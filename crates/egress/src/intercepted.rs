@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixDatagram};
 use tokio::task::JoinSet;
 
-use crate::arrival::reset;
+use crate::program_stream::reset;
 use crate::{Egress, connections, dns};
 
 /// The most sockets for DNS queries at once.

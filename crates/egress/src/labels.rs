@@ -33,12 +33,12 @@ pub(crate) struct Labels {
     /// under way.
     telling: tokio::sync::Mutex<()>,
     /// The labels that other runs of the session gain, where there can be any.
-    beside: Option<Mutex<Beside>>,
+    beside: Option<Mutex<SessionLabels>>,
 }
 
 /// The labels that other runs of the session gain, read as they are written, one a line.
 #[derive(Debug)]
-struct Beside {
+struct SessionLabels {
     file: OwnedFd,
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
@@ -47,7 +47,7 @@ struct Beside {
     is_lost: bool,
 }
 
-impl Beside {
+impl SessionLabels {
     /// Returns the labels that have come since the last read.
     fn read(&mut self) -> io::Result<Vec<String>> {
         if self.is_lost {
@@ -105,7 +105,7 @@ impl Labels {
     /// Adds the labels that other runs of the session gain: a file that is read from its current
     /// offset onwards.
     pub(crate) fn beside(self, gained: Option<OwnedFd>) -> Self {
-        let beside = gained.map(|file| Beside {
+        let beside = gained.map(|file| SessionLabels {
             file,
             begun: Vec::new(),
             bytes: 0,

@@ -8,7 +8,6 @@
 //!
 //! It must never know the ledger, a file of the workspace, or tools. Start reading at [`run`].
 
-mod arrival;
 mod connections;
 pub mod connector;
 mod control_channel;
@@ -17,8 +16,8 @@ mod denial_body;
 mod destination;
 mod dial;
 mod dns;
+mod dropped_rights;
 mod filter;
-mod given_up;
 mod hello;
 mod inspect;
 mod intercepted;
@@ -30,6 +29,7 @@ mod origin_error;
 mod policies;
 mod port_peers;
 pub mod post;
+mod program_stream;
 mod proxy;
 mod proxy_reply;
 mod publish;
@@ -75,14 +75,14 @@ use tokio::time::timeout;
 use crate::connector::{AgentInputs, Connectors};
 use crate::control_channel::ControlChannel;
 use crate::credentials::{Credentials, fetch};
-use crate::dial::Place;
-use crate::given_up::Renounced;
+use crate::dial::Route;
+use crate::dropped_rights::DroppedRights;
 use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::names::Names;
-use crate::policies::{Forbidden, Now, Policies};
+use crate::policies::{Forbidden, Policies, PolicySnapshot};
 use crate::port_peers::PortPeers;
-use crate::resolve::{Resolver, Unnamed};
+use crate::resolve::{Resolver, UnnamedQueries};
 
 /// The number of worker threads of the runtime.
 const THREADS: usize = 2;
@@ -140,7 +140,7 @@ pub struct Egress {
     budgets: Budgets,
     control: ControlChannel,
     names: Mutex<Names>,
-    unnamed: tokio::sync::Mutex<Unnamed>,
+    unnamed: tokio::sync::Mutex<UnnamedQueries>,
     resolver: Resolver,
     /// The certificates made for origins, where the sandbox trusts their authority: TLS is
     /// inspected then.
@@ -169,14 +169,14 @@ pub struct Egress {
 
 impl Egress {
     fn new(
-        judging: Judging,
-        known: Known,
+        judging: DecisionInputs,
+        known: SystemResolver,
         trust: Trust,
         control: OwnedFd,
         over: watch::Receiver<bool>,
         connectors: Connectors,
     ) -> Result<Self, EgressError> {
-        let Judging {
+        let DecisionInputs {
             network,
             policies,
             locks,
@@ -217,13 +217,13 @@ impl Egress {
 
     /// Waits until a host, or the address a connection to it was dialled at, is given up. Returns
     /// the reason.
-    async fn given_up(&self, host: &HostPart, place: Option<Place>) -> String {
+    async fn given_up(&self, host: &HostPart, place: Option<Route>) -> String {
         let address = match place {
-            Some(Place::At(address)) => Some(address),
-            Some(Place::ByProxy) | None => None,
+            Some(Route::At(address)) => Some(address),
+            Some(Route::ByProxy) | None => None,
         };
         let renounced = &self.policies.renounced;
-        let why = |all: &Renounced| {
+        let why = |all: &DroppedRights| {
             let of_host = all.host(host);
             of_host.or_else(|| address.and_then(|address| all.address(address)))
         };
@@ -235,9 +235,9 @@ impl Egress {
     async fn lost(
         &self,
         host: &HostPart,
-        place: Option<Place>,
+        place: Option<Route>,
         policies: u32,
-        may: impl Fn(&Now<'_>) -> Result<(), Forbidden>,
+        may: impl Fn(&PolicySnapshot<'_>) -> Result<(), Forbidden>,
     ) -> String {
         tokio::select! {
             biased;
@@ -310,7 +310,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
     let credentials = credentials.issuing(carriage.issues, values);
     let agent =
         received_fds::agent(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
-    let known = Known::read()?;
+    let known = SystemResolver::read()?;
     let gained =
         received_fds::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
     let tokens =
@@ -339,7 +339,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
         .enable_all()
         .build()
         .map_err(at("starting"))?;
-    let judging = Judging {
+    let judging = DecisionInputs {
         network: carriage.network,
         policies,
         locks,
@@ -373,13 +373,13 @@ fn say(control: &OwnedFd, text: &[u8]) {
 
 /// Name resolution as this host configures it: the name servers to query, and names that need no
 /// query.
-struct Known {
+struct SystemResolver {
     servers: ResolverConfig,
     options: ResolverOpts,
     hosts: Hosts,
 }
 
-impl Known {
+impl SystemResolver {
     fn read() -> Result<Self, EgressError> {
         let unusable =
             |error: hickory_resolver::net::NetError| EgressError::Resolver(error.to_string());
@@ -447,7 +447,7 @@ fn confine() -> io::Result<()> {
 }
 
 /// The parts that decide on connections.
-struct Judging {
+struct DecisionInputs {
     network: Network,
     policies: Policies,
     locks: Locks,
@@ -456,8 +456,8 @@ struct Judging {
 }
 
 async fn serve(
-    judging: Judging,
-    known: Known,
+    judging: DecisionInputs,
+    known: SystemResolver,
     trust: Trust,
     control: OwnedFd,
     listeners: Vec<OwnedFd>,

@@ -21,13 +21,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::arrival::{Arrival, reset};
 use crate::denial_body::refusal;
 use crate::destination::{self, Destination};
-use crate::given_up::Renounced;
+use crate::dropped_rights::DroppedRights;
 use crate::inspect::{self, Answer, Unrecorded};
 use crate::names::PROXY_NAME;
-use crate::proxy_reply::{Asked, SOCKS_VERSION, answer, reply};
+use crate::program_stream::{ProgramStream, reset};
+use crate::proxy_reply::{ProxyProtocol, SOCKS_VERSION, answer, reply};
 use crate::{Egress, dns, sandbox_api, tunnel};
 use socks::{Method, Read, Unasked};
 use target::Target;
@@ -53,7 +53,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
     } else if first.starts_with(connect::BEGINNING) {
         by_connect(egress, program, first, itself).await;
     } else {
-        by_requests(egress, Arrival::with(program, first), itself).await;
+        by_requests(egress, ProgramStream::with(program, first), itself).await;
     }
 }
 
@@ -107,7 +107,7 @@ async fn by_connect(
     match head {
         Ok(Some((target, length))) => {
             let rest = bytes.split_off(length);
-            let program = Arrival::asked(program, rest, Asked::Connect);
+            let program = ProgramStream::asked(program, rest, ProxyProtocol::Connect);
             lead(egress, program, target).await;
         }
         Ok(None) => reset(program),
@@ -126,7 +126,7 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
     let asked = patiently(egress, ask_by_socks(&mut program, &mut bytes)).await;
     let (why, last) = match asked.unwrap_or(Err(Unasked::Over)) {
         Ok(target) => {
-            let program = Arrival::asked(program, bytes, Asked::Socks);
+            let program = ProgramStream::asked(program, bytes, ProxyProtocol::Socks);
             return lead(egress, program, target).await;
         }
         Err(Unasked::Over) => return reset(program),
@@ -192,7 +192,7 @@ async fn hear<T>(
 
 /// Carries a program's connection to the destination it has asked for, if that is allowed: as if it
 /// had connected there itself.
-async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
+async fn lead(egress: &Arc<Egress>, program: ProgramStream, target: Target) {
     match meant(egress, target) {
         Ok(wanted) if wanted.is_sandbox_api() => {
             let mut program = program;
@@ -224,7 +224,7 @@ fn meant(egress: &Egress, target: Target) -> Result<Destination, (Destination, S
 }
 
 /// Answers requests in absolute form.
-async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
+async fn by_requests(egress: &Arc<Egress>, program: ProgramStream, itself: Flow) {
     // One at a time by HTTP/1: where it leads, so that it ends when that is given up.
     let carried = Mutex::new(None::<HostPart>);
     let answer = |request| answer_one(Arc::clone(egress), itself.clone(), &carried, request);
@@ -235,7 +235,7 @@ async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     };
-    let denied = |all: &Renounced| host().and_then(|host| all.host(&host));
+    let denied = |all: &DroppedRights| host().and_then(|host| all.host(&host));
     let served = tokio::select! {
         served = served => served,
         _ = egress.policies.renounced.denied(denied) => return,

@@ -7,7 +7,7 @@ pub(crate) const SOCKS_VERSION: u8 = 5;
 
 /// The proxy protocol in which a program asks for a connection, rather than making it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ProxyProtocol {
     /// HTTP CONNECT.
     Connect,
     /// SOCKS 5.
@@ -24,20 +24,22 @@ pub(crate) enum Reject {
 }
 
 /// Returns the answer for a connection that is established.
-pub(crate) fn granted(asked: Asked) -> Vec<u8> {
+pub(crate) fn granted(asked: ProxyProtocol) -> Vec<u8> {
     match asked {
-        Asked::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
-        Asked::Socks => reply(0).to_vec(),
+        ProxyProtocol::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+        ProxyProtocol::Socks => reply(0).to_vec(),
     }
 }
 
 /// Returns the answer for a connection that is denied or fails.
-pub(crate) fn denied(asked: Asked, reject: Reject, what: &str, why: &str) -> Vec<u8> {
+pub(crate) fn denied(asked: ProxyProtocol, reject: Reject, what: &str, why: &str) -> Vec<u8> {
     match (asked, reject) {
-        (Asked::Connect, Reject::Refused) => answer("403 Forbidden", &refusal(what, why)),
-        (Asked::Connect, Reject::Unreachable) => answer("502 Bad Gateway", &failure(what, why)),
-        (Asked::Socks, Reject::Refused) => reply(2).to_vec(),
-        (Asked::Socks, Reject::Unreachable) => reply(4).to_vec(),
+        (ProxyProtocol::Connect, Reject::Refused) => answer("403 Forbidden", &refusal(what, why)),
+        (ProxyProtocol::Connect, Reject::Unreachable) => {
+            answer("502 Bad Gateway", &failure(what, why))
+        }
+        (ProxyProtocol::Socks, Reject::Refused) => reply(2).to_vec(),
+        (ProxyProtocol::Socks, Reject::Unreachable) => reply(4).to_vec(),
     }
 }
 

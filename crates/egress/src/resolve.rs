@@ -14,8 +14,8 @@ use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 
 use crate::Egress;
-use crate::control_channel::{Carried, Opened};
-use crate::dial::Place;
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::dial::Route;
 
 /// The longest time that resolving a name may take, in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,13 +71,13 @@ impl Resolver {
 
 /// The names that were queried though no rule names them.
 #[derive(Debug)]
-pub(crate) struct Unnamed {
+pub(crate) struct UnnamedQueries {
     known: HashSet<HostName>,
     room: f64,
     since: Instant,
 }
 
-impl Default for Unnamed {
+impl Default for UnnamedQueries {
     fn default() -> Self {
         Self {
             known: HashSet::new(),
@@ -87,7 +87,7 @@ impl Default for Unnamed {
     }
 }
 
-impl Unnamed {
+impl UnnamedQueries {
     /// Takes a token for one more query now. Returns whether there was one.
     fn has_room(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
@@ -138,7 +138,7 @@ pub(crate) async fn addresses(
     host: &HostPart,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<Place>, ResolveError> {
+) -> Result<Vec<Route>, ResolveError> {
     let places = addresses_by(egress, &egress.network, host, port, request).await?;
     // As with an address that a rule refuses: one among others is a name somebody plays with.
     match places.iter().find_map(|place| given_up(egress, *place)) {
@@ -151,10 +151,10 @@ pub(crate) async fn addresses(
 }
 
 /// Returns the reason for which an address is not dialled any more, if it was given up.
-pub(crate) fn given_up(egress: &Egress, place: Place) -> Option<String> {
+pub(crate) fn given_up(egress: &Egress, place: Route) -> Option<String> {
     match place {
-        Place::At(address) => egress.policies.renounced.address(address),
-        Place::ByProxy => None,
+        Route::At(address) => egress.policies.renounced.address(address),
+        Route::ByProxy => None,
     }
 }
 
@@ -166,16 +166,16 @@ pub(crate) async fn addresses_by(
     host: &HostPart,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<Place>, ResolveError> {
+) -> Result<Vec<Route>, ResolveError> {
     if network.proxy_for(host, port).is_some() {
         let asks = network.asks_proxy(host, port, request);
         asks.map_err(|unreachable| ResolveError::refused(&unreachable))?;
         if let HostPart::Name(name) = host {
             // The proxy learns it, and asks name servers for it.
             let recorded = recorded(egress, network, name).await?;
-            recorded.inspect(|opened| egress.control.close(opened, Carried::default()));
+            recorded.inspect(|opened| egress.control.close(opened, FlowOutcome::default()));
         }
-        return Ok(vec![Place::ByProxy]);
+        return Ok(vec![Route::ByProxy]);
     }
     let addresses = match host {
         HostPart::Address(address) => checked(network, host, &[*address], port, request),
@@ -185,20 +185,20 @@ pub(crate) async fn addresses_by(
         }
         HostPart::Name(name) => resolve(egress, network, name, port, request).await,
     }?;
-    Ok(addresses.into_iter().map(Place::At).collect())
+    Ok(addresses.into_iter().map(Route::At).collect())
 }
 
 /// Checks whether a connection that leads to a place may be used for a host and this request.
 pub(crate) fn may<'a>(
     egress: &'a Egress,
     host: &HostPart,
-    place: Place,
+    place: Route,
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<(), Unreachable<'a>> {
     match place {
-        Place::At(address) => egress.network.dials(host, address, port, request),
-        Place::ByProxy => egress.network.asks_proxy(host, port, request),
+        Route::At(address) => egress.network.dials(host, address, port, request),
+        Route::ByProxy => egress.network.asks_proxy(host, port, request),
     }
 }
 
@@ -230,9 +230,9 @@ async fn resolve(
     let found = egress.resolver.find(name).await;
     if let Some(opened) = recorded {
         let failure = found.as_ref().err().cloned();
-        let carried = Carried {
+        let carried = FlowOutcome {
             failure,
-            ..Carried::default()
+            ..FlowOutcome::default()
         };
         egress.control.close(&opened, carried);
     }
@@ -260,7 +260,7 @@ async fn recorded(
     egress: &Egress,
     network: &Network,
     name: &HostName,
-) -> Result<Option<Opened>, ResolveError> {
+) -> Result<Option<OpenFlow>, ResolveError> {
     if network.is_named(name) {
         return Ok(None);
     }
@@ -346,9 +346,9 @@ mod tests {
     #[test]
     fn names_that_no_rule_names_are_asked_for_so_often_and_no_more() {
         let start = Instant::now();
-        let mut unnamed = Unnamed {
+        let mut unnamed = UnnamedQueries {
             since: start,
-            ..Unnamed::default()
+            ..UnnamedQueries::default()
         };
         let most = UNNAMED_MAX as usize;
         assert!((0..most).all(|_| unnamed.has_room(start)));

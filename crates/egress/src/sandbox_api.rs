@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::Egress;
-use crate::arrival::Arrival;
-use crate::given_up::now_s;
+use crate::dropped_rights::now_s;
 use crate::inspect::{self, Answer, Unrecorded};
 use crate::names::SANDBOX_API_NAME;
+use crate::program_stream::ProgramStream;
 
 /// Its only path.
 const PATH: &str = "/restrict";
@@ -37,7 +37,7 @@ const HOW: &str = "POST http://atoll.internal/restrict with Content-Type: applic
                    {\"no-credentials\": [\"NAME\"]} or {\"until-seconds\": 600}";
 
 /// Answers the requests of one connection.
-pub(crate) async fn serve(egress: &Arc<Egress>, program: Arrival) {
+pub(crate) async fn serve(egress: &Arc<Egress>, program: ProgramStream) {
     let answer = |request| answer(Arc::clone(egress), request);
     tokio::select! {
         // What was no request hyper has told the program.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use atoll_model::network::{Flow, Look, NoConsent};
 use tokio::time::timeout;
 
-use crate::arrival::{Arrival, reset};
-use crate::control_channel::Carried;
+use crate::control_channel::FlowOutcome;
 use crate::destination::{Destination, refuse_another};
-use crate::dial::{Dialled, Place, dial};
+use crate::dial::{Route, UpstreamStream, dial};
 use crate::inspect::asking;
-use crate::limits::{Asked, Part, Way, late};
-use crate::opening::{Opening, Stop};
+use crate::limits::{BudgetRequest, BudgetShare, Direction, late};
+use crate::opening::{Opening, StopReason};
 use crate::origin_error::why_not;
-use crate::policies::{Asks, Forbidden, Now};
+use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot};
+use crate::program_stream::{ProgramStream, reset};
 use crate::proxy_reply::Reject;
 use crate::pump::pump;
 use crate::resolve::{ResolveError, addresses};
@@ -27,7 +27,7 @@ use crate::{Egress, inspect};
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries a connection to a program's destination, if that is allowed.
-pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Destination) {
+pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, wanted: Destination) {
     let now = egress.policies.now();
     let mut flow = wanted.flow();
     flow.policies = now.version();
@@ -51,7 +51,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: De
     let (part, approval) = match found {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
-            match egress.budgets.begin(rule, Asked::Tunnel) {
+            match egress.budgets.begin(rule, BudgetRequest::Tunnel) {
                 // A person is asked once it is known as whom.
                 Ok(part) if egress.postgres_logins(&wanted).next().is_some() => {
                     return sign_in(egress, program, wanted, flow, part).await;
@@ -95,7 +95,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: De
             let Ok(opened) = egress.control.open(flow, false).await else {
                 return program.reset();
             };
-            let failure = Carried::nothing(why.clone()).at_last(true);
+            let failure = FlowOutcome::nothing(why.clone()).at_last(true);
             egress.control.close(&opened, failure);
             program.end(Reject::Unreachable, &what, &why).await;
         }
@@ -105,10 +105,10 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: De
 /// Carries a connection to a database whose login Atoll injects.
 async fn sign_in(
     egress: &Arc<Egress>,
-    program: Arrival,
+    program: ProgramStream,
     to: Destination,
     flow: Flow,
-    part: Option<Part>,
+    part: Option<BudgetShare>,
 ) {
     match &egress.connectors.postgres {
         Some(connector) => connector.serve(egress, program, to, flow, part).await,
@@ -123,7 +123,7 @@ async fn sign_in(
 /// or the reasons for which there is none: for the record, and for the program.
 async fn consent(
     egress: &Egress,
-    program: &Arrival,
+    program: &ProgramStream,
     wanted: &Destination,
     flow: &mut Flow,
 ) -> Result<Option<u32>, (String, String)> {
@@ -133,7 +133,7 @@ async fn consent(
     let now = egress.policies.now();
     flow.policies = now.version();
     let asks = now.begin_connection(host, port, Look::Past);
-    let Some(asked) = Asks::beside(rule, asks.map_err(forbidden)?) else {
+    let Some(asked) = ApprovalNeed::beside(rule, asks.map_err(forbidden)?) else {
         return Ok(None);
     };
     let approval = tokio::select! {
@@ -146,19 +146,19 @@ async fn consent(
     let now = egress.policies.now();
     flow.policies = now.version();
     let granted = now.connection(host, port, Look::Past);
-    Asks::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
+    ApprovalNeed::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
     Ok(Some(approval))
 }
 
 /// Has the connection recorded, then makes it.
 async fn connect(
     egress: &Egress,
-    mut program: Arrival,
+    mut program: ProgramStream,
     wanted: Destination,
     mut flow: Flow,
     approval: Option<u32>,
-    places: Vec<Place>,
-    part: Option<Part>,
+    places: Vec<Route>,
+    part: Option<BudgetShare>,
 ) {
     let mut places = places.into_iter().peekable();
     while let Some(place) = places.next() {
@@ -178,38 +178,38 @@ async fn connect(
         match dialled {
             Ok(server) => {
                 if let Err(error) = program.grant().await {
-                    let failure = Carried::nothing(error.to_string());
+                    let failure = FlowOutcome::nothing(error.to_string());
                     return egress.control.close(&opened, failure);
                 }
                 let policies = flow.policies;
                 let limits = part.as_ref();
                 let ended = relay(egress, program, server, &wanted, place, policies, limits).await;
                 let failure = match ended.stopped {
-                    Some(Stop::ForAnother(why)) => {
+                    Some(StopReason::ForAnother(why)) => {
                         refuse_another(egress, wanted.flow(), why.clone());
                         Some(why)
                     }
-                    Some(Stop::Beyond(excess)) => {
+                    Some(StopReason::Beyond(excess)) => {
                         egress.control.refuse_beyond(flow, &excess);
                         None
                     }
-                    Some(Stop::Carries { found, place }) => {
+                    Some(StopReason::Carries { found, place }) => {
                         Some(inspect::misused(egress, flow, found, place))
                     }
-                    Some(Stop::Failed(why)) => Some(why),
+                    Some(StopReason::Failed(why)) => Some(why),
                     None => None,
                 };
-                let carried = Carried {
+                let carried = FlowOutcome {
                     bytes: ended.bytes,
                     failure,
-                    ..Carried::default()
+                    ..FlowOutcome::default()
                 };
-                let excess = part.as_ref().and_then(Part::excess);
+                let excess = part.as_ref().and_then(BudgetShare::excess);
                 return egress.control.close(&opened, carried.ended_by(excess));
             }
             Err(error) => {
                 let failure = why_not(&error);
-                let carried = Carried::nothing(failure);
+                let carried = FlowOutcome::nothing(failure);
                 let carried = carried.at_last(places.peek().is_none());
                 egress.control.close(&opened, carried);
             }
@@ -221,25 +221,25 @@ async fn connect(
 }
 
 /// The end of a connection.
-struct Ended {
+struct RelayEnd {
     bytes: [u64; 2],
-    stopped: Option<Stop>,
+    stopped: Option<StopReason>,
 }
 
 /// Carries bytes in both directions, once the first ones are for no host but the one asked for.
 async fn relay(
     egress: &Egress,
-    program: Arrival,
-    server: Dialled,
+    program: ProgramStream,
+    server: UpstreamStream,
     wanted: &Destination,
-    place: Place,
+    place: Route,
     policies: u32,
-    part: Option<&Part>,
-) -> Ended {
+    part: Option<&BudgetShare>,
+) -> RelayEnd {
     let (host, port) = (&wanted.host, wanted.port);
-    let may = |now: &Now<'_>| now.connection(host, port, Look::Past).map(drop);
+    let may = |now: &PolicySnapshot<'_>| now.connection(host, port, Look::Past).map(drop);
     let (mut program, first) = program.into_parts();
-    let Dialled {
+    let UpstreamStream {
         stream: mut server,
         wide: _wide,
     } = server;
@@ -261,33 +261,46 @@ async fn relay(
         let (from_server, mut to_server) = server.split();
         let [out, back] = &mut scans;
         let both = tokio::try_join!(
-            pump(part, Way::Up, out, &from_program, &mut to_server, up),
-            pump(part, Way::Down, back, &from_server, &mut to_program, down),
+            pump(part, Direction::Up, out, &from_program, &mut to_server, up),
+            pump(
+                part,
+                Direction::Down,
+                back,
+                &from_server,
+                &mut to_program,
+                down
+            ),
         );
         both.map(drop)
     };
     let worked = tokio::select! {
         worked = work => worked,
-        excess = late(part) => Err(Stop::Beyond(excess)),
-        why = egress.lost(host, Some(place), policies, may) => Err(Stop::Failed(why)),
-        () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
+        excess = late(part) => Err(StopReason::Beyond(excess)),
+        why = egress.lost(host, Some(place), policies, may) => Err(StopReason::Failed(why)),
+        () = egress.is_over() => Err(StopReason::Failed("the sandbox ended".to_owned())),
     };
     if worked.is_err() {
         reset(server);
         reset(program);
     }
-    Ended {
+    RelayEnd {
         bytes: carried.map(AtomicU64::into_inner),
         stopped: worked.err(),
     }
 }
 
-pub(crate) async fn refuse(egress: &Egress, program: Arrival, flow: Flow, why: String) {
+pub(crate) async fn refuse(egress: &Egress, program: ProgramStream, flow: Flow, why: String) {
     refuse_telling(egress, program, flow, why.clone(), &why).await;
 }
 
 /// Refuses a connection, where a program learns less than is recorded.
-async fn refuse_telling(egress: &Egress, program: Arrival, flow: Flow, why: String, inside: &str) {
+async fn refuse_telling(
+    egress: &Egress,
+    program: ProgramStream,
+    flow: Flow,
+    why: String,
+    inside: &str,
+) {
     let what = place(&flow);
     egress.control.refuse(flow, why);
     program.end(Reject::Refused, &what, inside).await;

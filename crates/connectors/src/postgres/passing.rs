@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atoll_egress::connector::Stop;
+use atoll_egress::connector::StopReason;
 use atoll_egress::secret::{Finder, Found, Mask, Masks, Placeholders};
 
 /// A message's header: its type, and its length without that, bytes.
@@ -16,8 +16,8 @@ pub(super) trait Passing {
     /// Inspects received bytes, and adds those that go on to `on`.
     ///
     /// # Errors
-    /// [`Stop`]: none of them does.
-    fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), Stop>;
+    /// [`StopReason`]: none of them does.
+    fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), StopReason>;
 
     /// Adds held-back bytes at the end of the stream.
     fn end(&mut self, _on: &mut Vec<u8>) {}
@@ -101,7 +101,7 @@ impl Reader {
 /// The received bytes are no message.
 struct Malformed;
 
-impl From<Malformed> for Stop {
+impl From<Malformed> for StopReason {
     fn from(_: Malformed) -> Self {
         Self::Failed("what is said after the login is no message of PostgreSQL".to_owned())
     }
@@ -128,8 +128,8 @@ impl ClientMessages {
 }
 
 impl Passing for ClientMessages {
-    fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), Stop> {
-        let carries = |found: Found| Stop::Carries {
+    fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), StopReason> {
+        let carries = |found: Found| StopReason::Carries {
             found,
             place: "what the program says to the database",
         };
@@ -169,7 +169,7 @@ impl<'a> ServerMessages<'a> {
 }
 
 impl Passing for ServerMessages<'_> {
-    fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), Stop> {
+    fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), StopReason> {
         self.is_between.store(false, Ordering::Relaxed);
         let mask = &mut self.mask;
         self.reader.read(came, |piece| {

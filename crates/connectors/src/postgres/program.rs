@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use super::message;
 use super::startup::{self, Invalid, Key, Packet, Startup};
 use atoll_egress::Egress;
-use atoll_egress::connector::{Arrival, Destination};
+use atoll_egress::connector::{Destination, ProgramStream};
 
 /// The longest time a program may take up to its startup packet.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub(super) enum Begun {
 }
 
 /// Reads a program's first request.
-pub(super) async fn begin(egress: &Egress, arrival: Arrival, wanted: &Destination) -> Begun {
+pub(super) async fn begin(egress: &Egress, arrival: ProgramStream, wanted: &Destination) -> Begun {
     // What is read of it is kept out here, so that it can be told that it took too long.
     let mut program = match timeout(PATIENCE, Program::new(egress, arrival, wanted)).await {
         Ok(Ok(program)) => program,
@@ -97,7 +97,11 @@ struct Questions {
 impl Program {
     /// Wraps a connection of which nothing has been read; one that begins with TLS at once has
     /// asked for it thereby (PostgreSQL 17, `sslnegotiation=direct`).
-    async fn new(egress: &Egress, mut arrival: Arrival, wanted: &Destination) -> io::Result<Self> {
+    async fn new(
+        egress: &Egress,
+        mut arrival: ProgramStream,
+        wanted: &Destination,
+    ) -> io::Result<Self> {
         while arrival.first().is_empty() {
             if arrival.read_first().await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -16,7 +16,7 @@ use super::startup::Key;
 use super::stream::Stream;
 use super::{Asked, FORBIDDEN, told};
 use atoll_egress::Egress;
-use atoll_egress::connector::{Part, Place, Stop, Way, late, passed};
+use atoll_egress::connector::{BudgetShare, Direction, Route, StopReason, late, passed};
 
 /// The number of bytes carried at once: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -27,7 +27,7 @@ const MESSAGES_MAX: usize = 256;
 pub(super) struct Ended {
     /// Bytes from the program, and to it.
     pub(super) bytes: [u64; 2],
-    pub(super) stopped: Option<Stop>,
+    pub(super) stopped: Option<StopReason>,
 }
 
 /// Tells the program that it is logged in, and carries bytes until both sides have ended.
@@ -36,7 +36,7 @@ pub(super) async fn carry(
     asked: &Asked<'_>,
     program: &mut Program,
     mut server: Stream,
-    place_of: Place,
+    place_of: Route,
 ) -> Ended {
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
@@ -45,17 +45,17 @@ pub(super) async fn carry(
     let is_between = AtomicBool::new(true);
     let work = async {
         let begins = begin(egress, asked, program, &mut server, place_of, down);
-        let late = || Stop::Failed("the database server does not become ready".to_owned());
+        let late = || StopReason::Failed("the database server does not become ready".to_owned());
         let begun = timeout(READY_PATIENCE, begins).await.map_err(|_| late())?;
         // As long as it is there it can be asked to end what it does.
         let _present = begun?;
         let (from_program, to_program) = tokio::io::split(program.stream());
         let (from_server, to_server) = tokio::io::split(&mut server);
-        let unsearched = || Stop::Failed("there is nothing to look for".to_owned());
+        let unsearched = || StopReason::Failed("there is nothing to look for".to_owned());
         let said = ClientMessages::new(egress.placeholders().ok_or_else(unsearched)?);
         let heard = ServerMessages::new(&egress.masks().ok_or_else(unsearched)?, &is_between);
-        let to_server = pump(from_program, to_server, part, Way::Up, said, up);
-        let to_program = pump(from_server, to_program, part, Way::Down, heard, down);
+        let to_server = pump(from_program, to_server, part, Direction::Up, said, up);
+        let to_program = pump(from_server, to_program, part, Direction::Down, heard, down);
         tokio::pin!(to_program);
         tokio::select! {
             // Where the server has ended it, nobody hears what a program says.
@@ -68,12 +68,12 @@ pub(super) async fn carry(
     };
     let worked = tokio::select! {
         worked = work => worked,
-        excess = late(part) => Err(Stop::Beyond(excess)),
-        why = egress.login_lost(asked.wanted, place_of, &asked.flow) => Err(Stop::Failed(why)),
-        () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
+        excess = late(part) => Err(StopReason::Beyond(excess)),
+        why = egress.login_lost(asked.wanted, place_of, &asked.flow) => Err(StopReason::Failed(why)),
+        () = egress.is_over() => Err(StopReason::Failed("the sandbox ended".to_owned())),
     };
     let stopped = match worked.err() {
-        Some(Stop::Carries { found, place }) => {
+        Some(StopReason::Carries { found, place }) => {
             let flow = Flow {
                 address: place_of.address(),
                 via: egress.via(place_of),
@@ -83,7 +83,7 @@ pub(super) async fn carry(
             if is_between.into_inner() {
                 program.deny(FORBIDDEN, &told(&why), "").await;
             }
-            Some(Stop::Failed(why))
+            Some(StopReason::Failed(why))
         }
         stopped => stopped,
     };
@@ -99,9 +99,9 @@ async fn begin<'a>(
     asked: &Asked<'a>,
     program: &mut Program,
     server: &mut Stream,
-    place: Place,
+    place: Route,
     down: &AtomicU64,
-) -> Result<Option<Present<'a>>, Stop> {
+) -> Result<Option<Present<'a>>, StopReason> {
     program.say(&message::signed_in()).await?;
     let mut present = None;
     for _ in 0..MESSAGES_MAX {
@@ -116,7 +116,7 @@ async fn begin<'a>(
             _ => return Err(unexpected()),
         }
         let bytes = message.written();
-        passed(asked.part, Way::Down, bytes.len()).await?;
+        passed(asked.part, Direction::Down, bytes.len()).await?;
         program.say(&bytes).await?;
         down.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         match message.kind {
@@ -124,7 +124,7 @@ async fn begin<'a>(
             ERROR => {
                 let (state, text) = message.error();
                 let why = format!("the database server refuses it: {text} ({state})");
-                return Err(Stop::Failed(why));
+                return Err(StopReason::Failed(why));
             }
             _ => {}
         }
@@ -132,8 +132,8 @@ async fn begin<'a>(
     Err(unexpected())
 }
 
-fn unexpected() -> Stop {
-    Stop::Failed("the database server says what nobody says before it is ready".to_owned())
+fn unexpected() -> StopReason {
+    StopReason::Failed("the database server says what nobody says before it is ready".to_owned())
 }
 
 fn key(body: &[u8]) -> Option<Key> {
@@ -148,11 +148,11 @@ fn key(body: &[u8]) -> Option<Key> {
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    part: Option<&Part>,
-    way: Way,
+    part: Option<&BudgetShare>,
+    way: Direction,
     mut passing: impl Passing,
     carried: &AtomicU64,
-) -> Result<(), Stop> {
+) -> Result<(), StopReason> {
     let bytes = part.map_or(BLOCK_BYTES, |part| part.piece_bytes().min(BLOCK_BYTES));
     let mut block = vec![0; bytes];
     let mut on = Vec::new();

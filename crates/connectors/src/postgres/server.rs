@@ -20,7 +20,7 @@ use super::scram::{self, Begun, Binding, Proven};
 use super::startup::{Startup, tls_request};
 use super::stream::{Stream, strays};
 use atoll_egress::Egress;
-use atoll_egress::connector::{Destination, Place, why_not};
+use atoll_egress::connector::{Destination, Route, why_not};
 
 /// The longest time a server may take to accept a connection, to answer the request for TLS, and
 /// for the handshake, each.
@@ -110,7 +110,7 @@ impl Failed {
 pub(super) async fn connect(
     egress: &Egress,
     to: &Destination,
-    place: Place,
+    place: Route,
     tls: ServerTls,
 ) -> Result<Stream, Failed> {
     if let Some(why) = strays(tls, place) {

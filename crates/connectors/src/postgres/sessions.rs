@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atoll_model::network::ServerTls;
 
 use super::startup::Key;
-use atoll_egress::connector::{Destination, Place};
+use atoll_egress::connector::{Destination, Route};
 
 /// A connection's destination, and its cancellation key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ struct Session {
 }
 
 /// Its server, the TLS demanded of that, and the number of its approval.
-type By = (Place, ServerTls, Option<u32>);
+type By = (Route, ServerTls, Option<u32>);
 
 /// The authenticated connections of one sandbox.
 #[derive(Debug, Default)]

@@ -8,15 +8,15 @@ use atoll_model::network::{ServerTls, is_private};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use atoll_egress::connector::{Dialled, Place, ResolveError};
+use atoll_egress::connector::{ResolveError, Route, UpstreamStream};
 
 /// A connection to a server.
 #[derive(Debug)]
 pub(super) enum Stream {
     /// By TLS; its certificate was checked.
-    Tls(Box<TlsStream<Dialled>>),
+    Tls(Box<TlsStream<UpstreamStream>>),
     /// Without TLS, within a private network.
-    Plain(Dialled),
+    Plain(UpstreamStream),
 }
 
 impl Stream {
@@ -31,18 +31,18 @@ impl Stream {
 
 /// Returns the reason for which a login without TLS may not be at a place, if there is one. An
 /// upstream proxy never qualifies: its destination's address is unknown here.
-pub(super) fn strays(tls: ServerTls, place: Place) -> Option<&'static str> {
+pub(super) fn strays(tls: ServerTls, place: Route) -> Option<&'static str> {
     const STRAYS: &str = "its login is without TLS (tls = \"none\"), and only for private networks";
     match (tls, place) {
         (ServerTls::Required, _) => None,
-        (ServerTls::None, Place::At(address)) if is_private(address) => None,
-        (ServerTls::None, Place::At(_) | Place::ByProxy) => Some(STRAYS),
+        (ServerTls::None, Route::At(address)) if is_private(address) => None,
+        (ServerTls::None, Route::At(_) | Route::ByProxy) => Some(STRAYS),
     }
 }
 
 /// Returns the places where it may be dialled. If one is not allowed, none is: such a name is being
 /// manipulated.
-pub(super) fn held(tls: ServerTls, places: Vec<Place>) -> Result<Vec<Place>, ResolveError> {
+pub(super) fn held(tls: ServerTls, places: Vec<Route>) -> Result<Vec<Route>, ResolveError> {
     match places.iter().find_map(|place| strays(tls, *place)) {
         None => Ok(places),
         Some(why) => Err(ResolveError::Refused {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn without_tls_there_is_nothing_but_a_private_network() {
         let strays = |address: &str| {
-            let place = Place::At(address.parse().unwrap());
+            let place = Route::At(address.parse().unwrap());
             assert_eq!(strays(ServerTls::Required, place), None, "{address}");
             strays(ServerTls::None, place).is_some()
         };
@@ -137,9 +137,9 @@ mod tests {
         ] {
             assert!(strays(other), "{other}");
         }
-        assert!(super::strays(ServerTls::None, Place::ByProxy).is_some());
+        assert!(super::strays(ServerTls::None, Route::ByProxy).is_some());
         let of = |all: &[&str]| {
-            let places = all.iter().map(|one| Place::At(one.parse().unwrap()));
+            let places = all.iter().map(|one| Route::At(one.parse().unwrap()));
             held(ServerTls::None, places.collect()).is_ok()
         };
         assert!(of(&["10.1.2.3", "10.1.2.4"]));

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::ssh::filter::{self, Granted, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
 use atoll_egress::Egress;
-use atoll_egress::connector::{AgentConnector, AgentInputs, Carried, Task};
+use atoll_egress::connector::{AgentConnector, AgentInputs, FlowOutcome, Task};
 
 /// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -178,11 +178,11 @@ async fn sign(
     };
     match agent.signature(signing).await {
         Ok(signature) => {
-            egress.close(&opened, Carried::default());
+            egress.close(&opened, FlowOutcome::default());
             filter::response(&signature)
         }
         Err(why) => {
-            let nothing = Carried::nothing(why).at_last(true);
+            let nothing = FlowOutcome::nothing(why).at_last(true);
             egress.close(&opened, nothing);
             filter::failure()
         }

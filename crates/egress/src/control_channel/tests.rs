@@ -106,7 +106,7 @@ fn the_longest_texts_fit_into_one_message() {
         ));
         let opened = channel.open(flow, false).await.unwrap();
         told(&channel);
-        channel.close(&opened, Carried::nothing(long()));
+        channel.close(&opened, FlowOutcome::nothing(long()));
         told(&channel);
     });
 }
@@ -128,7 +128,7 @@ proptest! {
             assert!(beginning(&why, &shown) && beginning(&flow.host, &kept.host));
             let opened = channel.open(flow, false).await.unwrap();
             assert!(matches!(told(&channel), FlowReport::Open { .. }));
-            channel.close(&opened, Carried::nothing(why));
+            channel.close(&opened, FlowOutcome::nothing(why));
             assert!(matches!(told(&channel), FlowReport::Closed { .. }));
         });
     }

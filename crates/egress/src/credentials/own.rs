@@ -22,10 +22,10 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::Egress;
-use crate::control_channel::{Carried, Opened};
-use crate::dial::Place;
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::dial::Route;
 use crate::origin_error::{is_of_tls, why_not, why_unanswered};
-use crate::policies::{Forbids, Now};
+use crate::policies::{DenialCause, PolicySnapshot};
 use crate::resolve::{ResolveError, addresses_by, given_up};
 
 /// The longest head of a response, bytes.
@@ -63,8 +63,8 @@ pub(super) struct Answer {
 /// A recorded flow, whose end is recorded on drop in any case.
 struct Told<'a> {
     egress: &'a Egress,
-    opened: Opened,
-    carried: Carried,
+    opened: OpenFlow,
+    carried: FlowOutcome,
 }
 
 impl Drop for Told<'_> {
@@ -94,19 +94,21 @@ pub(super) async fn ask(
 
 /// Checks that policies let Atoll ask. A level of trust requires approval for what comes from the
 /// program, and the request contains nothing of that.
-fn policed(now: &Now<'_>, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
+fn policed(now: &PolicySnapshot<'_>, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
     let granted = match kind == FlowKind::Revocation {
         true => now.own_request(judged, Follows::Body),
         false => now.request_for_credential(judged, Follows::Body),
     };
     let asks = granted.map_err(|forbidden| match forbidden.by {
-        Forbids::Level => format!(
+        DenialCause::Level => format!(
             "{}, and it is not among endpoints under [trust] of the profile",
             forbidden.inside
         ),
-        Forbids::Policy | Forbids::Purpose | Forbids::Rate | Forbids::GivenUp | Forbids::Token => {
-            forbidden.inside
-        }
+        DenialCause::Policy
+        | DenialCause::Purpose
+        | DenialCause::Rate
+        | DenialCause::GivenUp
+        | DenialCause::Token => forbidden.inside,
     })?;
     match kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
         true => Err(ASKED.to_owned()),
@@ -164,7 +166,7 @@ async fn sent(
             }
             Err((why, is_last)) => {
                 let is_last = is_last || places.peek().is_none();
-                told.carried = Carried::nothing(why.clone()).at_last(is_last);
+                told.carried = FlowOutcome::nothing(why.clone()).at_last(is_last);
                 failure = why;
                 if is_last {
                     break;
@@ -181,7 +183,7 @@ async fn places(
     network: &Network,
     kind: FlowKind,
     judged: &Judged<'_>,
-) -> Result<Vec<Place>, String> {
+) -> Result<Vec<Route>, String> {
     let places = addresses_by(egress, network, judged.host, judged.port, Some(judged)).await;
     let places = places.map_err(|nowhere| match nowhere {
         ResolveError::Refused { inside, .. } => inside,
@@ -195,7 +197,7 @@ async fn places(
 }
 
 /// Records the flow. Unless its end is set later, it is recorded as broken off.
-async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<'a>, String> {
+async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Route) -> Result<Told<'a>, String> {
     let mut flow = flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
     // When a run ends nobody answers any more, and what is taken back is worth it.
@@ -208,7 +210,7 @@ async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<
     Ok(Told {
         egress,
         opened: opened.map_err(|error| format!("nobody records that it is asked: {error}"))?,
-        carried: Carried::nothing("it was broken off".to_owned()).at_last(true),
+        carried: FlowOutcome::nothing("it was broken off".to_owned()).at_last(true),
     })
 }
 
@@ -219,7 +221,7 @@ async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<
 async fn connected(
     egress: &Arc<Egress>,
     endpoint: &Endpoint,
-    place: Place,
+    place: Route,
 ) -> Result<http1::SendRequest<Full<Bytes>>, (String, bool)> {
     let secured = egress.upstream.secure(egress, endpoint, place).await;
     let stream = secured.map_err(|error| (why_not(&error), is_of_tls(&error)))?;
@@ -237,7 +239,7 @@ async fn connected(
 async fn exchange(
     mut sender: http1::SendRequest<Full<Bytes>>,
     asking: Asking<'_>,
-    carried: &mut Carried,
+    carried: &mut FlowOutcome,
 ) -> Result<Answer, String> {
     let endpoint = asking.endpoint;
     let sent_bytes = asking.body.len();

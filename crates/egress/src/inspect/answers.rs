@@ -18,9 +18,9 @@ use super::expectation;
 use super::injection::Misuse;
 use super::request_permit::Full;
 use crate::Egress;
-use crate::denial_body::{HOW_TO_ASK, Told};
+use crate::denial_body::{DenialBody, HOW_TO_ASK};
 use crate::limits::Excess;
-use crate::policies::{Forbidden, Forbids, Now, Sent};
+use crate::policies::{DenialCause, Forbidden, PolicySnapshot, RequestFacts};
 
 /// The advice for a refusal that no option can lift.
 const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
@@ -101,12 +101,12 @@ impl Denial {
     /// Returns this denial with the reason and the advice of a policy that forbids the request.
     pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
         let how_to_ask = match forbidden.by {
-            Forbids::Level => HOW_TO_ASK_LEVEL,
-            Forbids::Purpose => HOW_TO_ASK_PURPOSE,
-            Forbids::Policy => HOW_TO_ASK_POLICY,
-            Forbids::Rate => HOW_TO_ASK_RATE,
-            Forbids::GivenUp => HOW_TO_ASK_GIVEN_UP,
-            Forbids::Token => HOW_TO_ASK_TOKEN,
+            DenialCause::Level => HOW_TO_ASK_LEVEL,
+            DenialCause::Purpose => HOW_TO_ASK_PURPOSE,
+            DenialCause::Policy => HOW_TO_ASK_POLICY,
+            DenialCause::Rate => HOW_TO_ASK_RATE,
+            DenialCause::GivenUp => HOW_TO_ASK_GIVEN_UP,
+            DenialCause::Token => HOW_TO_ASK_TOKEN,
         };
         Self {
             why: forbidden.inside.clone(),
@@ -154,8 +154,8 @@ pub(crate) fn allowing<'a>(
     asked: &Asked,
     parts: &Parts,
     judged: &Judged<'_>,
-    now: &Now<'_>,
-    sent: Sent,
+    now: &PolicySnapshot<'_>,
+    sent: RequestFacts,
 ) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
     let found = egress.network.request(judged);
     let rule = found.map_err(|unreachable| {
@@ -292,7 +292,7 @@ fn tell(
     how_to_ask: Option<&str>,
     unread: Option<Incoming>,
 ) -> Response<Received> {
-    let told = Told {
+    let told = DenialBody {
         what: &denial.what,
         why: &denial.why,
         rule: denial.rule.as_deref(),

@@ -18,7 +18,7 @@ use super::head;
 use super::injection::Outgoing;
 use crate::Egress;
 use crate::control_channel::ControlChannel;
-use crate::limits::Way;
+use crate::limits::Direction;
 use crate::refusals::shown;
 
 /// The time waited here beyond the patience of the side that shows the question, which reports its
@@ -105,7 +105,7 @@ pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -
         parts, head, flow, ..
     } = outgoing;
     let mut sent = parts.headers.clone();
-    outgoing.leave.redactions.take_out(Way::Up, &mut sent);
+    outgoing.leave.redactions.take_out(Direction::Up, &mut sent);
     let headers = Headers::of(sent, outgoing.injection.is_signed());
     let query = parts.uri.path_and_query().and_then(|both| both.query());
     let path = head.target.path();

@@ -15,7 +15,7 @@ use super::expectation::{Unwanted, Waiting};
 use super::injection::Misuse;
 use super::ranges::Window;
 use super::upload::Upload;
-use crate::limits::{Excess, Way};
+use crate::limits::{Direction, Excess};
 use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
 
 /// The reason why a body broke off.
@@ -74,7 +74,7 @@ impl Sent {
     /// program asked for that.
     pub(crate) fn new(incoming: Option<Upload>, exchange: Arc<Exchange>) -> Self {
         if incoming.as_ref().is_none_or(Body::is_end_stream) {
-            exchange.is_over(Way::Up);
+            exchange.is_over(Direction::Up);
         }
         let waiting = exchange.gate().cloned().map(Waiting::new);
         Self {
@@ -124,7 +124,7 @@ impl Body for Sent {
             this.waiting = None;
         }
         match this.exchange.part() {
-            None => poll(incoming, &this.exchange, Way::Up, context),
+            None => poll(incoming, &this.exchange, Direction::Up, context),
             Some(part) => this.brake.poll(incoming, &this.exchange, part, context),
         }
     }
@@ -188,7 +188,7 @@ impl std::fmt::Debug for Received {
 impl Received {
     pub(crate) fn new(incoming: Incoming, exchange: Arc<Exchange>) -> Self {
         if incoming.is_end_stream() {
-            exchange.is_over(Way::Down);
+            exchange.is_over(Direction::Down);
         } else if exchange.part().is_some() {
             let hint = incoming.size_hint();
             let pieces = body_throttle::carry(incoming, exchange);
@@ -265,7 +265,7 @@ impl Body for Received {
                 rights,
             } => match rights.poll(exchange, context) {
                 Poll::Ready(lost) => Poll::Ready(Some(Err(lost))),
-                Poll::Pending => poll(incoming, exchange, Way::Down, context),
+                Poll::Pending => poll(incoming, exchange, Direction::Down, context),
             },
             Self::Limited { is_over: true, .. } => Poll::Ready(None),
             Self::Limited {
@@ -281,7 +281,7 @@ impl Body for Received {
             Self::Masked { body, exchange, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 match &frame {
-                    Some(Err(Failed::Undecodable(error))) => exchange.fail(Way::Down, error),
+                    Some(Err(Failed::Undecodable(error))) => exchange.fail(Direction::Down, error),
                     Some(Err(Failed::Stalled(stalled))) => exchange.stalled(*stalled),
                     // Those are told of where they happen.
                     Some(Ok(_) | Err(Failed::Inner(_) | Failed::Found(_))) | None => {}
@@ -354,7 +354,7 @@ impl From<Failed<Broken>> for Broken {
 fn poll<B>(
     incoming: &mut B,
     exchange: &Exchange,
-    way: Way,
+    way: Direction,
     context: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, Broken>>>
 where

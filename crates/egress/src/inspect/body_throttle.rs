@@ -17,7 +17,7 @@ use super::body::Broken;
 use super::exchange::Exchange;
 use super::request_permit::header_bytes;
 use super::upload::Upload;
-use crate::limits::{Excess, Part, Way};
+use crate::limits::{BudgetShare, Direction, Excess};
 
 type Piece = Frame<Bytes>;
 
@@ -38,7 +38,7 @@ impl BodyThrottle {
         &mut self,
         incoming: &mut Upload,
         exchange: &Exchange,
-        part: &Part,
+        part: &BudgetShare,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, Broken>>> {
         // An end after that would make what was sent look whole.
@@ -49,15 +49,15 @@ impl BodyThrottle {
             let piece = match ready!(Pin::new(&mut *incoming).poll_frame(context)) {
                 Some(Ok(piece)) => piece,
                 Some(Err(error)) => {
-                    exchange.broken(Way::Up, &error);
+                    exchange.broken(Direction::Up, &error);
                     return Poll::Ready(Some(Err(error)));
                 }
                 None => {
-                    exchange.is_over(Way::Up);
+                    exchange.is_over(Direction::Up);
                     return Poll::Ready(None);
                 }
             };
-            match part.pass(Way::Up, weight(&piece)) {
+            match part.pass(Direction::Up, weight(&piece)) {
                 Ok(None) => return Poll::Ready(Some(passed(piece, incoming, exchange))),
                 Ok(Some(from)) => self.held = Some((piece, Box::pin(sleep_until(from.into())))),
                 Err(excess) => return Poll::Ready(Some(Err(excess.into()))),
@@ -77,14 +77,14 @@ impl BodyThrottle {
 /// Counts a frame that passes.
 fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Result<Piece, Broken> {
     if let Some(trailers) = piece.trailers_mut()
-        && let Err(broken) = exchange.trail(Way::Up, trailers)
+        && let Err(broken) = exchange.trail(Direction::Up, trailers)
     {
-        exchange.broken(Way::Up, &broken);
+        exchange.broken(Direction::Up, &broken);
         return Err(broken);
     }
-    exchange.count(Way::Up, piece.data_ref().map_or(0, Bytes::len));
+    exchange.count(Direction::Up, piece.data_ref().map_or(0, Bytes::len));
     if incoming.is_end_stream() || piece.is_trailers() {
-        exchange.is_over(Way::Up);
+        exchange.is_over(Direction::Up);
     }
     Ok(piece)
 }
@@ -124,30 +124,30 @@ pub(crate) fn carry(incoming: Incoming, exchange: Arc<Exchange>) -> Pieces {
 async fn pass(
     mut incoming: Incoming,
     exchange: &Exchange,
-    part: &Part,
+    part: &BudgetShare,
     to: &mpsc::Sender<Option<Piece>>,
 ) -> Result<(), Excess> {
     while let Some(piece) = incoming.frame().await {
         let mut piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                exchange.fail(Way::Down, &error);
+                exchange.fail(Direction::Down, &error);
                 return Ok(());
             }
         };
         if let Some(trailers) = piece.trailers_mut() {
-            exchange.redact(Way::Down, trailers);
+            exchange.redact(Direction::Down, trailers);
         }
-        if let Some(from) = part.pass(Way::Down, weight(&piece))? {
+        if let Some(from) = part.pass(Direction::Down, weight(&piece))? {
             sleep_until(from.into()).await;
         }
         let bytes = piece.data_ref().map_or(0, Bytes::len);
         if to.send(Some(piece)).await.is_err() {
             return Ok(());
         }
-        exchange.count(Way::Down, bytes);
+        exchange.count(Direction::Down, bytes);
     }
-    exchange.is_over(Way::Down);
+    exchange.is_over(Direction::Down);
     // Who does not read on needs no end.
     let _ = to.send(None).await;
     Ok(())

@@ -24,22 +24,22 @@ use tokio_rustls::server::TlsStream;
 use super::body::{Broken, Received};
 use super::exchange::Unrecorded;
 use super::limits::{HEAD_BYTES_MAX, SILENCE_MAX};
-use crate::arrival::Arrival;
+use crate::program_stream::ProgramStream;
 
 /// The program's side of a connection.
 pub(crate) trait Side: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Returns the underlying connection, inside TLS or not.
-    fn arrival(&self) -> &Arrival;
+    fn arrival(&self) -> &ProgramStream;
 }
 
-impl Side for Arrival {
-    fn arrival(&self) -> &Arrival {
+impl Side for ProgramStream {
+    fn arrival(&self) -> &ProgramStream {
         self
     }
 }
 
-impl Side for TlsStream<Arrival> {
-    fn arrival(&self) -> &Arrival {
+impl Side for TlsStream<ProgramStream> {
+    fn arrival(&self) -> &ProgramStream {
         self.get_ref().0
     }
 }

@@ -36,9 +36,9 @@ use super::upload::Upload;
 use super::upstream::Server;
 use super::web_socket;
 use crate::Egress;
-use crate::control_channel::{Carried, Opened};
-use crate::dial::Place;
-use crate::limits::Way;
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::dial::Route;
+use crate::limits::Direction;
 use crate::secret::{MaskedNumbers, Placeholders};
 pub(crate) use consent::Leave;
 pub(crate) use error::Unrecorded;
@@ -53,9 +53,9 @@ pub(crate) struct Exchange {
     asked: Arc<Asked>,
     /// The facts by which it is judged again when the policies change.
     judged: Arc<Again>,
-    opened: Opened,
+    opened: OpenFlow,
     /// The address that it goes to, and the route there.
-    place: Place,
+    place: Route,
     /// Set if the program speaks HTTP/2.
     is_2: bool,
     /// The gate that holds the request's body back, where the program has asked for that.
@@ -99,8 +99,8 @@ impl Exchange {
     fn new(
         egress: &Arc<Egress>,
         asked: &Arc<Asked>,
-        opened: Opened,
-        place: Place,
+        opened: OpenFlow,
+        place: Route,
         outgoing: &Outgoing,
     ) -> Arc<Self> {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
@@ -129,28 +129,28 @@ impl Exchange {
     }
 
     /// Counts bytes in flight.
-    pub(crate) fn count(&self, way: Way, bytes: usize) {
+    pub(crate) fn count(&self, way: Direction, bytes: usize) {
         let counter = match way {
-            Way::Up => &self.up,
-            Way::Down => &self.down,
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Notes that all of one direction has passed.
-    pub(crate) fn is_over(&self, way: Way) {
+    pub(crate) fn is_over(&self, way: Direction) {
         let flag = match way {
-            Way::Up => &self.is_sent,
-            Way::Down => &self.is_received,
+            Direction::Up => &self.is_sent,
+            Direction::Down => &self.is_received,
         };
         flag.store(true, Ordering::Relaxed);
     }
 
     /// Notes that one side broke off.
-    pub(crate) fn fail(&self, way: Way, error: &dyn std::fmt::Display) {
+    pub(crate) fn fail(&self, way: Direction, error: &dyn std::fmt::Display) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failure.is_none() {
-            state.is_left = way == Way::Up;
+            state.is_left = way == Direction::Up;
             let who = if state.is_left { "program" } else { "host" };
             state.failure = Some(format!("the {who} broke off: {error}"));
         }
@@ -191,7 +191,7 @@ impl Drop for Exchange {
         if let Some(server) = state.server.filter(|_| is_whole && failure.is_none()) {
             self.egress.upstream.keep(self.asked.key(self.is_2), server);
         }
-        let carried = Carried {
+        let carried = FlowOutcome {
             bytes: [*self.up.get_mut(), *self.down.get_mut()],
             status,
             is_unreached: status.is_none() && failure.is_some() && !state.is_left,
@@ -351,11 +351,11 @@ async fn answered(
     match issued::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
         Ok(body) => {
             // At last: what is to be masked is read by the whole head.
-            exchange.redact(Way::Down, &mut parts.headers);
+            exchange.redact(Direction::Down, &mut parts.headers);
             Response::from_parts(parts, body)
         }
         Err(why) => {
-            exchange.fail(Way::Down, &why);
+            exchange.fail(Direction::Down, &why);
             answers::failed(&exchange.denial(&outgoing.parts, &why), None)
         }
     }

@@ -14,7 +14,7 @@ use hyper::{Method, StatusCode, Uri, Version};
 use super::limits::PATH_BYTES_MAX;
 use super::{Asked, header_names};
 use crate::Egress;
-use crate::policies::{Now, Sent};
+use crate::policies::{PolicySnapshot, RequestFacts};
 use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
@@ -37,13 +37,13 @@ pub(crate) struct Head {
 
 impl Head {
     /// Returns the facts that policies see: the confidence, and whether anything follows the head.
-    pub(crate) fn sent(&self, has_body: bool) -> Sent {
+    pub(crate) fn sent(&self, has_body: bool) -> RequestFacts {
         let follows = match (self.is_web_socket, has_body) {
             (true, _) => Follows::Messages,
             (false, true) => Follows::Body,
             (false, false) => Follows::Nothing,
         };
-        Sent {
+        RequestFacts {
             follows,
             confidence: self.confidence,
         }
@@ -88,7 +88,7 @@ pub(crate) fn is_hop(name: &str) -> bool {
 /// Reads the head of a request to a host, on which these policies decide.
 pub(crate) fn read(
     egress: &Egress,
-    now: &Now<'_>,
+    now: &PolicySnapshot<'_>,
     asked: &Asked,
     parts: &Parts,
 ) -> Result<Head, Fault> {
@@ -157,7 +157,7 @@ pub(crate) fn is_safe(parts: &Parts) -> bool {
 /// policies can be about that.
 pub(crate) fn overridden(
     egress: &Egress,
-    now: &Now<'_>,
+    now: &PolicySnapshot<'_>,
     asked: &Asked,
     headers: &HeaderMap,
 ) -> Option<&'static str> {

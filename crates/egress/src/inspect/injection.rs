@@ -34,7 +34,7 @@ use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
-use crate::limits::Way;
+use crate::limits::Direction;
 use crate::redaction::Redactions;
 use crate::secret::{Form, Found, Located, MaskedNumbers, Secret};
 pub(crate) use claim::Pieced;
@@ -403,7 +403,7 @@ impl Outgoing {
             return None;
         }
         // A signature is of what is left.
-        self.leave.redactions.take_out(Way::Up, &mut headers);
+        self.leave.redactions.take_out(Direction::Up, &mut headers);
         // At last, since it is of what is sent.
         if let Some(signing) = &self.injection.signing {
             let method = self.parts.method.as_str();
@@ -414,7 +414,7 @@ impl Outgoing {
             }
         }
         // Also what signs.
-        self.leave.redactions.take_out(Way::Up, &mut headers);
+        self.leave.redactions.take_out(Direction::Up, &mut headers);
         Some((head::uri(asked, &target, is_2)?, headers))
     }
 }

@@ -10,13 +10,13 @@ use hyper::http::request::Parts;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Egress;
-use crate::limits::{Asked, Excess, Part, late};
+use crate::limits::{BudgetRequest, BudgetShare, Excess, late};
 
 /// The permit of one request.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     egress: Arc<Egress>,
-    part: Option<(Part, Flow)>,
+    part: Option<(BudgetShare, Flow)>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -43,7 +43,7 @@ impl RequestPermit {
             egress.control.refuse(flow.clone(), why.to_owned());
             return Err(Full::All(why));
         };
-        let asked = Asked::Request {
+        let asked = BudgetRequest::Request {
             head: head_bytes(parts),
             body: body.size_hint().exact(),
         };
@@ -71,13 +71,13 @@ impl RequestPermit {
     }
 
     /// Returns its share of its rule's limits, if the rule has any.
-    pub(crate) fn part(&self) -> Option<&Part> {
+    pub(crate) fn part(&self) -> Option<&BudgetShare> {
         self.part.as_ref().map(|(part, _)| part)
     }
 
     /// Returns the limit that has ended it, if one has.
     pub(crate) fn excess(&self) -> Option<&Excess> {
-        self.part().and_then(Part::excess)
+        self.part().and_then(BudgetShare::excess)
     }
 
     /// Runs this work for the request, for as long as the limits allow.

@@ -25,12 +25,12 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{Memory, Trust};
-use crate::arrival::Arrival;
 use crate::control_channel::ControlChannel;
 use crate::destination::Destination;
 use crate::limits::Budgets;
 use crate::policies::Policies;
 use crate::port_peers::PortPeers;
+use crate::program_stream::ProgramStream;
 use crate::tunnel;
 use crate::{Credentials, Egress, Names, proxy};
 
@@ -300,7 +300,7 @@ impl Outside {
         let (egress, host) = (Arc::clone(&self.egress), host.parse::<HostPart>().unwrap());
         tokio::spawn(async move {
             let wanted = Destination { host, port };
-            tunnel::judge(&egress, Arrival::new(accepted.unwrap().0), wanted).await;
+            tunnel::judge(&egress, ProgramStream::new(accepted.unwrap().0), wanted).await;
         });
         program.unwrap()
     }

@@ -28,7 +28,7 @@ use super::certificates::DATABASE;
 use super::limits::{CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, STREAM_WINDOW_BYTES};
 use super::tasks::Tasks;
 use crate::Egress;
-use crate::dial::{Dialled, Place, dial};
+use crate::dial::{Route, UpstreamStream, dial};
 
 /// The longest wait for a server's first packet, and again for its TLS handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ pub(crate) struct Key {
 pub(crate) struct Server {
     sender: Sender,
     /// The checked address and route.
-    pub(crate) place: Place,
+    pub(crate) place: Route,
 }
 
 #[derive(Debug)]
@@ -249,7 +249,7 @@ impl Upstream {
         &self,
         egress: &Egress,
         asked: &Asked,
-        place: Place,
+        place: Route,
         is_2: bool,
     ) -> io::Result<Server> {
         let stream = reached(egress, &asked.host, asked.port, place).await?;
@@ -270,8 +270,8 @@ impl Upstream {
         &self,
         egress: &Egress,
         endpoint: &Endpoint,
-        place: Place,
-    ) -> io::Result<TlsStream<Dialled>> {
+        place: Route,
+    ) -> io::Result<TlsStream<UpstreamStream>> {
         let stream = reached(egress, &endpoint.host, endpoint.port, place).await?;
         self.within_tls(stream, &endpoint.host, false).await
     }
@@ -279,10 +279,10 @@ impl Upstream {
     /// Starts TLS with a host, whose certificate is verified.
     async fn within_tls(
         &self,
-        stream: Dialled,
+        stream: UpstreamStream,
         host: &HostPart,
         is_2: bool,
-    ) -> io::Result<TlsStream<Dialled>> {
+    ) -> io::Result<TlsStream<UpstreamStream>> {
         let config = self
             .tls
             .as_ref()
@@ -298,8 +298,8 @@ impl Upstream {
     pub(crate) async fn connect_database(
         &self,
         host: &HostPart,
-        stream: Dialled,
-    ) -> io::Result<TlsStream<Dialled>> {
+        stream: UpstreamStream,
+    ) -> io::Result<TlsStream<UpstreamStream>> {
         let config = self.tls.as_ref().map(|[one, _]| one);
         let mut config = ClientConfig::clone(config.ok_or(io::ErrorKind::Unsupported)?);
         config.alpn_protocols = vec![DATABASE.to_vec()];
@@ -336,7 +336,12 @@ impl Upstream {
 }
 
 /// Dials a checked address.
-async fn reached(egress: &Egress, host: &HostPart, port: u16, place: Place) -> io::Result<Dialled> {
+async fn reached(
+    egress: &Egress,
+    host: &HostPart,
+    port: u16,
+    place: Route,
+) -> io::Result<UpstreamStream> {
     let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
     dialled.map_err(late)?
 }

@@ -20,7 +20,7 @@ use super::body::Received;
 use super::exchange::Exchange;
 use super::head;
 use super::injection::Outgoing;
-use crate::limits::{Way, late, passed};
+use crate::limits::{Direction, late, passed};
 use crate::secret::{HOLD, STALL_MAX, Stalled};
 use frames::{Fault, Masked, Searched};
 
@@ -39,13 +39,13 @@ pub(crate) fn begin(
         .is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
     if !outgoing.head.is_web_socket || !is_web_socket {
         let why = "the host goes on with a protocol that was not asked for";
-        exchange.fail(Way::Down, &why);
+        exchange.fail(Direction::Down, &why);
         return answers::failed(&exchange.denial(&outgoing.parts, why), None);
     }
     let credentials = &exchange.egress().credentials;
     if !credentials.is_empty() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
         let why = "the host goes on with an extension of WebSocket that was not asked for";
-        exchange.fail(Way::Down, &why);
+        exchange.fail(Direction::Down, &why);
         return answers::failed(&exchange.denial(&outgoing.parts, why), None);
     }
     let server = hyper::upgrade::on(&mut response);
@@ -59,7 +59,7 @@ pub(crate) fn begin(
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = std::mem::take(response.headers_mut());
     head::strip(&mut headers);
-    exchange.redact(Way::Down, &mut headers);
+    exchange.redact(Direction::Down, &mut headers);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     *answer.headers_mut() = headers;
@@ -70,7 +70,7 @@ pub(crate) fn begin(
 async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     let (program, server) = match tokio::try_join!(program, server) {
         Ok(both) => both,
-        Err(error) => return exchange.fail(Way::Up, &error),
+        Err(error) => return exchange.fail(Direction::Up, &error),
     };
     let (from_program, to_program) = split(TokioIo::new(program));
     let (from_server, to_server) = split(TokioIo::new(server));
@@ -82,7 +82,7 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     };
     let carried = tokio::select! {
         carried = both => carried,
-        excess = late(exchange.part()) => Err((Way::Up, io::Error::other(excess))),
+        excess = late(exchange.part()) => Err((Direction::Up, io::Error::other(excess))),
         // Nobody broke off: why it ends is noted.
         _ = exchange.unless_given_up(pending::<()>()) => return,
     };
@@ -94,7 +94,7 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
 /// The inspection of one direction.
 enum Look {
     /// None, in this direction.
-    Not(Way),
+    Not(Direction),
     /// A search for placeholders, on the way out.
     Out(Box<Searched>),
     /// Masking of real values, on the way back.
@@ -103,23 +103,23 @@ enum Look {
 
 impl Look {
     fn out(exchange: &Exchange) -> Self {
-        exchange.unfit().map_or(Self::Not(Way::Up), |all| {
+        exchange.unfit().map_or(Self::Not(Direction::Up), |all| {
             Self::Out(Box::new(Searched::new(all)))
         })
     }
 
     fn back(exchange: &Exchange) -> Self {
         let masks = exchange.egress().credentials.masks();
-        masks.map_or(Self::Not(Way::Down), |all| {
+        masks.map_or(Self::Not(Direction::Down), |all| {
             Self::Back(Box::new(Masked::new(&all)))
         })
     }
 
-    fn way(&self) -> Way {
+    fn way(&self) -> Direction {
         match self {
             Self::Not(way) => *way,
-            Self::Out(_) => Way::Up,
-            Self::Back(_) => Way::Down,
+            Self::Out(_) => Direction::Up,
+            Self::Back(_) => Direction::Down,
         }
     }
 
@@ -162,7 +162,7 @@ async fn pump(
     mut look: Look,
     mut from: ReadHalf<TokioIo<Upgraded>>,
     mut to: WriteHalf<TokioIo<Upgraded>>,
-) -> Result<(), (Way, io::Error)> {
+) -> Result<(), (Direction, io::Error)> {
     let way = look.way();
     let mut block = vec![0_u8; BLOCK_BYTES];
     let mut out = Vec::with_capacity(BLOCK_BYTES);

@@ -9,7 +9,7 @@ use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Opening, Stop};
+use super::{Opening, StopReason};
 use crate::credentials::Credentials;
 use crate::hello::{self, AGAIN, Hello};
 use crate::scan::Scan;
@@ -25,7 +25,7 @@ fn server_hello(asks_again: bool) -> Vec<u8> {
 
 /// Returns the bytes that reach a server when a program sends these first, and these once the
 /// server has answered; and the outcome of the opening.
-async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(), Stop>) {
+async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(), StopReason>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
     let work = async {
@@ -233,7 +233,7 @@ async fn reaches_searched(host: &str, first: &[u8]) -> (Vec<u8>, Option<String>)
     let mut seen = Vec::new();
     server.read_to_end(&mut seen).await.unwrap();
     let place = passed.map(|passed| match passed {
-        Err(Stop::Carries { place, .. }) => Some(place.to_owned()),
+        Err(StopReason::Carries { place, .. }) => Some(place.to_owned()),
         Ok(()) | Err(_) => None,
     });
     (seen, place.unwrap_or_default())
@@ -296,7 +296,7 @@ async fn a_placeholder_in_the_beginning_of_a_connection_stays_here() {
 
 /// Returns the time for which a partial beginning is held while both sides stay, and the bytes that
 /// reach the server; one of these pieces comes every five seconds.
-async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(), Stop>) {
+async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(), StopReason>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
     let credentials = keyed();
@@ -344,7 +344,10 @@ async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     let (took, seen, passed) = held_up("example.com", &[other]).await;
     assert!(took < Duration::from_secs(9), "{took:?}");
     assert_eq!(seen, b"");
-    assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
+    assert!(
+        matches!(passed, Err(StopReason::ForAnother(_))),
+        "{passed:?}"
+    );
 }
 
 /// Records that begin no connection, with the number of bytes that show it. Servers read on behind
@@ -394,17 +397,17 @@ async fn no_beginning_for_another_host_hides_behind_another_record() {
     for (before, _) in BEFORE {
         let bytes = [before, &other].concat();
         let (seen, ended) = reaches(&bytes, b"", b"").await;
-        assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");
+        assert!(matches!(ended, Err(StopReason::ForAnother(_))), "{ended:?}");
         assert_eq!(seen, b"", "{before:?}");
         // Nor where the bytes come one by one.
         let (seen, ended) = reaches(&bytes[..1], b"", &bytes[1..]).await;
-        assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");
+        assert!(matches!(ended, Err(StopReason::ForAnother(_))), "{ended:?}");
         assert_eq!(seen, b"", "{before:?}");
     }
     // Whoever breaks off where TLS was to begin again has spoken to nobody else.
     let own = client_hello("example.com");
     let (seen, ended) = reaches(&own, &server_hello(true), &[21, 3, 3, 0, 2, 2, 47]).await;
-    assert!(matches!(ended, Err(Stop::Failed(_))), "{ended:?}");
+    assert!(matches!(ended, Err(StopReason::Failed(_))), "{ended:?}");
     assert_eq!(seen, own);
 }
 

@@ -2,8 +2,8 @@
 
 use atoll_tokens::{Asked as Carry, Held};
 
-use super::{Forbidden, Forbids, Policies};
-use crate::given_up::now_s;
+use super::{DenialCause, Forbidden, Policies};
+use crate::dropped_rights::now_s;
 
 impl Policies {
     /// Adds the tokens that the run holds.
@@ -27,7 +27,7 @@ impl Policies {
             inside: why.clone(),
             why,
             policy: None,
-            by: Forbids::Token,
+            by: DenialCause::Token,
         })
     }
 }

@@ -1,8 +1,38 @@
-//! Construction of denials by policies.
+//! Denials by policies.
 
 use atoll_cedar::Decision;
 
-use super::{Asks, Forbidden, Forbids};
+use super::ApprovalNeed;
+
+/// A denial of something that the rules allow.
+#[derive(Debug)]
+pub(crate) struct Forbidden {
+    /// The reason, for the record.
+    pub(crate) why: String,
+    /// The reason, for the program, which does not learn where policies are written.
+    pub(crate) inside: String,
+    /// The policy, where one forbids it.
+    pub(crate) policy: Option<String>,
+    /// The cause of the denial.
+    pub(crate) by: DenialCause,
+}
+
+/// The cause of a denial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DenialCause {
+    /// A policy.
+    Policy,
+    /// A policy, until it has not happened for long enough.
+    Rate,
+    /// The level of trust alone.
+    Level,
+    /// The session's purpose alone.
+    Purpose,
+    /// The run itself: the right was given up.
+    GivenUp,
+    /// A token that the run holds: it does not permit it.
+    Token,
+}
 
 impl Forbidden {
     /// Denies for a redaction that policies ask for and that is not done here.
@@ -30,12 +60,12 @@ impl Forbidden {
     }
 
     /// Denies where an approval is needed, and nobody is asked.
-    pub(super) fn unasked(asks: &Asks) -> Self {
+    pub(super) fn unasked(asks: &ApprovalNeed) -> Self {
         Self {
             why: format!("{}; nobody is asked about it here", asks.rule),
             inside: "a person would be asked, and nobody is about this".to_owned(),
             policy: None,
-            by: Forbids::Policy,
+            by: DenialCause::Policy,
         }
     }
 
@@ -44,7 +74,7 @@ impl Forbidden {
             inside: why.clone(),
             why,
             policy: None,
-            by: Forbids::Policy,
+            by: DenialCause::Policy,
         }
     }
 
@@ -57,9 +87,9 @@ impl Forbidden {
                 .first()
                 .map(|one| format!("policy {}", one.id)),
             by: match (decision.is_of_level(), decision.is_of_purpose()) {
-                (true, _) => Forbids::Level,
-                (false, true) => Forbids::Purpose,
-                (false, false) => Forbids::Policy,
+                (true, _) => DenialCause::Level,
+                (false, true) => DenialCause::Purpose,
+                (false, false) => DenialCause::Policy,
             },
         }
     }

@@ -40,7 +40,7 @@ fn host(text: &str) -> HostPart {
     text.parse().unwrap()
 }
 
-fn request(policies: &Policies, method: &str) -> Result<Option<Asks>, Forbidden> {
+fn request(policies: &Policies, method: &str) -> Result<Option<ApprovalNeed>, Forbidden> {
     let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
     let request = Request {
         host: &host,
@@ -199,7 +199,7 @@ fn what_policies_ask_about_is_asked_about() {
         .now()
         .connection(&host("example.com"), 443, Look::Past);
     assert!(refused.is_err());
-    assert_eq!(Asks::beside(None, None), None);
+    assert_eq!(ApprovalNeed::beside(None, None), None);
 }
 
 /// An approval of a level's question is none of a question by a person's own policy.
@@ -358,16 +358,16 @@ fn what_goes_both_ways_is_asked_as_if_it_had_read() {
 #[test]
 fn a_yes_is_to_what_was_asked() {
     let asks = |rule: &str| {
-        Some(Asks {
+        Some(ApprovalNeed {
             rule: rule.to_owned(),
             is_of_level: false,
         })
     };
     for now in [None, asks("policy one")] {
-        assert!(Asks::still("policy one", None, now).is_ok());
+        assert!(ApprovalNeed::still("policy one", None, now).is_ok());
     }
     for now in ["policy two", "policy one; policy two"] {
-        let denied = Asks::still("policy one", None, asks(now)).unwrap_err();
+        let denied = ApprovalNeed::still("policy one", None, asks(now)).unwrap_err();
         assert!(denied.inside.contains("try again"), "{}", denied.inside);
     }
 }
@@ -425,7 +425,7 @@ async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
         assert_eq!(policies.now().version(), 0);
         assert!(request(&policies, "POST").is_err());
     }
-    let method = |now: &Now<'_>, method: &str| {
+    let method = |now: &PolicySnapshot<'_>, method: &str| {
         let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
         let request = Request {
             host: &host,
@@ -570,7 +570,7 @@ fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
     let why = with.now().credential(&"two".parse().unwrap()).unwrap_err();
     assert_eq!(
         (why.by, &*why.why),
-        (Forbids::Token, atoll_tokens::NOT_CARRIED)
+        (DenialCause::Token, atoll_tokens::NOT_CARRIED)
     );
 }
 
@@ -580,7 +580,7 @@ fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
 fn what_any_policy_names_is_taken_out() {
     use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-    use crate::limits::Way;
+    use crate::limits::Direction;
 
     let permit = |names: &str| {
         format!("@redact(\"{names}\") permit(principal, action == Action::\"request\", resource);")
@@ -607,7 +607,7 @@ fn what_any_policy_names_is_taken_out() {
         all.told().as_deref(),
         Some("header:a,header:c,response-header:b")
     );
-    let left = |way: Way| {
+    let left = |way: Direction| {
         let names = ["a", "b", "c", "d"].map(HeaderName::from_static);
         let one = |name| (name, HeaderValue::from_static("x"));
         let mut headers: HeaderMap = names.into_iter().map(one).collect();
@@ -618,7 +618,7 @@ fn what_any_policy_names_is_taken_out() {
         left.concat()
     };
     assert_eq!(
-        (left(Way::Up), left(Way::Down)),
+        (left(Direction::Up), left(Direction::Down)),
         ("bd".into(), "acd".into())
     );
     let own = now.request_for_credential(&request, Follows::Body);

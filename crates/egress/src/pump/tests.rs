@@ -17,11 +17,11 @@ use crate::tests::{PLACEHOLDER, REAL, keyed, pair};
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Runs one direction in a task: returns its input, its output, and the outcome.
-async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
+async fn carried(way: Direction) -> (TcpStream, TcpStream, JoinHandle<bool>) {
     let (near, mut from) = pair().await;
     let (mut to, far) = pair().await;
     let [out, back] = Scan::both(&keyed());
-    let mut scan = if way == Way::Up { out } else { back };
+    let mut scan = if way == Direction::Up { out } else { back };
     let work = tokio::spawn(async move {
         let (from, _) = from.split();
         let (_, mut to) = to.split();
@@ -35,7 +35,7 @@ async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
 
 /// Sends these pieces with pauses between them, by a clock that stands still meanwhile. Returns the
 /// output, and whether the direction ends well.
-async fn pieces(way: Way, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
+async fn pieces(way: Direction, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
     let (mut near, mut far, work) = carried(way).await;
     let write = async {
         for piece in pieces {
@@ -72,7 +72,7 @@ async fn a_placeholder_ends_a_connection_before_it_is_whole_outside() {
             let all = [&b"before "[..], &text, b" after"].concat();
             for cut in [0, 8, 7 + text.len() / 2, 7 + text.len() - 3] {
                 let (first, rest) = all.split_at(cut);
-                let (seen, ended) = pieces(Way::Up, &[first, rest]).await;
+                let (seen, ended) = pieces(Direction::Up, &[first, rest]).await;
                 assert_eq!(ended, ends_well, "{cut} of {all:?}");
                 match ends_well {
                     true => assert_eq!(seen, all, "{cut}"),
@@ -90,7 +90,7 @@ async fn a_real_value_that_comes_back_is_masked_with_its_length() {
         let (all, masked) = (around(&real), around(&standing));
         for cut in [0, 6, 2 + real.len() / 2, all.len() - 2] {
             let (first, rest) = all.split_at(cut);
-            let (seen, ended) = pieces(Way::Down, &[first, rest]).await;
+            let (seen, ended) = pieces(Direction::Down, &[first, rest]).await;
             assert!(ended);
             // Few bytes go on at once: too few to be of use.
             let from = if cut > 2 && cut <= 9 { cut } else { 0 };
@@ -102,11 +102,11 @@ async fn a_real_value_that_comes_back_is_masked_with_its_length() {
 
 #[tokio::test(start_paused = true)]
 async fn who_types_waits_for_nothing() {
-    for way in [Way::Up, Way::Down] {
+    for way in [Direction::Up, Direction::Down] {
         let (letters, row) = typed(way).await;
         assert!(letters < HOLD, "{way:?} {letters:?}");
         // A long row that could be a value's beginning waits a little, and no longer.
-        let expected = if way == Way::Down {
+        let expected = if way == Direction::Down {
             HOLD
         } else {
             Duration::ZERO
@@ -116,7 +116,7 @@ async fn who_types_waits_for_nothing() {
 }
 
 /// Returns the time that letters take, one after the other, and then a row of them.
-async fn typed(way: Way) -> (Duration, Duration) {
+async fn typed(way: Direction) -> (Duration, Duration) {
     let (mut near, mut far, work) = carried(way).await;
     let began = Instant::now();
     for letter in "ls -l\r\n".bytes() {
@@ -149,7 +149,7 @@ async fn any_bytes_pass_as_they_are() {
         })
         .collect();
     let some = [&all[..1 << 20], &all[1 << 20..]];
-    for way in [Way::Up, Way::Down] {
+    for way in [Direction::Up, Direction::Down] {
         let (seen, ended) = pieces(way, &some).await;
         assert!(ended && seen == all, "{way:?}");
     }

@@ -9,14 +9,14 @@ use hyper::Response;
 use super::error::ExchangeError;
 use super::{Exchange, Outgoing};
 use crate::Egress;
-use crate::control_channel::{Carried, Opened};
-use crate::dial::Place;
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::dial::Route;
 use crate::inspect::answers;
 use crate::inspect::body::Received;
-use crate::limits::Way;
+use crate::limits::Direction;
 
 /// Records a request; one that can change something is on disk before this returns.
-async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<Opened> {
+async fn open(egress: &Egress, outgoing: &Outgoing, place: Route) -> io::Result<OpenFlow> {
     let mut flow = outgoing.flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
     let waits = !outgoing.is_safe
@@ -34,12 +34,12 @@ async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<
 pub(super) async fn begin(
     egress: &Arc<Egress>,
     outgoing: &mut Outgoing,
-    place: Place,
-) -> Result<Opened, ExchangeError> {
+    place: Route,
+) -> Result<OpenFlow, ExchangeError> {
     egress.touch(&outgoing.flow).await?;
     let opened = open(egress, outgoing, place).await?;
     if let Err(unfetched) = outgoing.injection.fetch(egress).await {
-        let failure = Carried::nothing(unfetched.recorded()).at_last(true);
+        let failure = FlowOutcome::nothing(unfetched.recorded()).at_last(true);
         egress.control.close(&opened, failure);
         return Err(ExchangeError::Failed(unfetched.why));
     }
@@ -55,7 +55,7 @@ pub(super) async fn unheard(
     let heard = exchange.egress.hear_from(&exchange.asked.host).await;
     heard.err()?;
     let why = "what it has touched could not be recorded";
-    exchange.fail(Way::Down, &why);
+    exchange.fail(Direction::Down, &why);
     Some(answers::failed(
         &exchange.denial(&outgoing.parts, why),
         None,

@@ -7,7 +7,7 @@ use super::{Outgoing, judged, proof};
 use crate::Egress;
 use crate::inspect::upload::Unheld;
 use crate::inspect::{Asked, asking, head};
-use crate::policies::{Asks, Forbidden, Now, Passed, bounded};
+use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot, SendConditions, bounded};
 use crate::redaction::Redactions;
 
 /// The permission by which a request is sent.
@@ -33,7 +33,7 @@ pub(super) async fn wait(
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
         redact(egress, outgoing, passed.redactions).map_err(forbidden)?;
         let uses = proof::may_use(&now, &outgoing.flow)?;
-        Asks::beside(rule, Asks::and(passed.asks, uses))
+        ApprovalNeed::beside(rule, ApprovalNeed::and(passed.asks, uses))
     };
     let Some(rule) = rule else {
         return Ok(());
@@ -62,8 +62,8 @@ pub(super) async fn wait(
     let request = judged(asked, &outgoing.parts, &outgoing.head);
     let passed = now.request(&request, sent).map_err(forbidden)?;
     still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
-    let asks = Asks::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
-    let still = Asks::still(&rule, egress.network.asks_of_request(&request), asks);
+    let asks = ApprovalNeed::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
+    let still = ApprovalNeed::still(&rule, egress.network.asks_of_request(&request), asks);
     still.map_err(forbidden)
 }
 
@@ -89,7 +89,7 @@ fn redact(
 
 /// Checks that policies require no more redaction than was done: an approver saw the request with
 /// only that redacted.
-pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), Forbidden> {
+pub(super) fn still_redacted(done: &Redactions, passed: &SendConditions) -> Result<(), Forbidden> {
     match passed
         .redactions
         .told()
@@ -106,7 +106,7 @@ fn decided_by<'a>(
     egress: &'a Egress,
     asked: &Asked,
     outgoing: &mut Outgoing,
-) -> Result<Now<'a>, ExchangeError> {
+) -> Result<PolicySnapshot<'a>, ExchangeError> {
     let now = egress.policies.now();
     // Its head was read under others.
     if now.version() != outgoing.flow.policies

@@ -11,12 +11,12 @@ use super::Exchange;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse};
 use crate::inspect::upload::Upload;
-use crate::limits::Way;
+use crate::limits::Direction;
 use crate::secret::{Found, Placeholders, Stalled};
 
 impl Exchange {
     /// Notes that a body broke off.
-    pub(crate) fn broken(&self, way: Way, why: &Broken) {
+    pub(crate) fn broken(&self, way: Direction, why: &Broken) {
         match why {
             Broken::Found(found) => self.misused(*found),
             Broken::AnotherBody(misuse) => self.is_misuse((**misuse).clone()),
@@ -80,13 +80,13 @@ impl Exchange {
     pub(crate) fn misused(&self, found: Found) {
         match injection::misuse_in_body(&self.egress.credentials, found) {
             Some(misuse) => self.is_misuse(misuse),
-            None => self.fail(Way::Up, &found),
+            None => self.fail(Direction::Up, &found),
         }
     }
 
     fn is_misuse(&self, misuse: Misuse) {
         let Some((flow, _)) = &self.searched else {
-            return self.fail(Way::Up, &misuse.why);
+            return self.fail(Direction::Up, &misuse.why);
         };
         misuse.tell(&self.egress, flow.clone());
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use crate::inspect::Asked;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse, Needed};
 use crate::inspect::upload::{Expected, Unheld};
-use crate::policies::{Asks, Now};
+use crate::policies::{ApprovalNeed, PolicySnapshot};
 
 /// Checks that credentials may be injected, and that the program signed what it sends.
 pub(super) async fn check(
@@ -48,7 +48,10 @@ pub(super) async fn check(
 
 /// Checks that policies allow the use of a request's credentials now, and returns the approval that
 /// they require first: a run's right to a credential may not hold at all times.
-pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<Option<Asks>, ExchangeError> {
+pub(super) fn may_use(
+    now: &PolicySnapshot<'_>,
+    flow: &Flow,
+) -> Result<Option<ApprovalNeed>, ExchangeError> {
     let granted = now.credentials(&flow.credentials);
     granted.map_err(|forbidden| ExchangeError::refused(forbidden.why, forbidden.inside))
 }

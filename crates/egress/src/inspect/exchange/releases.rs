@@ -28,7 +28,7 @@ use crate::inspect::body::Received;
 use crate::inspect::head::Head;
 use crate::inspect::injection::Injection;
 use crate::inspect::request_permit::RequestPermit;
-use crate::policies::Passed;
+use crate::policies::SendConditions;
 
 /// The longest time for one response, including the wait for other requests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -245,7 +245,7 @@ fn prepared(
     let now = egress.policies.now();
     flow.policies = now.version();
     let passed = now.request(&whole, Follows::Nothing);
-    match passed.and_then(Passed::of_atoll) {
+    match passed.and_then(SendConditions::of_atoll) {
         Ok(None) => {}
         Ok(Some(_)) => return Err(ASKED.to_owned()),
         Err(forbidden) => return Err(forbidden.inside),

@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::error::Unrecorded;
 use crate::Egress;
-use crate::control_channel::Carried;
+use crate::control_channel::FlowOutcome;
 use crate::credentials::{Credentials, fetch};
 use crate::inspect::answers::{self, Denial};
 use crate::inspect::bodies::Renewing;
 use crate::inspect::body::Received;
-use crate::policies::{Forbidden, Now};
+use crate::policies::{Forbidden, PolicySnapshot};
 
 /// The lifetime stated to a program for a token of unknown lifetime. Atoll itself refreshes the
 /// token when needed.
@@ -60,15 +60,15 @@ pub(in crate::inspect) async fn answered(
     let renewed = match of(egress, by, published).await {
         Ok(renewed) => renewed,
         Err(unfetched) => {
-            let failure = Carried::nothing(unfetched.recorded()).at_last(true);
+            let failure = FlowOutcome::nothing(unfetched.recorded()).at_last(true);
             egress.control.close(&opened, failure);
             return Ok(answers::failed(&what.because(unfetched.why), unread));
         }
     };
-    let carried = Carried {
+    let carried = FlowOutcome {
         bytes: [0, renewed.len() as u64],
         status: Some(StatusCode::OK.as_u16()),
-        ..Carried::default()
+        ..FlowOutcome::default()
     };
     egress.control.close(&opened, carried);
     let mut response = Response::new(Received::told(Bytes::from(renewed), unread));
@@ -80,7 +80,11 @@ pub(in crate::inspect) async fn answered(
 
 /// Checks that policies allow the use of a login and of its refresh token now: neither is sent from
 /// here, but both serve to get a new token.
-fn may_renew(now: &Now<'_>, credentials: &Credentials, by: usize) -> Result<(), Forbidden> {
+fn may_renew(
+    now: &PolicySnapshot<'_>,
+    credentials: &Credentials,
+    by: usize,
+) -> Result<(), Forbidden> {
     let Some(by) = credentials.get(by) else {
         return Ok(());
     };

@@ -12,12 +12,12 @@ use hyper::http::request::Parts;
 
 use super::{Exchange, Outgoing, consent};
 use crate::Egress;
-use crate::dial::Place;
+use crate::dial::Route;
 use crate::inspect::answers::Denial;
 use crate::inspect::body::Broken;
 use crate::inspect::{Asked, head, header_names};
-use crate::limits::{Part, Way};
-use crate::policies::{Forbidden, Now, Sent};
+use crate::limits::{BudgetShare, Direction};
+use crate::policies::{Forbidden, PolicySnapshot, RequestFacts};
 use crate::redaction::Redactions;
 
 /// The facts by which a request is judged again when the policies change.
@@ -25,7 +25,7 @@ use crate::redaction::Redactions;
 pub(crate) struct Again {
     method: String,
     target: Target,
-    sent: Sent,
+    sent: RequestFacts,
     credentials: Vec<CredentialName>,
     /// The redactions of the request and of its response.
     redactions: Redactions,
@@ -46,7 +46,7 @@ impl Again {
         }
     }
 
-    fn may(&self, now: &Now<'_>, asked: &Asked) -> Result<(), Forbidden> {
+    fn may(&self, now: &PolicySnapshot<'_>, asked: &Asked) -> Result<(), Forbidden> {
         let judged = Judged {
             host: &asked.host,
             port: asked.port,
@@ -60,8 +60,8 @@ impl Again {
     }
 
     /// Resolves with the reason once it may go on no longer.
-    async fn lost(&self, egress: &Egress, asked: &Asked, place: Place) -> String {
-        let may = |now: &Now<'_>| self.may(now, asked);
+    async fn lost(&self, egress: &Egress, asked: &Asked, place: Route) -> String {
+        let may = |now: &PolicySnapshot<'_>| self.may(now, asked);
         let lost = egress.lost(&asked.host, Some(place), self.policies, may);
         lost.await
     }
@@ -74,7 +74,7 @@ impl Exchange {
     }
 
     /// Redacts headers or trailers as policies say.
-    pub(crate) fn redact(&self, way: Way, headers: &mut HeaderMap) {
+    pub(crate) fn redact(&self, way: Direction, headers: &mut HeaderMap) {
         self.judged.redactions.take_out(way, headers);
     }
 
@@ -82,9 +82,9 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Broken::Trailers`], where a server may read those of a request in another way.
-    pub(crate) fn trail(&self, way: Way, trailers: &mut HeaderMap) -> Result<(), Broken> {
+    pub(crate) fn trail(&self, way: Direction, trailers: &mut HeaderMap) -> Result<(), Broken> {
         self.redact(way, trailers);
-        if way == Way::Down {
+        if way == Direction::Down {
             return Ok(());
         }
         header_names::unframe(trailers);
@@ -166,7 +166,7 @@ impl Exchange {
 
 impl Exchange {
     /// Returns its part of its rule's limits, if the rule has any.
-    pub(crate) fn part(&self) -> Option<&Part> {
+    pub(crate) fn part(&self) -> Option<&BudgetShare> {
         self.room.part()
     }
 

@@ -9,7 +9,7 @@ use super::beginning::begin;
 use super::error::ExchangeError;
 use super::{Exchange, Outgoing, answered, judged, masked};
 use crate::Egress;
-use crate::control_channel::{Carried, Opened};
+use crate::control_channel::{FlowOutcome, OpenFlow};
 use crate::inspect::Asked;
 use crate::inspect::body::{Received, Sent};
 use crate::inspect::expectation::{ENDLESS, Early};
@@ -59,7 +59,7 @@ pub(super) async fn carry(
             // It was allowed, and somebody was asked for its name.
             let why = format!("its name leads nowhere: {why}");
             let opened = egress.control.open(outgoing.flow.clone(), false).await?;
-            let failure = Carried::nothing(why.clone()).at_last(true);
+            let failure = FlowOutcome::nothing(why.clone()).at_last(true);
             egress.control.close(&opened, failure);
             return Err(ExchangeError::Failed(why));
         }
@@ -82,7 +82,7 @@ pub(super) async fn carry(
                 failure = why_not(&error);
                 // Who is there and is not who was asked for is elsewhere no other.
                 let is_last = is_of_tls(&error) || places.peek().is_none();
-                let carried = Carried::nothing(failure.clone()).at_last(is_last);
+                let carried = FlowOutcome::nothing(failure.clone()).at_last(is_last);
                 egress.control.close(&opened, carried);
                 if is_last {
                     break;
@@ -116,7 +116,7 @@ async fn send(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
     mut server: Server,
-    opened: Opened,
+    opened: OpenFlow,
     outgoing: &mut Outgoing,
 ) -> Attempted {
     outgoing.find_range(&egress.credentials);

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use rustix::net::sockopt::tcp_nodelay;
 
 use super::*;
-use crate::dial::{Place, dial};
+use crate::dial::{Route, dial};
 
 /// A head is written before its body, in most responses: holding the body back until the head was
 /// acknowledged (tcp(7), `TCP_NODELAY`) makes each such response 40 ms later.
@@ -27,7 +27,7 @@ async fn nothing_is_held_back_until_what_came_before_was_acknowledged() {
     assert!(tcp_nodelay(&same).unwrap(), "a program's");
 
     let host = HostPart::Address(meant.ip());
-    let place = Place::At(meant.ip());
+    let place = Route::At(meant.ip());
     let dialled = dial(&outside.egress, &host, meant.port(), place).await;
     let (stream, _) = (dialled.unwrap().stream, server.accept().await.unwrap());
     assert!(tcp_nodelay(&stream).unwrap(), "a server's");

@@ -129,7 +129,7 @@ async fn the_same_given_up_again_is_answered_once_it_is_on_disk_too() {
         let program = TcpStream::connect(listener.local_addr().unwrap());
         let (program, accepted) = tokio::join!(program, listener.accept());
         let egress = Arc::clone(&way.egress);
-        let arrival = Arrival::new(accepted.unwrap().0);
+        let arrival = ProgramStream::new(accepted.unwrap().0);
         tokio::spawn(async move { crate::sandbox_api::serve(&egress, arrival).await });
         let mut program = program.unwrap();
         program.write_all(request.as_bytes()).await.unwrap();

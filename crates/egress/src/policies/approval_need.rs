@@ -3,18 +3,18 @@
 use atoll_cedar::Decision;
 use atoll_model::network::NetworkRule;
 
-use super::{Forbidden, Forbids, bounded};
+use super::{DenialCause, Forbidden, bounded};
 
 /// The policies whose approval by a person something needs.
 #[derive(Debug)]
-pub(crate) struct Asks {
+pub(crate) struct ApprovalNeed {
     /// The policies in words, for the person and for the record.
     pub(crate) rule: String,
     /// Set when the level of trust alone needs the approval. That is about what a program sends.
     pub(crate) is_of_level: bool,
 }
 
-impl Asks {
+impl ApprovalNeed {
     pub(super) fn by(decision: &Decision) -> Self {
         // Where none says that it asks, it is nobody's but a person's.
         let mut asking = decision.asking().peekable();
@@ -71,7 +71,7 @@ impl Asks {
                     why: format!("a person has allowed it, and {inside}"),
                     inside,
                     policy: None,
-                    by: Forbids::Policy,
+                    by: DenialCause::Policy,
                 })
             }
             Some(_) | None => Ok(()),

@@ -6,7 +6,7 @@ use crate::limits::Excess;
 
 /// A flow's outcome: the bytes carried, and how it ended.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct FlowOutcome {
     /// Bytes from the program, and to it.
     pub bytes: [u64; 2],
     /// The response's status.
@@ -21,7 +21,7 @@ pub struct Carried {
     pub masked: Vec<CredentialName>,
 }
 
-impl Carried {
+impl FlowOutcome {
     /// Returns the outcome of a flow that carried nothing, with its failure.
     pub fn nothing(failure: String) -> Self {
         Self {

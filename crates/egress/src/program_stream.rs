@@ -9,7 +9,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::proxy_reply::{self, Asked, Reject};
+use crate::proxy_reply::{self, ProxyProtocol, Reject};
 
 /// The kernel's buffer for each direction of a program's connection, bytes: it is by the loopback,
 /// which needs little.
@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A connection whose first bytes have been read, and are read again.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct ProgramStream {
     stream: TcpStream,
     /// Bytes that were read, to be read again.
     first: Vec<u8>,
@@ -28,10 +28,10 @@ pub struct Arrival {
     again: usize,
     /// The proxy protocol in which the program asked for the connection and waits for an answer, if
     /// it did.
-    asked: Option<Asked>,
+    asked: Option<ProxyProtocol>,
 }
 
-impl Arrival {
+impl ProgramStream {
     /// Wraps a connection of which nothing has been read.
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self::with(stream, Vec::new())
@@ -53,7 +53,7 @@ impl Arrival {
     }
 
     /// Wraps a connection asked for in a proxy protocol; these bytes were read beyond that request.
-    pub(crate) fn asked(stream: TcpStream, first: Vec<u8>, asked: Asked) -> Self {
+    pub(crate) fn asked(stream: TcpStream, first: Vec<u8>, asked: ProxyProtocol) -> Self {
         let asked = Some(asked);
         Self {
             asked,
@@ -129,7 +129,7 @@ pub(crate) fn reset(stream: TcpStream) {
     let _ = stream.set_zero_linger();
 }
 
-impl AsyncRead for Arrival {
+impl AsyncRead for ProgramStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl AsyncRead for Arrival {
     }
 }
 
-impl AsyncWrite for Arrival {
+impl AsyncWrite for ProgramStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

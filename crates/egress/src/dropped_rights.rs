@@ -17,13 +17,13 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// All rights that are given up so far.
 #[derive(Debug)]
-pub(crate) struct Renounced {
+pub(crate) struct DroppedRights {
     all: RwLock<GivenUps>,
     /// Notified when more are given up.
     more: watch::Sender<()>,
 }
 
-impl Default for Renounced {
+impl Default for DroppedRights {
     fn default() -> Self {
         Self::new(GivenUps::default())
     }
@@ -35,7 +35,7 @@ pub(crate) fn now_s() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-impl Renounced {
+impl DroppedRights {
     /// Begins with the rights that were given up before.
     pub(crate) fn new(all: GivenUps) -> Self {
         Self {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_takes_all_of_the_network() {
-        let all = Renounced::default();
+        let all = DroppedRights::default();
         for number in 0..GIVEN_UP_MAX {
             all.add_all(vec![by_person(host(&format!("h{number}.example")))]);
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_time_that_has_come_is_kept() {
-        let all = Renounced::default();
+        let all = DroppedRights::default();
         all.add_all(vec![by_person(Restriction::After { time_s: 5 })]);
         assert!(all.network().is_some());
         let kept = all.all();

@@ -15,7 +15,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// Policies, and the principal.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct PolicySet {
     pub(super) layers: Layers,
     pub(super) principal: Principal,
     pub(super) facts: Facts,
@@ -23,28 +23,28 @@ pub(super) struct Taken {
 
 /// One version of the policies.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct PolicyVersion {
     /// The version number; 0 are those that the run began with.
     version: u32,
     /// The policies; `None` where nobody has written any.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<PolicySet>,
 }
 
-impl Standing {
+impl PolicyVersion {
     /// Returns the version that a run begins with.
-    pub(super) fn first(taken: Option<Taken>) -> Self {
+    pub(super) fn first(taken: Option<PolicySet>) -> Self {
         Self { version: 0, taken }
     }
 }
 
 /// The policies of one version, which decide on something from its beginning to its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Now<'a> {
+pub(crate) struct PolicySnapshot<'a> {
     pub(super) policies: &'a Policies,
-    pub(super) standing: Arc<Standing>,
+    pub(super) standing: Arc<PolicyVersion>,
 }
 
-impl Now<'_> {
+impl PolicySnapshot<'_> {
     /// Returns the version number; 0 are those that the run began with.
     pub(crate) fn version(&self) -> u32 {
         self.standing.version
@@ -53,12 +53,12 @@ impl Now<'_> {
 
 /// Reads the policies that were handed over, with the labels if they are kept. Returns `None` if
 /// they cannot be read.
-pub(super) fn read(text: &[u8]) -> Option<(Taken, Option<Labels>)> {
+pub(super) fn read(text: &[u8]) -> Option<(PolicySet, Option<Labels>)> {
     let (layers, principal, mut facts) = take(text).ok()?;
     let trusted = std::mem::take(&mut facts.trusted);
     let models = facts.models.clone();
     let labels = facts.labels.take();
-    let taken = Taken {
+    let taken = PolicySet {
         layers,
         principal,
         facts,
@@ -68,9 +68,9 @@ pub(super) fn read(text: &[u8]) -> Option<(Taken, Option<Labels>)> {
 
 impl Policies {
     /// Returns the policies in force.
-    pub(crate) fn now(&self) -> Now<'_> {
+    pub(crate) fn now(&self) -> PolicySnapshot<'_> {
         let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
-        Now {
+        PolicySnapshot {
             policies: self,
             standing: Arc::clone(&standing),
         }
@@ -111,7 +111,7 @@ impl Policies {
                 None => return false,
             },
         };
-        let new = Arc::new(Standing { version, taken });
+        let new = Arc::new(PolicyVersion { version, taken });
         *self
             .standing
             .write()
@@ -124,7 +124,7 @@ impl Policies {
     pub(crate) async fn denied_since(
         &self,
         version: u32,
-        may: impl Fn(&Now<'_>) -> Result<(), Forbidden>,
+        may: impl Fn(&PolicySnapshot<'_>) -> Result<(), Forbidden>,
     ) -> String {
         let mut reloaded = self.reloaded.subscribe();
         loop {
