@@ -3,18 +3,18 @@
 
 mod answer;
 mod app;
+mod client_secret;
 mod command;
-mod disguised;
 pub(crate) mod fetch;
-mod holds;
-mod issued;
+mod issuers;
 mod login;
 mod oauth;
-mod own;
-mod published;
+mod own_request;
+mod placeholders;
 mod refresh;
 mod rotation;
 mod store_client;
+mod substring;
 mod values;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,12 +29,12 @@ use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
 pub use self::app::check_app_key;
-pub use self::disguised::disguise_renewed;
-use self::disguised::{others, standing_for};
 use self::fetch::{Ingredients, Source};
-pub(crate) use self::holds::{holds, holds_in_any_case};
-use self::issued::Issues;
-pub(crate) use self::issued::why_not_issued;
+use self::issuers::LoginIssuers;
+pub(crate) use self::issuers::why_not_issued;
+pub use self::placeholders::disguise_renewed;
+use self::placeholders::{others, standing_for};
+pub(crate) use self::substring::{holds, holds_in_any_case};
 pub(crate) use self::values::Values;
 use crate::secret::{self, Masks, Placeholders, Secret, disguise};
 
@@ -44,11 +44,11 @@ const MASKED_MAX: usize = 256;
 /// The credentials of one sandbox.
 #[derive(Default)]
 pub(crate) struct Credentials {
-    held: Vec<Held>,
-    masked: RwLock<Masked>,
+    held: Vec<CredentialPart>,
+    masked: RwLock<MaskedValues>,
     /// The search for their placeholders in what leaves, numbered as they are held.
     placeholders: Option<Placeholders>,
-    issues: Issues,
+    issues: LoginIssuers,
     /// The masks that replace placeholders by other texts, where a credential requires that in the
     /// bodies that it is sent with.
     others: Option<Masks>,
@@ -56,7 +56,7 @@ pub(crate) struct Credentials {
 
 /// The masked values.
 #[derive(Default)]
-struct Masked {
+struct MaskedValues {
     values: Vec<MaskedValue>,
     /// The masks that replace these values in responses.
     masks: Option<Masks>,
@@ -82,7 +82,7 @@ enum Role {
 }
 
 /// A credential's value, or a part of it.
-pub(crate) struct Held {
+pub(crate) struct CredentialPart {
     pub(crate) binding: Binding,
     /// The part of its credential's value.
     pub(crate) part: Part,
@@ -105,13 +105,13 @@ impl fmt::Debug for Credentials {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for CredentialPart {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("Held").finish_non_exhaustive()
     }
 }
 
-impl Held {
+impl CredentialPart {
     pub(crate) fn name(&self) -> &CredentialName {
         &self.binding.name
     }
@@ -167,14 +167,14 @@ impl Credentials {
         fetched: &[Fetched],
         values: Option<&OwnedFd>,
     ) -> io::Result<Self> {
-        let mut held: Vec<Held> = Vec::with_capacity(placeholders.len());
+        let mut held: Vec<CredentialPart> = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
         let next = || taken(values.ok_or_else(missing)?);
         for placeholder in placeholders {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
             let of_same = held.iter().find(|one| *one.name() == placeholder.name);
-            let of_same = of_same.and_then(Held::source);
+            let of_same = of_same.and_then(CredentialPart::source);
             let value = match fetched.iter().find(|one| one.name == placeholder.name) {
                 Some(Fetched {
                     by: by @ Fetch::Login { ends_s, .. },
@@ -194,7 +194,7 @@ impl Credentials {
                 }
                 None => Value::Given(Arc::new(next()?)),
             };
-            let one = Held {
+            let one = CredentialPart {
                 binding: binding.ok_or_else(missing)?.clone(),
                 part: placeholder.part,
                 placeholder: placeholder.text,
@@ -209,7 +209,7 @@ impl Credentials {
         Self::masked(held)
     }
 
-    fn masked(held: Vec<Held>) -> io::Result<Self> {
+    fn masked(held: Vec<CredentialPart>) -> io::Result<Self> {
         if held.is_empty() {
             return Ok(Self::default());
         }
@@ -233,7 +233,7 @@ impl Credentials {
                 values.extend(masked.map_err(io::Error::other)?);
             }
         }
-        let mut masked = Masked {
+        let mut masked = MaskedValues {
             values,
             masks: None,
         };
@@ -243,7 +243,7 @@ impl Credentials {
             held,
             masked: RwLock::new(masked),
             placeholders: Some(placeholders),
-            issues: Issues::default(),
+            issues: LoginIssuers::default(),
         })
     }
 
@@ -316,7 +316,7 @@ impl Credentials {
             ));
         }
         let held = self.held.get(index).ok_or("there is none")?;
-        let stands = |one: &Held| holds(&value, one.placeholder.as_bytes());
+        let stands = |one: &CredentialPart| holds(&value, one.placeholder.as_bytes());
         if self.held.iter().any(stands) {
             return Err("what it gives has a placeholder in it".to_owned());
         }
@@ -394,26 +394,27 @@ impl Credentials {
 
     #[cfg(test)]
     pub(crate) fn of_parts(held: Vec<(Binding, Part, &str, &str)>) -> Self {
-        let one = |(binding, part, placeholder, real): (Binding, Part, &str, &str)| Held {
+        let all = held.into_iter();
+        let all = all.map(|(binding, part, placeholder, real)| CredentialPart {
             binding,
             part,
             placeholder: placeholder.to_owned(),
             value: Value::Given(Arc::new(Secret::new(real.as_bytes().to_vec()).unwrap())),
-        };
-        Self::masked(held.into_iter().map(one).collect()).unwrap()
+        });
+        Self::masked(all.collect()).unwrap()
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Held> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, CredentialPart> {
         self.held.iter()
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<&Held> {
+    pub(crate) fn get(&self, index: usize) -> Option<&CredentialPart> {
         self.held.get(index)
     }
 
     /// Returns the credential whose placeholder is part of a host's name, which would be sent to
     /// name servers. Names have no case.
-    pub(crate) fn within_host(&self, host: &str) -> Option<&Held> {
+    pub(crate) fn within_host(&self, host: &str) -> Option<&CredentialPart> {
         let plain = self
             .iter()
             .find(|held| holds_in_any_case(host.as_bytes(), held.placeholder.as_bytes()));
@@ -446,7 +447,7 @@ impl Credentials {
     }
 }
 
-impl Masked {
+impl MaskedValues {
     fn build(&mut self) -> Result<(), secret::PlaceholderError> {
         let mut pairs = Vec::with_capacity(self.values.len());
         for one in &self.values {

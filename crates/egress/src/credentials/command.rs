@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::answer::{self, key};
-use super::fetch::Unfetched;
-use super::values::Got;
+use super::fetch::FetchError;
+use super::values::FetchedValues;
 use crate::Egress;
 use crate::control_channel::CommandMessage;
 
@@ -33,7 +33,7 @@ const SECRET_BYTES_MIN: usize = 16;
 const PRINTED_BYTES_MIN: usize = 4;
 
 /// The output of a command.
-struct Written {
+struct CommandOutput {
     output: Zeroizing<Vec<u8>>,
     errors: Zeroizing<Vec<u8>>,
 }
@@ -41,13 +41,13 @@ struct Written {
 /// Has the command of a credential run, and reads its output.
 ///
 /// # Errors
-/// [`Unfetched`]: the reason why there is no value, without the command's output.
+/// [`FetchError`]: the reason why there is no value, without the command's output.
 pub(super) async fn fetch(
     egress: &Egress,
     index: usize,
     name: &CredentialName,
     patience: Duration,
-) -> Result<Got, Unfetched> {
+) -> Result<FetchedValues, FetchError> {
     let held = egress.credentials.get(index);
     let is_key = held.is_some_and(|held| !held.part.is_whole());
     let nobody = || "nobody runs its command any more".to_owned();
@@ -64,7 +64,7 @@ pub(super) async fn fetch(
             CommandEnd::Exited(0) => {
                 let read = match is_key {
                     true => key::read(&written.output, SystemTime::now()),
-                    false => answer::read(&written.output).map(Got::from),
+                    false => answer::read(&written.output).map(FetchedValues::from),
                 };
                 read.map_err(|why| format!("its command: {why}").into())
             }
@@ -74,7 +74,7 @@ pub(super) async fn fetch(
                     (true, CommandEnd::Exited(_)) => key::LOG_IN,
                     (_, _) => "",
                 };
-                Err(Unfetched {
+                Err(FetchError {
                     why: format!("{}{hint}", failed(end, patience)),
                     said: last_line(&written),
                 })
@@ -88,17 +88,17 @@ pub(super) async fn fetch(
 async fn follow(
     [output, errors]: [OwnedFd; 2],
     heard: &mut mpsc::Receiver<CommandMessage>,
-) -> Result<(Written, Option<CommandEnd>), String> {
+) -> Result<(CommandOutput, Option<CommandEnd>), String> {
     let room = || Zeroizing::new(Vec::with_capacity(COMMAND_OUTPUT_BYTES_MAX + BLOCK_BYTES));
-    let mut written = Written {
+    let mut written = CommandOutput {
         output: room(),
         errors: room(),
     };
     let end = {
         let reading = async {
             let (output, errors) = tokio::join!(
-                read(output, &mut written.output, Excess::Refused),
-                read(errors, &mut written.errors, Excess::LetGo)
+                read(output, &mut written.output, OverlongOutput::Refused),
+                read(errors, &mut written.errors, OverlongOutput::LetGo)
             );
             // What is said beside is of no consequence.
             let _ = errors;
@@ -135,7 +135,7 @@ async fn follow(
 
 /// The handling of an output that is too long.
 #[derive(Clone, Copy)]
-enum Excess {
+enum OverlongOutput {
     /// An error: all of it is needed.
     Refused,
     /// The beginning is dropped: the end is needed.
@@ -143,7 +143,7 @@ enum Excess {
 }
 
 /// Reads an output, up to the limit.
-async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()> {
+async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: OverlongOutput) -> io::Result<()> {
     // What it is could not be asked here.
     let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
     let mut block = Zeroizing::new([0; BLOCK_BYTES]);
@@ -154,11 +154,11 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()>
         }
         if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
             match excess {
-                Excess::Refused => {
+                OverlongOutput::Refused => {
                     let why = format!("it prints more than {COMMAND_OUTPUT_BYTES_MAX} bytes");
                     return Err(io::Error::other(why));
                 }
-                Excess::LetGo => drop(to.drain(..to.len() / 2)),
+                OverlongOutput::LetGo => drop(to.drain(..to.len() / 2)),
             }
         }
         to.extend_from_slice(block.get(..got).unwrap_or_default());
@@ -180,7 +180,7 @@ fn failed(end: CommandEnd, patience: Duration) -> String {
 }
 
 /// Returns the last line of its error output, without what could be a secret.
-fn last_line(written: &Written) -> String {
+fn last_line(written: &CommandOutput) -> String {
     let lines = written.errors.split(|byte| *byte == b'\n');
     let mut lines = lines.map(<[u8]>::trim_ascii);
     let Some(line) = lines.rfind(|line| !line.is_empty()) else {
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_a_command_says_is_told_without_what_it_prints() {
         let told = |output: &str, errors: &str| {
-            last_line(&Written {
+            last_line(&CommandOutput {
                 output: Zeroizing::new(output.as_bytes().to_vec()),
                 errors: Zeroizing::new(errors.as_bytes().to_vec()),
             })

@@ -21,9 +21,9 @@ use zeroize::Zeroizing;
 
 use super::fetch::Source;
 use super::oauth::{self, FORM, Form, MissingTokenType};
-use super::own::{self, Asking, JSON};
+use super::own_request::{self, JSON, OwnRequest};
 use super::store_client::{CredentialStoreClient, READING, WRITING};
-use super::values::Fresh;
+use super::values::FetchedValue;
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -37,14 +37,14 @@ const MARGIN: Duration = Duration::from_secs(60);
 const ENDS_S: u64 = 4_940_000_000;
 
 /// An issuer's response that is not written yet, with the refresh token used for it.
-pub(super) struct Unwritten {
+pub(super) struct UnwrittenTokens {
     pub(super) by: Zeroizing<String>,
     pub(super) renewed: Renewed,
 }
 
 impl Source {
     /// Takes the response that could not be written, once.
-    pub(super) fn unwritten(&self) -> Option<Unwritten> {
+    pub(super) fn unwritten(&self) -> Option<UnwrittenTokens> {
         let mut unwritten = self
             .unwritten
             .lock()
@@ -52,7 +52,7 @@ impl Source {
         unwritten.take()
     }
 
-    pub(super) fn keep_unwritten(&self, given: Unwritten) {
+    pub(super) fn keep_unwritten(&self, given: UnwrittenTokens) {
         let mut unwritten = self
             .unwritten
             .lock()
@@ -81,7 +81,7 @@ pub(super) async fn fetch(
     login: Login<'_>,
     source: &Source,
     current: Option<Arc<Secret>>,
-) -> Result<Fresh, String> {
+) -> Result<FetchedValue, String> {
     let keeper = CredentialStoreClient::of(egress, login.name, "its login file").await?;
     let there = match keeper.hear(READING).await? {
         RenewalSaid::There(there) => there,
@@ -95,7 +95,7 @@ pub(super) async fn fetch(
     let given = match unwritten {
         Some(given) => given,
         None if is_other && is_fresh(&there) => return taken(egress, login, &there),
-        None => Unwritten {
+        None => UnwrittenTokens {
             by: Zeroizing::new(there.refresh.clone()),
             renewed: asked(egress, login, source, &there).await?,
         },
@@ -110,7 +110,7 @@ pub(super) async fn fetch(
             let refresh = given.renewed.refresh.as_ref().unwrap_or(&given.by);
             egress.credentials.supersede(login, refresh);
             let ends = end_of(&given.renewed.access, given.renewed.ends_s);
-            return Ok(Fresh::new(given.renewed.access.as_bytes(), ends));
+            return Ok(FetchedValue::new(given.renewed.access.as_bytes(), ends));
         }
         // Somebody has logged in anew meanwhile.
         Ok(RenewalSaid::There(there)) => return taken(egress, login, &there),
@@ -123,13 +123,13 @@ pub(super) async fn fetch(
 }
 
 /// Uses the token that is in the file.
-fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<Fresh, String> {
+fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<FetchedValue, String> {
     let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
     let checked = egress.credentials.keep_refresh(login, refresh);
     checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
     egress.credentials.supersede(login, &there.refresh);
     let ends = end_of(&there.access, there.ends_s);
-    Ok(Fresh::new(there.access.as_bytes(), ends))
+    Ok(FetchedValue::new(there.access.as_bytes(), ends))
 }
 
 fn is_fresh(there: &LoginTokens) -> bool {
@@ -153,7 +153,7 @@ async fn asked(
     let (kind, body) = body(request, &there.refresh, published.as_deref())?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Fetch,
         method: Method::POST,
         endpoint: &request.token,
@@ -161,7 +161,7 @@ async fn asked(
         body,
     };
     let asked_at = SystemTime::now();
-    let answer = own::ask(egress, &source.network, login.name, asking, ASKING).await?;
+    let answer = own_request::ask(egress, &source.network, login.name, asking, ASKING).await?;
     let host = &request.token.host;
     let read = oauth::read(&answer, asked_at, MissingTokenType::IsBearer);
     if let (true, Some(sent)) = (read.is_ok(), &published) {

@@ -14,9 +14,9 @@ use serde::Deserialize;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::fetch::Source;
-use super::own::{self, Answer, Asking};
+use super::own_request::{self, OwnRequest, OwnResponse};
 use super::rotation;
-use super::values::Fresh;
+use super::values::FetchedValue;
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -53,7 +53,7 @@ pub(super) async fn fetch(
     name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
-) -> Result<Fresh, String> {
+) -> Result<FetchedValue, String> {
     match request.grant {
         TokenGrant::Refresh => rotation::fetch(egress, index, name, source, request).await,
         TokenGrant::ClientCredentials | TokenGrant::Exchange { .. } => {
@@ -71,7 +71,7 @@ pub(super) async fn asked(
     name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
-) -> Result<Read, String> {
+) -> Result<TokenContents, String> {
     let mut form = Form::default();
     match &request.grant {
         TokenGrant::ClientCredentials => {
@@ -99,7 +99,7 @@ pub(super) async fn asked(
         values.iter().for_each(|one| form.add(key, one.as_bytes()));
     }
     let headers = authenticated(&mut form, source, request)?;
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Fetch,
         method: Method::POST,
         endpoint: &request.token,
@@ -108,7 +108,7 @@ pub(super) async fn asked(
     };
     let patience = Duration::from_secs(request.patience_s);
     let asked_at = SystemTime::now();
-    let answer = own::ask(egress, &source.network, name, asking, patience).await?;
+    let answer = own_request::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.token.host;
     read(&answer, asked_at, MissingTokenType::IsRefused).map_err(|why| format!("{host}: {why}"))
 }
@@ -132,14 +132,14 @@ pub(super) async fn take_back(
     form.add("token", token.expose());
     form.add("token_type_hint", b"access_token");
     let headers = authenticated(&mut form, source, request)?;
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Revocation,
         method: Method::POST,
         endpoint,
         headers,
         body: form.0,
     };
-    own::ask(egress, &source.network, name, asking, patience)
+    own_request::ask(egress, &source.network, name, asking, patience)
         .await
         .map(drop)
 }
@@ -223,8 +223,8 @@ impl Form {
 }
 
 /// The contents of a token response.
-pub(super) struct Read {
-    pub(super) fresh: Fresh,
+pub(super) struct TokenContents {
+    pub(super) fresh: FetchedValue,
     /// The refresh token for the next time.
     pub(super) refresh: Option<Zeroizing<Vec<u8>>>,
     /// The ID token (OpenID Connect).
@@ -242,18 +242,18 @@ pub(super) enum MissingTokenType {
 
 /// A token response (RFC 6749, 5.1). A repeated member is refused.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     #[serde(default)]
     access_token: String,
     token_type: Option<String>,
-    expires_in: Option<Life>,
+    expires_in: Option<TokenLifetime>,
     #[serde(default)]
     refresh_token: String,
     #[serde(default)]
     id_token: String,
 }
 
-impl Drop for Granted {
+impl Drop for TokenResponse {
     fn drop(&mut self) {
         self.access_token.zeroize();
         self.refresh_token.zeroize();
@@ -264,7 +264,7 @@ impl Drop for Granted {
 /// A token's lifetime, seconds; some issuers write it as a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Life {
+enum TokenLifetime {
     Number(u64),
     Text(String),
 }
@@ -276,10 +276,10 @@ struct Refusal {
 
 /// Reads a token response.
 pub(super) fn read(
-    answer: &Answer,
+    answer: &OwnResponse,
     asked_at: SystemTime,
     missing_type: MissingTokenType,
-) -> Result<Read, String> {
+) -> Result<TokenContents, String> {
     if answer.status != StatusCode::OK {
         return Err(refused(answer));
     }
@@ -287,7 +287,7 @@ pub(super) fn read(
         return Err("its answer is not of the type application/json".to_owned());
     }
     // What the library says of a mistake can have a part of the value in it.
-    let read = serde_json::from_slice::<Granted>(&answer.body);
+    let read = serde_json::from_slice::<TokenResponse>(&answer.body);
     let granted = read.map_err(|_| "its answer is no JSON with a token".to_owned())?;
     if granted.access_token.is_empty() {
         return Err(match said(answer) {
@@ -304,8 +304,8 @@ pub(super) fn read(
     }
     let life = match &granted.expires_in {
         None => None,
-        Some(Life::Number(seconds)) => Some(*seconds),
-        Some(Life::Text(text)) => {
+        Some(TokenLifetime::Number(seconds)) => Some(*seconds),
+        Some(TokenLifetime::Text(text)) => {
             let seconds = text.parse::<u64>();
             Some(seconds.map_err(|_| "its expires_in is no number of seconds".to_owned())?)
         }
@@ -314,15 +314,15 @@ pub(super) fn read(
     let ends =
         life.and_then(|life| asked_at.checked_add(Duration::from_secs(life.min(LIFE_S_MAX))));
     let some = |text: &str| (!text.is_empty()).then(|| Zeroizing::new(text.as_bytes().to_vec()));
-    Ok(Read {
-        fresh: Fresh::new(granted.access_token.as_bytes(), ends),
+    Ok(TokenContents {
+        fresh: FetchedValue::new(granted.access_token.as_bytes(), ends),
         refresh: some(&granted.refresh_token),
         id: some(&granted.id_token),
     })
 }
 
 /// Returns why a response of another status has no token.
-fn refused(answer: &Answer) -> String {
+fn refused(answer: &OwnResponse) -> String {
     let status = answer.status.as_u16();
     match said(answer) {
         Some(error) => format!("it answers {status}: {error}"),
@@ -330,7 +330,7 @@ fn refused(answer: &Answer) -> String {
     }
 }
 
-fn said(answer: &Answer) -> Option<&'static str> {
+fn said(answer: &OwnResponse) -> Option<&'static str> {
     let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
     let error = refusal.error?;
     let known = ERRORS.iter().find(|known| **known == error);
@@ -341,8 +341,8 @@ fn said(answer: &Answer) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer {
+    fn answer(status: u16, body: &str) -> OwnResponse {
+        OwnResponse {
             status: StatusCode::from_u16(status).unwrap(),
             is_json: true,
             body: Zeroizing::new(body.as_bytes().to_vec()),

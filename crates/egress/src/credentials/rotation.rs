@@ -14,10 +14,10 @@ use atoll_model::network::{
 use zeroize::Zeroizing;
 
 use super::fetch::Source;
-use super::login::Unwritten;
-use super::oauth::{self, Read};
+use super::login::UnwrittenTokens;
+use super::oauth::{self, TokenContents};
 use super::store_client::{CredentialStoreClient, READING, WRITING};
-use super::values::Fresh;
+use super::values::FetchedValue;
 use crate::Egress;
 
 /// Requests a token by a refresh token.
@@ -30,7 +30,7 @@ pub(super) async fn fetch(
     name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
-) -> Result<Fresh, String> {
+) -> Result<FetchedValue, String> {
     let keeper = CredentialStoreClient::of(egress, name, "its refresh token").await?;
     match keeper.hear(READING).await? {
         KeptSaid::There(there) => {
@@ -101,7 +101,12 @@ fn take_up(
 }
 
 /// Returns the part of an issuer's response that is to be written. All of it must be fit for use.
-fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwritten, String> {
+fn given(
+    egress: &Egress,
+    index: usize,
+    by: &[u8],
+    read: &TokenContents,
+) -> Result<UnwrittenTokens, String> {
     let text = |value: &[u8]| {
         let text = std::str::from_utf8(value).map(str::to_owned);
         text.map_err(|_| "its answer has no text in it".to_owned())
@@ -115,7 +120,7 @@ fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwrit
         .fresh
         .ends
         .and_then(|ends| ends.duration_since(UNIX_EPOCH).ok());
-    Ok(Unwritten {
+    Ok(UnwrittenTokens {
         by: Zeroizing::new(text(by)?),
         renewed: Renewed {
             access: text(&read.fresh.value)?,
@@ -126,8 +131,8 @@ fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwrit
     })
 }
 
-fn fresh(given: &Renewed) -> Fresh {
+fn fresh(given: &Renewed) -> FetchedValue {
     let ends = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
     let ends: Option<SystemTime> = given.ends_s.and_then(ends);
-    Fresh::new(given.access.as_bytes(), ends)
+    FetchedValue::new(given.access.as_bytes(), ends)
 }

@@ -34,13 +34,13 @@ fn with(ingredients: Ingredients) -> Credentials {
     let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
     let by = atoll_model::network::Fetch::Command { patience_s: 1 };
     let held = vec![
-        Held {
+        CredentialPart {
             binding: binding("given"),
             part: Part::Whole,
             placeholder: "given-fedcba9876543210".to_owned(),
             value: Value::Given(Arc::new(given)),
         },
-        Held {
+        CredentialPart {
             binding: binding("fetched"),
             part: Part::Whole,
             placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
@@ -238,14 +238,14 @@ async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_bac
     endpoint.host = HostPart::Name(HostName::parse("host.atoll.internal").unwrap());
     let name = "key".parse().unwrap();
     let ask = async |kind| {
-        let asking = own::Asking {
+        let asking = own_request::OwnRequest {
             kind,
             method: hyper::Method::POST,
             endpoint: &endpoint,
             headers: hyper::HeaderMap::new(),
             body: Zeroizing::new(Vec::new()),
         };
-        let asked = own::ask(
+        let asked = own_request::ask(
             &way.egress,
             &network,
             &name,

@@ -33,7 +33,7 @@ use super::ranges::Ranged;
 use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use crate::Egress;
-use crate::credentials::{Credentials, Held, fetch};
+use crate::credentials::{CredentialPart, Credentials, fetch};
 use crate::limits::Direction;
 use crate::redaction::Redactions;
 use crate::secret::{Form, Found, Located, MaskedNumbers, Secret};
@@ -104,7 +104,7 @@ impl Misuse {
 }
 
 /// Builds a misuse of this credential's placeholder.
-fn misuse(held: &Held, why: &str) -> Misuse {
+fn misuse(held: &CredentialPart, why: &str) -> Misuse {
     let name = held.name();
     Misuse {
         name: name.clone(),
@@ -115,7 +115,7 @@ fn misuse(held: &Held, why: &str) -> Misuse {
 }
 
 /// Builds the misuse of a placeholder in a request that its credential is not bound to.
-pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
+pub(super) fn misuse_of_request(held: &CredentialPart, judged: &Judged<'_>) -> Misuse {
     let differs = held.binding.differs(judged);
     misuse(held, &format!("is in a request {differs}"))
 }
@@ -153,7 +153,7 @@ fn check_forms(
         return Ok(());
     };
     // One that is put in was found as it is once, at its own place.
-    let is_put = |one: &Located, text: &[u8], held: &Held| {
+    let is_put = |one: &Located, text: &[u8], held: &CredentialPart| {
         let written = text.get(one.range.clone()).unwrap_or_default();
         let written = std::str::from_utf8(written).unwrap_or_default();
         bound.iter().any(|put| put.index == one.found.number)
@@ -194,7 +194,11 @@ fn check_forms(
 }
 
 /// Reads the signature that contains a key's id.
-fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing, Misuse> {
+fn signing_of(
+    held: &CredentialPart,
+    judged: &Judged<'_>,
+    parts: &Parts,
+) -> Result<Signing, Misuse> {
     let written = judged.target.as_written().split_once('?');
     let query = written.map_or("", |(_, query)| query);
     let read = Signing::read(held, parts, query);
@@ -249,7 +253,7 @@ impl Injection {
 
     /// Checks that a session token is sent only with its key's signature.
     fn check_token(&self, credentials: &Credentials) -> Result<(), Misuse> {
-        let signs = |held: &Held| {
+        let signs = |held: &CredentialPart| {
             let signing = self.signing.as_ref();
             signing.is_some_and(|signing| signing.is_of(held.name()))
         };
@@ -283,7 +287,7 @@ impl Injection {
     pub(super) fn add(
         &mut self,
         index: usize,
-        held: &Held,
+        held: &CredentialPart,
         real: &Arc<Secret>,
     ) -> Result<(), Misuse> {
         if self.signing.is_some() {
@@ -300,7 +304,7 @@ impl Injection {
     fn held<'a>(
         &'a self,
         credentials: &'a Credentials,
-    ) -> impl Iterator<Item = (&'a Held, Option<&'a [u8]>)> {
+    ) -> impl Iterator<Item = (&'a CredentialPart, Option<&'a [u8]>)> {
         self.found.iter().filter_map(|put| {
             let real = put.real.as_ref().map(|real| real.expose());
             Some((credentials.get(put.index)?, real))
@@ -315,7 +319,7 @@ impl Injection {
     }
 
     /// Fetches the credentials that are fetched on use, for a request that is allowed and recorded.
-    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
+    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::FetchError> {
         for put in &mut self.found {
             if egress.credentials.source(put.index).is_some() {
                 put.real = signing::fetched(&mut self.signing, egress, put.index).await?;
@@ -420,7 +424,7 @@ impl Outgoing {
 }
 
 /// Injects one credential into the one header value that has its placeholder.
-fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+fn put(held: &CredentialPart, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let Some(bound) = redacted::header(held) else {
         return Some(());
     };

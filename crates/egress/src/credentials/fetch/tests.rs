@@ -83,7 +83,7 @@ fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
 #[test]
 fn what_a_command_says_is_recorded_and_not_told() {
     let mut state = State::default();
-    let unfetched = Unfetched {
+    let unfetched = FetchError {
         why: "it ended".to_owned(),
         said: "not logged in".to_owned(),
     };

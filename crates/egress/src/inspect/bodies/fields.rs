@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::super::injection::{Injection, escaped, unescaped};
 use super::{Again, Untaken};
-use crate::credentials::{Credentials, Held};
+use crate::credentials::{CredentialPart, Credentials};
 use crate::secret::{Form, Located, Placeholders, Secret};
 
 /// A body into which a credential was put.
@@ -160,7 +160,7 @@ fn bound<'a>(
     body: &[u8],
     one: &Located,
     times: usize,
-) -> Result<(&'a Held, &'a Arc<Secret>), Untaken> {
+) -> Result<(&'a CredentialPart, &'a Arc<Secret>), Untaken> {
     let elsewhere = || Untaken::found(credentials, judged, one.found);
     let held = credentials.get(one.found.number).ok_or_else(elsewhere)?;
     let Place::Body(field) = &held.binding.place else {

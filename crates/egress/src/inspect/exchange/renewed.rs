@@ -101,9 +101,9 @@ async fn of(
     egress: &Arc<Egress>,
     by: usize,
     published: Option<Vec<u8>>,
-) -> Result<Vec<u8>, fetch::Unfetched> {
+) -> Result<Vec<u8>, fetch::FetchError> {
     let credentials = &egress.credentials;
-    let gone = || fetch::Unfetched::from("there is no such login".to_owned());
+    let gone = || fetch::FetchError::from("there is no such login".to_owned());
     let by = credentials.get(by).ok_or_else(gone)?;
     let index = credentials.renewed_by(by.name()).ok_or_else(gone)?;
     if let Some(published) = published {
@@ -120,5 +120,5 @@ async fn of(
         scope: scope.and_then(|(_, source)| source.scope()),
     };
     let written = serde_json::to_vec(&granted);
-    written.map_err(|error| fetch::Unfetched::from(error.to_string()))
+    written.map_err(|error| fetch::FetchError::from(error.to_string()))
 }

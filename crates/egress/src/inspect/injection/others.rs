@@ -6,7 +6,7 @@ use std::sync::Arc;
 use atoll_model::network::{Others, Place};
 
 use super::Injection;
-use crate::credentials::{Credentials, Held};
+use crate::credentials::{CredentialPart, Credentials};
 use crate::secret::{Mask, MaskedNumbers, Placeholders};
 
 impl Injection {
@@ -20,9 +20,10 @@ impl Injection {
 
     /// Returns the indices of the credentials whose placeholders may be there.
     fn passing<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = usize> {
-        let stands = move |other: &Held| {
-            let is_its =
-                |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
+        let stands = move |other: &CredentialPart| {
+            let is_its = |held: &CredentialPart| {
+                held.placeholder == other.placeholder || held.name() == other.name()
+            };
             // Nobody can do anything with what stands for a login's renewal.
             let renews = matches!(other.binding.place, Place::Refresh(_));
             self.held(credentials)
@@ -38,7 +39,7 @@ impl Injection {
     /// injected credential requires it. A body that the program has signed stays as it is.
     pub(in crate::inspect) fn without_others(&mut self, credentials: &Credentials) -> Option<Mask> {
         let masks = credentials.others().filter(|_| self.signing.is_none())?;
-        let masks_others = |held: &Held| held.binding.others == Others::Masked;
+        let masks_others = |held: &CredentialPart| held.binding.others == Others::Masked;
         let mut all = self.held(credentials);
         all.find(|(held, _)| masks_others(held))?;
         drop(all);

@@ -15,7 +15,7 @@ use super::claim::{self, Claim, Form, Payload};
 use super::sigv4::{ALGORITHM, Chain, Reading, SIGNATURE, Signable, digest, undigested};
 use super::{Misuse, escaped, unescaped};
 use crate::Egress;
-use crate::credentials::{Credentials, Held, Values, fetch};
+use crate::credentials::{CredentialPart, Credentials, Values, fetch};
 use crate::inspect::Asked;
 use crate::inspect::head::{self, Head};
 use crate::inspect::upload::{Expected, Pieces};
@@ -62,12 +62,12 @@ pub(super) const VERSION_2: &str =
     "a signature of version 2 (boto3 makes one of version 4 with signature_version = \"s3v4\")";
 
 /// Returns whether a key's id is in a query in the way of version 2 signatures.
-pub(super) fn is_of_version_2(held: &Held, pair: &str) -> bool {
+pub(super) fn is_of_version_2(held: &CredentialPart, pair: &str) -> bool {
     held.part == Part::KeyId && pair.starts_with("AWSAccessKeyId=")
 }
 
 /// Returns whether a part of a key is in a header where it may be.
-pub(super) fn is_bound_header(held: &Held, name: &HeaderName, value: &[u8]) -> bool {
+pub(super) fn is_bound_header(held: &CredentialPart, name: &HeaderName, value: &[u8]) -> bool {
     let placeholder = held.placeholder.as_bytes();
     match held.part {
         Part::KeyId => {
@@ -96,7 +96,7 @@ fn once(value: &[u8], placeholder: &[u8]) -> bool {
 }
 
 /// Returns whether a part of a key is in a query parameter where it may be.
-pub(super) fn is_bound_parameter(held: &Held, name: &str, value: &str) -> bool {
+pub(super) fn is_bound_parameter(held: &CredentialPart, name: &str, value: &str) -> bool {
     let value = unescaped(value);
     let placeholder = held.placeholder.as_bytes();
     match held.part {
@@ -114,7 +114,7 @@ impl Signing {
     ///
     /// # Errors
     /// The reason why it is unusable, as the end of "a signature that …".
-    pub(super) fn read(held: &Held, parts: &Parts, query: &str) -> Result<Self, String> {
+    pub(super) fn read(held: &CredentialPart, parts: &Parts, query: &str) -> Result<Self, String> {
         let Place::SigV4(bound) = &held.binding.place else {
             return Err("is of no key".to_owned());
         };
@@ -227,7 +227,7 @@ impl Signing {
         }
     }
 
-    fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a Held> {
+    fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a CredentialPart> {
         let mut all = credentials.iter();
         all.find(|held| held.part == part && *held.name() == self.credential)
     }
@@ -328,7 +328,7 @@ pub(super) async fn fetched(
     signing: &mut Option<Signing>,
     egress: &Arc<Egress>,
     index: usize,
-) -> Result<Option<Arc<Secret>>, fetch::Unfetched> {
+) -> Result<Option<Arc<Secret>>, fetch::FetchError> {
     let Some(held) = egress.credentials.get(index) else {
         return Ok(None);
     };
@@ -346,7 +346,7 @@ pub(super) async fn fetched(
 
 /// Injects a session token for its placeholder. If the key has none, the header is removed, and
 /// then not signed either.
-fn put_token(token: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+fn put_token(token: &CredentialPart, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let is_alone = headers.get_all(claim::TOKEN_HEADER).iter().count() == 1;
     let found = headers.get_mut(claim::TOKEN_HEADER);
     let Some(value) = found.filter(|value| value.as_bytes() == token.placeholder.as_bytes()) else {

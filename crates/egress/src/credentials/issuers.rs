@@ -41,19 +41,19 @@ const REASONS: [&str; 10] = [
 
 /// The issuers of logins, and the recipient of intercepted tokens.
 #[derive(Default)]
-pub(super) struct Issues {
+pub(super) struct LoginIssuers {
     all: Vec<Arc<Issue>>,
     recipient: Option<OwnedFd>,
 }
 
 /// A token in a response.
-struct Caught {
+struct InterceptedToken {
     token: IssuedToken,
     real: Zeroizing<String>,
     stands: String,
 }
 
-impl Issues {
+impl LoginIssuers {
     /// Returns whether somebody logs in.
     pub(super) fn is_catching(&self) -> bool {
         self.recipient.is_some()
@@ -64,7 +64,7 @@ impl Credentials {
     /// Sets the issuers of logins; intercepted tokens are sent by this socket.
     pub(crate) fn issuing(self, all: Vec<Issue>, recipient: Option<OwnedFd>) -> Self {
         let catches = all.iter().any(|one| one.is_caught);
-        let issues = Issues {
+        let issues = LoginIssuers {
             all: all.into_iter().map(Arc::new).collect(),
             recipient: recipient.filter(|_| catches),
         };
@@ -112,7 +112,7 @@ impl Credentials {
     /// # Errors
     /// The reason why nothing enters, without any of its text.
     pub(crate) fn catch(&self, issue: &Issue, answer: &[u8]) -> Result<Vec<u8>, String> {
-        let mut caught: Vec<Caught> = Vec::new();
+        let mut caught: Vec<InterceptedToken> = Vec::new();
         let known = &mut |names: &[String], value: &[u8]| match names {
             [name] => Ok(taken(issue, name, value)?.map(|one| {
                 let stands = one.stands.clone();
@@ -134,7 +134,7 @@ impl Credentials {
         Ok(made)
     }
 
-    fn mask_caught(&self, one: &Caught) -> Result<(), String> {
+    fn mask_caught(&self, one: &InterceptedToken) -> Result<(), String> {
         let value = one.real.as_bytes();
         let standing = standing_for(value, one.stands.as_bytes())?;
         let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
@@ -153,7 +153,7 @@ impl Credentials {
     }
 
     /// Hands a token to the person's side.
-    fn send(&self, one: &Caught) -> Result<(), String> {
+    fn send(&self, one: &InterceptedToken) -> Result<(), String> {
         let nobody = "nobody outside takes its tokens";
         let recipient = self.issues.recipient.as_ref().ok_or(nobody)?;
         let parts = [one.token.member(), &one.stands, &one.real];
@@ -164,7 +164,7 @@ impl Credentials {
 }
 
 /// Reads a token of a response, if a member of it is one.
-fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<Caught>, String> {
+fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<InterceptedToken>, String> {
     let Some(token) = IssuedToken::of_member(name) else {
         return Ok(None);
     };
@@ -176,7 +176,7 @@ fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<Caught>, Stri
     })?;
     let stands = stand_for_token(text, &issue.claims);
     let stands = stands.map_err(|unfit| format!("its {name}: {unfit}"))?;
-    Ok(Some(Caught {
+    Ok(Some(InterceptedToken {
         token,
         real: Zeroizing::new(text.to_owned()),
         stands,

@@ -43,7 +43,7 @@ const ASKED: &str = "a person is to be asked about it, which is not done for req
                      Atoll's own; `ask` has to leave this address out";
 
 /// A request of Atoll's own.
-pub(super) struct Asking<'a> {
+pub(super) struct OwnRequest<'a> {
     pub(super) kind: FlowKind,
     pub(super) method: Method,
     pub(super) endpoint: &'a Endpoint,
@@ -53,7 +53,7 @@ pub(super) struct Asking<'a> {
 }
 
 /// A response.
-pub(super) struct Answer {
+pub(super) struct OwnResponse {
     pub(super) status: StatusCode,
     /// Set if its type is JSON.
     pub(super) is_json: bool,
@@ -61,13 +61,13 @@ pub(super) struct Answer {
 }
 
 /// A recorded flow, whose end is recorded on drop in any case.
-struct Told<'a> {
+struct RecordedFlow<'a> {
     egress: &'a Egress,
     opened: OpenFlow,
     carried: FlowOutcome,
 }
 
-impl Drop for Told<'_> {
+impl Drop for RecordedFlow<'_> {
     fn drop(&mut self) {
         let carried = std::mem::take(&mut self.carried);
         self.egress.control.close(&self.opened, carried);
@@ -82,9 +82,9 @@ pub(super) async fn ask(
     egress: &Arc<Egress>,
     network: &Network,
     name: &CredentialName,
-    asking: Asking<'_>,
+    asking: OwnRequest<'_>,
     patience: Duration,
-) -> Result<Answer, String> {
+) -> Result<OwnResponse, String> {
     let host = asking.endpoint.host.to_string();
     let at = |why: String| format!("asking {host}: {why}");
     let asked = timeout(patience, sent(egress, network, name, asking)).await;
@@ -120,8 +120,8 @@ async fn sent(
     egress: &Arc<Egress>,
     network: &Network,
     name: &CredentialName,
-    asking: Asking<'_>,
-) -> Result<Answer, String> {
+    asking: OwnRequest<'_>,
+) -> Result<OwnResponse, String> {
     let endpoint = asking.endpoint;
     let unwritable = |_| "its address cannot be written".to_owned();
     let target = Target::parse(&endpoint.target).map_err(unwritable)?;
@@ -197,7 +197,11 @@ async fn places(
 }
 
 /// Records the flow. Unless its end is set later, it is recorded as broken off.
-async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Route) -> Result<Told<'a>, String> {
+async fn told<'a>(
+    egress: &'a Egress,
+    flow: &Flow,
+    place: Route,
+) -> Result<RecordedFlow<'a>, String> {
     let mut flow = flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
     // When a run ends nobody answers any more, and what is taken back is worth it.
@@ -207,7 +211,7 @@ async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Route) -> Result<Told<
         opened = egress.control.open(flow, waits) => opened,
         () = egress.is_over(), if waits => return Err("the run ends".to_owned()),
     };
-    Ok(Told {
+    Ok(RecordedFlow {
         egress,
         opened: opened.map_err(|error| format!("nobody records that it is asked: {error}"))?,
         carried: FlowOutcome::nothing("it was broken off".to_owned()).at_last(true),
@@ -238,9 +242,9 @@ async fn connected(
 
 async fn exchange(
     mut sender: http1::SendRequest<Full<Bytes>>,
-    asking: Asking<'_>,
+    asking: OwnRequest<'_>,
     carried: &mut FlowOutcome,
-) -> Result<Answer, String> {
+) -> Result<OwnResponse, String> {
     let endpoint = asking.endpoint;
     let sent_bytes = asking.body.len();
     // Overwritten when it is let go of.
@@ -268,7 +272,7 @@ async fn exchange(
     Ok(answer)
 }
 
-async fn received(response: Response<Incoming>) -> Result<Answer, String> {
+async fn received(response: Response<Incoming>) -> Result<OwnResponse, String> {
     let status = response.status();
     if status.is_redirection() {
         return Err(format!("it leads elsewhere ({})", status.as_u16()));
@@ -288,7 +292,7 @@ async fn received(response: Response<Incoming>) -> Result<Answer, String> {
         }
         whole.extend_from_slice(data);
     }
-    Ok(Answer {
+    Ok(OwnResponse {
         status,
         is_json,
         body: whole,

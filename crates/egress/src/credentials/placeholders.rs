@@ -2,7 +2,7 @@
 
 use atoll_model::network::Others;
 
-use super::{Held, login};
+use super::{CredentialPart, login};
 use crate::secret::{Masks, Secret, disguise};
 
 /// Makes the placeholder of a token that is refreshed when it expires: in the sandbox, a web token
@@ -30,8 +30,8 @@ pub(super) fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, 
 
 /// Builds the masks that replace all placeholders by other texts, if one of the credentials
 /// requires that. If they cannot be built, placeholders stop their requests as elsewhere.
-pub(super) fn others(held: &[Held]) -> Option<Masks> {
-    let is_masked = |one: &Held| one.binding.others == Others::Masked;
+pub(super) fn others(held: &[CredentialPart]) -> Option<Masks> {
+    let is_masked = |one: &CredentialPart| one.binding.others == Others::Masked;
     if !held.iter().any(is_masked) {
         return None;
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use atoll_model::network::{Place, PublishedSecret, RenewalRequest, Request as Judged};
 
 use super::fetch::Source;
-use super::{Credentials, Held};
+use super::{CredentialPart, Credentials};
 
 /// The longest text that is learned, bytes.
 const HEARD_BYTES_MAX: usize = 128;
@@ -76,12 +76,12 @@ impl Credentials {
     /// Returns whether a request refreshes an agent's login, so that its client secret is learned
     /// from it.
     pub(crate) fn hear_published(&self, judged: &Judged<'_>) -> bool {
-        let hears = |held: &Held| {
+        let hears = |held: &CredentialPart| {
             let index = self.renewed_by(held.name())?;
             let (_, source) = self.source(index)?;
             Some(source.renewal()?.published == PublishedSecret::Sent)
         };
-        let is_by = |held: &&Held| {
+        let is_by = |held: &&CredentialPart| {
             matches!(held.binding.place, Place::Refresh(_)) && held.binding.holds(judged)
         };
         self.iter()
