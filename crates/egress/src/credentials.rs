@@ -8,6 +8,7 @@ mod command;
 pub(crate) mod fetch;
 mod issuers;
 mod login;
+mod masked_values;
 mod oauth;
 mod own_request;
 mod placeholders;
@@ -32,14 +33,12 @@ pub use self::app::check_app_key;
 use self::fetch::{Ingredients, Source};
 use self::issuers::LoginIssuers;
 pub(crate) use self::issuers::why_not_issued;
+use self::masked_values::{MASKED_MAX, MaskedValue, MaskedValues, Role};
 pub use self::placeholders::disguise_renewed;
 use self::placeholders::{others, standing_for};
 pub(crate) use self::substring::{holds, holds_in_any_case};
 pub(crate) use self::values::Values;
-use crate::secret::{self, Masks, Placeholders, Secret, disguise};
-
-/// The most values of one credential that are masked, earlier ones included: no more are fetched.
-const MASKED_MAX: usize = 256;
+use crate::secret::{Masks, Placeholders, Secret};
 
 /// The credentials of one sandbox.
 #[derive(Default)]
@@ -52,33 +51,6 @@ pub(crate) struct Credentials {
     /// The masks that replace placeholders by other texts, where a credential requires that in the
     /// bodies that it is sent with.
     others: Option<Masks>,
-}
-
-/// The masked values.
-#[derive(Default)]
-struct MaskedValues {
-    values: Vec<MaskedValue>,
-    /// The masks that replace these values in responses.
-    masks: Option<Masks>,
-}
-
-/// A real value, with its credential and its replacement.
-struct MaskedValue {
-    index: usize,
-    secret: Arc<Secret>,
-    role: Role,
-    standing: Vec<u8>,
-    /// The time from which it opens nothing, if known.
-    ends: Option<SystemTime>,
-}
-
-/// The use of a real value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// Injection into requests.
-    Value,
-    /// A secret for obtaining such a value.
-    Ingredient,
 }
 
 /// A credential's value, or a part of it.
@@ -107,7 +79,7 @@ impl fmt::Debug for Credentials {
 
 impl fmt::Debug for CredentialPart {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_struct("Held").finish_non_exhaustive()
+        to.debug_struct("CredentialPart").finish_non_exhaustive()
     }
 }
 
@@ -142,19 +114,6 @@ impl CredentialPart {
             Value::Given(secret) => Some(secret),
             Value::Fetched(_) => None,
         }
-    }
-}
-
-impl MaskedValue {
-    /// Builds the entry of a secret for obtaining values, which only its issuer may see.
-    fn ingredient(index: usize, secret: Arc<Secret>) -> Result<Self, String> {
-        Ok(Self {
-            index,
-            standing: disguise(secret.expose())?,
-            secret,
-            role: Role::Ingredient,
-            ends: None,
-        })
     }
 }
 
@@ -444,45 +403,6 @@ impl Credentials {
         let name = held.name();
         let why = format!("the placeholder of credential {name} is in its name");
         Some((name.clone(), why))
-    }
-}
-
-impl MaskedValues {
-    fn build(&mut self) -> Result<(), secret::PlaceholderError> {
-        let mut pairs = Vec::with_capacity(self.values.len());
-        for one in &self.values {
-            let secret = Secret::new(one.secret.expose().to_vec())?;
-            pairs.push((secret, one.standing.clone()));
-        }
-        // Answers that come already are masked for a new one too; also the first of all.
-        match &self.masks {
-            Some(masks) => masks.renew(pairs)?,
-            None => self.masks = Some(Masks::new(pairs)?),
-        }
-        Ok(())
-    }
-
-    /// Adds a value to be masked. Where a credential has too many, those that have expired are
-    /// dropped; none that may open something is.
-    fn add(&mut self, value: MaskedValue, now: SystemTime) -> Result<(), String> {
-        let index = value.index;
-        let its = |all: &[MaskedValue]| all.iter().filter(|one| one.index == index).count();
-        if its(&self.values) >= MASKED_MAX {
-            let has_ended = |one: &MaskedValue| one.ends.is_some_and(|ends| ends <= now);
-            self.values
-                .retain(|one| one.index != index || !has_ended(one));
-        }
-        if its(&self.values) >= MASKED_MAX {
-            return Err(format!(
-                "it has had {MASKED_MAX} values in this run, and no more are kept secret at once: start a new run"
-            ));
-        }
-        self.values.push(value);
-        if let Err(unfit) = self.build() {
-            self.values.pop();
-            return Err(unfit.to_string());
-        }
-        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use atoll_model::network::Ingredient;
 
 use super::*;
+use crate::secret::disguise;
 
 #[test]
 fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
