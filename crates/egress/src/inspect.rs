@@ -45,11 +45,11 @@ use crate::policies::PolicySnapshot;
 use crate::program_stream::ProgramStream;
 use crate::secret::Found;
 pub(crate) use answers::unclear;
-pub(crate) use bodies::Memory;
-pub(crate) use body::Received as Answer;
+pub(crate) use bodies::BodyMemory;
+pub(crate) use body::ResponseBody as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
-pub(crate) use exchange::{Releases, Unrecorded, answer};
+pub(crate) use exchange::{RecordError, Releases, answer};
 pub(crate) use limits::HEAD_BYTES_MAX;
 use limits::SILENCE_MAX;
 use limits::{
@@ -73,7 +73,7 @@ const UNRECOGNIZED_NAME: u8 = 112;
 
 /// The destination of a connection, in the forms that requests are compared with.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Origin {
     pub(crate) host: HostPart,
     pub(crate) port: u16,
     pub(crate) scheme: Scheme,
@@ -83,7 +83,7 @@ pub(crate) struct Asked {
     keys: [Key; 2],
 }
 
-impl Asked {
+impl Origin {
     /// Returns `None` for a host that cannot be written as an authority.
     pub(crate) fn new(wanted: &Destination, scheme: Scheme) -> Option<Self> {
         Self::by(wanted, scheme, false)
@@ -170,7 +170,7 @@ impl Trust {
 }
 
 /// The protocol that a connection opens with, as recognized from its first bytes.
-enum Beginning {
+enum InitialProtocol {
     /// TLS for the requested host.
     Tls,
     /// HTTP/1.1, or no known protocol.
@@ -193,11 +193,11 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: ProgramStream, want
     };
     let work = async {
         match begin(&mut program, wanted).await {
-            Beginning::Over => {}
-            Beginning::Tls => serve_tls(egress, program, wanted).await,
-            Beginning::Plain => serve_plain(egress, program, wanted, false).await,
-            Beginning::Plain2 => serve_plain(egress, program, wanted, true).await,
-            Beginning::Refused(why) => {
+            InitialProtocol::Over => {}
+            InitialProtocol::Tls => serve_tls(egress, program, wanted).await,
+            InitialProtocol::Plain => serve_plain(egress, program, wanted, false).await,
+            InitialProtocol::Plain2 => serve_plain(egress, program, wanted, true).await,
+            InitialProtocol::Refused(why) => {
                 destination::refuse_another(egress, wanted.flow(), why);
                 end_tls(program, UNRECOGNIZED_NAME).await;
             }
@@ -211,52 +211,52 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: ProgramStream, want
 }
 
 /// Reads first bytes until the protocol is recognized.
-async fn begin(program: &mut ProgramStream, wanted: &Destination) -> Beginning {
+async fn begin(program: &mut ProgramStream, wanted: &Destination) -> InitialProtocol {
     let mut patience = FIRST_BYTES_PATIENCE;
     loop {
         if !program.first().is_empty() {
             match what_is(program.first(), wanted) {
                 Some(beginning) => return beginning,
                 None if program.first().len() > HELLO_BYTES_MAX => {
-                    return Beginning::Refused("the beginning of TLS has no end".to_owned());
+                    return InitialProtocol::Refused("the beginning of TLS has no end".to_owned());
                 }
                 None => patience = HANDSHAKE_PATIENCE,
             }
         }
         match timeout(patience, program.read_first()).await {
-            Ok(Ok(0) | Err(_)) => return Beginning::Over,
+            Ok(Ok(0) | Err(_)) => return InitialProtocol::Over,
             Ok(Ok(_)) => {}
             Err(_) => {
                 let why = "the program said nothing that can be looked into: where the server \
                            speaks first, the rule has to carry the connection as a tunnel";
-                return Beginning::Refused(why.to_owned());
+                return InitialProtocol::Refused(why.to_owned());
             }
         }
     }
 }
 
 /// Recognizes a protocol by its first bytes; `None` when more bytes are needed.
-fn what_is(bytes: &[u8], wanted: &Destination) -> Option<Beginning> {
+fn what_is(bytes: &[u8], wanted: &Destination) -> Option<InitialProtocol> {
     if PREFACE.starts_with(bytes) {
-        return (bytes.len() == PREFACE.len()).then_some(Beginning::Plain2);
+        return (bytes.len() == PREFACE.len()).then_some(InitialProtocol::Plain2);
     }
     if bytes.starts_with(PREFACE) {
-        return Some(Beginning::Plain2);
+        return Some(InitialProtocol::Plain2);
     }
     let hello = hello::read(bytes);
     let another = || {
         let asked = &wanted.host;
         let why = format!("the connection is for another host than {asked}: {hello}");
-        Some(Beginning::Refused(why))
+        Some(InitialProtocol::Refused(why))
     };
     match (&hello, &wanted.host) {
-        (Hello::Other, _) => Some(Beginning::Plain),
+        (Hello::Other, _) => Some(InitialProtocol::Plain),
         (Hello::Partial, _) => None,
         (Hello::Malformed, _) => another(),
         (Hello::Tls(_), HostPart::Name(name)) if hello.is_for_another(name) => another(),
         (Hello::Tls(Some(_)), HostPart::Address(_)) => another(),
         (Hello::Tls(_), HostPart::Name(_)) | (Hello::Tls(None), HostPart::Address(_)) => {
-            Some(Beginning::Tls)
+            Some(InitialProtocol::Tls)
         }
     }
 }
@@ -295,7 +295,7 @@ async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, wanted: &Destin
         }
     };
     let is_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let Some(asked) = Asked::new(wanted, Scheme::Https) else {
+    let Some(asked) = Origin::new(wanted, Scheme::Https) else {
         return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, stream, asked, is_2).await;
@@ -307,16 +307,16 @@ async fn serve_plain(
     wanted: &Destination,
     is_2: bool,
 ) {
-    let Some(asked) = Asked::new(wanted, Scheme::Http) else {
+    let Some(asked) = Origin::new(wanted, Scheme::Http) else {
         return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, program, asked, is_2).await;
 }
 
 /// Serves the requests of one connection.
-async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Asked, is_2: bool)
+async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Origin, is_2: bool)
 where
-    T: ending::Side,
+    T: ending::ProgramSide,
 {
     let asked = Arc::new(asked);
     let answer = {
@@ -350,7 +350,7 @@ where
     }
 }
 
-impl Asked {
+impl Origin {
     /// Returns a flow of which only the destination is known.
     fn flow(&self) -> Flow {
         let wanted = Destination {

@@ -77,7 +77,7 @@ use crate::control_channel::ControlChannel;
 use crate::credentials::{Credentials, fetch};
 use crate::dial::Route;
 use crate::dropped_rights::DroppedRights;
-use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
+use crate::inspect::{BodyMemory, CertificateError, Certificates, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::names::Names;
 use crate::policies::{Forbidden, Policies, PolicySnapshot};
@@ -160,7 +160,7 @@ pub struct Egress {
     /// Permits for requests in flight.
     room: Arc<Semaphore>,
     /// Memory for bodies that are searched or masked.
-    bodies: Memory,
+    bodies: BodyMemory,
     /// Permits for upstream connections with large buffers.
     wide: Arc<Semaphore>,
     /// Becomes true when the run ends.
@@ -202,7 +202,7 @@ impl Egress {
             connectors,
             visitors,
             room: Arc::new(Semaphore::new(REQUESTS_MAX)),
-            bodies: Memory::default(),
+            bodies: BodyMemory::default(),
             wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
             over,
         })

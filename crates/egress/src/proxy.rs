@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::denial_body::refusal;
 use crate::destination::{self, Destination};
 use crate::dropped_rights::DroppedRights;
-use crate::inspect::{self, Answer, Unrecorded};
+use crate::inspect::{self, Answer, RecordError};
 use crate::names::PROXY_NAME;
 use crate::program_stream::{ProgramStream, reset};
 use crate::proxy_reply::{ProxyProtocol, SOCKS_VERSION, answer, reply};
@@ -255,7 +255,7 @@ async fn answer_one(
     itself: Flow,
     carried: &Mutex<Option<HostPart>>,
     request: Request<Incoming>,
-) -> Result<Response<Answer>, Unrecorded> {
+) -> Result<Response<Answer>, RecordError> {
     let target = match (request.uri().scheme_str(), request.uri().authority()) {
         (Some("http"), Some(authority)) => written(authority.as_str()),
         (_, _) => None,
@@ -279,7 +279,7 @@ async fn answer_one(
     let is_denied = egress.policies.renounced.host(&wanted.host).is_some();
     *carried.lock().unwrap_or_else(PoisonError::into_inner) =
         (!is_denied).then(|| wanted.host.clone());
-    match inspect::Asked::new(&wanted, Scheme::Http) {
+    match inspect::Origin::new(&wanted, Scheme::Http) {
         Some(asked) => inspect::answer(egress, Arc::new(asked), request).await,
         None => {
             let why = "its host cannot be written";

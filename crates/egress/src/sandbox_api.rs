@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::Egress;
 use crate::dropped_rights::now_s;
-use crate::inspect::{self, Answer, Unrecorded};
+use crate::inspect::{self, Answer, RecordError};
 use crate::names::SANDBOX_API_NAME;
 use crate::program_stream::ProgramStream;
 
@@ -61,7 +61,7 @@ fn api_error(status: StatusCode, why: impl ToString) -> ApiError {
 pub(crate) async fn answer(
     egress: Arc<Egress>,
     request: Request<Incoming>,
-) -> Result<Response<Answer>, Unrecorded> {
+) -> Result<Response<Answer>, RecordError> {
     let is_ours = request.uri().path() == PATH;
     let told = match *request.method() {
         _ if !is_ours => Err(api_error(

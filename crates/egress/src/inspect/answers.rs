@@ -12,11 +12,11 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tokio::time::timeout;
 
-use super::Asked;
-use super::body::Received;
+use super::Origin;
+use super::body::ResponseBody;
 use super::expectation;
 use super::injection::Misuse;
-use super::request_permit::Full;
+use super::request_permit::NoPermit;
 use crate::Egress;
 use crate::denial_body::{DenialBody, HOW_TO_ASK};
 use crate::limits::Excess;
@@ -57,7 +57,7 @@ pub(crate) struct Denial {
 
 impl Denial {
     /// Builds a denial for this reason.
-    pub(crate) fn of(asked: &Asked, parts: &Parts, why: String) -> Self {
+    pub(crate) fn of(asked: &Origin, parts: &Parts, why: String) -> Self {
         let target = parts.uri.path().chars().take(TARGET_MAX);
         let target: String = target.collect();
         let what = format!(
@@ -77,7 +77,7 @@ impl Denial {
 
     /// Builds a denial by the network rules.
     pub(crate) fn by(
-        asked: &Asked,
+        asked: &Origin,
         parts: &Parts,
         judged: &Judged<'_>,
         unreachable: &Unreachable<'_>,
@@ -126,7 +126,7 @@ impl Denial {
     }
 
     /// Builds a denial for a credential's placeholder outside the place that it is bound to.
-    pub(crate) fn misused(asked: &Asked, parts: &Parts, misuse: Misuse) -> Self {
+    pub(crate) fn misused(asked: &Origin, parts: &Parts, misuse: Misuse) -> Self {
         Self::of(asked, parts, String::new()).because_of(misuse)
     }
 
@@ -151,7 +151,7 @@ impl Denial {
 /// The reason for the record, and the denial for the program.
 pub(crate) fn allowing<'a>(
     egress: &'a Egress,
-    asked: &Asked,
+    asked: &Origin,
     parts: &Parts,
     judged: &Judged<'_>,
     now: &PolicySnapshot<'_>,
@@ -172,7 +172,7 @@ pub(crate) fn allowing<'a>(
 }
 
 /// Returns the response to a request that no proxy can fulfil.
-pub(crate) fn unclear(what: &str, why: &str) -> Response<Received> {
+pub(crate) fn unclear(what: &str, why: &str) -> Response<ResponseBody> {
     let denial = Denial {
         what: what.to_owned(),
         why: why.to_owned(),
@@ -189,7 +189,7 @@ pub(crate) fn denied(
     status: StatusCode,
     denial: &Denial,
     unread: Option<Incoming>,
-) -> Response<Received> {
+) -> Response<ResponseBody> {
     let how_to_ask = denial.how_to_ask.as_deref().unwrap_or(HOW_TO_ASK);
     let how_to_ask = (status == StatusCode::FORBIDDEN).then_some(how_to_ask);
     tell(status, denial, how_to_ask, unread)
@@ -202,29 +202,29 @@ pub(crate) async fn refused(
     denial: Denial,
     parts: &Parts,
     body: Incoming,
-) -> Response<Received> {
+) -> Response<ResponseBody> {
     let unread = unread_of(parts, Some(body)).await;
     denied(status, &denial, unread)
 }
 
 /// Returns the response to a forwarded request that no server answered.
-pub(crate) fn failed(denial: &Denial, unread: Option<Incoming>) -> Response<Received> {
+pub(crate) fn failed(denial: &Denial, unread: Option<Incoming>) -> Response<ResponseBody> {
     tell(StatusCode::BAD_GATEWAY, denial, None, unread)
 }
 
 /// Returns the response to a request for which there is no permit.
 pub(crate) async fn full(
-    full: &Full,
+    full: &NoPermit,
     what: Denial,
     parts: &Parts,
     body: Incoming,
-) -> Response<Received> {
+) -> Response<ResponseBody> {
     match full {
-        Full::All(why) => {
+        NoPermit::All(why) => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             denied(status, &what.because((*why).to_owned()), None)
         }
-        Full::Rule(excess) => beyond(excess, what, unread_of(parts, Some(body)).await),
+        NoPermit::Rule(excess) => beyond(excess, what, unread_of(parts, Some(body)).await),
     }
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn beyond(
     excess: &Excess,
     what: Denial,
     unread: Option<Incoming>,
-) -> Response<Received> {
+) -> Response<ResponseBody> {
     let (status, how_to_ask) = match excess.limit {
         Limit::Requests => (
             StatusCode::TOO_MANY_REQUESTS,
@@ -291,7 +291,7 @@ fn tell(
     denial: &Denial,
     how_to_ask: Option<&str>,
     unread: Option<Incoming>,
-) -> Response<Received> {
+) -> Response<ResponseBody> {
     let told = DenialBody {
         what: &denial.what,
         why: &denial.why,
@@ -299,8 +299,8 @@ fn tell(
         how_to_ask,
     };
     let body = match denial.is_head {
-        true => Received::empty(),
-        false => Received::told(Bytes::from(told.text()), unread),
+        true => ResponseBody::empty(),
+        false => ResponseBody::told(Bytes::from(told.text()), unread),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;

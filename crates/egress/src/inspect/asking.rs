@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::head;
-use super::injection::Outgoing;
+use super::injection::OutgoingRequest;
 use crate::Egress;
 use crate::control_channel::ControlChannel;
 use crate::limits::Direction;
@@ -26,12 +26,12 @@ use crate::refusals::shown;
 const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open question; withdrawn when dropped.
-struct Open<'a> {
+struct OpenQuestion<'a> {
     control: &'a ControlChannel,
     id: u64,
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.control.leave(self.id);
     }
@@ -44,7 +44,7 @@ impl Drop for Open<'_> {
 pub(crate) async fn consent(egress: &Egress, call: AskedCall) -> Result<u32, NoConsent> {
     let digest = digest_of(&call).ok_or(NoConsent::Mismatch)?;
     let (id, said) = egress.control.ask(call)?;
-    let open = Open {
+    let open = OpenQuestion {
         control: &egress.control,
         id,
     };
@@ -100,8 +100,8 @@ pub(crate) fn signature(flow: &Flow, rule: String, signing: &Signing) -> AskedCa
 }
 
 /// Describes a request with its whole body, as the program wrote it.
-pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -> AskedCall {
-    let Outgoing {
+pub(super) fn request(outgoing: &OutgoingRequest, rule: String, body: Option<&Bytes>) -> AskedCall {
+    let OutgoingRequest {
         parts, head, flow, ..
     } = outgoing;
     let mut sent = parts.headers.clone();

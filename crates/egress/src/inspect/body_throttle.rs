@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep_until};
 
-use super::body::Broken;
+use super::body::BodyError;
 use super::exchange::Exchange;
 use super::request_permit::header_bytes;
 use super::upload::Upload;
@@ -40,7 +40,7 @@ impl BodyThrottle {
         exchange: &Exchange,
         part: &BudgetShare,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Piece, Broken>>> {
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
         // An end after that would make what was sent look whole.
         if let Some(excess) = part.excess() {
             return Poll::Ready(Some(Err(excess.clone().into())));
@@ -75,7 +75,7 @@ impl BodyThrottle {
 }
 
 /// Counts a frame that passes.
-fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Result<Piece, Broken> {
+fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Result<Piece, BodyError> {
     if let Some(trailers) = piece.trailers_mut()
         && let Err(broken) = exchange.trail(Direction::Up, trailers)
     {

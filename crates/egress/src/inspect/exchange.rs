@@ -23,14 +23,14 @@ use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
-use super::Asked;
+use super::Origin;
 use super::answers::{self, Denial};
 use super::bodies;
-use super::body::Received;
-use super::expectation::{self, Gate};
+use super::body::ResponseBody;
+use super::expectation::{self, BodyGate};
 use super::head::{self, Head};
-use super::injection::{self, Injection, Misuse, Outgoing};
-use super::ranges::Ranged;
+use super::injection::{self, Injection, Misuse, OutgoingRequest};
+use super::ranges::PaddedRange;
 use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use super::upstream::Server;
@@ -40,26 +40,26 @@ use crate::control_channel::{FlowOutcome, OpenFlow};
 use crate::dial::Route;
 use crate::limits::Direction;
 use crate::secret::{MaskedNumbers, Placeholders};
-pub(crate) use consent::Leave;
-pub(crate) use error::Unrecorded;
+pub(crate) use consent::SendPermission;
+pub(crate) use error::RecordError;
 use error::{ExchangeError, unclear};
 pub(crate) use releases::Releases;
-pub(crate) use rights::{Again, Rights};
+pub(crate) use rights::{JudgedRequest, RightsWatch};
 use sending::carry;
 
 /// An exchange between a program and a server. When it is dropped both bodies have ended.
 pub(crate) struct Exchange {
     egress: Arc<Egress>,
-    asked: Arc<Asked>,
+    asked: Arc<Origin>,
     /// The facts by which it is judged again when the policies change.
-    judged: Arc<Again>,
+    judged: Arc<JudgedRequest>,
     opened: OpenFlow,
     /// The address that it goes to, and the route there.
     place: Route,
     /// Set if the program speaks HTTP/2.
     is_2: bool,
     /// The gate that holds the request's body back, where the program has asked for that.
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<BodyGate>>,
     /// The flow to report for a misplaced placeholder, and the placeholders that the body must not
     /// carry; `None` where the body is not searched.
     searched: Option<(Flow, Placeholders)>,
@@ -73,7 +73,7 @@ pub(crate) struct Exchange {
     state: Mutex<State>,
     room: Arc<RequestPermit>,
     /// The range that was requested of the answer.
-    ranged: Option<Ranged>,
+    ranged: Option<PaddedRange>,
 }
 
 #[derive(Debug, Default)]
@@ -98,10 +98,10 @@ impl std::fmt::Debug for Exchange {
 impl Exchange {
     fn new(
         egress: &Arc<Egress>,
-        asked: &Arc<Asked>,
+        asked: &Arc<Origin>,
         opened: OpenFlow,
         place: Route,
-        outgoing: &Outgoing,
+        outgoing: &OutgoingRequest,
     ) -> Arc<Self> {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
         Arc::new(Self {
@@ -113,7 +113,7 @@ impl Exchange {
             masked: outgoing.injection.masked().map(Arc::clone),
             egress: Arc::clone(egress),
             asked: Arc::clone(asked),
-            judged: Arc::new(Again::of(outgoing)),
+            judged: Arc::new(JudgedRequest::of(outgoing)),
             opened,
             place,
             is_2: outgoing.is_2,
@@ -162,7 +162,7 @@ impl Exchange {
     }
 
     /// Returns the gate that holds the request's body back.
-    pub(crate) fn gate(&self) -> Option<&Arc<Gate>> {
+    pub(crate) fn gate(&self) -> Option<&Arc<BodyGate>> {
         self.gate.as_ref()
     }
 
@@ -207,9 +207,9 @@ impl Drop for Exchange {
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(
     egress: Arc<Egress>,
-    asked: Arc<Asked>,
+    asked: Arc<Origin>,
     request: Request<Incoming>,
-) -> Result<Response<Received>, Unrecorded> {
+) -> Result<Response<ResponseBody>, RecordError> {
     let (mut parts, body) = request.into_parts();
     let now = egress.policies.now();
     let head = match head::read(&egress, &now, &asked, &parts) {
@@ -255,7 +255,7 @@ pub(crate) async fn answer(
         Ok(issue) => issue,
         Err(why) => return Ok(issued::refused(&egress, flow, what, why, &parts, body).await),
     };
-    let mut outgoing = Outgoing {
+    let mut outgoing = OutgoingRequest {
         issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
@@ -265,7 +265,7 @@ pub(crate) async fn answer(
         head,
         flow: injection.flow(&egress.credentials, &flow),
         injection,
-        leave: Leave::default(),
+        leave: SendPermission::default(),
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
@@ -277,7 +277,7 @@ pub(crate) async fn answer(
 }
 
 /// Returns a request as rules see it.
-fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
+fn judged<'a>(asked: &'a Origin, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
     Judged {
         host: &asked.host,
         port: asked.port,
@@ -287,7 +287,7 @@ fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> 
     }
 }
 
-fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
+fn flow(asked: &Origin, parts: &Parts, head: Option<&Head>) -> Flow {
     let request = head.map(|head| FlowRequest {
         confidence: head.confidence,
         ..FlowRequest::of(&judged(asked, parts, head))
@@ -301,9 +301,9 @@ fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
 /// Forwards a request once all checks allow it.
 async fn send_on(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    outgoing: &mut Outgoing,
-) -> Result<Response<Received>, ExchangeError> {
+    asked: &Arc<Origin>,
+    outgoing: &mut OutgoingRequest,
+) -> Result<Response<ResponseBody>, ExchangeError> {
     proof::check(egress, asked, outgoing).await?;
     consent::wait(egress, asked, outgoing).await?;
     releases::check(egress, asked, outgoing, SystemTime::now).await?;
@@ -322,8 +322,8 @@ async fn answered(
     exchange: Arc<Exchange>,
     server: Server,
     mut response: Response<Incoming>,
-    outgoing: &mut Outgoing,
-) -> Response<Received> {
+    outgoing: &mut OutgoingRequest,
+) -> Response<ResponseBody> {
     let status = response.status();
     if let Some(unrecorded) = beginning::unheard(&exchange, outgoing).await {
         return unrecorded;
@@ -347,7 +347,7 @@ async fn answered(
     let (mut parts, body) = response.into_parts();
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
-    let body = Received::new(body, Arc::clone(&exchange));
+    let body = ResponseBody::new(body, Arc::clone(&exchange));
     match issued::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
         Ok(body) => {
             // At last: what is to be masked is read by the whole head.

@@ -12,7 +12,7 @@ use hyper::http::uri::{self, PathAndQuery};
 use hyper::{Method, StatusCode, Uri, Version};
 
 use super::limits::PATH_BYTES_MAX;
-use super::{Asked, header_names};
+use super::{Origin, header_names};
 use crate::Egress;
 use crate::policies::{PolicySnapshot, RequestFacts};
 use crate::refusals::shown;
@@ -89,7 +89,7 @@ pub(crate) fn is_hop(name: &str) -> bool {
 pub(crate) fn read(
     egress: &Egress,
     now: &PolicySnapshot<'_>,
-    asked: &Asked,
+    asked: &Origin,
     parts: &Parts,
 ) -> Result<Head, Fault> {
     if parts.method.as_str().len() > METHOD_BYTES_MAX {
@@ -158,7 +158,7 @@ pub(crate) fn is_safe(parts: &Parts) -> bool {
 pub(crate) fn overridden(
     egress: &Egress,
     now: &PolicySnapshot<'_>,
-    asked: &Asked,
+    asked: &Origin,
     headers: &HeaderMap,
 ) -> Option<&'static str> {
     let (network, of_policies) = (&egress.network, now.are_about_requests());
@@ -221,7 +221,7 @@ fn check_framing(parts: &Parts) -> Result<(), Fault> {
 }
 
 /// Checks that the request names the host that was connected to.
-fn check_host(asked: &Asked, parts: &Parts) -> Result<(), Fault> {
+fn check_host(asked: &Origin, parts: &Parts) -> Result<(), Fault> {
     let another = |named: &str| {
         let why = format!(
             "the request is for another host than {}: {:?}",
@@ -316,7 +316,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> bool {
 }
 
 /// Turns the headers of a request into those that are forwarded.
-pub(crate) fn prepare(asked: &Asked, head: &Head, headers: &mut HeaderMap, is_2: bool) {
+pub(crate) fn prepare(asked: &Origin, head: &Head, headers: &mut HeaderMap, is_2: bool) {
     let takes_trailers = strip(headers);
     if is_2 {
         headers.remove(HOST);
@@ -351,7 +351,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-impl Asked {
+impl Origin {
     /// Returns whether a host, with its port unless that is the default, is the one that was
     /// connected to.
     fn is(&self, written: &str) -> bool {
@@ -386,7 +386,7 @@ impl Asked {
 }
 
 /// Builds the URI to request from the target that was judged.
-pub(super) fn uri(asked: &Asked, written: &str, is_2: bool) -> Option<Uri> {
+pub(super) fn uri(asked: &Origin, written: &str, is_2: bool) -> Option<Uri> {
     let written = Bytes::copy_from_slice(written.as_bytes());
     let path = PathAndQuery::from_maybe_shared(written).ok()?;
     let mut parts = uri::Parts::default();

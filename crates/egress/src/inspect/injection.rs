@@ -25,11 +25,11 @@ use hyper::Uri;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::Asked;
+use super::Origin;
 use super::answers::Denial;
-use super::exchange::Leave;
+use super::exchange::SendPermission;
 use super::head::{self, Head};
-use super::ranges::Ranged;
+use super::ranges::PaddedRange;
 use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use crate::Egress;
@@ -37,39 +37,39 @@ use crate::credentials::{CredentialPart, Credentials, fetch};
 use crate::limits::Direction;
 use crate::redaction::Redactions;
 use crate::secret::{Form, Found, Located, MaskedNumbers, Secret};
-pub(crate) use claim::Pieced;
+pub(crate) use claim::ChunkedBody;
 use readable::ask_for_readable;
 pub(super) use renewal::renewal;
-pub(crate) use signing::{Needed, Signing};
-pub(crate) use sigv4::{Chain, Link};
+pub(crate) use signing::{Signing, VerificationInput};
+pub(crate) use sigv4::{ChainItem, SignatureChain};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
 
 /// The credentials that are injected into a request.
 #[derive(Debug, Default)]
 pub(crate) struct Injection {
-    found: Vec<Put>,
+    found: Vec<InjectedValue>,
     /// The signature that is made anew.
     signing: Option<Signing>,
     /// The record of other credentials' placeholders that are masked in the body, if they are.
     masked: Option<Arc<MaskedNumbers>>,
     /// The range that is requested of the answer.
-    pub(super) ranged: Option<Ranged>,
+    pub(super) ranged: Option<PaddedRange>,
     /// Set to request the whole where the program has requested a range: the response to that range
     /// could not be handed on.
     pub(super) asks_all: bool,
 }
 
 /// An injected credential, by its index among all.
-struct Put {
+struct InjectedValue {
     index: usize,
     /// The value to inject; `None` until it is fetched.
     real: Option<Arc<Secret>>,
 }
 
-impl fmt::Debug for Put {
+impl fmt::Debug for InjectedValue {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_tuple("Put").field(&self.index).finish()
+        to.debug_tuple("InjectedValue").field(&self.index).finish()
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Misuse {
 
 impl Misuse {
     /// Reports the misuse, and returns the denial for the program.
-    pub(crate) fn told(self, egress: &Egress, asked: &Asked, parts: &Parts, flow: Flow) -> Denial {
+    pub(crate) fn told(self, egress: &Egress, asked: &Origin, parts: &Parts, flow: Flow) -> Denial {
         self.tell(egress, flow);
         Denial::misused(asked, parts, self)
     }
@@ -145,7 +145,7 @@ pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) ->
 /// digits, within base64, as UTF-16.
 fn check_forms(
     credentials: &Credentials,
-    bound: &[Put],
+    bound: &[InjectedValue],
     judged: &Judged<'_>,
     parts: &Parts,
 ) -> Result<(), Misuse> {
@@ -244,7 +244,7 @@ impl Injection {
                 made.signing = Some(signing_of(held, judged, parts)?);
             }
             let real = held.given().map(Arc::clone);
-            made.found.push(Put { index, real });
+            made.found.push(InjectedValue { index, real });
         }
         check_forms(credentials, &made.found, judged, parts)?;
         made.check_token(credentials)?;
@@ -296,7 +296,7 @@ impl Injection {
         }
         if self.found.iter().all(|put| put.index != index) {
             let real = Some(Arc::clone(real));
-            self.found.push(Put { index, real });
+            self.found.push(InjectedValue { index, real });
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ impl Injection {
 }
 
 /// A request on its way to the upstream.
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRequest {
     pub(crate) parts: Parts,
     pub(super) body: Option<Upload>,
     pub(crate) head: Head,
@@ -383,17 +383,17 @@ pub(crate) struct Outgoing {
     pub(super) is_safe: bool,
     pub(super) is_2: bool,
     /// The approval and redactions under which it is sent.
-    pub(super) leave: Leave,
+    pub(super) leave: SendPermission,
     /// The login whose tokens it asks for.
     pub(super) issue: Option<Arc<Issue>>,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// Returns the target and headers with credentials injected; `None` if they cannot be written.
     pub(super) fn written(
         &mut self,
         egress: &Egress,
-        asked: &Asked,
+        asked: &Origin,
         is_2: bool,
     ) -> Option<(Uri, HeaderMap)> {
         let target = self.head.target.as_written();

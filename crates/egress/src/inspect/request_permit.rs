@@ -22,7 +22,7 @@ pub(crate) struct RequestPermit {
 
 /// The reason why there is none.
 #[derive(Debug)]
-pub(crate) enum Full {
+pub(crate) enum NoPermit {
     /// Too many requests are in progress.
     All(&'static str),
     /// Its rule's limits are used up.
@@ -37,11 +37,11 @@ impl RequestPermit {
         flow: &Flow,
         parts: &Parts,
         body: &Incoming,
-    ) -> Result<Self, Full> {
+    ) -> Result<Self, NoPermit> {
         let Ok(permit) = Arc::clone(&egress.room).try_acquire_owned() else {
             let why = "too many requests of this run are on their way";
             egress.control.refuse(flow.clone(), why.to_owned());
-            return Err(Full::All(why));
+            return Err(NoPermit::All(why));
         };
         let asked = BudgetRequest::Request {
             head: head_bytes(parts),
@@ -55,7 +55,7 @@ impl RequestPermit {
             }),
             Err(excess) => {
                 egress.control.refuse_beyond(flow.clone(), &excess);
-                Err(Full::Rule(excess))
+                Err(NoPermit::Rule(excess))
             }
         }
     }

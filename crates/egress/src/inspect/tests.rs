@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{Memory, Trust};
+use super::{BodyMemory, Trust};
 use crate::control_channel::ControlChannel;
 use crate::destination::Destination;
 use crate::limits::Budgets;
@@ -277,7 +277,7 @@ impl Outside {
             credentials: Credentials::default(),
             connectors: crate::connector::Connectors::default(),
             visitors: PortPeers::new(Vec::new()).unwrap(),
-            bodies: Memory::default(),
+            bodies: BodyMemory::default(),
             room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,

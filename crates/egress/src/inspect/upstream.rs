@@ -22,8 +22,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Asked;
-use super::body::Sent;
+use super::Origin;
+use super::body::RequestBody;
 use super::certificates::DATABASE;
 use super::limits::{CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, STREAM_WINDOW_BYTES};
 use super::tasks::Tasks;
@@ -62,9 +62,9 @@ pub(crate) struct Server {
 #[derive(Debug)]
 enum Sender {
     /// HTTP/1.1: one request at a time.
-    One(http1::SendRequest<Sent>),
+    One(http1::SendRequest<RequestBody>),
     /// HTTP/2: many at once.
-    Many(http2::SendRequest<Sent>),
+    Many(http2::SendRequest<RequestBody>),
 }
 
 impl Server {
@@ -76,8 +76,8 @@ impl Server {
     /// Sends a request. A request that was not sent at all comes back with the error.
     pub(crate) async fn send(
         &mut self,
-        request: Request<Sent>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Sent>>> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match &mut self.sender {
             Sender::One(sender) => sender.try_send_request(request).await,
             Sender::Many(sender) => sender.try_send_request(request).await,
@@ -248,7 +248,7 @@ impl Upstream {
     pub(crate) async fn dial(
         &self,
         egress: &Egress,
-        asked: &Asked,
+        asked: &Origin,
         place: Route,
         is_2: bool,
     ) -> io::Result<Server> {

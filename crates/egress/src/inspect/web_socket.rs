@@ -16,13 +16,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::sleep;
 
 use super::answers;
-use super::body::Received;
+use super::body::ResponseBody;
 use super::exchange::Exchange;
 use super::head;
-use super::injection::Outgoing;
+use super::injection::OutgoingRequest;
 use crate::limits::{Direction, late, passed};
 use crate::secret::{HOLD, STALL_MAX, Stalled};
-use frames::{Fault, Masked, Searched};
+use frames::{Fault, FrameMask, FrameSearch};
 
 /// The most bytes forwarded at once.
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -31,8 +31,8 @@ const BLOCK_BYTES: usize = 16 * 1024;
 pub(crate) fn begin(
     exchange: Arc<Exchange>,
     mut response: Response<Incoming>,
-    outgoing: &mut Outgoing,
-) -> Response<Received> {
+    outgoing: &mut OutgoingRequest,
+) -> Response<ResponseBody> {
     let is_web_socket = response
         .headers()
         .get(UPGRADE)
@@ -55,7 +55,7 @@ pub(crate) fn begin(
     let egress = Arc::clone(exchange.egress());
     let carried = carry(Arc::clone(&exchange), program, server);
     egress.upstream.tasks.spawn(carried);
-    let mut answer = Response::new(Received::empty());
+    let mut answer = Response::new(ResponseBody::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = std::mem::take(response.headers_mut());
     head::strip(&mut headers);
@@ -76,8 +76,18 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     let (from_server, to_server) = split(TokioIo::new(server));
     let both = async {
         tokio::try_join!(
-            pump(&exchange, Look::out(&exchange), from_program, to_server),
-            pump(&exchange, Look::back(&exchange), from_server, to_program),
+            pump(
+                &exchange,
+                DirectionScan::out(&exchange),
+                from_program,
+                to_server
+            ),
+            pump(
+                &exchange,
+                DirectionScan::back(&exchange),
+                from_server,
+                to_program
+            ),
         )
     };
     let carried = tokio::select! {
@@ -92,26 +102,26 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
 }
 
 /// The inspection of one direction.
-enum Look {
+enum DirectionScan {
     /// None, in this direction.
     Not(Direction),
     /// A search for placeholders, on the way out.
-    Out(Box<Searched>),
+    Out(Box<FrameSearch>),
     /// Masking of real values, on the way back.
-    Back(Box<Masked>),
+    Back(Box<FrameMask>),
 }
 
-impl Look {
+impl DirectionScan {
     fn out(exchange: &Exchange) -> Self {
         exchange.unfit().map_or(Self::Not(Direction::Up), |all| {
-            Self::Out(Box::new(Searched::new(all)))
+            Self::Out(Box::new(FrameSearch::new(all)))
         })
     }
 
     fn back(exchange: &Exchange) -> Self {
         let masks = exchange.egress().credentials.masks();
         masks.map_or(Self::Not(Direction::Down), |all| {
-            Self::Back(Box::new(Masked::new(&all)))
+            Self::Back(Box::new(FrameMask::new(&all)))
         })
     }
 
@@ -159,7 +169,7 @@ impl Look {
 /// Forwards one direction until its end.
 async fn pump(
     exchange: &Exchange,
-    mut look: Look,
+    mut look: DirectionScan,
     mut from: ReadHalf<TokioIo<Upgraded>>,
     mut to: WriteHalf<TokioIo<Upgraded>>,
 ) -> Result<(), (Direction, io::Error)> {

@@ -15,18 +15,18 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, HeaderMap};
 
-use super::{Again, DIGESTS};
+use super::{DIGESTS, ReplayedBody};
 use crate::secret::{Failed, Mask, MaskedBody};
 
 /// The reason why such a body broke off.
-pub(super) type Stopped = Failed<hyper::Error>;
+pub(super) type MaskableBodyError = Failed<hyper::Error>;
 
 /// A body, with or without masking.
-pub(crate) enum Passing {
+pub(crate) enum MaskableBody {
     /// Unchanged.
-    Through(Again),
+    Through(ReplayedBody),
     /// With other credentials' placeholders masked.
-    Masked(Box<MaskedBody<Again>>),
+    Masked(Box<MaskedBody<ReplayedBody>>),
 }
 
 /// Returns whether a body with these headers may be changed.
@@ -35,8 +35,8 @@ pub(super) fn may_be_changed(headers: &HeaderMap) -> bool {
     !tells(&CONTENT_ENCODING) && !DIGESTS.iter().any(tells)
 }
 
-impl Passing {
-    pub(super) fn new(body: Again, mask: Option<Mask>) -> Self {
+impl MaskableBody {
+    pub(super) fn new(body: ReplayedBody, mask: Option<Mask>) -> Self {
         match mask {
             Some(mask) => Self::Masked(Box::new(MaskedBody::outgoing(body, mask))),
             None => Self::Through(body),
@@ -52,14 +52,14 @@ impl Passing {
     }
 }
 
-impl Body for Passing {
+impl Body for MaskableBody {
     type Data = Bytes;
-    type Error = Stopped;
+    type Error = MaskableBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, MaskableBodyError>>> {
         match self.get_mut() {
             Self::Through(body) => {
                 let frame = std::task::ready!(Pin::new(body).poll_frame(context));

@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 
 use super::super::answers::{self, Denial};
-use super::super::body::Received;
-use super::super::exchange::{Unrecorded, renewed};
+use super::super::body::ResponseBody;
+use super::super::exchange::{RecordError, renewed};
 use super::super::injection::{self, Misuse};
 use crate::Egress;
 use crate::credentials::Credentials;
@@ -16,7 +16,7 @@ use crate::secret::Found;
 
 /// The reason why a body is not forwarded.
 #[derive(Debug)]
-pub(crate) enum Untaken {
+pub(crate) enum BodyRejection {
     /// A placeholder in it that does not belong there; with the unread rest of the body.
     Misused(Box<Misuse>, Option<Incoming>),
     /// A refresh of a login that Atoll refreshes itself.
@@ -36,13 +36,13 @@ pub(in crate::inspect) struct Renewing {
     pub(in crate::inspect) unread: Option<Incoming>,
 }
 
-impl From<Misuse> for Untaken {
+impl From<Misuse> for BodyRejection {
     fn from(misuse: Misuse) -> Self {
         Self::Misused(Box::new(misuse), None)
     }
 }
 
-impl Untaken {
+impl BodyRejection {
     /// Builds the reason from a placeholder that was found.
     pub(super) fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
         if let Some(held) = credentials.get(found.number) {
@@ -101,7 +101,7 @@ impl Untaken {
         egress: &Arc<Egress>,
         flow: Flow,
         what: Denial,
-    ) -> Result<Response<Received>, Unrecorded> {
+    ) -> Result<Response<ResponseBody>, RecordError> {
         Ok(match self {
             Self::Renewal(renewing) => {
                 return renewed::answered(egress, renewing, flow, what).await;
@@ -118,7 +118,7 @@ impl Untaken {
     }
 }
 
-impl From<&'static str> for Untaken {
+impl From<&'static str> for BodyRejection {
     fn from(why: &'static str) -> Self {
         Self::Broken(why.to_owned())
     }

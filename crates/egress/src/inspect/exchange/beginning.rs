@@ -7,16 +7,16 @@ use std::sync::Arc;
 use hyper::Response;
 
 use super::error::ExchangeError;
-use super::{Exchange, Outgoing};
+use super::{Exchange, OutgoingRequest};
 use crate::Egress;
 use crate::control_channel::{FlowOutcome, OpenFlow};
 use crate::dial::Route;
 use crate::inspect::answers;
-use crate::inspect::body::Received;
+use crate::inspect::body::ResponseBody;
 use crate::limits::Direction;
 
 /// Records a request; one that can change something is on disk before this returns.
-async fn open(egress: &Egress, outgoing: &Outgoing, place: Route) -> io::Result<OpenFlow> {
+async fn open(egress: &Egress, outgoing: &OutgoingRequest, place: Route) -> io::Result<OpenFlow> {
     let mut flow = outgoing.flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
     let waits = !outgoing.is_safe
@@ -33,7 +33,7 @@ async fn open(egress: &Egress, outgoing: &Outgoing, place: Route) -> io::Result<
 /// Records a request, then fetches the credentials that are injected into it.
 pub(super) async fn begin(
     egress: &Arc<Egress>,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingRequest,
     place: Route,
 ) -> Result<OpenFlow, ExchangeError> {
     egress.touch(&outgoing.flow).await?;
@@ -50,8 +50,8 @@ pub(super) async fn begin(
 /// the server's, if that fails.
 pub(super) async fn unheard(
     exchange: &Exchange,
-    outgoing: &Outgoing,
-) -> Option<Response<Received>> {
+    outgoing: &OutgoingRequest,
+) -> Option<Response<ResponseBody>> {
     let heard = exchange.egress.hear_from(&exchange.asked.host).await;
     heard.err()?;
     let why = "what it has touched could not be recorded";

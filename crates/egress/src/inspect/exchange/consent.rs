@@ -3,16 +3,16 @@
 use atoll_model::network::Flow;
 
 use super::error::{ExchangeError, Refusal};
-use super::{Outgoing, judged, proof};
+use super::{OutgoingRequest, judged, proof};
 use crate::Egress;
-use crate::inspect::upload::Unheld;
-use crate::inspect::{Asked, asking, head};
+use crate::inspect::upload::BufferError;
+use crate::inspect::{Origin, asking, head};
 use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot, SendConditions, bounded};
 use crate::redaction::Redactions;
 
 /// The permission by which a request is sent.
 #[derive(Debug, Default)]
-pub(crate) struct Leave {
+pub(crate) struct SendPermission {
     /// The approval's number, if a person was asked.
     pub(crate) approval: Option<u32>,
     /// The redactions that policies apply to it and to its response.
@@ -22,8 +22,8 @@ pub(crate) struct Leave {
 /// Waits for a person's decision about a request, where rules or policies require it.
 pub(super) async fn wait(
     egress: &Egress,
-    asked: &Asked,
-    outgoing: &mut Outgoing,
+    asked: &Origin,
+    outgoing: &mut OutgoingRequest,
 ) -> Result<(), ExchangeError> {
     let sent = outgoing.head.sent(outgoing.body.is_some());
     let rule = {
@@ -71,7 +71,7 @@ pub(super) async fn wait(
 /// header. A request whose signature covers a redacted header is refused.
 fn redact(
     egress: &Egress,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingRequest,
     redactions: Redactions,
 ) -> Result<(), Forbidden> {
     if let Some(name) = outgoing.injection.is_of_redacted(&redactions) {
@@ -104,8 +104,8 @@ pub(super) fn still_redacted(done: &Redactions, passed: &SendConditions) -> Resu
 /// credentials.
 fn decided_by<'a>(
     egress: &'a Egress,
-    asked: &Asked,
-    outgoing: &mut Outgoing,
+    asked: &Origin,
+    outgoing: &mut OutgoingRequest,
 ) -> Result<PolicySnapshot<'a>, ExchangeError> {
     let now = egress.policies.now();
     // Its head was read under others.
@@ -125,11 +125,13 @@ fn forbidden(forbidden: Forbidden) -> ExchangeError {
 
 /// Refuses a request whose body cannot be read whole: the approver sees all of it, or nothing is
 /// sent.
-fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> ExchangeError {
+fn unread(egress: &Egress, flow: &Flow, why: &BufferError) -> ExchangeError {
     let why = match why {
-        Unheld::Long => "a person is asked about it, and its body has more than 16 MiB".to_owned(),
-        Unheld::Trailers => "a person is asked about it, and its body has trailers".to_owned(),
-        Unheld::Broken(_) | Unheld::Late => return proof::unread(egress, flow, why),
+        BufferError::Long => {
+            "a person is asked about it, and its body has more than 16 MiB".to_owned()
+        }
+        BufferError::Trailers => "a person is asked about it, and its body has trailers".to_owned(),
+        BufferError::Broken(_) | BufferError::Late => return proof::unread(egress, flow, why),
     };
     ExchangeError::Broken(why)
 }

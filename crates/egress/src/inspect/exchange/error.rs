@@ -7,12 +7,12 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
-use super::{Outgoing, flow};
+use super::{OutgoingRequest, flow};
 use crate::Egress;
 use crate::destination;
-use crate::inspect::Asked;
+use crate::inspect::Origin;
 use crate::inspect::answers::{self, Denial, unread_of};
-use crate::inspect::body::Received;
+use crate::inspect::body::ResponseBody;
 use crate::inspect::head::Fault;
 use crate::inspect::injection::Misuse;
 use crate::inspect::upload::Upload;
@@ -20,17 +20,17 @@ use crate::inspect::upload::Upload;
 /// Recording has failed, so nothing is forwarded.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody records what is carried: {0}")]
-pub(crate) struct Unrecorded(#[from] io::Error);
+pub(crate) struct RecordError(#[from] io::Error);
 
 /// Refuses a request whose head can be read in more than one way.
 pub(super) async fn unclear(
     egress: &Egress,
-    asked: &Asked,
+    asked: &Origin,
     policies: u32,
     fault: Fault,
     parts: &Parts,
     body: Incoming,
-) -> Response<Received> {
+) -> Response<ResponseBody> {
     let denial = Denial::of(asked, parts, fault.why.clone());
     let flow = Flow {
         policies,
@@ -43,7 +43,7 @@ pub(super) async fn unclear(
 /// The reason why a request gets no response from the server.
 pub(super) enum ExchangeError {
     /// Recording it failed.
-    Unrecorded(Unrecorded),
+    Unrecorded(RecordError),
     /// A refusal: its name leads to a forbidden address, say, or the requested release is too new.
     Refused(Refusal),
     /// A failure on the way to the server.
@@ -81,7 +81,7 @@ impl ExchangeError {
         flow: Flow,
         what: Denial,
         unread: Option<Incoming>,
-    ) -> Result<Response<Received>, Unrecorded> {
+    ) -> Result<Response<ResponseBody>, RecordError> {
         Ok(match self {
             Self::Unrecorded(unrecorded) => return Err(unrecorded),
             Self::Refused(refusal) => {
@@ -114,10 +114,10 @@ impl ExchangeError {
 pub(super) async fn told(
     egress: &Egress,
     unanswered: ExchangeError,
-    mut outgoing: Outgoing,
+    mut outgoing: OutgoingRequest,
     flow: Flow,
     what: Denial,
-) -> Result<Response<Received>, Unrecorded> {
+) -> Result<Response<ResponseBody>, RecordError> {
     let unread = outgoing.body.take().and_then(Upload::into_rest);
     let unread = unread_of(&outgoing.parts, unread).await;
     if let Some(excess) = outgoing.room.excess() {

@@ -20,8 +20,8 @@ use super::masked::masked;
 use crate::Egress;
 use crate::credentials::why_not_issued;
 use crate::inspect::answers::{self, Denial, unread_of};
-use crate::inspect::bodies::Source;
-use crate::inspect::body::Received;
+use crate::inspect::bodies::BodySource;
+use crate::inspect::body::ResponseBody;
 use crate::inspect::head::Head;
 
 /// The longest response of an issuer, bytes.
@@ -74,18 +74,18 @@ pub(super) async fn refused(
     what: Denial,
     why: String,
     parts: &Asking,
-    body: Option<Source>,
-) -> Response<Received> {
+    body: Option<BodySource>,
+) -> Response<ResponseBody> {
     egress.control.refuse(flow, why.clone());
     let denial = what.refused(why, Some(INSTEAD.to_owned()));
-    let unread = unread_of(parts, body.and_then(Source::into_rest)).await;
+    let unread = unread_of(parts, body.and_then(BodySource::into_rest)).await;
     answers::denied(StatusCode::FORBIDDEN, &denial, unread)
 }
 
 /// Updates the headers to match the body, and asks an issuer for an uncompressed response.
 pub(super) fn prepared(
     issue: Option<Arc<Issue>>,
-    body: Option<&Source>,
+    body: Option<&BodySource>,
     headers: &mut HeaderMap,
 ) -> Option<Arc<Issue>> {
     if let Some(body) = body {
@@ -106,8 +106,8 @@ pub(super) async fn passed(
     exchange: &Arc<Exchange>,
     issue: Option<&Issue>,
     parts: &mut Parts,
-    body: Received,
-) -> Result<Received, String> {
+    body: ResponseBody,
+) -> Result<ResponseBody, String> {
     match issue {
         Some(issue) => caught(exchange, issue, parts, body).await,
         None => masked(exchange, parts, body).await,
@@ -122,8 +122,8 @@ async fn caught(
     exchange: &Arc<Exchange>,
     issue: &Issue,
     parts: &mut Parts,
-    body: Received,
-) -> Result<Received, String> {
+    body: ResponseBody,
+) -> Result<ResponseBody, String> {
     let headers = std::mem::take(&mut parts.headers);
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
@@ -144,10 +144,10 @@ async fn caught(
     let headers = &mut parts.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(Received::told(Bytes::from(made), None))
+    Ok(ResponseBody::told(Bytes::from(made), None))
 }
 
-async fn whole(mut body: Received) -> Result<Zeroizing<Vec<u8>>, String> {
+async fn whole(mut body: ResponseBody) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut whole = Zeroizing::new(Vec::with_capacity(ANSWER_BYTES_MAX));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| "its answer broke off".to_owned())?;

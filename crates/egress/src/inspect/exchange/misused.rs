@@ -8,7 +8,7 @@ use hyper::header::EXPECT;
 use hyper::http::request::Parts;
 
 use super::Exchange;
-use crate::inspect::body::Broken;
+use crate::inspect::body::BodyError;
 use crate::inspect::injection::{self, Misuse};
 use crate::inspect::upload::Upload;
 use crate::limits::Direction;
@@ -16,19 +16,19 @@ use crate::secret::{Found, Placeholders, Stalled};
 
 impl Exchange {
     /// Notes that a body broke off.
-    pub(crate) fn broken(&self, way: Direction, why: &Broken) {
+    pub(crate) fn broken(&self, way: Direction, why: &BodyError) {
         match why {
-            Broken::Found(found) => self.misused(*found),
-            Broken::AnotherBody(misuse) => self.is_misuse((**misuse).clone()),
-            Broken::Off(_)
-            | Broken::Unwanted(_)
-            | Broken::LongPiece
-            | Broken::Undecodable(_)
-            | Broken::Stalled(_)
-            | Broken::Beyond(_)
-            | Broken::GivenUp(_)
-            | Broken::Trailers(_)
-            | Broken::Short => self.fail(way, why),
+            BodyError::Found(found) => self.misused(*found),
+            BodyError::AnotherBody(misuse) => self.is_misuse((**misuse).clone()),
+            BodyError::Off(_)
+            | BodyError::Unwanted(_)
+            | BodyError::LongPiece
+            | BodyError::Undecodable(_)
+            | BodyError::Stalled(_)
+            | BodyError::Beyond(_)
+            | BodyError::GivenUp(_)
+            | BodyError::Trailers(_)
+            | BodyError::Short => self.fail(way, why),
         }
     }
 

@@ -3,31 +3,31 @@
 
 use atoll_model::network::Flow;
 
-use super::Outgoing;
+use super::OutgoingRequest;
 use super::error::ExchangeError;
 use crate::Egress;
-use crate::inspect::Asked;
-use crate::inspect::body::Broken;
-use crate::inspect::injection::{self, Misuse, Needed};
-use crate::inspect::upload::{Expected, Unheld};
+use crate::inspect::Origin;
+use crate::inspect::body::BodyError;
+use crate::inspect::injection::{self, Misuse, VerificationInput};
+use crate::inspect::upload::{BufferError, SignedBody};
 use crate::policies::{ApprovalNeed, PolicySnapshot};
 
 /// Checks that credentials may be injected, and that the program signed what it sends.
 pub(super) async fn check(
     egress: &Egress,
-    asked: &Asked,
-    outgoing: &mut Outgoing,
+    asked: &Origin,
+    outgoing: &mut OutgoingRequest,
 ) -> Result<(), ExchangeError> {
     may_use(&egress.policies.now(), &outgoing.flow)?;
     let Some(signing) = outgoing.injection.signing() else {
         return Ok(());
     };
     let body = match (signing.needs(), &mut outgoing.body) {
-        (Needed::Body, Some(body)) => {
+        (VerificationInput::Body, Some(body)) => {
             let read = body.read(egress.bodies.ahead()).await;
             read.map_err(|why| unread(egress, &outgoing.flow, &why))?
         }
-        (Needed::Body, None) | (Needed::Nothing, _) => Default::default(),
+        (VerificationInput::Body, None) | (VerificationInput::Nothing, _) => Default::default(),
     };
     let (credentials, parts) = (&egress.credentials, &outgoing.parts);
     let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
@@ -35,7 +35,7 @@ pub(super) async fn check(
     let Some(mut expected) = signing.expected(credentials) else {
         return Ok(());
     };
-    if let Expected::Pieces(pieces) = &mut expected {
+    if let SignedBody::Pieces(pieces) = &mut expected {
         let room = egress.bodies.piece().await;
         pieces.within(room.map_err(|why| ExchangeError::Broken(why.to_owned()))?);
     }
@@ -57,13 +57,15 @@ pub(super) fn may_use(
 }
 
 /// Returns the reason for refusing a body that could not be read, which may be a placeholder in it.
-pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> ExchangeError {
+pub(super) fn unread(egress: &Egress, flow: &Flow, why: &BufferError) -> ExchangeError {
     let misuse = match why {
-        Unheld::Broken(Broken::Found(found)) => {
+        BufferError::Broken(BodyError::Found(found)) => {
             injection::misuse_in_body(&egress.credentials, *found)
         }
-        Unheld::Broken(Broken::AnotherBody(misuse)) => Some((**misuse).clone()),
-        Unheld::Broken(_) | Unheld::Long | Unheld::Trailers | Unheld::Late => None,
+        BufferError::Broken(BodyError::AnotherBody(misuse)) => Some((**misuse).clone()),
+        BufferError::Broken(_) | BufferError::Long | BufferError::Trailers | BufferError::Late => {
+            None
+        }
     };
     match misuse {
         Some(misuse) => misused(egress, flow, misuse),

@@ -10,13 +10,13 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::error::Unrecorded;
+use super::error::RecordError;
 use crate::Egress;
 use crate::control_channel::FlowOutcome;
 use crate::credentials::{Credentials, fetch};
 use crate::inspect::answers::{self, Denial};
 use crate::inspect::bodies::Renewing;
-use crate::inspect::body::Received;
+use crate::inspect::body::ResponseBody;
 use crate::policies::{Forbidden, PolicySnapshot};
 
 /// The lifetime stated to a program for a token of unknown lifetime. Atoll itself refreshes the
@@ -27,7 +27,7 @@ const LIFE_MIN: Duration = Duration::from_secs(300);
 
 /// An issuer's response (RFC 6749, 5.1).
 #[derive(Serialize)]
-struct Granted<'a> {
+struct IssuerResponse<'a> {
     access_token: &'a str,
     refresh_token: &'a str,
     token_type: &'static str,
@@ -43,7 +43,7 @@ pub(in crate::inspect) async fn answered(
     renewing: Renewing,
     mut flow: Flow,
     what: Denial,
-) -> Result<Response<Received>, Unrecorded> {
+) -> Result<Response<ResponseBody>, RecordError> {
     let Renewing {
         by,
         published,
@@ -71,7 +71,7 @@ pub(in crate::inspect) async fn answered(
         ..FlowOutcome::default()
     };
     egress.control.close(&opened, carried);
-    let mut response = Response::new(Received::told(Bytes::from(renewed), unread));
+    let mut response = Response::new(ResponseBody::told(Bytes::from(renewed), unread));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -112,7 +112,7 @@ async fn of(
     let life = fetch::life(egress, index).await?;
     let held = credentials.get(index).ok_or_else(gone)?;
     let scope = credentials.source(index);
-    let granted = Granted {
+    let granted = IssuerResponse {
         access_token: &held.placeholder,
         refresh_token: &by.placeholder,
         token_type: "Bearer",

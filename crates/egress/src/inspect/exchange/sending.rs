@@ -7,12 +7,12 @@ use hyper::{Request, Response, Version};
 
 use super::beginning::begin;
 use super::error::ExchangeError;
-use super::{Exchange, Outgoing, answered, judged, masked};
+use super::{Exchange, OutgoingRequest, answered, judged, masked};
 use crate::Egress;
 use crate::control_channel::{FlowOutcome, OpenFlow};
-use crate::inspect::Asked;
-use crate::inspect::body::{Received, Sent};
-use crate::inspect::expectation::{ENDLESS, Early};
+use crate::inspect::Origin;
+use crate::inspect::body::{RequestBody, ResponseBody};
+use crate::inspect::expectation::{ENDLESS, InterimResponses};
 use crate::inspect::upstream::Server;
 use crate::origin_error::{is_of_tls, why_not, why_unanswered};
 use crate::resolve::{ResolveError, addresses, given_up, may};
@@ -28,9 +28,9 @@ const NOT_BY_2: &str = "the host gives no answer by HTTP/2 without TLS, by which
 /// Sends an allowed request on a kept connection, or on a new one.
 pub(super) async fn carry(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    outgoing: &mut Outgoing,
-) -> Result<Response<Received>, ExchangeError> {
+    asked: &Arc<Origin>,
+    outgoing: &mut OutgoingRequest,
+) -> Result<Response<ResponseBody>, ExchangeError> {
     let key = asked.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
@@ -42,9 +42,9 @@ pub(super) async fn carry(
             break;
         }
         match attempt(egress, asked, server, outgoing).await? {
-            Attempted::Answered(response) => return Ok(response),
-            Attempted::Unsent(_) => {}
-            Attempted::Failed(unanswered) => return Err(unanswered),
+            AttemptOutcome::Answered(response) => return Ok(response),
+            AttemptOutcome::Unsent(_) => {}
+            AttemptOutcome::Failed(unanswered) => return Err(unanswered),
         }
         // It would be taken again and again.
         egress.upstream.part(key);
@@ -73,9 +73,9 @@ pub(super) async fn carry(
             Ok(server) => {
                 egress.upstream.share(key, &server);
                 return match send(egress, asked, server, opened, outgoing).await {
-                    Attempted::Answered(response) => Ok(response),
-                    Attempted::Unsent(why) => Err(ExchangeError::Failed(why)),
-                    Attempted::Failed(unanswered) => Err(unanswered),
+                    AttemptOutcome::Answered(response) => Ok(response),
+                    AttemptOutcome::Unsent(why) => Err(ExchangeError::Failed(why)),
+                    AttemptOutcome::Failed(unanswered) => Err(unanswered),
                 };
             }
             Err(error) => {
@@ -94,8 +94,8 @@ pub(super) async fn carry(
 }
 
 /// The outcome of a request on one connection.
-enum Attempted {
-    Answered(Response<Received>),
+enum AttemptOutcome {
+    Answered(Response<ResponseBody>),
     /// No response, and no effect, so the request may be sent again; with the reason.
     Unsent(String),
     Failed(ExchangeError),
@@ -103,10 +103,10 @@ enum Attempted {
 
 async fn attempt(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
+    asked: &Arc<Origin>,
     server: Server,
-    outgoing: &mut Outgoing,
-) -> Result<Attempted, ExchangeError> {
+    outgoing: &mut OutgoingRequest,
+) -> Result<AttemptOutcome, ExchangeError> {
     let opened = begin(egress, outgoing, server.place).await?;
     Ok(send(egress, asked, server, opened, outgoing).await)
 }
@@ -114,18 +114,18 @@ async fn attempt(
 /// Sends a recorded request.
 async fn send(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
+    asked: &Arc<Origin>,
     mut server: Server,
     opened: OpenFlow,
-    outgoing: &mut Outgoing,
-) -> Attempted {
+    outgoing: &mut OutgoingRequest,
+) -> AttemptOutcome {
     outgoing.find_range(&egress.credentials);
     let exchange = Exchange::new(egress, asked, opened, server.place, outgoing);
     let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
         let why = "it cannot be written".to_owned();
-        return Attempted::Failed(ExchangeError::Broken(why));
+        return AttemptOutcome::Failed(ExchangeError::Broken(why));
     };
-    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
+    let body = RequestBody::new(outgoing.body.take(), Arc::clone(&exchange));
     let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
     let mut request = Request::new(body);
     *request.method_mut() = outgoing.parts.method.clone();
@@ -134,7 +134,7 @@ async fn send(
     if server.is_2() {
         *request.version_mut() = Version::HTTP_2;
     }
-    let early = Early::heard(&mut request, exchange.gate().cloned());
+    let early = InterimResponses::heard(&mut request, exchange.gate().cloned());
     let sent = early.unless_endless(server.send(request));
     let sent = exchange.unless_given_up(sent).await;
     let mut error = match sent.and_then(|sent| sent.ok_or_else(|| ENDLESS.to_owned())) {
@@ -144,17 +144,17 @@ async fn send(
             outgoing.injection.asks_all = true;
             exchange.answered(response.status(), None);
             exchange.failed(NOT_THAT_PART.to_owned());
-            return Attempted::Failed(ExchangeError::Failed(NOT_THAT_PART.to_owned()));
+            return AttemptOutcome::Failed(ExchangeError::Failed(NOT_THAT_PART.to_owned()));
         }
         Ok(Ok(response)) => {
             let answered = answered(exchange, server, response, outgoing).await;
-            return Attempted::Answered(answered);
+            return AttemptOutcome::Answered(answered);
         }
         Ok(Err(error)) => error,
         Err(why) => {
             exchange.failed(why.clone());
             outgoing.body = exchange.give_back(&mut outgoing.parts);
-            return Attempted::Failed(ExchangeError::Failed(why));
+            return AttemptOutcome::Failed(ExchangeError::Failed(why));
         }
     };
     let unsent = error.take_message().map(Request::into_body);
@@ -172,12 +172,12 @@ async fn send(
         None => exchange.give_back(&mut outgoing.parts),
     };
     if let Some(misuse) = exchange.misuse() {
-        Attempted::Failed(ExchangeError::Misused(Box::new(misuse)))
+        AttemptOutcome::Failed(ExchangeError::Misused(Box::new(misuse)))
     } else if let Some(broken) = broken {
-        Attempted::Failed(ExchangeError::Broken(broken))
+        AttemptOutcome::Failed(ExchangeError::Broken(broken))
     } else if is_unsent || may_repeat && !is_answered {
-        Attempted::Unsent(why)
+        AttemptOutcome::Unsent(why)
     } else {
-        Attempted::Failed(ExchangeError::Failed(why))
+        AttemptOutcome::Failed(ExchangeError::Failed(why))
     }
 }

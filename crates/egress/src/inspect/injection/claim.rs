@@ -62,13 +62,13 @@ pub(super) enum Payload {
         /// The payload value.
         told: String,
         /// The facts about the chunks.
-        body: Pieced,
+        body: ChunkedBody,
     },
 }
 
 /// A request's claim about a body in signed chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pieced {
+pub(crate) struct ChunkedBody {
     /// The body's length without framing, bytes.
     pub(crate) bytes: u64,
     /// The names of the trailers, where those are signed too.
@@ -352,7 +352,7 @@ fn payload(
 }
 
 /// Reads a request's claim about its body in signed chunks.
-fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<Pieced, String> {
+fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<ChunkedBody, String> {
     let bytes = header(headers, &DECODED_HEADER)?;
     let bytes = bytes.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let bytes = bytes.and_then(|text| text.parse().ok());
@@ -367,7 +367,7 @@ fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<Pieced, String> {
         }
         false => None,
     };
-    Ok(Pieced { bytes, trailers })
+    Ok(ChunkedBody { bytes, trailers })
 }
 
 #[cfg(test)]

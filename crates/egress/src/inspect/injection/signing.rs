@@ -12,13 +12,15 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::claim::{self, Claim, Form, Payload};
-use super::sigv4::{ALGORITHM, Chain, Reading, SIGNATURE, Signable, digest, undigested};
+use super::sigv4::{
+    ALGORITHM, Canonicalization, SIGNATURE, Signable, SignatureChain, digest, undigested,
+};
 use super::{Misuse, escaped, unescaped};
 use crate::Egress;
 use crate::credentials::{CredentialPart, Credentials, Values, fetch};
-use crate::inspect::Asked;
+use crate::inspect::Origin;
 use crate::inspect::head::{self, Head};
-use crate::inspect::upload::{Expected, Pieces};
+use crate::inspect::upload::{Pieces, SignedBody};
 use crate::redaction::Redactions;
 use crate::secret::Secret;
 
@@ -27,30 +29,30 @@ use crate::secret::Secret;
 pub(crate) struct Signing {
     credential: CredentialName,
     claim: Claim,
-    proven: Option<Proven>,
+    proven: Option<VerifiedSignature>,
     /// The real key, if it is fetched on use.
     key: Option<Values>,
 }
 
 /// The result of verifying the program's own signature.
 #[derive(Debug)]
-struct Proven {
-    reading: Reading,
+struct VerifiedSignature {
+    reading: Canonicalization,
     payload: String,
     /// The program's own signatures of its body's chunks, if it signs those.
-    pieces: Option<Chain>,
+    pieces: Option<SignatureChain>,
 }
 
 /// The changes to a request that is signed anew.
-pub(super) struct Signed {
+pub(super) struct SignedRequest {
     pub(super) target: String,
     /// The signer of the body's chunks, if they are signed.
-    pub(super) pieces: Option<Chain>,
+    pub(super) pieces: Option<SignatureChain>,
 }
 
 /// The input needed to verify the program's signature.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Needed {
+pub(crate) enum VerificationInput {
     /// The head alone.
     Nothing,
     /// The whole body.
@@ -136,10 +138,12 @@ impl Signing {
     }
 
     /// Returns the input needed to verify the program's own signature.
-    pub(crate) fn needs(&self) -> Needed {
+    pub(crate) fn needs(&self) -> VerificationInput {
         match (&self.proven, &self.claim.payload) {
-            (None, Payload::Digest) => Needed::Body,
-            (None, Payload::Told(_) | Payload::Pieces { .. }) | (Some(_), _) => Needed::Nothing,
+            (None, Payload::Digest) => VerificationInput::Body,
+            (None, Payload::Told(_) | Payload::Pieces { .. }) | (Some(_), _) => {
+                VerificationInput::Nothing
+            }
         }
     }
 
@@ -147,7 +151,7 @@ impl Signing {
     pub(crate) fn prove(
         &mut self,
         credentials: &Credentials,
-        asked: &Asked,
+        asked: &Origin,
         parts: &Parts,
         head: &Head,
         body: &[u8],
@@ -183,7 +187,7 @@ impl Signing {
         let Some((reading, pieces)) = proven else {
             return Err(self.misuse(credentials));
         };
-        self.proven = Some(Proven {
+        self.proven = Some(VerifiedSignature {
             reading,
             payload,
             pieces,
@@ -214,15 +218,15 @@ impl Signing {
     }
 
     /// Returns what the body must match, if the request states that and has signed it.
-    pub(crate) fn expected(&self, credentials: &Credentials) -> Option<Expected> {
+    pub(crate) fn expected(&self, credentials: &Credentials) -> Option<SignedBody> {
         let misuse = || self.misuse(credentials);
         match &self.claim.payload {
-            Payload::Told(told) => undigested(told).map(|told| Expected::Digest(told, misuse())),
+            Payload::Told(told) => undigested(told).map(|told| SignedBody::Digest(told, misuse())),
             Payload::Digest => None,
             Payload::Pieces { body, .. } => {
                 let chain = self.proven.as_ref()?.pieces.clone()?;
                 let pieces = Pieces::new(chain, body.clone(), misuse());
-                Some(Expected::Pieces(Box::new(pieces)))
+                Some(SignedBody::Pieces(Box::new(pieces)))
             }
         }
     }
@@ -254,11 +258,11 @@ impl Signing {
     pub(super) fn sign(
         &self,
         credentials: &Credentials,
-        asked: &Asked,
+        asked: &Origin,
         method: &str,
         target: &str,
         headers: &mut HeaderMap,
-    ) -> Option<Signed> {
+    ) -> Option<SignedRequest> {
         let proven = self.proven.as_ref()?;
         let id = std::str::from_utf8(self.real(credentials, Part::KeyId)?).ok()?;
         let secret = self.real(credentials, Part::Secret)?;
@@ -278,14 +282,16 @@ impl Signing {
         let target = match self.claim.form {
             Form::Header => target.to_owned(),
             Form::Query => rewritten(target, |name, value| match name {
-                claim::CREDENTIAL => Pair::With(escaped(credential.as_bytes())),
-                claim::SIGNED => Pair::With(escaped(names.as_bytes())),
+                claim::CREDENTIAL => ParameterChange::With(escaped(credential.as_bytes())),
+                claim::SIGNED => ParameterChange::With(escaped(names.as_bytes())),
                 claim::TOKEN
                     if token.is_some_and(|token| is_bound_parameter(token, name, value)) =>
                 {
-                    real.map_or(Pair::LeftOut, |real| Pair::With(escaped(real)))
+                    real.map_or(ParameterChange::LeftOut, |real| {
+                        ParameterChange::With(escaped(real))
+                    })
                 }
-                _ => Pair::AsItIs,
+                _ => ParameterChange::AsItIs,
             }),
         };
         let signable = Signable {
@@ -313,11 +319,11 @@ impl Signing {
                 target
             }
             Form::Query => rewritten(&target, |name, _| match name {
-                SIGNATURE => Pair::With(signature.clone()),
-                _ => Pair::AsItIs,
+                SIGNATURE => ParameterChange::With(signature.clone()),
+                _ => ParameterChange::AsItIs,
             }),
         };
-        Some(Signed { target, pieces })
+        Some(SignedRequest { target, pieces })
     }
 }
 
@@ -365,14 +371,14 @@ fn put_token(token: &CredentialPart, real: Option<&[u8]>, headers: &mut HeaderMa
 }
 
 /// The change to one query parameter.
-enum Pair {
+enum ParameterChange {
     AsItIs,
     With(String),
     LeftOut,
 }
 
 /// Returns a target with some parameters of its query replaced or removed.
-fn rewritten(target: &str, change: impl Fn(&str, &str) -> Pair) -> String {
+fn rewritten(target: &str, change: impl Fn(&str, &str) -> ParameterChange) -> String {
     let Some((path, query)) = target.split_once('?') else {
         return target.to_owned();
     };
@@ -381,9 +387,9 @@ fn rewritten(target: &str, change: impl Fn(&str, &str) -> Pair) -> String {
             return Some(pair.to_owned());
         };
         match change(name, value) {
-            Pair::AsItIs => Some(pair.to_owned()),
-            Pair::With(other) => Some(format!("{name}={other}")),
-            Pair::LeftOut => None,
+            ParameterChange::AsItIs => Some(pair.to_owned()),
+            ParameterChange::With(other) => Some(format!("{name}={other}")),
+            ParameterChange::LeftOut => None,
         }
     };
     let pairs: Vec<String> = query.split('&').filter_map(pair).collect();

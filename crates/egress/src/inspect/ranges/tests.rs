@@ -22,8 +22,8 @@ fn length_of(came: &str) -> String {
         .to_string()
 }
 
-fn read(range: &str) -> Option<Ranged> {
-    Ranged::read(&Method::GET, &headers(&[("range", range)]), 10)
+fn read(range: &str) -> Option<PaddedRange> {
+    PaddedRange::read(&Method::GET, &headers(&[("range", range)]), 10)
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn a_part_is_asked_for_with_what_is_around_it() {
         assert_eq!(read(range), None, "{range}");
     }
     let two = headers(&[("range", "bytes=0-3"), ("range", "bytes=5-7")]);
-    assert_eq!(Ranged::read(&Method::GET, &two, 10), None);
+    assert_eq!(PaddedRange::read(&Method::GET, &two, 10), None);
     let one = headers(&[("range", "bytes=0-3")]);
-    assert_eq!(Ranged::read(&Method::PUT, &one, 10), None);
-    assert_eq!(Ranged::read(&Method::GET, &HeaderMap::new(), 10), None);
+    assert_eq!(PaddedRange::read(&Method::PUT, &one, 10), None);
+    assert_eq!(PaddedRange::read(&Method::GET, &HeaderMap::new(), 10), None);
 }
 
 #[test]
@@ -222,12 +222,12 @@ struct Comes(VecDeque<Frame<Bytes>>, bool);
 
 impl Body for Comes {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(self.0.pop_front().map(Ok))
     }
 
@@ -237,13 +237,18 @@ impl Body for Comes {
 }
 
 /// Returns what is handed on of these bytes, and whether the body ended well.
-async fn handed_on(text: &str, part: usize, is_end_known: bool, cut: Cut) -> (String, bool) {
+async fn handed_on(
+    text: &str,
+    part: usize,
+    is_end_known: bool,
+    cut: DeliveredPart,
+) -> (String, bool) {
     let pieces = text.as_bytes().chunks(part).map(Bytes::copy_from_slice);
     let mut frames: VecDeque<_> = pieces.map(Frame::data).collect();
     if !is_end_known {
         frames.push_back(Frame::trailers(HeaderMap::new()));
     }
-    let mut window = Window::new(Comes(frames, is_end_known), &cut);
+    let mut window = WindowedBody::new(Comes(frames, is_end_known), &cut);
     let mut handed_on = String::new();
     loop {
         match poll_fn(|context| Pin::new(&mut window).poll_frame(context)).await {
@@ -265,7 +270,7 @@ async fn handed_on(text: &str, part: usize, is_end_known: bool, cut: Cut) -> (St
 
 #[tokio::test]
 async fn a_window_ends_with_all_that_came() {
-    let cut = |skip, take| Cut {
+    let cut = |skip, take| DeliveredPart {
         skip,
         take,
         came: 10,

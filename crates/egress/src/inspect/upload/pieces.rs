@@ -15,8 +15,8 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::inspect::body::Broken;
-use crate::inspect::injection::{Chain, Link, Misuse, Pieced};
+use crate::inspect::body::BodyError;
+use crate::inspect::injection::{ChainItem, ChunkedBody, Misuse, SignatureChain};
 use crate::secret::longer;
 
 /// The longest chunk, bytes without its framing: programs send at most an eighth of that.
@@ -35,11 +35,11 @@ const LINE_END: &[u8] = b"\r\n";
 #[derive(Debug)]
 pub(crate) struct Pieces {
     /// The program's own signatures.
-    own: Chain,
+    own: SignatureChain,
     /// The signatures that are sent; `None` until the request is written.
-    sent: Option<Chain>,
+    sent: Option<SignatureChain>,
     /// The request's claim about it, with the number of bytes still to come.
-    body: Pieced,
+    body: ChunkedBody,
     /// The misuse to report if the body does not match.
     misuse: Misuse,
     /// The bytes received and not yet sent.
@@ -63,7 +63,7 @@ struct Line {
 
 impl Pieces {
     /// Starts before the first chunk; the chain is at the request's own signature.
-    pub(crate) fn new(own: Chain, body: Pieced, misuse: Misuse) -> Self {
+    pub(crate) fn new(own: SignatureChain, body: ChunkedBody, misuse: Misuse) -> Self {
         Self {
             own,
             sent: None,
@@ -82,12 +82,12 @@ impl Pieces {
     }
 
     /// Sets the signer for its chunks, which follows on the request's new signature.
-    pub(super) fn sign(&mut self, sent: Chain) {
+    pub(super) fn sign(&mut self, sent: SignatureChain) {
         self.sent = Some(sent);
     }
 
     /// Checks that a whole body consists of those chunks, before any of it is sent.
-    pub(super) fn check(&self, whole: &[u8]) -> Result<(), Broken> {
+    pub(super) fn check(&self, whole: &[u8]) -> Result<(), BodyError> {
         let mut once = Self::new(self.own.clone(), self.body.clone(), self.misuse.clone());
         once.sent = Some(self.own.clone());
         once.held.extend_from_slice(whole);
@@ -101,9 +101,9 @@ impl Pieces {
     /// Polls the next frame that may be sent.
     pub(super) fn poll(
         &mut self,
-        rest: &mut (impl Body<Data = Bytes, Error = Broken> + Unpin),
+        rest: &mut (impl Body<Data = Bytes, Error = BodyError> + Unpin),
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
             if self.is_over {
                 return Poll::Ready(None);
@@ -134,12 +134,12 @@ impl Pieces {
         longer(hint, self.held.len() as u64)
     }
 
-    fn another(&self) -> Broken {
-        Broken::AnotherBody(Box::new(self.misuse.clone()))
+    fn another(&self) -> BodyError {
+        BodyError::AnotherBody(Box::new(self.misuse.clone()))
     }
 
     /// Returns the next chunk, if all of it was received.
-    fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+    fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let Some(line) = self.line()? else {
             return self.more();
         };
@@ -147,7 +147,7 @@ impl Pieces {
             return self.last(&line);
         }
         if line.bytes > PIECE_BYTES_MAX {
-            return Err(Broken::LongPiece);
+            return Err(BodyError::LongPiece);
         }
         let (of_data, end) = (line.end..line.end + line.bytes, line.end + line.bytes + 2);
         let Some(framed) = self.held.get(..end) else {
@@ -156,18 +156,19 @@ impl Pieces {
         let left = self.body.bytes.checked_sub(line.bytes as u64);
         let data = framed.get(of_data).unwrap_or_default();
         let signature = text(framed, &line.signature);
-        let is_right = framed.ends_with(LINE_END) && self.own.follows(Link::Piece(data), signature);
+        let is_right =
+            framed.ends_with(LINE_END) && self.own.follows(ChainItem::Piece(data), signature);
         let (Some(left), true) = (left, is_right) else {
             return Err(self.another());
         };
         self.body.bytes = left;
-        let signature = signed(&mut self.sent, Link::Piece(data))?;
+        let signature = signed(&mut self.sent, ChainItem::Piece(data))?;
         put(&mut self.held, &line.signature, &signature)?;
         Ok(Some(self.held.split_to(end).freeze()))
     }
 
     /// Returns `None` while more is to come, an error otherwise.
-    fn more(&self) -> Result<Option<Bytes>, Broken> {
+    fn more(&self) -> Result<Option<Bytes>, BodyError> {
         match self.is_whole {
             true => Err(self.another()),
             false => Ok(None),
@@ -175,7 +176,7 @@ impl Pieces {
     }
 
     /// Returns the line before the next chunk, if it was received.
-    fn line(&self) -> Result<Option<Line>, Broken> {
+    fn line(&self) -> Result<Option<Line>, BodyError> {
         let begun = self.held.get(..LINE_BYTES_MAX).unwrap_or(&self.held);
         let Some(at) = begun.windows(2).position(|two| two == LINE_END) else {
             return match begun.len() < LINE_BYTES_MAX {
@@ -199,7 +200,7 @@ impl Pieces {
     }
 
     /// Returns everything from the last chunk on, if it was received.
-    fn last(&mut self, line: &Line) -> Result<Option<Bytes>, Broken> {
+    fn last(&mut self, line: &Line) -> Result<Option<Bytes>, BodyError> {
         let rest = self.held.get(line.end..).unwrap_or_default();
         if rest.len() > TRAILERS_BYTES_MAX {
             return Err(self.another());
@@ -216,19 +217,22 @@ impl Pieces {
             },
         };
         let signature = text(&self.held, &line.signature);
-        let is_right = self.own.follows(Link::Piece(&[]), signature);
+        let is_right = self.own.follows(ChainItem::Piece(&[]), signature);
         let are_right = trailers.as_ref().is_none_or(|trailers| {
             let signature = text(&self.held, &trailers.signature);
-            let trailers = Link::Trailers(trailers.text.as_bytes());
+            let trailers = ChainItem::Trailers(trailers.text.as_bytes());
             self.own.follows(trailers, signature)
         });
         if self.body.bytes != 0 || !is_right || !are_right {
             return Err(self.another());
         }
-        let signature = signed(&mut self.sent, Link::Piece(&[]))?;
+        let signature = signed(&mut self.sent, ChainItem::Piece(&[]))?;
         put(&mut self.held, &line.signature, &signature)?;
         if let Some(trailers) = &trailers {
-            let signature = signed(&mut self.sent, Link::Trailers(trailers.text.as_bytes()))?;
+            let signature = signed(
+                &mut self.sent,
+                ChainItem::Trailers(trailers.text.as_bytes()),
+            )?;
             put(&mut self.held, &trailers.signature, &signature)?;
         }
         self.is_over = true;
@@ -238,16 +242,16 @@ impl Pieces {
 }
 
 /// Signs the next item; an error if the request is unsigned.
-fn signed(sent: &mut Option<Chain>, next: Link<'_>) -> Result<String, Broken> {
-    let sent = sent.as_mut().ok_or(Broken::Short)?;
+fn signed(sent: &mut Option<SignatureChain>, next: ChainItem<'_>) -> Result<String, BodyError> {
+    let sent = sent.as_mut().ok_or(BodyError::Short)?;
     Ok(sent.sign(next).to_owned())
 }
 
 /// Replaces a signature by one of the same length.
-fn put(held: &mut BytesMut, place: &Range<usize>, signature: &str) -> Result<(), Broken> {
+fn put(held: &mut BytesMut, place: &Range<usize>, signature: &str) -> Result<(), BodyError> {
     let place = held.get_mut(place.clone());
     let place = place.filter(|place| place.len() == signature.len());
-    let place = place.ok_or(Broken::Short)?;
+    let place = place.ok_or(BodyError::Short)?;
     place.copy_from_slice(signature.as_bytes());
     Ok(())
 }

@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{Context as Hash, SHA256, SHA256_OUTPUT_LEN};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::inspect::body::Broken;
+use crate::inspect::body::BodyError;
 use crate::inspect::injection::Misuse;
 use crate::secret::longer;
 
@@ -17,7 +17,7 @@ use crate::secret::longer;
 pub(crate) type Digest = [u8; SHA256_OUTPUT_LEN];
 
 /// The state of such a body.
-pub(super) struct Told {
+pub(super) struct DigestCheck {
     hash: Hash,
     expected: Digest,
     /// The misuse to report if the body does not match.
@@ -41,13 +41,13 @@ fn finished(hash: Hash) -> Digest {
     digest
 }
 
-impl std::fmt::Debug for Told {
+impl std::fmt::Debug for DigestCheck {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Told").finish_non_exhaustive()
+        to.debug_struct("DigestCheck").finish_non_exhaustive()
     }
 }
 
-impl Told {
+impl DigestCheck {
     pub(super) fn new(expected: Digest, misuse: Misuse) -> Self {
         Self {
             hash: Hash::new(&SHA256),
@@ -61,9 +61,9 @@ impl Told {
     /// Polls the next frame that may be sent: the last one waits until all of the body is verified.
     pub(super) fn poll(
         &mut self,
-        rest: &mut (impl Body<Data = Bytes, Error = Broken> + Unpin),
+        rest: &mut (impl Body<Data = Bytes, Error = BodyError> + Unpin),
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
             if self.is_right || self.held.len() > 1 {
                 return Poll::Ready(self.held.pop_front().map(Ok));
@@ -88,10 +88,10 @@ impl Told {
         }
     }
 
-    fn check(&mut self) -> Result<(), Broken> {
+    fn check(&mut self) -> Result<(), BodyError> {
         if finished(self.hash.clone()) != self.expected {
             self.held.clear();
-            return Err(Broken::AnotherBody(Box::new(self.misuse.clone())));
+            return Err(BodyError::AnotherBody(Box::new(self.misuse.clone())));
         }
         self.is_right = true;
         Ok(())

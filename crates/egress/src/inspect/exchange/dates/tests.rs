@@ -12,11 +12,11 @@ fn project(registry: Registry, name: &str) -> Project {
 fn found(registry: Registry, name: &str, text: &str, key: &str) -> Result<Option<u64>, String> {
     let dates = read(&project(registry, name), text.as_bytes())?;
     Ok(match dates.get(key) {
-        Some(Released::At(time)) => {
+        Some(ReleaseDate::At(time)) => {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
             Some(since.as_secs())
         }
-        Some(Released::Unread) => Some(0),
+        Some(ReleaseDate::Unread) => Some(0),
         None => None,
     })
 }
@@ -40,8 +40,10 @@ fn dates_are_those_of_rfc_3339() {
         ("2026-11-21T09:30:12Z ", None),
     ] {
         let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let expected = expected.map_or(Released::Unread, |seconds| Released::At(time(seconds)));
-        assert_eq!(Released::read(text), expected, "{text:?}");
+        let expected = expected.map_or(ReleaseDate::Unread, |seconds| {
+            ReleaseDate::At(time(seconds))
+        });
+        assert_eq!(ReleaseDate::read(text), expected, "{text:?}");
     }
 }
 
@@ -182,6 +184,6 @@ proptest! {
         );
         prop_assume!(at.year() >= 1 && at.year() <= 9999);
         let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap() + 1);
-        prop_assert_eq!(Released::read(&text), Released::At(expected));
+        prop_assert_eq!(ReleaseDate::read(&text), ReleaseDate::At(expected));
     }
 }

@@ -113,7 +113,7 @@ fn signature(made: &Made, names: &[String], secret: &str, scope: &Scope) -> Stri
         time: &made.time,
         scope,
     };
-    signable.sign(secret.as_bytes(), Reading::SENT)
+    signable.sign(secret.as_bytes(), Canonicalization::SENT)
 }
 
 impl Made {
@@ -144,7 +144,7 @@ impl Made {
             host: host.clone(),
             port: 443,
         };
-        let asked = Asked::new(&wanted, Scheme::Https).unwrap();
+        let asked = Origin::new(&wanted, Scheme::Https).unwrap();
         let parts = self.parts();
         let target = Target::parse(&self.target).unwrap();
         let judged = Judged {
@@ -166,7 +166,7 @@ impl Made {
         let Some(signing) = injection.signing() else {
             return Ok(Some((written, headers)));
         };
-        assert_eq!(signing.needs(), Needed::Nothing);
+        assert_eq!(signing.needs(), VerificationInput::Nothing);
         // Nothing is signed before it is known who signed it.
         let unproven = signing.sign(credentials, &asked, "GET", &written, &mut headers.clone());
         assert!(unproven.is_none());

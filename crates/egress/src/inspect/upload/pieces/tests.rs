@@ -29,8 +29,8 @@ const NAME: &str = "x-amz-checksum-crc32c";
 /// A new request's own signature, which the new ones of the chunks follow.
 const NEW_SEED: &str = "00000000000000000000000000000000000000000000000000000000000000aa";
 
-fn chain(secret: &[u8], seed: &str) -> Chain {
-    Chain::of_example(secret, seed)
+fn chain(secret: &[u8], seed: &str) -> SignatureChain {
+    SignatureChain::of_example(secret, seed)
 }
 
 /// Returns a chunk in its framing.
@@ -94,7 +94,7 @@ impl Case {
             is_alert: true,
         };
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let body = Pieced {
+        let body = ChunkedBody {
             bytes: self.bytes,
             trailers: self.trailers.map(owned),
         };
@@ -120,7 +120,7 @@ impl Case {
             match poll_fn(|context| pieces.poll(&mut rest, context)).await {
                 Some(Ok(frame)) => left.extend_from_slice(&frame.into_data().unwrap()),
                 Some(Err(broken)) => {
-                    assert!(matches!(broken, Broken::AnotherBody(_)), "{broken}");
+                    assert!(matches!(broken, BodyError::AnotherBody(_)), "{broken}");
                     return (left, false);
                 }
                 None => {
@@ -140,12 +140,12 @@ struct Comes {
 
 impl Body for Comes {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(self.frames.pop_front().map(Ok))
     }
 
@@ -155,7 +155,7 @@ impl Body for Comes {
 }
 
 /// Returns a body with other signatures: those of the real key.
-fn signed_anew(mut body: Vec<u8>, old: &[&str], links: &[Link<'_>]) -> Vec<u8> {
+fn signed_anew(mut body: Vec<u8>, old: &[&str], links: &[ChainItem<'_>]) -> Vec<u8> {
     let mut real = chain(REAL, NEW_SEED);
     for (old, link) in old.iter().zip(links) {
         let at = body.windows(64).position(|part| part == old.as_bytes());
@@ -169,10 +169,10 @@ async fn what_aws_has_published_leaves_with_other_signatures() {
     let (first, second) = ([b'a'; 65536], [b'a'; 1024]);
     let text = format!("{TRAILER}\n");
     let links = [
-        Link::Piece(&first),
-        Link::Piece(&second),
-        Link::Piece(b""),
-        Link::Trailers(text.as_bytes()),
+        ChainItem::Piece(&first),
+        ChainItem::Piece(&second),
+        ChainItem::Piece(b""),
+        ChainItem::Trailers(text.as_bytes()),
     ];
     // By bytes, across pieces, and all at once; with a known end or without.
     for part in [1, 7, 64, 1000, 65537, 1 << 20] {
@@ -195,12 +195,12 @@ fn made(secret: &[u8], seed: &str, sizes: [&[u8]; 2], lines: &str) -> Vec<u8> {
     let mut own = chain(secret, seed);
     let mut body = Vec::new();
     for data in sizes {
-        let signature = own.sign(Link::Piece(data)).to_owned();
+        let signature = own.sign(ChainItem::Piece(data)).to_owned();
         body.extend(piece(data, &signature));
     }
-    let signature = own.sign(Link::Piece(b"")).to_owned();
+    let signature = own.sign(ChainItem::Piece(b"")).to_owned();
     body.extend(format!("0;chunk-signature={signature}\r\n").into_bytes());
-    let signature = own.sign(Link::Trailers(lines.as_bytes())).to_owned();
+    let signature = own.sign(ChainItem::Trailers(lines.as_bytes())).to_owned();
     body.extend(trailers(
         &lines.replace('\n', "\r\n"),
         &signature,
@@ -225,7 +225,7 @@ async fn another_body_than_was_signed_does_not_leave_whole() {
         text.replacen(old, new, 1).into_bytes()
     };
     let other = chain(REAL, SEED)
-        .sign(Link::Piece(&[b'a'; 65536]))
+        .sign(ChainItem::Piece(&[b'a'; 65536]))
         .to_owned();
     let rows: Vec<(&str, Vec<u8>, usize)> = vec![
         ("a byte of the first piece", changed(1000, b'b'), 0),
@@ -295,7 +295,7 @@ async fn another_body_than_was_signed_does_not_leave_whole() {
         }
         // Where all of it is there nothing leaves.
         let checked = PUBLISHED.pieces().check(&body);
-        assert!(matches!(checked, Err(Broken::AnotherBody(_))), "{what}");
+        assert!(matches!(checked, Err(BodyError::AnotherBody(_))), "{what}");
     }
     PUBLISHED.pieces().check(&published()).unwrap();
     // Of another length than was told, though each piece is right.
@@ -410,7 +410,7 @@ async fn no_more_is_held_than_one_piece_and_none_leaves_unsigned() {
             ..PUBLISHED
         };
         let mut own = chain(SECRET, SEED);
-        let signature = own.sign(Link::Piece(data)).to_owned();
+        let signature = own.sign(ChainItem::Piece(data)).to_owned();
         let body = piece(data, &signature);
         let mut pieces = case.pieces();
         pieces.sign(chain(REAL, NEW_SEED));
@@ -418,10 +418,10 @@ async fn no_more_is_held_than_one_piece_and_none_leaves_unsigned() {
         let next = pieces.next();
         match is_taken {
             true => assert_eq!(next.unwrap().unwrap().len(), body.len()),
-            false => assert!(matches!(next, Err(Broken::LongPiece))),
+            false => assert!(matches!(next, Err(BodyError::LongPiece))),
         }
     }
     let mut unsigned = PUBLISHED.pieces();
     unsigned.held.extend_from_slice(&published());
-    assert!(matches!(unsigned.next(), Err(Broken::Short)));
+    assert!(matches!(unsigned.next(), Err(BodyError::Short)));
 }

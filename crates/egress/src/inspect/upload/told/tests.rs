@@ -14,12 +14,12 @@ struct Pieces {
 
 impl Body for Pieces {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(self.frames.pop_front().map(Ok))
     }
 
@@ -40,7 +40,7 @@ async fn left(told: &str, frames: Vec<Frame<Bytes>>, is_end_known: bool) -> (Str
         instead: String::new(),
         is_alert: true,
     };
-    let mut told = Told::new(digest(told.as_bytes()), misuse);
+    let mut told = DigestCheck::new(digest(told.as_bytes()), misuse);
     let frames = frames.into();
     let mut rest = Pieces {
         frames,
@@ -54,7 +54,7 @@ async fn left(told: &str, frames: Vec<Frame<Bytes>>, is_end_known: bool) -> (Str
                 Err(_) => left += " and trailers",
             },
             Some(Err(broken)) => {
-                assert!(matches!(broken, Broken::AnotherBody(_)), "{broken}");
+                assert!(matches!(broken, BodyError::AnotherBody(_)), "{broken}");
                 return (left, false);
             }
             None => {

@@ -47,7 +47,7 @@ fn talk(value: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
 fn masked(stream: &[u8], length: usize) -> Result<Vec<u8>, Fault> {
     let secret = Secret::new(REAL.to_vec()).unwrap();
     let masks = Masks::new(vec![(secret, stands())]).unwrap();
-    let (mut masked, mut out) = (Masked::new(&masks), Vec::new());
+    let (mut masked, mut out) = (FrameMask::new(&masks), Vec::new());
     for chunk in stream.chunks(length) {
         masked.feed(chunk, &mut out)?;
     }
@@ -56,7 +56,7 @@ fn masked(stream: &[u8], length: usize) -> Result<Vec<u8>, Fault> {
 }
 
 fn searched(stream: &[u8], length: usize) -> Result<(), Fault> {
-    let mut searched = Searched::new(&Placeholders::new(vec![stands()]).unwrap());
+    let mut searched = FrameSearch::new(&Placeholders::new(vec![stands()]).unwrap());
     stream
         .chunks(length)
         .try_for_each(|chunk| searched.feed(chunk))
@@ -89,7 +89,7 @@ fn a_message_that_stops_or_is_cut_small_tells_nothing_before_its_value_is_whole(
         let (whole, expected) = (talk(REAL), talk(&stands()));
         let told = whole.len() * 8 / REAL.len();
         for step in [1, 13, 200] {
-            let (mut masked, mut out) = (Masked::new(&masks), Vec::new());
+            let (mut masked, mut out) = (FrameMask::new(&masks), Vec::new());
             let mut is_held = false;
             for chunk in whole.chunks(step) {
                 masked.feed(chunk, &mut out).unwrap();
