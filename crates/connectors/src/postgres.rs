@@ -5,8 +5,8 @@
 //! Atoll there is TLS or none; the server has to speak TLS and show a certificate, unless a profile
 //! allows a server in a private network to do without.
 
+mod inspection;
 mod message;
-mod passing;
 mod program;
 mod relay;
 mod scram;
@@ -23,8 +23,8 @@ use atoll_model::network::{CredentialName, Flow, FlowKind, FlowLogin, PostgresAc
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use self::program::{Begun, Program};
-use self::server::{Failed, REJECTED, UNREACHED};
+use self::program::{FirstRequest, Program};
+use self::server::{LoginError, REJECTED, UNREACHED};
 use self::sessions::Sessions;
 use self::startup::{Key, Startup};
 use self::stream::Stream;
@@ -59,7 +59,7 @@ impl LoginConnector for Postgres {
 
 /// A connection that a rule allows: its destination, its record, and its part of that rule's
 /// budget.
-struct Asked<'a> {
+struct AllowedConnection<'a> {
     sessions: &'a Sessions,
     wanted: &'a Destination,
     flow: Flow,
@@ -90,7 +90,7 @@ async fn serve(
         begun = program::begin(egress, arrival, &wanted) => begun,
         () = egress.is_over() => return,
     };
-    let asked = Asked {
+    let asked = AllowedConnection {
         sessions,
         wanted: &wanted,
         flow,
@@ -99,17 +99,17 @@ async fn serve(
         approval: None,
     };
     match begun {
-        Begun::Over => {}
-        Begun::Refused { mut program, why } => {
+        FirstRequest::Over => {}
+        FirstRequest::Refused { mut program, why } => {
             egress.refuse(asked.flow, why.to_owned());
             program.deny(FORBIDDEN, &told(why), "").await;
         }
-        Begun::Cancel { program, key } => {
+        FirstRequest::Cancel { program, key } => {
             cancel(egress, asked, key).await;
             // There is no answer: the end says that it is done.
             drop(program);
         }
-        Begun::Startup { program, startup } => begin(egress, asked, program, startup).await,
+        FirstRequest::Startup { program, startup } => begin(egress, asked, program, startup).await,
     }
 }
 
@@ -118,7 +118,12 @@ fn told(why: &str) -> String {
 }
 
 /// Decides on the user and database of a login, and carries the connection.
-async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, startup: Startup) {
+async fn begin(
+    egress: &Arc<Egress>,
+    asked: AllowedConnection<'_>,
+    mut program: Program,
+    startup: Startup,
+) {
     let mut flow = asked.flow.clone();
     flow.login = Some(FlowLogin {
         user: startup.user.clone(),
@@ -150,7 +155,7 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
             return program.deny(FORBIDDEN, &told(&inside), &hint).await;
         }
     };
-    let asked = Asked {
+    let asked = AllowedConnection {
         flow,
         tls,
         approval,
@@ -163,8 +168,8 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
     let mut failed = None;
     for place in places {
         match connect(egress, &asked, &mut program, index, &startup, place).await {
-            Some(Tried::Elsewhere(failure)) => failed = Some(failure),
-            Some(Tried::Failed(failure)) => {
+            Some(AttemptError::Elsewhere(failure)) => failed = Some(failure),
+            Some(AttemptError::Failed(failure)) => {
                 failed = Some(failure);
                 break;
             }
@@ -231,8 +236,11 @@ fn judge<'a>(
 }
 
 /// Returns the places where the host may be dialled. A failure is reported.
-async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Route>, (&'static str, String)> {
-    let Asked { wanted, flow, .. } = asked;
+async fn places(
+    egress: &Egress,
+    asked: &AllowedConnection<'_>,
+) -> Result<Vec<Route>, (&'static str, String)> {
+    let AllowedConnection { wanted, flow, .. } = asked;
     let found = egress.places(wanted).await;
     match found.and_then(|places| stream::held(asked.tls, places)) {
         Ok(places) => Ok(places),
@@ -253,23 +261,23 @@ async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Route>, (&'sta
 }
 
 /// The outcome of one address that did not serve.
-enum Tried {
+enum AttemptError {
     /// Another one can be tried.
-    Elsewhere(Failed),
+    Elsewhere(LoginError),
     /// No other one is tried.
-    Failed(Failed),
+    Failed(LoginError),
 }
 
 /// Has a connection recorded, makes it, authenticates, and carries it to its end. Returns `None`
 /// then.
 async fn connect(
     egress: &Arc<Egress>,
-    asked: &Asked<'_>,
+    asked: &AllowedConnection<'_>,
     program: &mut Program,
     index: usize,
     startup: &Startup,
     place: Route,
-) -> Option<Tried> {
+) -> Option<AttemptError> {
     let mut flow = asked.flow.clone();
     (flow.address, flow.via) = (place.address(), egress.via(place));
     if egress.touch(&flow).await.is_err() {
@@ -279,7 +287,7 @@ async fn connect(
     let opened = opened.await.ok()?;
     let signed_in = tokio::select! {
         signed_in = sign_in(egress, asked, index, startup, place) => signed_in,
-        () = egress.is_over() => Err((Failed::over(), None)),
+        () = egress.is_over() => Err((LoginError::over(), None)),
     };
     let server = match signed_in {
         Ok(server) => server,
@@ -288,8 +296,8 @@ async fn connect(
             let is_last = !failed.is_elsewhere;
             egress.close(&opened, FlowOutcome::nothing(why).at_last(is_last));
             return Some(match failed.is_elsewhere {
-                true => Tried::Elsewhere(failed),
-                false => Tried::Failed(failed),
+                true => AttemptError::Elsewhere(failed),
+                false => AttemptError::Failed(failed),
             });
         }
     };
@@ -302,17 +310,17 @@ async fn connect(
 /// that differs.
 async fn sign_in(
     egress: &Arc<Egress>,
-    asked: &Asked<'_>,
+    asked: &AllowedConnection<'_>,
     index: usize,
     startup: &Startup,
     place: Route,
-) -> Result<Stream, (Failed, Option<String>)> {
-    let plain = |failed: Failed| (failed, None);
+) -> Result<Stream, (LoginError, Option<String>)> {
+    let plain = |failed: LoginError| (failed, None);
     // Before the server waits for it.
     let secret = egress.value(index).await.map_err(|none| {
         let failed = match none.why {
-            Some(why) => Failed::because(why),
-            None => Failed::rejected("there is no such credential"),
+            Some(why) => LoginError::because(why),
+            None => LoginError::rejected("there is no such credential"),
         };
         (failed, none.recorded)
     })?;
@@ -330,8 +338,8 @@ async fn sign_in(
 }
 
 /// Cancels the query of another connection of this sandbox, at the same server.
-async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
-    let Asked {
+async fn cancel(egress: &Egress, asked: AllowedConnection<'_>, key: Key) {
+    let AllowedConnection {
         sessions,
         wanted,
         flow,
@@ -352,17 +360,17 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     };
     let asked = async {
         let mut stream = server::connect(egress, wanted, place, tls).await?;
-        let ended = |error| Failed::ended(&error);
+        let ended = |error| LoginError::ended(&error);
         let request = startup::cancel_request(key);
         stream.write_all(&request).await.map_err(ended)?;
         stream.flush().await.map_err(ended)?;
         // It closes the connection once it has done so, and says nothing.
         let _ = timeout(server::CANCEL_PATIENCE, stream.read_u8()).await;
-        Ok::<_, Failed>(())
+        Ok::<_, LoginError>(())
     };
     let asked = tokio::select! {
         asked = asked => asked,
-        () = egress.is_over() => Err(Failed::over()),
+        () = egress.is_over() => Err(LoginError::over()),
     };
     let carried = match asked {
         Ok(()) => FlowOutcome::default(),
@@ -371,7 +379,7 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     egress.close(&opened, carried);
 }
 
-impl Failed {
+impl LoginError {
     fn because(why: String) -> Self {
         Self::new(REJECTED, why)
     }

@@ -28,7 +28,7 @@ pub use crate::resolve::ResolveError;
 
 use crate::Egress;
 use crate::credentials::fetch;
-use crate::inspect::{asking, misused};
+use crate::inspect::{approval, misused};
 use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot};
 use crate::resolve::addresses;
 use crate::secret::{Found, Masks, Placeholders, Secret};
@@ -225,7 +225,7 @@ impl Egress {
             return Ok(None);
         };
         let approval = tokio::select! {
-            given = asking::consent(self, asking::connection(flow, asked.clone())) => given,
+            given = approval::consent(self, approval::connection(flow, asked.clone())) => given,
             () = is_gone => Err(NoConsent::Left),
         }?;
         // While a person was waited for it has become another time, and labels or other policies
@@ -258,7 +258,7 @@ impl Egress {
         };
         drop(now);
         let approval = tokio::select! {
-            given = asking::consent(self, asking::signature(flow, asked.clone(), signing)) => given,
+            given = approval::consent(self, approval::signature(flow, asked.clone(), signing)) => given,
             () = is_gone => Err(NoConsent::Left),
         }?;
         // While a person was waited for it has become another time, or other policies may have

@@ -3,12 +3,12 @@
 //! TLS from the sandbox ends here, with a certificate that the sandbox trusts, and is opened anew
 //! to the upstream, whose certificate is verified.
 
-mod answers;
-pub(crate) mod asking;
+pub(crate) mod approval;
 mod bodies;
 mod body;
 mod body_throttle;
 mod certificates;
+mod denial;
 mod ending;
 mod exchange;
 mod expectation;
@@ -44,10 +44,10 @@ use crate::hello::{self, Hello};
 use crate::policies::PolicySnapshot;
 use crate::program_stream::ProgramStream;
 use crate::secret::Found;
-pub(crate) use answers::unclear;
 pub(crate) use bodies::BodyMemory;
 pub(crate) use body::ResponseBody as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
+pub(crate) use denial::unclear;
 pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{RecordError, Releases, answer};
 pub(crate) use limits::HEAD_BYTES_MAX;

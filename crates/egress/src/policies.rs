@@ -1,8 +1,8 @@
 //! Policies: asked after the rules have allowed something.
 
 mod approval_need;
-mod carrying;
 mod forbidden;
+mod tokens;
 mod version;
 
 use std::collections::BTreeSet;

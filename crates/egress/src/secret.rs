@@ -38,7 +38,6 @@ mod checksum;
 mod coding;
 mod finder;
 mod gap;
-mod held;
 mod login;
 mod mask;
 mod patterns;
@@ -49,17 +48,16 @@ mod shape;
 mod symbols;
 mod table;
 mod units;
+mod value;
 mod view;
 mod walk;
 
 pub use atoll_sys::memory::erase_stack;
-pub use bodies::{Failed, MaskedBody, SearchedBody, Stalled};
 pub(crate) use bodies::{HOLD, STALL_MAX, longer};
+pub use bodies::{MaskedBody, SearchedBody, Stalled, StreamError};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Located, Placeholders};
-pub(crate) use held::is_unlocked;
-pub use held::{Secret, erase_what_is_given_back};
-pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
+pub use login::{LOGIN_BYTES_MAX, LoginUnfit, StandInLookup, stand_for_token, stand_in};
 pub use mask::{Mask, MaskedNumbers, Masks};
 pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{PlaceholderError, disguise, placeholder};
@@ -68,6 +66,8 @@ pub use settings::{
 };
 pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;
+pub(crate) use value::is_unlocked;
+pub use value::{Secret, erase_what_is_given_back};
 
 /// The shortest secret, and the shortest line of one that is searched for by itself, bytes.
 pub const BYTES_MIN: usize = 16;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::control_channel::FlowOutcome;
 use crate::destination::{Destination, refuse_another};
 use crate::dial::{Route, UpstreamStream, dial};
-use crate::inspect::asking;
+use crate::inspect::approval;
 use crate::limits::{BudgetRequest, BudgetShare, Direction, late};
 use crate::opening::{Opening, StopReason};
 use crate::origin_error::why_not;
@@ -137,7 +137,7 @@ async fn consent(
         return Ok(None);
     };
     let approval = tokio::select! {
-        given = asking::consent(egress, asking::connection(flow, asked.clone())) => given,
+        given = approval::consent(egress, approval::connection(flow, asked.clone())) => given,
         () = program.is_gone() => Err(NoConsent::Left),
     };
     let approval = approval.map_err(|why| (why.why().to_owned(), why.why().to_owned()))?;

@@ -12,7 +12,7 @@ const HEAD_BYTES: usize = 5;
 const COPIED: u8 = b'd';
 
 /// An inspection of one direction.
-pub(super) trait Passing {
+pub(super) trait Inspection {
     /// Inspects received bytes, and adds those that go on to `on`.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ struct Reader {
 }
 
 /// A part of the received bytes.
-enum Piece<'a> {
+enum MessagePart<'a> {
     /// A header, unchanged.
     Head(&'a [u8]),
     /// A part of the body of a message of this type.
@@ -55,7 +55,7 @@ impl Reader {
     fn read<E: From<Malformed>>(
         &mut self,
         came: &[u8],
-        mut each: impl FnMut(Piece<'_>) -> Result<(), E>,
+        mut each: impl FnMut(MessagePart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = came;
         while !rest.is_empty() {
@@ -73,7 +73,7 @@ impl Reader {
                     let length = usize::try_from(i32::from_be_bytes(*length));
                     let length = length.ok().and_then(|length| length.checked_sub(4));
                     let within = (*kind, length.ok_or(Malformed)?);
-                    each(Piece::Head(&self.head))?;
+                    each(MessagePart::Head(&self.head))?;
                     self.head.clear();
                     within
                 }
@@ -83,7 +83,7 @@ impl Reader {
             let left = left - bytes.len();
             let is_last = left == 0;
             self.within = (!is_last).then_some((kind, left));
-            each(Piece::Body {
+            each(MessagePart::Body {
                 kind,
                 bytes,
                 is_last,
@@ -127,7 +127,7 @@ impl ClientMessages {
     }
 }
 
-impl Passing for ClientMessages {
+impl Inspection for ClientMessages {
     fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), StopReason> {
         let carries = |found: Found| StopReason::Carries {
             found,
@@ -136,12 +136,12 @@ impl Passing for ClientMessages {
         self.finder.feed(came).map_err(carries)?;
         let copied = &mut self.copied;
         self.reader.read(came, |piece| match piece {
-            Piece::Body {
+            MessagePart::Body {
                 kind: COPIED,
                 bytes,
                 ..
             } => copied.feed(bytes).map_err(carries),
-            Piece::Head(_) | Piece::Body { .. } => Ok(()),
+            MessagePart::Head(_) | MessagePart::Body { .. } => Ok(()),
         })?;
         on.extend_from_slice(came);
         Ok(())
@@ -168,14 +168,14 @@ impl<'a> ServerMessages<'a> {
     }
 }
 
-impl Passing for ServerMessages<'_> {
+impl Inspection for ServerMessages<'_> {
     fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), StopReason> {
         self.is_between.store(false, Ordering::Relaxed);
         let mask = &mut self.mask;
         self.reader.read(came, |piece| {
             match piece {
-                Piece::Head(bytes) => on.extend_from_slice(bytes),
-                Piece::Body { bytes, is_last, .. } => {
+                MessagePart::Head(bytes) => on.extend_from_slice(bytes),
+                MessagePart::Body { bytes, is_last, .. } => {
                     mask.feed(bytes, on);
                     if is_last {
                         mask.release(on);

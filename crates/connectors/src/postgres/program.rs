@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::message;
-use super::startup::{self, Invalid, Key, Packet, Startup};
+use super::startup::{self, Key, Packet, PacketError, Startup};
 use atoll_egress::Egress;
 use atoll_egress::connector::{Destination, ProgramStream};
 
@@ -30,7 +30,7 @@ pub(super) struct Program {
 }
 
 /// A program's first request.
-pub(super) enum Begun {
+pub(super) enum FirstRequest {
     /// A login.
     Startup { program: Program, startup: Startup },
     /// The cancellation of another connection's query.
@@ -42,13 +42,17 @@ pub(super) enum Begun {
 }
 
 /// Reads a program's first request.
-pub(super) async fn begin(egress: &Egress, arrival: ProgramStream, wanted: &Destination) -> Begun {
+pub(super) async fn begin(
+    egress: &Egress,
+    arrival: ProgramStream,
+    wanted: &Destination,
+) -> FirstRequest {
     // What is read of it is kept out here, so that it can be told that it took too long.
     let mut program = match timeout(PATIENCE, Program::new(egress, arrival, wanted)).await {
         Ok(Ok(program)) => program,
-        Ok(Err(_)) | Err(_) => return Begun::Over,
+        Ok(Err(_)) | Err(_) => return FirstRequest::Over,
     };
-    let mut asked = Questions::default();
+    let mut asked = EncryptionRequests::default();
     let said = timeout(PATIENCE, async {
         loop {
             match program.packet().await? {
@@ -68,19 +72,19 @@ pub(super) async fn begin(egress: &Egress, arrival: ProgramStream, wanted: &Dest
     });
     let said = match said.await {
         Ok(Ok(said)) => said,
-        Ok(Err(_)) => return Begun::Over,
-        Err(_) => Err(Invalid::Refused(
+        Ok(Err(_)) => return FirstRequest::Over,
+        Err(_) => Err(PacketError::Refused(
             "the program took too long to say who it is",
         )),
     };
     match said {
-        Ok(Packet::Startup(startup)) => Begun::Startup { program, startup },
-        Ok(Packet::Cancel(key)) => Begun::Cancel { program, key },
-        Ok(Packet::Tls | Packet::Gss) => Begun::Refused {
+        Ok(Packet::Startup(startup)) => FirstRequest::Startup { program, startup },
+        Ok(Packet::Cancel(key)) => FirstRequest::Cancel { program, key },
+        Ok(Packet::Tls | Packet::Gss) => FirstRequest::Refused {
             program,
             why: "it asks again what it was answered",
         },
-        Err(invalid) => Begun::Refused {
+        Err(invalid) => FirstRequest::Refused {
             program,
             why: invalid.why(),
         },
@@ -89,7 +93,7 @@ pub(super) async fn begin(egress: &Egress, arrival: ProgramStream, wanted: &Dest
 
 /// The encryption requests of a program so far.
 #[derive(Default)]
-struct Questions {
+struct EncryptionRequests {
     tls: bool,
     gss: bool,
 }
@@ -120,7 +124,7 @@ impl Program {
 
     /// Reads a first packet, and not a byte more: bytes sent in the clear before TLS never count as
     /// sent within it (CVE-2021-23214).
-    async fn packet(&mut self) -> io::Result<Result<Packet, Invalid>> {
+    async fn packet(&mut self) -> io::Result<Result<Packet, PacketError>> {
         let mut header = [0; 4];
         self.stream.read_exact(&mut header).await?;
         let length = match startup::length(header) {

@@ -7,14 +7,14 @@ use atoll_model::network::Flow;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::inspection::{ClientMessages, Inspection, ServerMessages};
 use super::message::{self, ERROR, KEY, Message, NOTICE, READY, SETTING};
-use super::passing::{ClientMessages, Passing, ServerMessages};
 use super::program::Program;
 use super::server::READY_PATIENCE;
-use super::sessions::Present;
+use super::sessions::SessionEntry;
 use super::startup::Key;
 use super::stream::Stream;
-use super::{Asked, FORBIDDEN, told};
+use super::{AllowedConnection, FORBIDDEN, told};
 use atoll_egress::Egress;
 use atoll_egress::connector::{BudgetShare, Direction, Route, StopReason, late, passed};
 
@@ -24,7 +24,7 @@ const BLOCK_BYTES: usize = 16 * 1024;
 const MESSAGES_MAX: usize = 256;
 
 /// The end of a connection.
-pub(super) struct Ended {
+pub(super) struct RelayEnd {
     /// Bytes from the program, and to it.
     pub(super) bytes: [u64; 2],
     pub(super) stopped: Option<StopReason>,
@@ -33,11 +33,11 @@ pub(super) struct Ended {
 /// Tells the program that it is logged in, and carries bytes until both sides have ended.
 pub(super) async fn carry(
     egress: &Egress,
-    asked: &Asked<'_>,
+    asked: &AllowedConnection<'_>,
     program: &mut Program,
     mut server: Stream,
     place_of: Route,
-) -> Ended {
+) -> RelayEnd {
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
     let part = asked.part;
@@ -87,7 +87,7 @@ pub(super) async fn carry(
         }
         stopped => stopped,
     };
-    Ended {
+    RelayEnd {
         bytes: carried.map(AtomicU64::into_inner),
         stopped,
     }
@@ -96,12 +96,12 @@ pub(super) async fn carry(
 /// Passes on the server's messages until it is ready, and keeps its cancellation key.
 async fn begin<'a>(
     egress: &Egress,
-    asked: &Asked<'a>,
+    asked: &AllowedConnection<'a>,
     program: &mut Program,
     server: &mut Stream,
     place: Route,
     down: &AtomicU64,
-) -> Result<Option<Present<'a>>, StopReason> {
+) -> Result<Option<SessionEntry<'a>>, StopReason> {
     program.say(&message::signed_in()).await?;
     let mut present = None;
     for _ in 0..MESSAGES_MAX {
@@ -150,7 +150,7 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     part: Option<&BudgetShare>,
     way: Direction,
-    mut passing: impl Passing,
+    mut passing: impl Inspection,
     carried: &AtomicU64,
 ) -> Result<(), StopReason> {
     let bytes = part.map_or(BLOCK_BYTES, |part| part.piece_bytes().min(BLOCK_BYTES));

@@ -62,7 +62,7 @@ impl Binding {
 }
 
 /// An exchange at its beginning.
-pub(crate) struct Begun {
+pub(crate) struct ClientFirst {
     binding: Binding,
     /// The user; empty, since PostgreSQL takes that of the startup packet.
     user: &'static str,
@@ -70,11 +70,11 @@ pub(crate) struct Begun {
 }
 
 /// An exchange whose server signature is still to come.
-pub(crate) struct Proven {
+pub(crate) struct ClientFinal {
     signature: Zeroizing<Vec<u8>>,
 }
 
-impl Begun {
+impl ClientFirst {
     /// Begins an exchange with a random nonce.
     pub(crate) fn new(binding: Binding) -> Result<Self, &'static str> {
         let mut random = [0; NONCE_BYTES];
@@ -101,8 +101,8 @@ impl Begun {
         &self,
         server_first: &[u8],
         password: &[u8],
-    ) -> Result<(String, Proven), &'static str> {
-        let asked = Asked::read(server_first, &self.nonce)?;
+    ) -> Result<(String, ClientFinal), &'static str> {
+        let asked = ServerFirst::read(server_first, &self.nonce)?;
         let mut salted = Zeroizing::new([0; SHA256_OUTPUT_LEN]);
         let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
         pbkdf2::derive(
@@ -123,11 +123,11 @@ impl Begun {
         let server_key = Zeroizing::new(mac(&*salted, b"Server Key"));
         let signature = Zeroizing::new(mac(&server_key, message.as_bytes()));
         let last = format!("{without_proof},p={}", STANDARD.encode(proof));
-        Ok((last, Proven { signature }))
+        Ok((last, ClientFinal { signature }))
     }
 }
 
-impl Proven {
+impl ClientFinal {
     /// Checks that the server has proven that it knows the password too.
     pub(crate) fn verify(&self, server_last: &[u8]) -> Result<(), &'static str> {
         const WRONG: &str = "it does not prove that it knows the password";
@@ -144,14 +144,14 @@ fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
 }
 
 /// A server's first message, as parsed.
-struct Asked<'a> {
+struct ServerFirst<'a> {
     text: &'a str,
     nonce: &'a str,
     salt: Vec<u8>,
     iterations: NonZeroU32,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ServerFirst<'a> {
     fn read(message: &'a [u8], own: &str) -> Result<Self, &'static str> {
         const UNREADABLE: &str = "what it says of SCRAM cannot be read";
         let text = std::str::from_utf8(message).map_err(|_| UNREADABLE)?;
@@ -202,8 +202,8 @@ mod tests {
          p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
     const PROVEN: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
 
-    fn begun() -> Begun {
-        Begun {
+    fn begun() -> ClientFirst {
+        ClientFirst {
             binding: Binding::Impossible,
             user: "user",
             nonce: NONCE.to_owned(),
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn the_binding_is_what_the_server_has_shown() {
         let of = |binding: Binding| {
-            let begun = Begun {
+            let begun = ClientFirst {
                 binding,
                 user: "",
                 nonce: NONCE.to_owned(),

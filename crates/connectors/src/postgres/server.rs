@@ -16,7 +16,7 @@ use x509_parser::oid_registry::{
 use x509_parser::parse_x509_certificate;
 
 use super::message::{self, AUTHENTICATION, ERROR, Message};
-use super::scram::{self, Begun, Binding, Proven};
+use super::scram::{self, Binding, ClientFinal, ClientFirst};
 use super::startup::{Startup, tls_request};
 use super::stream::{Stream, strays};
 use atoll_egress::Egress;
@@ -45,7 +45,7 @@ const SASL_FINAL: u32 = 12;
 
 /// A failed connection or login.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct LoginError {
     /// The reason, for the record and for the program.
     pub(super) why: String,
     pub(super) state: &'static str,
@@ -57,7 +57,7 @@ pub(super) struct Failed {
     pub(super) is_elsewhere: bool,
 }
 
-impl Failed {
+impl LoginError {
     pub(super) fn new(state: &'static str, why: String) -> Self {
         Self {
             why,
@@ -112,21 +112,21 @@ pub(super) async fn connect(
     to: &Destination,
     place: Route,
     tls: ServerTls,
-) -> Result<Stream, Failed> {
+) -> Result<Stream, LoginError> {
     if let Some(why) = strays(tls, place) {
-        return Err(Failed::rejected(why));
+        return Err(LoginError::rejected(why));
     }
     let dialled = timeout(DIAL_PATIENCE, egress.dial(to, place)).await;
     let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let mut dialled = dialled.map_err(|error| Failed {
+    let mut dialled = dialled.map_err(|error| LoginError {
         is_elsewhere: true,
-        ..Failed::new(UNREACHED, why_not(&error))
+        ..LoginError::new(UNREACHED, why_not(&error))
     })?;
     match tls {
         ServerTls::Required => {}
         ServerTls::None => return Ok(Stream::Plain(dialled)),
     }
-    let ended = |error: io::Error| Failed::ended(&error);
+    let ended = |error: io::Error| LoginError::ended(&error);
     let asked = async {
         dialled.write_all(&tls_request()).await?;
         // One byte and no more: what a server, or who stands before it, sends along with it in
@@ -134,14 +134,18 @@ pub(super) async fn connect(
         dialled.read_u8().await
     };
     let answer = timeout(DIAL_PATIENCE, asked).await;
-    match answer.map_err(|_| Failed::late())?.map_err(ended)? {
+    match answer.map_err(|_| LoginError::late())?.map_err(ended)? {
         b'S' => {}
-        b'N' => return Err(Failed::rejected("it speaks no TLS")),
-        _ => return Err(Failed::rejected("it does not say whether it speaks TLS")),
+        b'N' => return Err(LoginError::rejected("it speaks no TLS")),
+        _ => {
+            return Err(LoginError::rejected(
+                "it does not say whether it speaks TLS",
+            ));
+        }
     }
     let connected = timeout(DIAL_PATIENCE, egress.connect_database(&to.host, dialled)).await;
-    let connected = connected.map_err(|_| Failed::late())?;
-    let connected = connected.map_err(|error| Failed::new(REJECTED, why_not(&error)))?;
+    let connected = connected.map_err(|_| LoginError::late())?;
+    let connected = connected.map_err(|error| LoginError::new(REJECTED, why_not(&error)))?;
     Ok(Stream::Tls(Box::new(connected)))
 }
 
@@ -150,35 +154,35 @@ pub(super) async fn sign_in(
     stream: &mut Stream,
     startup: &Startup,
     password: &[u8],
-) -> Result<(), Failed> {
+) -> Result<(), LoginError> {
     let login = login(stream, startup, password);
     timeout(LOGIN_PATIENCE, login)
         .await
-        .map_err(|_| Failed::late())?
+        .map_err(|_| LoginError::late())?
 }
 
-async fn login(stream: &mut Stream, startup: &Startup, password: &[u8]) -> Result<(), Failed> {
+async fn login(stream: &mut Stream, startup: &Startup, password: &[u8]) -> Result<(), LoginError> {
     send(stream, &startup.packet()).await?;
     let (code, mechanisms) = asked(stream).await?;
     if code != SASL {
-        return Err(Failed::rejected(unusable(code)));
+        return Err(LoginError::rejected(unusable(code)));
     }
     let begun = begin(stream, &mechanisms)?;
     let first = message::sasl_first(begun.0, &begun.1.first());
     send(stream, &first).await?;
     let server_first = expected(stream, SASL_CONTINUE).await?;
-    let (last, proven): (_, Proven) = begun
+    let (last, proven): (_, ClientFinal) = begun
         .1
         .last(&server_first, password)
-        .map_err(Failed::rejected)?;
+        .map_err(LoginError::rejected)?;
     send(stream, &message::sasl_last(&last)).await?;
     let server_last = expected(stream, SASL_FINAL).await?;
-    proven.verify(&server_last).map_err(Failed::rejected)?;
+    proven.verify(&server_last).map_err(LoginError::rejected)?;
     expected(stream, SIGNED_IN).await.map(drop)
 }
 
 /// Chooses one of the mechanisms that the server offers.
-fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, Begun), Failed> {
+fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, ClientFirst), LoginError> {
     let offers = |name: &str| {
         let mut offered = mechanisms.split(|byte| *byte == 0);
         offered.any(|one| one == name.as_bytes())
@@ -196,16 +200,16 @@ fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, Begun), Fa
         }
         // It has no certificate to be bound to: who offers that stands before another server.
         Stream::Plain(_) if offers(scram::BOUND) => {
-            return Err(Failed::rejected(
+            return Err(LoginError::rejected(
                 "it binds logins to a certificate, and is spoken to without TLS",
             ));
         }
         Stream::Plain(_) => Binding::Impossible,
     };
     if !offers(binding.mechanism()) {
-        return Err(Failed::rejected("it offers no SCRAM-SHA-256"));
+        return Err(LoginError::rejected("it offers no SCRAM-SHA-256"));
     }
-    let begun = Begun::new(binding.clone()).map_err(Failed::rejected)?;
+    let begun = ClientFirst::new(binding.clone()).map_err(LoginError::rejected)?;
     Ok((binding.mechanism(), begun))
 }
 
@@ -232,29 +236,30 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-async fn send(stream: &mut Stream, bytes: &[u8]) -> Result<(), Failed> {
+async fn send(stream: &mut Stream, bytes: &[u8]) -> Result<(), LoginError> {
     let sent = async {
         stream.write_all(bytes).await?;
         stream.flush().await
     };
-    sent.await.map_err(|error: io::Error| Failed::ended(&error))
+    sent.await
+        .map_err(|error: io::Error| LoginError::ended(&error))
 }
 
 /// Reads the server's next authentication request: its code and its data.
-async fn asked(stream: &mut Stream) -> Result<(u32, Vec<u8>), Failed> {
+async fn asked(stream: &mut Stream) -> Result<(u32, Vec<u8>), LoginError> {
     let message = Message::read(stream).await;
-    let message = message.map_err(|error| Failed::ended(&error))?;
+    let message = message.map_err(|error| LoginError::ended(&error))?;
     match (message.kind, message.body.split_first_chunk()) {
-        (ERROR, _) => Err(Failed::of(&message)),
+        (ERROR, _) => Err(LoginError::of(&message)),
         (AUTHENTICATION, Some((code, rest))) => Ok((u32::from_be_bytes(*code), rest.to_vec())),
-        (_, _) => Err(Failed::rejected("it says what is no part of a login")),
+        (_, _) => Err(LoginError::rejected("it says what is no part of a login")),
     }
 }
 
-async fn expected(stream: &mut Stream, code: u32) -> Result<Vec<u8>, Failed> {
+async fn expected(stream: &mut Stream, code: u32) -> Result<Vec<u8>, LoginError> {
     match asked(stream).await? {
         (other, rest) if other == code => Ok(rest),
-        (_, _) => Err(Failed::rejected("it leaves SCRAM before its end")),
+        (_, _) => Err(LoginError::rejected("it leaves SCRAM before its end")),
     }
 }
 

@@ -18,39 +18,39 @@ struct Session {
 }
 
 /// Its server, the TLS demanded of that, and the number of its approval.
-type By = (Route, ServerTls, Option<u32>);
+type SessionServer = (Route, ServerTls, Option<u32>);
 
 /// The authenticated connections of one sandbox.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<HashMap<Session, By>>);
+pub(super) struct Sessions(Mutex<HashMap<Session, SessionServer>>);
 
 /// An entry for one of them, removed on drop.
-pub(super) struct Present<'a> {
+pub(super) struct SessionEntry<'a> {
     sessions: &'a Sessions,
     session: Session,
 }
 
 impl Sessions {
-    fn all(&self) -> MutexGuard<'_, HashMap<Session, By>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Session, SessionServer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a connection.
-    pub(super) fn enter(&self, to: &Destination, key: Key, by: By) -> Present<'_> {
+    pub(super) fn enter(&self, to: &Destination, key: Key, by: SessionServer) -> SessionEntry<'_> {
         let session = Session {
             host: to.host.to_string(),
             port: to.port,
             key,
         };
         self.all().insert(session.clone(), by);
-        Present {
+        SessionEntry {
             sessions: self,
             session,
         }
     }
 
     /// Returns the place, TLS and approval of the connection that this key cancels.
-    pub(super) fn by(&self, to: &Destination, key: Key) -> Option<By> {
+    pub(super) fn by(&self, to: &Destination, key: Key) -> Option<SessionServer> {
         let session = Session {
             host: to.host.to_string(),
             port: to.port,
@@ -60,7 +60,7 @@ impl Sessions {
     }
 }
 
-impl Drop for Present<'_> {
+impl Drop for SessionEntry<'_> {
     fn drop(&mut self) {
         self.sessions.all().remove(&self.session);
     }

@@ -49,7 +49,7 @@ pub(crate) struct Startup {
 
 /// The reason for which a packet is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Invalid {
+pub(crate) enum PacketError {
     /// Another version of the protocol than 3.0.
     Version,
     /// A feature that is never allowed, with the reason.
@@ -58,7 +58,7 @@ pub(crate) enum Invalid {
     Malformed(&'static str),
 }
 
-impl Invalid {
+impl PacketError {
     /// Returns the reason as a sentence.
     pub(crate) fn why(self) -> &'static str {
         match self {
@@ -69,27 +69,29 @@ impl Invalid {
 }
 
 /// Returns the whole length of the packet whose first bytes these are.
-pub(crate) fn length(header: [u8; 4]) -> Result<usize, Invalid> {
+pub(crate) fn length(header: [u8; 4]) -> Result<usize, PacketError> {
     let length = usize::try_from(u32::from_be_bytes(header)).unwrap_or(usize::MAX);
     match (HEADER_BYTES..=PACKET_BYTES_MAX).contains(&length) {
         true => Ok(length),
-        false => Err(Invalid::Malformed("its first packet has no length of one")),
+        false => Err(PacketError::Malformed(
+            "its first packet has no length of one",
+        )),
     }
 }
 
 /// Parses a whole packet, without its length.
-pub(crate) fn read(packet: &[u8]) -> Result<Packet, Invalid> {
-    let (code, rest) = number(packet).ok_or(Invalid::Malformed("its first packet is cut"))?;
+pub(crate) fn read(packet: &[u8]) -> Result<Packet, PacketError> {
+    let (code, rest) = number(packet).ok_or(PacketError::Malformed("its first packet is cut"))?;
     let alone = |packet| match rest {
         [] => Ok(packet),
-        [_, ..] => Err(Invalid::Malformed("something follows what it asks")),
+        [_, ..] => Err(PacketError::Malformed("something follows what it asks")),
     };
     match code {
         TLS => alone(Packet::Tls),
         GSS => alone(Packet::Gss),
         CANCEL => cancel(rest).map(Packet::Cancel),
         PROTOCOL_3_0 => startup(rest).map(Packet::Startup),
-        _ => Err(Invalid::Version),
+        _ => Err(PacketError::Version),
     }
 }
 
@@ -98,16 +100,18 @@ fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_be_bytes(*first), rest))
 }
 
-fn cancel(rest: &[u8]) -> Result<Key, Invalid> {
+fn cancel(rest: &[u8]) -> Result<Key, PacketError> {
     let key = || {
         let (process, rest) = number(rest)?;
         let (secret, rest) = number(rest)?;
         rest.is_empty().then_some(Key { process, secret })
     };
-    key().ok_or(Invalid::Malformed("what it wants ended has no key of one"))
+    key().ok_or(PacketError::Malformed(
+        "what it wants ended has no key of one",
+    ))
 }
 
-fn startup(rest: &[u8]) -> Result<Startup, Invalid> {
+fn startup(rest: &[u8]) -> Result<Startup, PacketError> {
     let mut user = None;
     let mut database = None;
     let mut parameters: Vec<(String, String)> = Vec::new();
@@ -133,17 +137,17 @@ fn startup(rest: &[u8]) -> Result<Startup, Invalid> {
             }
         };
         if twice {
-            return Err(Invalid::Malformed("it names a parameter twice"));
+            return Err(PacketError::Malformed("it names a parameter twice"));
         }
         if parameters.len() > PARAMETERS_MAX {
-            return Err(Invalid::Malformed("it names too many parameters"));
+            return Err(PacketError::Malformed("it names too many parameters"));
         }
     }
     if !rest.is_empty() {
-        return Err(Invalid::Malformed("something follows its parameters"));
+        return Err(PacketError::Malformed("something follows its parameters"));
     }
     let user = user.filter(|user| !user.is_empty());
-    let user = user.ok_or(Invalid::Malformed("it names no user"))?;
+    let user = user.ok_or(PacketError::Malformed("it names no user"))?;
     // Without one it is the user's (as the server takes it).
     let database = database.filter(|database| !database.is_empty());
     let database = database.unwrap_or_else(|| user.clone());
@@ -155,40 +159,42 @@ fn startup(rest: &[u8]) -> Result<Startup, Invalid> {
 }
 
 /// Splits off a text that a zero byte ends. Returns it, and the rest.
-fn text(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
+fn text(bytes: &[u8]) -> Result<(&str, &[u8]), PacketError> {
     let end = bytes.iter().position(|byte| *byte == 0);
-    let end = end.ok_or(Invalid::Malformed("its parameters have no end"))?;
+    let end = end.ok_or(PacketError::Malformed("its parameters have no end"))?;
     let (text, rest) = bytes.split_at(end);
-    let text = std::str::from_utf8(text).map_err(|_| Invalid::Malformed("it is no UTF-8"))?;
+    let text = std::str::from_utf8(text).map_err(|_| PacketError::Malformed("it is no UTF-8"))?;
     if text.chars().any(char::is_control) {
-        return Err(Invalid::Malformed("it has a control character"));
+        return Err(PacketError::Malformed("it has a control character"));
     }
     Ok((text, rest.get(1..).unwrap_or_default()))
 }
 
 /// Checks that a parameter does not change which server, user or database the login is for: only
 /// those that could be set later as well.
-fn check(name: &str, value: &str) -> Result<(), Invalid> {
+fn check(name: &str, value: &str) -> Result<(), PacketError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
     let is = |other: &str| name.eq_ignore_ascii_case(other);
     if !name.bytes().all(is_plain) {
-        return Err(Invalid::Malformed("the name of a parameter is none"));
+        return Err(PacketError::Malformed("the name of a parameter is none"));
     }
     if is("user") || is("database") {
-        return Err(Invalid::Malformed(
+        return Err(PacketError::Malformed(
             "it writes `user` or `database` otherwise",
         ));
     }
     if is("replication") {
-        return Err(Invalid::Refused(
+        return Err(PacketError::Refused(
             "it asks for replication, which is not signed in to",
         ));
     }
     if name.to_ascii_lowercase().starts_with("_pq_") {
-        return Err(Invalid::Refused("it asks for an extension of the protocol"));
+        return Err(PacketError::Refused(
+            "it asks for an extension of the protocol",
+        ));
     }
     match is("options") && !are_settings(value) {
-        true => Err(Invalid::Refused(
+        true => Err(PacketError::Refused(
             "its `options` are other ones than -c NAME=VALUE of a well-known setting: some services take them for another server",
         )),
         false => Ok(()),

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::startup::{HEADER_BYTES, Invalid, Key, PACKET_BYTES_MAX, Packet, Startup, length, read};
+use super::startup::{
+    HEADER_BYTES, Key, PACKET_BYTES_MAX, Packet, PacketError, Startup, length, read,
+};
 use super::startup::{cancel_request, tls_request};
 
 /// Returns a packet of version 3.0 with these bytes after it.
@@ -10,7 +12,7 @@ fn packet(text: &[u8]) -> Vec<u8> {
     [&(3_u32 << 16).to_be_bytes()[..], text].concat()
 }
 
-fn startup(text: &[u8]) -> Result<Startup, Invalid> {
+fn startup(text: &[u8]) -> Result<Startup, PacketError> {
     match read(&packet(text)) {
         Ok(Packet::Startup(startup)) => Ok(startup),
         Ok(other) => panic!("{other:?}"),
@@ -58,7 +60,7 @@ fn a_first_packet_is_read_in_one_way_or_not_at_all() {
     ];
     for text in malformed {
         let invalid = startup(text).unwrap_err();
-        assert!(matches!(invalid, Invalid::Malformed(_)), "{invalid:?}");
+        assert!(matches!(invalid, PacketError::Malformed(_)), "{invalid:?}");
     }
     let refused: &[&[u8]] = &[
         b"user\0app\0replication\0database\0\0",
@@ -81,7 +83,7 @@ fn a_first_packet_is_read_in_one_way_or_not_at_all() {
     ];
     for text in refused {
         let invalid = startup(text).unwrap_err();
-        assert!(matches!(invalid, Invalid::Refused(_)), "{invalid:?}");
+        assert!(matches!(invalid, PacketError::Refused(_)), "{invalid:?}");
     }
     let many = "a\0b\0".replace('a', "k");
     let many: String = (0..65)
@@ -91,7 +93,7 @@ fn a_first_packet_is_read_in_one_way_or_not_at_all() {
     assert!(startup(&many).is_err());
     for version in [2 << 16, (3 << 16) + 1, 4 << 16, 0] {
         let text = [&u32::to_be_bytes(version)[..], b"user\0app\0\0"].concat();
-        assert_eq!(read(&text), Err(Invalid::Version));
+        assert_eq!(read(&text), Err(PacketError::Version));
     }
 }
 

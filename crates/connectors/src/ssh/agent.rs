@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::ssh::filter::{self, Granted, Session, Verdict};
+use crate::ssh::filter::{self, GrantedKeys, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
 use atoll_egress::Egress;
 use atoll_egress::connector::{AgentConnector, AgentInputs, FlowOutcome, Task};
@@ -46,7 +46,7 @@ impl AgentConnector for SshAgent {
 /// The granted keys, and the channel to the signer.
 #[derive(Debug)]
 struct Agent {
-    granted: Vec<Granted>,
+    granted: Vec<GrantedKeys>,
     /// A SOCK_SEQPACKET socket: the runtime treats it as one of datagrams. `None` once an answer
     /// has not come in time: the next one could be taken for it.
     signer: Mutex<Option<UnixDatagram>>,
@@ -149,7 +149,7 @@ async fn sign(
     egress: &Egress,
     agent: &Agent,
     program: &mut BufReader<UnixStream>,
-    granted: &Granted,
+    granted: &GrantedKeys,
     signing: &Signing,
 ) -> Vec<u8> {
     let kind = match filter::is_for_commit(signing) {
@@ -199,12 +199,12 @@ async fn is_gone(program: &mut BufReader<UnixStream>) {
 }
 
 /// Returns the record of a refused request. It carries no placeholder, so no credential is named.
-fn refused(granted: Option<&Granted>) -> Flow {
+fn refused(granted: Option<&GrantedKeys>) -> Flow {
     flow(FlowKind::SshLogin, granted)
 }
 
-fn flow(kind: FlowKind, granted: Option<&Granted>) -> Flow {
-    let host = |one: &Granted| match &one.grant.host {
+fn flow(kind: FlowKind, granted: Option<&GrantedKeys>) -> Flow {
+    let host = |one: &GrantedKeys| match &one.grant.host {
         HostPart::Name(name) => name.to_string(),
         HostPart::Address(address) => address.to_string(),
     };

@@ -36,18 +36,18 @@ const SESSION_BYTES_MAX: usize = 128;
 
 /// A grant with its keys in wire format.
 #[derive(Clone, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantedKeys {
     pub(crate) grant: SshGrant,
     keys: Vec<(Vec<u8>, String)>,
     host_keys: Vec<Vec<u8>>,
 }
 
 /// Brings grants and their keys together. Returns `None` where they do not fit.
-pub(crate) fn granted(grants: &[SshGrant], keys: &[SshKeys]) -> Option<Vec<Granted>> {
+pub(crate) fn granted(grants: &[SshGrant], keys: &[SshKeys]) -> Option<Vec<GrantedKeys>> {
     let one = |grant: &SshGrant| {
         let its = keys.iter().find(|one| one.name == grant.name)?;
         let key = |one: &SshKey| Some((decoded(&one.key)?, one.comment.clone()));
-        Some(Granted {
+        Some(GrantedKeys {
             grant: grant.clone(),
             keys: its.keys.iter().map(key).collect::<Option<_>>()?,
             host_keys: its
@@ -60,7 +60,7 @@ pub(crate) fn granted(grants: &[SshGrant], keys: &[SshKeys]) -> Option<Vec<Grant
     grants.iter().map(one).collect()
 }
 
-impl Granted {
+impl GrantedKeys {
     pub(crate) fn key(&self, at: usize) -> Option<&[u8]> {
         self.keys.get(at).map(|(key, _)| key.as_slice())
     }
@@ -132,7 +132,7 @@ fn refuse(granted: Option<usize>, why: &'static str) -> Verdict {
 
 impl Session {
     /// Decides on a message, without its length.
-    pub(crate) fn judge(&mut self, all: &[Granted], message: &[u8]) -> Verdict {
+    pub(crate) fn judge(&mut self, all: &[GrantedKeys], message: &[u8]) -> Verdict {
         let mut reader = Reader::new(message);
         match reader.byte() {
             Some(REQUEST_IDENTITIES) => Verdict::Answer(self.identities(all)),
@@ -150,8 +150,8 @@ impl Session {
     }
 
     /// Returns the granted keys: all, or those for the host that has proven its key.
-    fn identities(&self, all: &[Granted]) -> Vec<u8> {
-        let is_shown = |one: &&Granted| match &self.state {
+    fn identities(&self, all: &[GrantedKeys]) -> Vec<u8> {
+        let is_shown = |one: &&GrantedKeys| match &self.state {
             State::Unbound => true,
             State::Bound { host_key, .. } => one.is_of_host(host_key),
             State::Spoiled => false,
@@ -172,7 +172,7 @@ impl Session {
 
     /// Takes the key of the session's host, which must have signed the session identifier: once,
     /// and not for a forwarded agent.
-    fn bind(&mut self, all: &[Granted], reader: Reader<'_>) -> Verdict {
+    fn bind(&mut self, all: &[GrantedKeys], reader: Reader<'_>) -> Verdict {
         let before = std::mem::replace(&mut self.state, State::Spoiled);
         let Some((host_key, session, signature, is_forwarding)) = read_bind(reader) else {
             return refuse(None, "a session with a host was told of in another form");
@@ -196,7 +196,7 @@ impl Session {
         Verdict::Answer(vec![SUCCESS])
     }
 
-    fn sign(&mut self, all: &[Granted], mut reader: Reader<'_>) -> Verdict {
+    fn sign(&mut self, all: &[GrantedKeys], mut reader: Reader<'_>) -> Verdict {
         let mut asked = || {
             let asked = (reader.string()?, reader.string()?, reader.number()?);
             reader.end()?;
@@ -205,7 +205,7 @@ impl Session {
         let Some((key, data, flags)) = asked() else {
             return refuse(None, "a signature was asked for in another form");
         };
-        let holds = |one: &Granted| one.keys.iter().any(|(one, _)| one == key);
+        let holds = |one: &GrantedKeys| one.keys.iter().any(|(one, _)| one == key);
         let Some(first) = all.iter().position(holds) else {
             return refuse(None, "the key is none that is granted");
         };
@@ -223,7 +223,7 @@ impl Session {
 
     fn sign_login(
         &self,
-        all: &[Granted],
+        all: &[GrantedKeys],
         key: &[u8],
         data: &[u8],
         algorithm: SshAlgorithm,
@@ -239,7 +239,7 @@ impl Session {
         if login.session != session || login.bound_to.is_some_and(|one| one != host_key) {
             return refuse(Some(first), "the login is for another session");
         }
-        let is_its = |one: &Granted| {
+        let is_its = |one: &GrantedKeys| {
             one.is_of_host(host_key)
                 && one.grant.user.as_bytes() == login.user
                 && one.keys.iter().any(|(one, _)| one == key)
@@ -256,7 +256,7 @@ impl Session {
 
     fn sign_commit(
         &self,
-        all: &[Granted],
+        all: &[GrantedKeys],
         key: &[u8],
         data: &[u8],
         algorithm: SshAlgorithm,
@@ -268,8 +268,9 @@ impl Session {
         if !matches!(self.state, State::Unbound) {
             return refuse(Some(first), "a host does not ask for a commit's signature");
         }
-        let is_its =
-            |one: &Granted| one.grant.signs_commits && one.keys.iter().any(|(one, _)| one == key);
+        let is_its = |one: &GrantedKeys| {
+            one.grant.signs_commits && one.keys.iter().any(|(one, _)| one == key)
+        };
         let Some(granted) = all.iter().position(is_its) else {
             return refuse(Some(first), "no `sign-commits` lets this key sign commits");
         };
@@ -280,7 +281,7 @@ impl Session {
 }
 
 fn signing(
-    all: &[Granted],
+    all: &[GrantedKeys],
     granted: usize,
     key: &[u8],
     algorithm: SshAlgorithm,
@@ -304,9 +305,9 @@ fn signing(
     }
 }
 
-type Bind<'a> = (&'a [u8], &'a [u8], &'a [u8], bool);
+type SessionBind<'a> = (&'a [u8], &'a [u8], &'a [u8], bool);
 
-fn read_bind(mut reader: Reader<'_>) -> Option<Bind<'_>> {
+fn read_bind(mut reader: Reader<'_>) -> Option<SessionBind<'_>> {
     let (host_key, session, signature) = (reader.string()?, reader.string()?, reader.string()?);
     let is_forwarding = reader.flag()?;
     reader.end()?;

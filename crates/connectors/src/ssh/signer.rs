@@ -11,7 +11,7 @@ use atoll_model::network::{
 use atoll_sys::{credentials as rights, descriptor, memory, process, seccomp, socket};
 use zeroize::Zeroizing;
 
-use crate::ssh::filter::{self, Granted};
+use crate::ssh::filter::{self, GrantedKeys};
 use crate::ssh::key::{OwnKey, algorithm_name};
 use crate::ssh::own_agent::{OwnAgent, OwnAgentError};
 use crate::ssh::{decoded, encoded, signer_filter};
@@ -27,7 +27,7 @@ pub fn program() -> u8 {
 
 /// The means to sign: the grants, the person's agent, and keys from files.
 struct Signatures {
-    granted: Vec<Granted>,
+    granted: Vec<GrantedKeys>,
     agent: Option<OwnAgent>,
     own: Vec<(CredentialName, OwnKey)>,
 }
@@ -96,7 +96,7 @@ fn confine() -> std::io::Result<()> {
 impl Signatures {
     fn sign(&mut self, asked: &Signing) -> Result<Vec<u8>, String> {
         let unknown = || "it was asked for something else".to_owned();
-        let is_it = |one: &&Granted| one.grant.name == asked.name;
+        let is_it = |one: &&GrantedKeys| one.grant.name == asked.name;
         let granted = self.granted.iter().find(is_it).ok_or_else(unknown)?;
         let key = granted.key(asked.key).ok_or_else(unknown)?.to_vec();
         let data = data(granted, &key, asked).ok_or_else(unknown)?;
@@ -130,7 +130,7 @@ fn by_agent(
 }
 
 /// Builds the data to be signed.
-fn data(granted: &Granted, key: &[u8], asked: &Signing) -> Option<Vec<u8>> {
+fn data(granted: &GrantedKeys, key: &[u8], asked: &Signing) -> Option<Vec<u8>> {
     match &asked.purpose {
         SigningPurpose::Login { session, bound_to } => {
             let algorithm = algorithm_name(key, asked.algorithm)?;

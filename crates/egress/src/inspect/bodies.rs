@@ -24,15 +24,15 @@ use super::expectation;
 use super::injection::Injection;
 use super::upload;
 use crate::Egress;
-use crate::secret::{Coding, Failed, Placeholders, SearchedBody, longer};
+use crate::secret::{Coding, Placeholders, SearchedBody, StreamError, longer};
 
 mod fields;
-mod passing;
-mod untaken;
+mod maskable;
+mod rejection;
 
-use passing::{MaskableBody, MaskableBodyError};
-pub(crate) use untaken::BodyRejection;
-pub(super) use untaken::Renewing;
+use maskable::{MaskableBody, MaskableBodyError};
+pub(crate) use rejection::BodyRejection;
+pub(super) use rejection::Renewing;
 
 /// The longest body that is read whole before anything of its request is sent, bytes.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
@@ -221,7 +221,7 @@ async fn looked_through(
         return Ok(BodySource::whole(whole, held));
     }
     let decoding = egress.bodies.decoding(coding).await?;
-    let may_be_changed = !is_placed && passing::may_be_changed(headers);
+    let may_be_changed = !is_placed && maskable::may_be_changed(headers);
     let mask = may_be_changed.then(|| injection.without_others(&egress.credentials));
     let body = MaskableBody::new(body, mask.flatten());
     let searched = SearchedBody::new(body, placeholders, coding);
@@ -234,7 +234,7 @@ async fn looked_through(
     let whole = timeout(PATIENCE, searched_whole(&mut searched)).await;
     match whole.map_err(|_| TOO_SLOW)? {
         Ok(whole) => Ok(BodySource::whole(whole, held)),
-        Err(Failed::Found(found)) => {
+        Err(StreamError::Found(found)) => {
             // By HTTP/2 a body that is dropped takes the answer with it.
             let unread = searched.into_inner().into_rest();
             Err(BodyRejection::found(&egress.credentials, judged, found).with(unread))
@@ -246,7 +246,7 @@ async fn looked_through(
 /// Reads a whole body and searches it.
 async fn searched_whole(
     body: &mut SearchedBody<MaskableBody>,
-) -> Result<ReplayedBody, Failed<MaskableBodyError>> {
+) -> Result<ReplayedBody, StreamError<MaskableBodyError>> {
     let mut read = ReadBody::default();
     while let Some(frame) = body.frame().await {
         read.take(frame?);

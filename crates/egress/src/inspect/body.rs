@@ -16,7 +16,7 @@ use super::injection::Misuse;
 use super::ranges::WindowedBody;
 use super::upload::Upload;
 use crate::limits::{Direction, Excess};
-use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
+use crate::secret::{Coding, Found, MaskedBody, Masks, Stalled, StreamError, Undecodable};
 
 /// The reason why a body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -281,10 +281,12 @@ impl Body for ResponseBody {
             Self::Masked { body, exchange, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 match &frame {
-                    Some(Err(Failed::Undecodable(error))) => exchange.fail(Direction::Down, error),
-                    Some(Err(Failed::Stalled(stalled))) => exchange.stalled(*stalled),
+                    Some(Err(StreamError::Undecodable(error))) => {
+                        exchange.fail(Direction::Down, error)
+                    }
+                    Some(Err(StreamError::Stalled(stalled))) => exchange.stalled(*stalled),
                     // Those are told of where they happen.
-                    Some(Ok(_) | Err(Failed::Inner(_) | Failed::Found(_))) | None => {}
+                    Some(Ok(_) | Err(StreamError::Inner(_) | StreamError::Found(_))) | None => {}
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
             }
@@ -317,35 +319,35 @@ impl Body for ResponseBody {
     }
 }
 
-impl From<Failed<hyper::Error>> for BodyError {
-    fn from(failed: Failed<hyper::Error>) -> Self {
+impl From<StreamError<hyper::Error>> for BodyError {
+    fn from(failed: StreamError<hyper::Error>) -> Self {
         match failed {
-            Failed::Inner(error) => Self::Off(error),
-            Failed::Undecodable(error) => Self::Undecodable(error),
-            Failed::Found(found) => Self::Found(found),
-            Failed::Stalled(stalled) => Self::Stalled(stalled),
+            StreamError::Inner(error) => Self::Off(error),
+            StreamError::Undecodable(error) => Self::Undecodable(error),
+            StreamError::Found(found) => Self::Found(found),
+            StreamError::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
 
-impl From<Failed<Failed<hyper::Error>>> for BodyError {
-    fn from(failed: Failed<Failed<hyper::Error>>) -> Self {
+impl From<StreamError<StreamError<hyper::Error>>> for BodyError {
+    fn from(failed: StreamError<StreamError<hyper::Error>>) -> Self {
         match failed {
-            Failed::Inner(failed) => failed.into(),
-            Failed::Undecodable(error) => Self::Undecodable(error),
-            Failed::Found(found) => Self::Found(found),
-            Failed::Stalled(stalled) => Self::Stalled(stalled),
+            StreamError::Inner(failed) => failed.into(),
+            StreamError::Undecodable(error) => Self::Undecodable(error),
+            StreamError::Found(found) => Self::Found(found),
+            StreamError::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
 
-impl From<Failed<BodyError>> for BodyError {
-    fn from(failed: Failed<BodyError>) -> Self {
+impl From<StreamError<BodyError>> for BodyError {
+    fn from(failed: StreamError<BodyError>) -> Self {
         match failed {
-            Failed::Inner(broken) => broken,
-            Failed::Undecodable(error) => Self::Undecodable(error),
-            Failed::Found(found) => Self::Found(found),
-            Failed::Stalled(stalled) => Self::Stalled(stalled),
+            StreamError::Inner(broken) => broken,
+            StreamError::Undecodable(error) => Self::Undecodable(error),
+            StreamError::Found(found) => Self::Found(found),
+            StreamError::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! One request and its response: judged, recorded, forwarded, returned.
 
-mod beginning;
+mod broken_body;
 mod consent;
 mod dates;
 mod error;
-mod issued;
+mod issuance;
 mod masked;
-mod misused;
+mod opening;
 mod proof;
 mod releases;
-pub(super) mod renewed;
+pub(super) mod renewal;
 mod rights;
 mod sending;
 
@@ -24,9 +24,9 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
 use super::Origin;
-use super::answers::{self, Denial};
 use super::bodies;
 use super::body::ResponseBody;
+use super::denial::{self, Denial};
 use super::expectation::{self, BodyGate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, OutgoingRequest};
@@ -226,16 +226,16 @@ pub(crate) async fn answer(
         Ok(injection) => injection,
         Err(misuse) => {
             let denial = misuse.told(&egress, &asked, &parts, flow);
-            return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
+            return Ok(denial::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     let sent = head.sent(!body.is_end_stream());
-    let rule = match answers::allowing(&egress, &asked, &parts, &judged, &now, sent) {
+    let rule = match denial::allowing(&egress, &asked, &parts, &judged, &now, sent) {
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;
             egress.control.refuse(flow, why);
-            return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
+            return Ok(denial::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     drop(now);
@@ -243,20 +243,20 @@ pub(crate) async fn answer(
     let what = Denial::of(&asked, &parts, String::new());
     let room = match RequestPermit::take(&egress, rule, &flow, &parts, &body) {
         Ok(room) => room,
-        Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
+        Err(full) => return Ok(denial::full(&full, what, &parts, body).await),
     };
     let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
     let body = match room.within(taken).await {
         Ok(Ok(body)) => body,
         Ok(Err(untaken)) => return untaken.told(&egress, flow, what).await,
-        Err(excess) => return Ok(answers::beyond(&excess, what, None)),
+        Err(excess) => return Ok(denial::beyond(&excess, what, None)),
     };
-    let issue = match issued::admitted(&egress, &judged, &parts, &head) {
+    let issue = match issuance::admitted(&egress, &judged, &parts, &head) {
         Ok(issue) => issue,
-        Err(why) => return Ok(issued::refused(&egress, flow, what, why, &parts, body).await),
+        Err(why) => return Ok(issuance::refused(&egress, flow, what, why, &parts, body).await),
     };
     let mut outgoing = OutgoingRequest {
-        issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
+        issue: issuance::prepared(issue, body.as_ref(), &mut parts.headers),
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
@@ -325,7 +325,7 @@ async fn answered(
     outgoing: &mut OutgoingRequest,
 ) -> Response<ResponseBody> {
     let status = response.status();
-    if let Some(unrecorded) = beginning::unheard(&exchange, outgoing).await {
+    if let Some(unrecorded) = opening::unheard(&exchange, outgoing).await {
         return unrecorded;
     }
     injection::mask(&exchange.egress.credentials, response.headers_mut());
@@ -348,7 +348,7 @@ async fn answered(
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
     let body = ResponseBody::new(body, Arc::clone(&exchange));
-    match issued::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
+    match issuance::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
         Ok(body) => {
             // At last: what is to be masked is read by the whole head.
             exchange.redact(Direction::Down, &mut parts.headers);
@@ -356,7 +356,7 @@ async fn answered(
         }
         Err(why) => {
             exchange.fail(Direction::Down, &why);
-            answers::failed(&exchange.denial(&outgoing.parts, &why), None)
+            denial::failed(&exchange.denial(&outgoing.parts, &why), None)
         }
     }
 }

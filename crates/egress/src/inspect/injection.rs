@@ -5,7 +5,7 @@
 //! is not sent. A real value in a response's head becomes the placeholder again.
 
 mod claim;
-mod others;
+mod other_placeholders;
 mod readable;
 mod redacted;
 mod renewal;
@@ -26,7 +26,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::Origin;
-use super::answers::Denial;
+use super::denial::Denial;
 use super::exchange::SendPermission;
 use super::head::{self, Head};
 use super::ranges::PaddedRange;

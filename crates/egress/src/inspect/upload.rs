@@ -15,12 +15,12 @@ use super::bodies::BodySource;
 use super::body::BodyError;
 use super::injection::{Misuse, SignatureChain};
 
-mod pieces;
-mod told;
+mod chunks;
+mod digest_check;
 
-pub(crate) use pieces::Pieces;
-use told::DigestCheck;
-pub(crate) use told::{Digest, digest};
+pub(crate) use chunks::Pieces;
+use digest_check::DigestCheck;
+pub(crate) use digest_check::{Digest, digest};
 
 /// The longest body that is read before it is sent, bytes.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;

@@ -15,8 +15,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::sleep;
 
-use super::answers;
 use super::body::ResponseBody;
+use super::denial;
 use super::exchange::Exchange;
 use super::head;
 use super::injection::OutgoingRequest;
@@ -40,13 +40,13 @@ pub(crate) fn begin(
     if !outgoing.head.is_web_socket || !is_web_socket {
         let why = "the host goes on with a protocol that was not asked for";
         exchange.fail(Direction::Down, &why);
-        return answers::failed(&exchange.denial(&outgoing.parts, why), None);
+        return denial::failed(&exchange.denial(&outgoing.parts, why), None);
     }
     let credentials = &exchange.egress().credentials;
     if !credentials.is_empty() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
         let why = "the host goes on with an extension of WebSocket that was not asked for";
         exchange.fail(Direction::Down, &why);
-        return answers::failed(&exchange.denial(&outgoing.parts, why), None);
+        return denial::failed(&exchange.denial(&outgoing.parts, why), None);
     }
     let server = hyper::upgrade::on(&mut response);
     let mut request = Request::new(());

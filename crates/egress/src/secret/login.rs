@@ -29,7 +29,7 @@ const NAME_BYTES_MAX: usize = 256;
 const TIMES: [&str; 3] = ["exp", "iat", "nbf"];
 
 /// A lookup of the stand-in for a known text, by the names that lead to it.
-pub type Known<'a> = &'a mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>;
+pub type StandInLookup<'a> = &'a mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>;
 
 /// The reason why a login file cannot have a stand-in. Its text contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub fn stand_in(
     file: &[u8],
     keep: &[FieldPath],
     claims: &[String],
-    known: Known<'_>,
+    known: StandInLookup<'_>,
 ) -> Result<Vec<u8>, LoginUnfit> {
     let mut walk = Walk {
         file,
@@ -113,7 +113,7 @@ struct Walk<'a> {
     replaced: Vec<Zeroizing<String>>,
     keep: &'a [FieldPath],
     claims: &'a [String],
-    known: Known<'a>,
+    known: StandInLookup<'a>,
 }
 
 impl Walk<'_> {

@@ -11,7 +11,7 @@ use super::Secret;
 use super::patterns::{Match, Patterns};
 use super::placeholder::PlaceholderError;
 use super::row::Until;
-use super::view::View;
+use super::view::DecodedView;
 
 /// The most bytes searched at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -26,9 +26,9 @@ const SHORT_LETTERS_MAX: usize = 20;
 /// A set of secrets with their placeholders. Streams made from it follow each later renewal of the
 /// set.
 #[derive(Clone)]
-pub struct Masks(Arc<Newest>);
+pub struct Masks(Arc<SharedMasks>);
 
-struct Newest {
+struct SharedMasks {
     /// The number of renewals.
     count: AtomicU64,
     inner: RwLock<Arc<Inner>>,
@@ -47,7 +47,7 @@ impl Masks {
     /// [`PlaceholderError`]: one is not, or one contains a secret.
     pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, PlaceholderError> {
         let inner = Inner::new(secrets)?;
-        Ok(Self(Arc::new(Newest {
+        Ok(Self(Arc::new(SharedMasks {
             count: AtomicU64::new(0),
             inner: RwLock::new(Arc::new(inner)),
         })))
@@ -117,7 +117,7 @@ impl Masks {
             noted: None,
             bytes: Vec::new(),
             sent: 0,
-            view: View::default(),
+            view: DecodedView::default(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Inner {
     fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
         let mut found = Vec::new();
         let patterns = &self.patterns;
-        patterns.search(text, &mut View::default(), |one| found.push(one));
+        patterns.search(text, &mut DecodedView::default(), |one| found.push(one));
         if found.is_empty() {
             return None;
         }
@@ -252,7 +252,7 @@ pub struct Mask {
     bytes: Vec<u8>,
     /// The number of those that were handed on.
     sent: usize,
-    view: View,
+    view: DecodedView,
 }
 
 impl Mask {

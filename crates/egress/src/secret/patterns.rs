@@ -6,9 +6,9 @@ use super::placeholder::{self, PlaceholderError};
 use super::row::{Row, Rows, Until};
 use super::symbols::{self, Form, Symbol};
 use super::table::{ANCHOR, Entry, STRIDE, Table, WINDOW};
-use super::units::Unit;
-use super::view::View;
-use super::walk::{Reach, Written};
+use super::units::EncodedUnit;
+use super::view::DecodedView;
+use super::walk::{Reach, ValueForm};
 use super::{BYTES_MIN, Secret, gap, units};
 
 /// The most values: each line counts as one.
@@ -140,9 +140,9 @@ impl Patterns {
         value.unwrap_or_default()
     }
 
-    pub(super) fn written(&self, value: usize, form: Form) -> Written<'_> {
+    pub(super) fn written(&self, value: usize, form: Form) -> ValueForm<'_> {
         let value = self.value(value);
-        Written { value, form }
+        ValueForm { value, form }
     }
 
     /// Returns the longest form of a value, bytes.
@@ -161,7 +161,7 @@ impl Patterns {
     pub(super) fn search(
         &self,
         bytes: &[u8],
-        view: &mut View,
+        view: &mut DecodedView,
         mut each: impl FnMut(Match),
     ) -> usize {
         // Of what could become a value, and has not been found to be the beginning of one.
@@ -253,9 +253,11 @@ fn anchor(value: &[u8]) -> Option<usize> {
     let is_read_as_is = |place: &usize| {
         let from = place.saturating_sub(units::BYTES_MAX);
         (from..place + ANCHOR).all(|at| match value.get(at..).and_then(units::read) {
-            Some(Unit::Escaped(_, length) | Unit::Growing(_, length)) => at + length <= *place,
-            Some(Unit::Plain(_) | Unit::Soft(_)) => true,
-            Some(Unit::Begun) | None => false,
+            Some(EncodedUnit::Escaped(_, length) | EncodedUnit::Growing(_, length)) => {
+                at + length <= *place
+            }
+            Some(EncodedUnit::Plain(_) | EncodedUnit::Soft(_)) => true,
+            Some(EncodedUnit::Begun) | None => false,
         })
     };
     let all = || {

@@ -133,7 +133,7 @@ pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Placeholde
     if !lines.all(|line| real.get(line).is_some_and(patterns::can_be_found)) {
         return Err(PlaceholderError::Marks);
     }
-    let mut draw = Draw::new(random);
+    let mut draw = RandomBytes::new(random);
     if let Some(token) = WebToken::read(real) {
         return token.placeholder(&mut draw);
     }
@@ -171,13 +171,13 @@ fn checked_bytes<'a>(prefix: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// A source of random bytes.
-struct Draw {
+struct RandomBytes {
     random: [u8; 32],
     block: u64,
     left: Vec<u8>,
 }
 
-impl Draw {
+impl RandomBytes {
     fn new(random: &[u8; 32]) -> Self {
         Self {
             random: *random,
@@ -237,7 +237,7 @@ fn letters(secret: &[u8]) -> Vec<u8> {
 }
 
 /// Replaces the letters of a secret by random ones.
-fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, PlaceholderError> {
+fn filled(secret: &[u8], draw: &mut RandomBytes) -> Result<Vec<u8>, PlaceholderError> {
     let all = letters(secret);
     let parts = secret.windows(COMMON_BYTES).filter_map(<[u8]>::first_chunk);
     let mut parts: Zeroizing<Vec<[u8; COMMON_BYTES]>> = Zeroizing::new(parts.copied().collect());
@@ -280,7 +280,7 @@ fn drawn(
     letters: &[u8],
     parts: &[[u8; COMMON_BYTES]],
     made: &[u8],
-    draw: &mut Draw,
+    draw: &mut RandomBytes,
 ) -> Result<u8, PlaceholderError> {
     let before = made
         .len()
@@ -338,7 +338,7 @@ impl<'a> WebToken<'a> {
         })
     }
 
-    fn placeholder(&self, draw: &mut Draw) -> Result<Vec<u8>, PlaceholderError> {
+    fn placeholder(&self, draw: &mut RandomBytes) -> Result<Vec<u8>, PlaceholderError> {
         let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(self.claims).unwrap_or_default());
         let known: Map<String, Value> = serde_json::from_slice(&claims).unwrap_or_default();
         let claims = URL_SAFE_NO_PAD.encode(told(&known, claims.len(), draw));
@@ -354,7 +354,7 @@ impl<'a> WebToken<'a> {
 }
 
 /// Writes claims of this length: the times of validity, and a filler.
-fn told(known: &Map<String, Value>, bytes: usize, draw: &mut Draw) -> Vec<u8> {
+fn told(known: &Map<String, Value>, bytes: usize, draw: &mut RandomBytes) -> Vec<u8> {
     let mut text = "{".to_owned();
     let end = "\"jti\":\"\"}".len();
     for name in ["exp", "iat", "nbf"] {

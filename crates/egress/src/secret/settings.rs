@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::BYTES_MIN;
-use super::login::{Known, other};
-use tree::{Leaf, Spot, Tree};
+use super::login::{StandInLookup, other};
+use tree::{Leaf, Tree, ValuePath};
 pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
 
 /// The most values that are replaced: each is searched for in all others.
@@ -106,7 +106,7 @@ pub fn mask(
     form: SettingsForm,
     file: &[u8],
     rules: FieldRules<'_>,
-    known: Known<'_>,
+    known: StandInLookup<'_>,
 ) -> Result<Settings, SettingsUnfit> {
     let masked = masked(form, file, rules, known);
     memory::erase_stack();
@@ -117,10 +117,10 @@ fn masked(
     form: SettingsForm,
     file: &[u8],
     rules: FieldRules<'_>,
-    known: Known<'_>,
+    known: StandInLookup<'_>,
 ) -> Result<Settings, SettingsUnfit> {
     let mut tree = Tree::read(form, file)?;
-    let mut found = Found::default();
+    let mut found = FoundSecrets::default();
     tree.visit_names(&mut |name| match words::keys_in(name).is_empty() {
         true => Ok(()),
         false => Err(SettingsUnfit::Kept),
@@ -169,21 +169,21 @@ fn is_sought(text: &str) -> bool {
 
 /// The secrets that were found, with their replacements.
 #[derive(Default)]
-struct Found {
+struct FoundSecrets {
     /// Set if there is any.
     has_any: bool,
     /// Each secret with its replacement.
     replaced: Vec<(Zeroizing<String>, String)>,
 }
 
-impl Found {
+impl FoundSecrets {
     /// Replaces a text that is a secret, or the secrets in it.
     fn look(
         &mut self,
-        spot: &Spot,
+        spot: &ValuePath,
         text: &mut String,
         rules: FieldRules<'_>,
-        known: Known<'_>,
+        known: StandInLookup<'_>,
     ) -> Result<(), SettingsUnfit> {
         let is_reference = words::is_reference(text);
         let stands = match is_reference {
@@ -255,7 +255,7 @@ impl Found {
 }
 
 /// Returns whether a text is secret by where it is.
-fn is_secret(spot: &Spot, text: &str, rules: FieldRules<'_>) -> bool {
+fn is_secret(spot: &ValuePath, text: &str, rules: FieldRules<'_>) -> bool {
     if text.is_empty() {
         return false;
     }
@@ -268,7 +268,7 @@ fn is_secret(spot: &Spot, text: &str, rules: FieldRules<'_>) -> bool {
 }
 
 /// Returns whether a number is secret by where it is.
-fn is_secret_number(spot: &Spot, number: &str, rules: FieldRules<'_>) -> bool {
+fn is_secret_number(spot: &ValuePath, number: &str, rules: FieldRules<'_>) -> bool {
     named(spot, rules).unwrap_or_else(|| {
         let before = spot.before.as_deref();
         is_beneath(spot, number)
@@ -278,7 +278,7 @@ fn is_secret_number(spot: &Spot, number: &str, rules: FieldRules<'_>) -> bool {
 }
 
 /// Returns whether the profile names a value as secret; `None` if it names it neither way.
-fn named(spot: &Spot, rules: FieldRules<'_>) -> Option<bool> {
+fn named(spot: &ValuePath, rules: FieldRules<'_>) -> Option<bool> {
     let is_of = |paths: &[FieldPath]| paths.iter().any(|path| path.leads_along(&spot.names));
     match (is_of(rules.keep), is_of(rules.secrets)) {
         (true, _) => Some(false),
@@ -287,13 +287,13 @@ fn named(spot: &Spot, rules: FieldRules<'_>) -> Option<bool> {
     }
 }
 
-fn own_name(spot: &Spot) -> &str {
+fn own_name(spot: &ValuePath) -> &str {
     spot.names.last().map_or("", String::as_str)
 }
 
 /// Returns whether a value is within something that is handed to others, or within an object named
 /// like a secret.
-fn is_beneath(spot: &Spot, text: &str) -> bool {
+fn is_beneath(spot: &ValuePath, text: &str) -> bool {
     let above = spot.names.split_last().map_or(&[][..], |(_, above)| above);
     let mut above = above.iter().skip(spot.referring);
     let is_held = spot.names.iter().any(|name| words::is_holder(name));

@@ -23,7 +23,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Returns what goes on of these bytes in pieces of this length, and whether they end well.
-fn passed(passing: &mut impl Passing, bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
+fn passed(passing: &mut impl Inspection, bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut on = Vec::new();
     for piece in bytes.chunks(piece) {
         if passing.take(piece, &mut on).is_err() {

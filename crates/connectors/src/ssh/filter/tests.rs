@@ -29,7 +29,7 @@ const HOST: u8 = 1;
 const KEY: u8 = 2;
 const SESSION: &[u8] = b"the session's identifier";
 
-fn all(signs_commits: bool) -> Vec<Granted> {
+fn all(signs_commits: bool) -> Vec<GrantedKeys> {
     let key = |seed| crate::ssh::told(&Pair::new(seed).public(), "mine").unwrap();
     let grant = SshGrant {
         name: "git".parse().unwrap(),
@@ -74,7 +74,7 @@ fn to_log_in(session: &[u8], user: &[u8], bound_to: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// Returns the decision on the last of these messages, on one connection.
-fn last(all: &[Granted], messages: &[Vec<u8>]) -> Verdict {
+fn last(all: &[GrantedKeys], messages: &[Vec<u8>]) -> Verdict {
     let mut session = Session::default();
     let verdicts: Vec<Verdict> = messages
         .iter()

@@ -16,10 +16,10 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, HeaderMap};
 
 use super::{DIGESTS, ReplayedBody};
-use crate::secret::{Failed, Mask, MaskedBody};
+use crate::secret::{Mask, MaskedBody, StreamError};
 
 /// The reason why such a body broke off.
-pub(super) type MaskableBodyError = Failed<hyper::Error>;
+pub(super) type MaskableBodyError = StreamError<hyper::Error>;
 
 /// A body, with or without masking.
 pub(crate) enum MaskableBody {
@@ -63,7 +63,7 @@ impl Body for MaskableBody {
         match self.get_mut() {
             Self::Through(body) => {
                 let frame = std::task::ready!(Pin::new(body).poll_frame(context));
-                Poll::Ready(frame.map(|frame| frame.map_err(Failed::Inner)))
+                Poll::Ready(frame.map(|frame| frame.map_err(StreamError::Inner)))
             }
             Self::Masked(body) => Pin::new(body).poll_frame(context),
         }

@@ -6,9 +6,9 @@ use atoll_model::network::{Flow, Place, Request as Judged};
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 
-use super::super::answers::{self, Denial};
 use super::super::body::ResponseBody;
-use super::super::exchange::{RecordError, renewed};
+use super::super::denial::{self, Denial};
+use super::super::exchange::{RecordError, renewal};
 use super::super::injection::{self, Misuse};
 use crate::Egress;
 use crate::credentials::Credentials;
@@ -104,15 +104,15 @@ impl BodyRejection {
     ) -> Result<Response<ResponseBody>, RecordError> {
         Ok(match self {
             Self::Renewal(renewing) => {
-                return renewed::answered(egress, renewing, flow, what).await;
+                return renewal::answered(egress, renewing, flow, what).await;
             }
             Self::Misused(misuse, unread) => {
                 misuse.tell(egress, flow);
-                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
+                denial::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
             }
             Self::Broken(why) => {
                 egress.control.refuse(flow, why.clone());
-                answers::denied(StatusCode::BAD_REQUEST, &what.because(why), None)
+                denial::denied(StatusCode::BAD_REQUEST, &what.because(why), None)
             }
         })
     }

@@ -6,7 +6,7 @@ use super::error::{ExchangeError, Refusal};
 use super::{OutgoingRequest, judged, proof};
 use crate::Egress;
 use crate::inspect::upload::BufferError;
-use crate::inspect::{Origin, asking, head};
+use crate::inspect::{Origin, approval, head};
 use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot, SendConditions, bounded};
 use crate::redaction::Redactions;
 
@@ -47,8 +47,8 @@ pub(super) async fn wait(
         }
         None => None,
     };
-    let call = asking::request(outgoing, rule.clone(), body.as_ref());
-    let approval = asking::consent(egress, call).await;
+    let call = approval::request(outgoing, rule.clone(), body.as_ref());
+    let approval = approval::consent(egress, call).await;
     outgoing.leave.approval = Some(approval.map_err(|why| {
         ExchangeError::Refused(Refusal {
             why: why.why().to_owned(),

@@ -11,8 +11,8 @@ use super::{OutgoingRequest, flow};
 use crate::Egress;
 use crate::destination;
 use crate::inspect::Origin;
-use crate::inspect::answers::{self, Denial, unread_of};
 use crate::inspect::body::ResponseBody;
+use crate::inspect::denial::{self, Denial, unread_of};
 use crate::inspect::head::Fault;
 use crate::inspect::injection::Misuse;
 use crate::inspect::upload::Upload;
@@ -37,7 +37,7 @@ pub(super) async fn unclear(
         ..flow(asked, parts, None)
     };
     destination::refuse_another(egress, flow, fault.why);
-    answers::refused(fault.status, denial, parts, body).await
+    denial::refused(fault.status, denial, parts, body).await
 }
 
 /// The reason why a request gets no response from the server.
@@ -87,14 +87,14 @@ impl ExchangeError {
             Self::Refused(refusal) => {
                 egress.control.refuse(flow, refusal.why);
                 let denial = what.refused(refusal.inside, refusal.how_to_ask);
-                answers::denied(StatusCode::FORBIDDEN, &denial, unread)
+                denial::denied(StatusCode::FORBIDDEN, &denial, unread)
             }
-            Self::Failed(why) => answers::failed(&what.because(why), unread),
+            Self::Failed(why) => denial::failed(&what.because(why), unread),
             Self::Misused(misuse) => {
-                answers::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
+                denial::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
             }
             Self::Broken(why) => {
-                answers::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
+                denial::denied(StatusCode::BAD_REQUEST, &what.because(why), unread)
             }
         })
     }
@@ -121,7 +121,7 @@ pub(super) async fn told(
     let unread = outgoing.body.take().and_then(Upload::into_rest);
     let unread = unread_of(&outgoing.parts, unread).await;
     if let Some(excess) = outgoing.room.excess() {
-        return Ok(answers::beyond(excess, what, unread));
+        return Ok(denial::beyond(excess, what, unread));
     }
     let policies = outgoing.flow.policies;
     unanswered.told(egress, Flow { policies, ..flow }, what, unread)

@@ -19,9 +19,9 @@ use super::Exchange;
 use super::masked::masked;
 use crate::Egress;
 use crate::credentials::why_not_issued;
-use crate::inspect::answers::{self, Denial, unread_of};
 use crate::inspect::bodies::BodySource;
 use crate::inspect::body::ResponseBody;
+use crate::inspect::denial::{self, Denial, unread_of};
 use crate::inspect::head::Head;
 
 /// The longest response of an issuer, bytes.
@@ -79,7 +79,7 @@ pub(super) async fn refused(
     egress.control.refuse(flow, why.clone());
     let denial = what.refused(why, Some(INSTEAD.to_owned()));
     let unread = unread_of(parts, body.and_then(BodySource::into_rest)).await;
-    answers::denied(StatusCode::FORBIDDEN, &denial, unread)
+    denial::denied(StatusCode::FORBIDDEN, &denial, unread)
 }
 
 /// Updates the headers to match the body, and asks an issuer for an uncompressed response.

@@ -11,8 +11,8 @@ use super::{Exchange, OutgoingRequest};
 use crate::Egress;
 use crate::control_channel::{FlowOutcome, OpenFlow};
 use crate::dial::Route;
-use crate::inspect::answers;
 use crate::inspect::body::ResponseBody;
+use crate::inspect::denial;
 use crate::limits::Direction;
 
 /// Records a request; one that can change something is on disk before this returns.
@@ -56,8 +56,5 @@ pub(super) async fn unheard(
     heard.err()?;
     let why = "what it has touched could not be recorded";
     exchange.fail(Direction::Down, &why);
-    Some(answers::failed(
-        &exchange.denial(&outgoing.parts, why),
-        None,
-    ))
+    Some(denial::failed(&exchange.denial(&outgoing.parts, why), None))
 }

@@ -14,9 +14,9 @@ use super::error::RecordError;
 use crate::Egress;
 use crate::control_channel::FlowOutcome;
 use crate::credentials::{Credentials, fetch};
-use crate::inspect::answers::{self, Denial};
 use crate::inspect::bodies::Renewing;
 use crate::inspect::body::ResponseBody;
+use crate::inspect::denial::{self, Denial};
 use crate::policies::{Forbidden, PolicySnapshot};
 
 /// The lifetime stated to a program for a token of unknown lifetime. Atoll itself refreshes the
@@ -54,7 +54,7 @@ pub(in crate::inspect) async fn answered(
     if let Err(forbidden) = may_renew(&now, &egress.credentials, by) {
         egress.control.refuse(flow, forbidden.why);
         let denial = what.refused(forbidden.inside, None);
-        return Ok(answers::denied(StatusCode::FORBIDDEN, &denial, unread));
+        return Ok(denial::denied(StatusCode::FORBIDDEN, &denial, unread));
     }
     let opened = egress.control.open(flow, true).await?;
     let renewed = match of(egress, by, published).await {
@@ -62,7 +62,7 @@ pub(in crate::inspect) async fn answered(
         Err(unfetched) => {
             let failure = FlowOutcome::nothing(unfetched.recorded()).at_last(true);
             egress.control.close(&opened, failure);
-            return Ok(answers::failed(&what.because(unfetched.why), unread));
+            return Ok(denial::failed(&what.because(unfetched.why), unread));
         }
     };
     let carried = FlowOutcome {

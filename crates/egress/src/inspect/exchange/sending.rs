@@ -5,8 +5,8 @@ use std::sync::Arc;
 use atoll_model::network::Scheme;
 use hyper::{Request, Response, Version};
 
-use super::beginning::begin;
 use super::error::ExchangeError;
+use super::opening::begin;
 use super::{Exchange, OutgoingRequest, answered, judged, masked};
 use crate::Egress;
 use crate::control_channel::{FlowOutcome, OpenFlow};

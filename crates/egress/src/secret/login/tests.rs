@@ -71,7 +71,7 @@ fn a_login_file_keeps_its_members_and_none_of_its_texts() {
 fn a_field_of_a_credential_has_what_stands_for_it() {
     let file = format!(r#"{{"tokens": {{"access": "{TOKEN}", "other": "kept"}}}}"#);
     let mut seen = Vec::new();
-    let known: Known<'_> = &mut |names: &[String], value: &[u8]| {
+    let known: StandInLookup<'_> = &mut |names: &[String], value: &[u8]| {
         let is_it = names == ["tokens", "access"];
         seen.push((names.join("."), String::from_utf8(value.to_vec()).unwrap()));
         Ok(is_it.then(|| "it stands".to_owned()))

@@ -258,7 +258,7 @@ fn settings_in_toml_are_the_same() {
 fn a_field_of_a_credential_of_settings_has_what_stands_for_it() {
     let file = format!(r#"{{"primaryApiKey": "{KEY}", "ref": {{"primaryApiKey": "${{A_KEY}}"}}}}"#);
     let mut asked = Vec::new();
-    let known: Known<'_> = &mut |names: &[String], value: &[u8]| {
+    let known: StandInLookup<'_> = &mut |names: &[String], value: &[u8]| {
         asked.push((names.join("."), value.to_vec()));
         Ok((names == ["primaryApiKey"]).then(|| "it-stands".to_owned()))
     };
