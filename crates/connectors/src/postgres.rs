@@ -61,7 +61,7 @@ impl LoginConnector for Postgres {
 /// budget.
 struct AllowedConnection<'a> {
     sessions: &'a Sessions,
-    wanted: &'a Destination,
+    to: &'a Destination,
     flow: Flow,
     part: Option<&'a BudgetShare>,
     /// The TLS demanded of the server.
@@ -75,7 +75,7 @@ async fn serve(
     egress: &Arc<Egress>,
     sessions: &Sessions,
     mut arrival: ProgramStream,
-    wanted: Destination,
+    to: Destination,
     flow: Flow,
     part: Option<BudgetShare>,
 ) {
@@ -87,12 +87,12 @@ async fn serve(
         ..flow
     };
     let begun = tokio::select! {
-        begun = program::begin(egress, arrival, &wanted) => begun,
-        () = egress.is_over() => return,
+        begun = program::begin(egress, arrival, &to) => begun,
+        () = egress.run_ended() => return,
     };
     let asked = AllowedConnection {
         sessions,
-        wanted: &wanted,
+        to: &to,
         flow,
         part: part.as_ref(),
         tls: ServerTls::default(),
@@ -120,11 +120,11 @@ fn told(why: &str) -> String {
 /// Decides on the user and database of a login, and carries the connection.
 async fn begin(
     egress: &Arc<Egress>,
-    asked: AllowedConnection<'_>,
+    connection: AllowedConnection<'_>,
     mut program: Program,
     startup: Startup,
 ) {
-    let mut flow = asked.flow.clone();
+    let mut flow = connection.flow.clone();
     flow.login = Some(FlowLogin {
         user: startup.user.clone(),
         database: startup.database.clone(),
@@ -134,40 +134,40 @@ async fn begin(
         egress.refuse(flow, why.clone());
         return program.deny(FORBIDDEN, &told(&why), "").await;
     }
-    let (index, name, tls) = match judge(egress, asked.wanted, &startup) {
+    let (index, name, tls) = match judge(egress, connection.to, &startup) {
         Ok((index, name, access)) => (index, name.clone(), access.tls),
-        Err(Denied { why, inside, hint }) => {
+        Err(Denied { why, shown, hint }) => {
             egress.refuse(flow, why);
-            return program.deny(FORBIDDEN, &told(&inside), &hint).await;
+            return program.deny(FORBIDDEN, &told(&shown), &hint).await;
         }
     };
-    if let Err(Denied { why, inside, hint }) = egress.check_credential(&name, &mut flow) {
+    if let Err(Denied { why, shown, hint }) = egress.check_credential(&name, &mut flow) {
         egress.refuse(flow, why);
-        return program.deny(FORBIDDEN, &told(&inside), &hint).await;
+        return program.deny(FORBIDDEN, &told(&shown), &hint).await;
     }
     flow.credentials.push(name.clone());
-    let approval = egress.consent_to_login(asked.wanted, &mut flow, program.is_gone());
+    let approval = egress.consent_to_login(connection.to, &mut flow, program.is_gone());
     let approval = match approval.await {
         Ok(approval) => approval,
-        Err(Denied { why, inside, hint }) => {
+        Err(Denied { why, shown, hint }) => {
             flow.credentials.clear();
             egress.refuse(flow, why);
-            return program.deny(FORBIDDEN, &told(&inside), &hint).await;
+            return program.deny(FORBIDDEN, &told(&shown), &hint).await;
         }
     };
-    let asked = AllowedConnection {
+    let connection = AllowedConnection {
         flow,
         tls,
         approval,
-        ..asked
+        ..connection
     };
-    let places = match places(egress, &asked).await {
+    let places = match places(egress, &connection).await {
         Ok(places) => places,
         Err((state, why)) => return program.deny(state, &told(&why), "").await,
     };
     let mut failed = None;
     for place in places {
-        match connect(egress, &asked, &mut program, index, &startup, place).await {
+        match connect(egress, &connection, &mut program, index, &startup, place).await {
             Some(AttemptError::Elsewhere(failure)) => failed = Some(failure),
             Some(AttemptError::Failed(failure)) => {
                 failed = Some(failure);
@@ -201,15 +201,15 @@ fn misused(egress: &Egress, startup: &Startup) -> Option<(CredentialName, String
 /// Returns the credential that is for this user and database, and its access.
 fn judge<'a>(
     egress: &'a Egress,
-    wanted: &'a Destination,
+    to: &'a Destination,
     startup: &Startup,
 ) -> Result<(usize, &'a CredentialName, &'a PostgresAccess), Denied> {
     let Startup { user, database, .. } = startup;
-    let mut all = egress.postgres_logins(wanted);
+    let mut all = egress.postgres_logins(to);
     if let Some(found) = all.find(|(_, _, access)| access.holds(user, database)) {
         return Ok(found);
     }
-    let all = egress.postgres_logins(wanted);
+    let all = egress.postgres_logins(to);
     let (of_user, others): (Vec<_>, Vec<_>) = all.partition(|(_, _, access)| access.user == *user);
     let known = of_user.first().or(others.first());
     let (why, hint) = match known {
@@ -231,26 +231,26 @@ fn judge<'a>(
         ),
         None => ("no credential signs in to it".to_owned(), String::new()),
     };
-    let inside = format!("user \"{user}\", database \"{database}\": {why}");
-    Err(Denied { why, inside, hint })
+    let shown = format!("user \"{user}\", database \"{database}\": {why}");
+    Err(Denied { why, shown, hint })
 }
 
 /// Returns the places where the host may be dialled. A failure is reported.
 async fn places(
     egress: &Egress,
-    asked: &AllowedConnection<'_>,
+    connection: &AllowedConnection<'_>,
 ) -> Result<Vec<Route>, (&'static str, String)> {
-    let AllowedConnection { wanted, flow, .. } = asked;
-    let found = egress.places(wanted).await;
-    match found.and_then(|places| stream::held(asked.tls, places)) {
+    let AllowedConnection { to, flow, .. } = connection;
+    let found = egress.places(to).await;
+    match found.and_then(|places| stream::held(connection.tls, places)) {
         Ok(places) => Ok(places),
-        Err(ResolveError::Refused { why, inside }) => {
+        Err(ResolveError::Refused { why, shown }) => {
             let flow = Flow {
                 credentials: Vec::new(),
                 ..flow.clone()
             };
             egress.refuse(flow, why);
-            Err((FORBIDDEN, inside))
+            Err((FORBIDDEN, shown))
         }
         Err(ResolveError::Unknown(why)) => {
             let why = format!("its name leads nowhere: {why}");
@@ -272,22 +272,22 @@ enum AttemptError {
 /// then.
 async fn connect(
     egress: &Arc<Egress>,
-    asked: &AllowedConnection<'_>,
+    connection: &AllowedConnection<'_>,
     program: &mut Program,
     index: usize,
     startup: &Startup,
     place: Route,
 ) -> Option<AttemptError> {
-    let mut flow = asked.flow.clone();
+    let mut flow = connection.flow.clone();
     (flow.address, flow.via) = (place.address(), egress.via(place));
     if egress.touch(&flow).await.is_err() {
         return None;
     }
-    let opened = egress.open(flow.clone(), asked.approval);
+    let opened = egress.open(flow.clone(), connection.approval);
     let opened = opened.await.ok()?;
     let signed_in = tokio::select! {
-        signed_in = sign_in(egress, asked, index, startup, place) => signed_in,
-        () = egress.is_over() => Err((LoginError::over(), None)),
+        signed_in = sign_in(egress, connection, index, startup, place) => signed_in,
+        () = egress.run_ended() => Err((LoginError::over(), None)),
     };
     let server = match signed_in {
         Ok(server) => server,
@@ -301,8 +301,8 @@ async fn connect(
             });
         }
     };
-    let ended = relay::carry(egress, asked, program, server, place).await;
-    egress.close_relayed(&opened, flow, ended.bytes, ended.stopped, asked.part);
+    let ended = relay::carry(egress, connection, program, server, place).await;
+    egress.close_relayed(&opened, flow, ended.bytes, ended.stopped, connection.part);
     None
 }
 
@@ -310,7 +310,7 @@ async fn connect(
 /// that differs.
 async fn sign_in(
     egress: &Arc<Egress>,
-    asked: &AllowedConnection<'_>,
+    connection: &AllowedConnection<'_>,
     index: usize,
     startup: &Startup,
     place: Route,
@@ -324,7 +324,7 @@ async fn sign_in(
         };
         (failed, none.recorded)
     })?;
-    let connected = server::connect(egress, asked.wanted, place, asked.tls).await;
+    let connected = server::connect(egress, connection.to, place, connection.tls).await;
     let mut stream = connected.map_err(plain)?;
     match server::sign_in(&mut stream, startup, secret.expose()).await {
         Ok(()) => Ok(stream),
@@ -338,15 +338,12 @@ async fn sign_in(
 }
 
 /// Cancels the query of another connection of this sandbox, at the same server.
-async fn cancel(egress: &Egress, asked: AllowedConnection<'_>, key: Key) {
+async fn cancel(egress: &Egress, connection: AllowedConnection<'_>, key: Key) {
     let AllowedConnection {
-        sessions,
-        wanted,
-        flow,
-        ..
-    } = asked;
+        sessions, to, flow, ..
+    } = connection;
     // A person who is asked about connections has said yes to the one that it is for.
-    let Some((place, tls, approval)) = sessions.by(wanted, key) else {
+    let Some((place, tls, approval)) = sessions.by(to, key) else {
         let why = "it wants to end what no connection of this sandbox does";
         return egress.refuse(flow, why.to_owned());
     };
@@ -358,8 +355,8 @@ async fn cancel(egress: &Egress, asked: AllowedConnection<'_>, key: Key) {
     let Ok(opened) = egress.open(flow, approval).await else {
         return;
     };
-    let asked = async {
-        let mut stream = server::connect(egress, wanted, place, tls).await?;
+    let connection = async {
+        let mut stream = server::connect(egress, to, place, tls).await?;
         let ended = |error| LoginError::ended(&error);
         let request = startup::cancel_request(key);
         stream.write_all(&request).await.map_err(ended)?;
@@ -368,11 +365,11 @@ async fn cancel(egress: &Egress, asked: AllowedConnection<'_>, key: Key) {
         let _ = timeout(server::CANCEL_PATIENCE, stream.read_u8()).await;
         Ok::<_, LoginError>(())
     };
-    let asked = tokio::select! {
-        asked = asked => asked,
-        () = egress.is_over() => Err(LoginError::over()),
+    let connection = tokio::select! {
+        connection = connection => connection,
+        () = egress.run_ended() => Err(LoginError::over()),
     };
-    let carried = match asked {
+    let carried = match connection {
         Ok(()) => FlowOutcome::default(),
         Err(failed) => FlowOutcome::nothing(failed.why).at_last(true),
     };

@@ -29,14 +29,14 @@ pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: Soc
     if dns::is_name_server(meant) {
         return dns::serve_over_tcp(&egress, program).await;
     }
-    match destination::wanted(&egress, meant) {
-        Ok(wanted) if wanted.is_proxy() => proxy::serve(&egress, program).await,
-        Ok(wanted) if wanted.is_sandbox_api() => {
+    match destination::of_address(&egress, meant) {
+        Ok(to) if to.is_proxy() => proxy::serve(&egress, program).await,
+        Ok(to) if to.is_sandbox_api() => {
             sandbox_api::serve(&egress, ProgramStream::new(program)).await;
         }
-        Ok(wanted) => tunnel::judge(&egress, ProgramStream::new(program), wanted).await,
-        Err((wanted, why)) => {
-            tunnel::refuse(&egress, ProgramStream::new(program), wanted.flow(), why).await
+        Ok(to) => tunnel::judge(&egress, ProgramStream::new(program), to).await,
+        Err((to, why)) => {
+            tunnel::refuse(&egress, ProgramStream::new(program), to.flow(), why).await
         }
     }
 }

@@ -90,7 +90,7 @@ pub struct Denied {
     /// The reason for the record.
     pub why: String,
     /// The reason for the program.
-    pub inside: String,
+    pub shown: String,
     /// The hint; empty if there is none.
     pub hint: String,
 }
@@ -99,7 +99,7 @@ impl From<Forbidden> for Denied {
     fn from(forbidden: Forbidden) -> Self {
         Self {
             why: forbidden.why,
-            inside: forbidden.inside,
+            shown: forbidden.shown,
             hint: String::new(),
         }
     }
@@ -109,7 +109,7 @@ impl From<NoConsent> for Denied {
     fn from(why: NoConsent) -> Self {
         Self {
             why: why.why().to_owned(),
-            inside: why.why().to_owned(),
+            shown: why.why().to_owned(),
             hint: why.how_to_ask().to_owned(),
         }
     }

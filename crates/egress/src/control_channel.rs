@@ -1,7 +1,7 @@
 //! The control channel to the process that records: no flow goes on before its report is confirmed,
 //! except one that changes nothing at its destination, which is reported soon after.
 
-mod asking;
+mod approvals;
 mod cut;
 mod flow_outcome;
 
@@ -61,7 +61,7 @@ pub(crate) struct ControlChannel {
     /// Notified when gathered reports are to be sent at once.
     hurry: Notify,
     /// Notified when there is room for further reports.
-    room: Notify,
+    space: Notify,
 }
 
 /// Reports that are still to be sent, in order.
@@ -113,7 +113,7 @@ impl ControlChannel {
             unsent: Mutex::default(),
             some: Notify::new(),
             hurry: Notify::new(),
-            room: Notify::new(),
+            space: Notify::new(),
         })
     }
 
@@ -123,7 +123,7 @@ impl ControlChannel {
     }
 
     /// Queues a report: to be sent at once with all before it, or gathered with others.
-    fn tell(&self, report: &FlowReport, hurries: bool) -> io::Result<()> {
+    fn report(&self, report: &FlowReport, hurries: bool) -> io::Result<()> {
         let mut unsent = lock(&self.unsent);
         if unsent.is_gone {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -172,7 +172,7 @@ impl ControlChannel {
             if self.send_all(&text).await.is_err() {
                 return self.is_gone();
             }
-            self.room.notify_waiters();
+            self.space.notify_waiters();
         }
     }
 
@@ -197,7 +197,7 @@ impl ControlChannel {
     fn is_gone(&self) {
         lock(&self.unsent).is_gone = true;
         self.nobody_answers();
-        self.room.notify_waiters();
+        self.space.notify_waiters();
     }
 
     /// Marks the last report: [`ControlChannel::send`] returns once all of them are sent.
@@ -228,7 +228,7 @@ impl ControlChannel {
         cut_flow(&mut flow, PATH_BYTES_MAX);
         loop {
             // From here on it hears of room.
-            let room = self.room.notified();
+            let space = self.space.notified();
             let has_room = {
                 let unsent = lock(&self.unsent);
                 unsent.is_gone || unsent.text.len() < UNSENT_BYTES_MAX
@@ -236,7 +236,7 @@ impl ControlChannel {
             if has_room {
                 break;
             }
-            room.await;
+            space.await;
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (recorded, wait) = oneshot::channel();
@@ -249,7 +249,7 @@ impl ControlChannel {
             waits,
             approval,
         };
-        if let Err(error) = self.tell(&report, waits) {
+        if let Err(error) = self.report(&report, waits) {
             lock(&self.waiting).remove(&id);
             return Err(error);
         }
@@ -271,7 +271,7 @@ impl ControlChannel {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (recorded, wait) = oneshot::channel();
         lock(&self.waiting).insert(id, recorded);
-        if let Err(error) = self.tell(&FlowReport::Label { id, label, by }, true) {
+        if let Err(error) = self.report(&FlowReport::Label { id, label, by }, true) {
             lock(&self.waiting).remove(&id);
             return Err(error);
         }
@@ -298,7 +298,7 @@ impl ControlChannel {
         };
         let id = opened.id;
         // Nobody listens: then it is found interrupted.
-        let _ = self.tell(&FlowReport::Closed { id, end }, false);
+        let _ = self.report(&FlowReport::Closed { id, end }, false);
     }
 
     /// Reports a refused flow, the first time that it is refused.
@@ -312,7 +312,7 @@ impl ControlChannel {
         let told = lock(&self.refusals).count(flow, why);
         if let Some(report) = told {
             // Nobody listens: then it is about to end anyway.
-            let _ = self.tell(&report, true);
+            let _ = self.report(&report, true);
         }
     }
 
@@ -324,7 +324,7 @@ impl ControlChannel {
 
     /// Handles orders until the end is ordered or the other end is gone: among them confirmations
     /// of records, and ports published meanwhile, with their listeners.
-    pub(crate) async fn hear(
+    pub(crate) async fn receive_orders(
         &self,
         mut further: impl FnMut(Published, Vec<OwnedFd>),
         renounce: impl Fn(Vec<GivenUp>),
@@ -342,23 +342,23 @@ impl ControlChannel {
             match serde_json::from_slice(message) {
                 Ok(FlowOrder::Recorded { id }) => self.recorded(id),
                 Ok(FlowOrder::Running { id }) => match given.try_into() {
-                    Ok(outputs) => self.heard(id, CommandMessage::Running(outputs)),
+                    Ok(outputs) => self.deliver(id, CommandMessage::Running(outputs)),
                     Err(_) => break,
                 },
-                Ok(FlowOrder::Ran { id, end }) => self.heard(id, CommandMessage::Ran(end)),
+                Ok(FlowOrder::Ran { id, end }) => self.deliver(id, CommandMessage::Ran(end)),
                 Ok(FlowOrder::Renewing { id }) => {
-                    self.heard(id, CommandMessage::Renewing(given.into_iter().next()));
+                    self.deliver(id, CommandMessage::Renewing(given.into_iter().next()));
                 }
                 Ok(FlowOrder::Said {
                     id,
                     digest,
                     consent,
-                }) => self.said(id, digest, consent),
+                }) => self.answered(id, digest, consent),
                 Ok(FlowOrder::Publish { published }) => further(published, given),
                 Ok(FlowOrder::GiveUp { id, given }) => {
                     renounce(given);
                     // It counts from here on, and whoever gave it up is told so.
-                    let _ = self.tell(&FlowReport::GaveUp { id }, true);
+                    let _ = self.report(&FlowReport::GaveUp { id }, true);
                 }
                 Ok(FlowOrder::Attempted {}) => lock(&self.conduct).did(Deed::Attempt),
                 Ok(FlowOrder::Reload {
@@ -370,7 +370,7 @@ impl ControlChannel {
                     if !is_whole || !reload(policies, given.into_iter().next()) {
                         break;
                     }
-                    let _ = self.tell(&FlowReport::Reloaded { policies }, true);
+                    let _ = self.report(&FlowReport::Reloaded { policies }, true);
                 }
                 Ok(FlowOrder::End) | Err(_) => break,
             }
@@ -395,7 +395,7 @@ impl ControlChannel {
         credential: &CredentialName,
     ) -> io::Result<mpsc::Receiver<CommandMessage>> {
         let credential = credential.clone();
-        self.hear_of(|id| FlowReport::Command { id, credential })
+        self.subscribe(|id| FlowReport::Command { id, credential })
     }
 
     /// Has a login's file made ready to be renewed.
@@ -407,17 +407,17 @@ impl ControlChannel {
         credential: &CredentialName,
     ) -> io::Result<mpsc::Receiver<CommandMessage>> {
         let credential = credential.clone();
-        self.hear_of(|id| FlowReport::Renew { id, credential })
+        self.subscribe(|id| FlowReport::Renew { id, credential })
     }
 
-    fn hear_of(
+    fn subscribe(
         &self,
         report: impl FnOnce(u64) -> FlowReport,
     ) -> io::Result<mpsc::Receiver<CommandMessage>> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (heard, hears) = mpsc::channel(2);
         lock(&self.commands).insert(id, heard);
-        let told = self.tell(&report(id), true);
+        let told = self.report(&report(id), true);
         if told.is_err() {
             lock(&self.commands).remove(&id);
         }
@@ -432,7 +432,7 @@ impl ControlChannel {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (recorded, wait) = oneshot::channel();
         lock(&self.waiting).insert(id, recorded);
-        if let Err(error) = self.tell(&FlowReport::GivesUp { id, given }, true) {
+        if let Err(error) = self.report(&FlowReport::GivesUp { id, given }, true) {
             lock(&self.waiting).remove(&id);
             return Err(error);
         }
@@ -441,7 +441,7 @@ impl ControlChannel {
     }
 
     /// Passes on a message about a command, as long as somebody waits for it.
-    fn heard(&self, id: u64, heard: CommandMessage) {
+    fn deliver(&self, id: u64, heard: CommandMessage) {
         let mut commands = lock(&self.commands);
         let is_last = matches!(heard, CommandMessage::Ran(_) | CommandMessage::Renewing(_));
         let sent = commands.get(&id).map(|to| to.try_send(heard));
@@ -458,10 +458,10 @@ impl ControlChannel {
     }
 
     /// Reports at the end the flows that were refused more than once.
-    pub(crate) fn tell_refusals(&self) {
+    pub(crate) fn report_refusals(&self) {
         let refusals = std::mem::take(&mut *lock(&self.refusals));
         for report in refusals.rest() {
-            if self.tell(&report, false).is_err() {
+            if self.report(&report, false).is_err() {
                 return;
             }
         }

@@ -38,7 +38,7 @@ impl Destination {
 }
 
 /// Returns the destination behind an address, which may stand for a name.
-pub(crate) fn wanted(
+pub(crate) fn of_address(
     egress: &Egress,
     meant: SocketAddr,
 ) -> Result<Destination, (Destination, String)> {

@@ -62,7 +62,7 @@ pub(crate) async fn serve(egress: Arc<Egress>, socket: UdpSocket) {
     loop {
         let ready = tokio::select! {
             ready = socket.readable() => ready,
-            () = egress.is_over() => return,
+            () = egress.run_ended() => return,
         };
         if ready.is_err() {
             return;
@@ -235,7 +235,7 @@ fn judge(
     match network.name(&name) {
         Ok(_) => match policies.name(&name) {
             Ok(()) => Ok(QueriedName::Name(name)),
-            Err(forbidden) => Err(refusal(forbidden.why, Some(forbidden.inside))),
+            Err(forbidden) => Err(refusal(forbidden.why, Some(forbidden.shown))),
         },
         Err(unreachable) => {
             let told = unreachable.why_inside();

@@ -85,17 +85,17 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Returns `None` for a host that cannot be written as an authority.
-    pub(crate) fn new(wanted: &Destination, scheme: Scheme) -> Option<Self> {
-        Self::by(wanted, scheme, false)
+    pub(crate) fn new(to: &Destination, scheme: Scheme) -> Option<Self> {
+        Self::by(to, scheme, false)
     }
 
     /// Builds the destination of a request that Atoll itself makes.
-    fn own(wanted: &Destination, scheme: Scheme) -> Option<Self> {
-        Self::by(wanted, scheme, true)
+    fn own(to: &Destination, scheme: Scheme) -> Option<Self> {
+        Self::by(to, scheme, true)
     }
 
-    fn by(wanted: &Destination, scheme: Scheme, is_own: bool) -> Option<Self> {
-        let (host, port) = (wanted.host.clone(), wanted.port);
+    fn by(to: &Destination, scheme: Scheme, is_own: bool) -> Option<Self> {
+        let (host, port) = (to.host.clone(), to.port);
         let usual = match scheme {
             Scheme::Http => 80,
             Scheme::Https => 443,
@@ -184,38 +184,38 @@ enum InitialProtocol {
 }
 
 /// Serves an inspected connection: forwards each of its requests as it is judged.
-pub(crate) async fn serve(egress: &Arc<Egress>, mut program: ProgramStream, wanted: &Destination) {
-    let over = egress.is_over();
+pub(crate) async fn serve(egress: &Arc<Egress>, mut program: ProgramStream, to: &Destination) {
+    let over = egress.run_ended();
     let policies = egress.policies.now().version();
     let may = |now: &PolicySnapshot<'_>| {
-        let granted = now.connection(&wanted.host, wanted.port, Look::Into);
+        let granted = now.connection(&to.host, to.port, Look::Into);
         granted.map(drop)
     };
     let work = async {
-        match begin(&mut program, wanted).await {
+        match begin(&mut program, to).await {
             InitialProtocol::Over => {}
-            InitialProtocol::Tls => serve_tls(egress, program, wanted).await,
-            InitialProtocol::Plain => serve_plain(egress, program, wanted, false).await,
-            InitialProtocol::Plain2 => serve_plain(egress, program, wanted, true).await,
+            InitialProtocol::Tls => serve_tls(egress, program, to).await,
+            InitialProtocol::Plain => serve_plain(egress, program, to, false).await,
+            InitialProtocol::Plain2 => serve_plain(egress, program, to, true).await,
             InitialProtocol::Refused(why) => {
-                destination::refuse_another(egress, wanted.flow(), why);
+                destination::refuse_another(egress, to.flow(), why);
                 end_tls(program, UNRECOGNIZED_NAME).await;
             }
         }
     };
     tokio::select! {
         () = work => {}
-        _ = egress.lost(&wanted.host, None, policies, may) => {}
+        _ = egress.lost(&to.host, None, policies, may) => {}
         () = over => {}
     }
 }
 
 /// Reads first bytes until the protocol is recognized.
-async fn begin(program: &mut ProgramStream, wanted: &Destination) -> InitialProtocol {
+async fn begin(program: &mut ProgramStream, to: &Destination) -> InitialProtocol {
     let mut patience = FIRST_BYTES_PATIENCE;
     loop {
         if !program.first().is_empty() {
-            match what_is(program.first(), wanted) {
+            match what_is(program.first(), to) {
                 Some(beginning) => return beginning,
                 None if program.first().len() > HELLO_BYTES_MAX => {
                     return InitialProtocol::Refused("the beginning of TLS has no end".to_owned());
@@ -236,7 +236,7 @@ async fn begin(program: &mut ProgramStream, wanted: &Destination) -> InitialProt
 }
 
 /// Recognizes a protocol by its first bytes; `None` when more bytes are needed.
-fn what_is(bytes: &[u8], wanted: &Destination) -> Option<InitialProtocol> {
+fn what_is(bytes: &[u8], to: &Destination) -> Option<InitialProtocol> {
     if PREFACE.starts_with(bytes) {
         return (bytes.len() == PREFACE.len()).then_some(InitialProtocol::Plain2);
     }
@@ -245,11 +245,11 @@ fn what_is(bytes: &[u8], wanted: &Destination) -> Option<InitialProtocol> {
     }
     let hello = hello::read(bytes);
     let another = || {
-        let asked = &wanted.host;
+        let asked = &to.host;
         let why = format!("the connection is for another host than {asked}: {hello}");
         Some(InitialProtocol::Refused(why))
     };
-    match (&hello, &wanted.host) {
+    match (&hello, &to.host) {
         (Hello::Other, _) => Some(InitialProtocol::Plain),
         (Hello::Partial, _) => None,
         (Hello::Malformed, _) => another(),
@@ -261,17 +261,17 @@ fn what_is(bytes: &[u8], wanted: &Destination) -> Option<InitialProtocol> {
     }
 }
 
-async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, wanted: &Destination) {
+async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, to: &Destination) {
     let Some(certificates) = &egress.certificates else {
         let why = "requests within TLS cannot be looked into here, since the sandbox trusts no \
                    authority of Atoll's: a rule that carries the connection as a tunnel allows it";
-        egress.control.refuse(wanted.flow(), why.to_owned());
+        egress.control.refuse(to.flow(), why.to_owned());
         return end_tls(program, ACCESS_DENIED).await;
     };
-    let config = match certificates.of(&wanted.host) {
+    let config = match certificates.of(&to.host) {
         Ok(config) => config,
         Err(error) => {
-            egress.control.refuse(wanted.flow(), error.to_string());
+            egress.control.refuse(to.flow(), error.to_string());
             return end_tls(program, ACCESS_DENIED).await;
         }
     };
@@ -287,28 +287,23 @@ async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, wanted: &Destin
                 "the program did not accept Atoll's certificate: {said} (a program that accepts certain \
                  certificates only needs a rule that carries the connection as a tunnel)"
             );
-            return egress.control.refuse(wanted.flow(), why);
+            return egress.control.refuse(to.flow(), why);
         }
         Err(_) => {
             let why = "the program took too long over TLS".to_owned();
-            return egress.control.refuse(wanted.flow(), why);
+            return egress.control.refuse(to.flow(), why);
         }
     };
     let is_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let Some(asked) = Origin::new(wanted, Scheme::Https) else {
-        return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
+    let Some(asked) = Origin::new(to, Scheme::Https) else {
+        return egress.control.refuse(to.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, stream, asked, is_2).await;
 }
 
-async fn serve_plain(
-    egress: &Arc<Egress>,
-    program: ProgramStream,
-    wanted: &Destination,
-    is_2: bool,
-) {
-    let Some(asked) = Origin::new(wanted, Scheme::Http) else {
-        return egress.control.refuse(wanted.flow(), UNWRITABLE.to_owned());
+async fn serve_plain(egress: &Arc<Egress>, program: ProgramStream, to: &Destination, is_2: bool) {
+    let Some(asked) = Origin::new(to, Scheme::Http) else {
+        return egress.control.refuse(to.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, program, asked, is_2).await;
 }
@@ -353,11 +348,11 @@ where
 impl Origin {
     /// Returns a flow of which only the destination is known.
     fn flow(&self) -> Flow {
-        let wanted = Destination {
+        let to = Destination {
             host: self.host.clone(),
             port: self.port,
         };
-        wanted.flow()
+        to.flow()
     }
 }
 
@@ -365,7 +360,7 @@ impl Origin {
 pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
     match injection::misuse_in(&egress.credentials, found, place) {
         Some(misuse) => {
-            misuse.tell(egress, flow);
+            misuse.record(egress, flow);
             misuse.why
         }
         None => found.to_string(),

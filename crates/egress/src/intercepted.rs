@@ -39,7 +39,7 @@ pub(crate) async fn take(egress: Arc<Egress>, socket: UnixDatagram) {
         let receive = || socket::receive(socket.as_fd(), &mut message);
         let received = tokio::select! {
             received = socket.async_io(Interest::READABLE, receive) => received,
-            () = egress.is_over() => break,
+            () = egress.run_ended() => break,
         };
         let Ok((got @ 1.., mut descriptors)) = received else {
             break;

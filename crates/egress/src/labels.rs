@@ -224,7 +224,7 @@ impl Egress {
     ///
     /// # Errors
     /// When the recording process is gone.
-    pub(crate) async fn hear_from(&self, host: &HostPart) -> io::Result<()> {
+    pub(crate) async fn add_answer_label(&self, host: &HostPart) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
         };
@@ -287,7 +287,7 @@ mod tests {
             tokio::select! {
                 biased;
                 settled = labels.settle(&channel) => settled,
-                () = channel.hear(|_, _| (), |_| (), |_, _| false) => panic!("it is heard of"),
+                () = channel.receive_orders(|_, _| (), |_| (), |_, _| false) => panic!("it is heard of"),
                 () = further => panic!("it waits"),
             }
         };

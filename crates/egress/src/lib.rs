@@ -158,7 +158,7 @@ pub struct Egress {
     /// The clients that may connect to published ports.
     visitors: PortPeers,
     /// Permits for requests in flight.
-    room: Arc<Semaphore>,
+    request_permits: Arc<Semaphore>,
     /// Memory for bodies that are searched or masked.
     bodies: BodyMemory,
     /// Permits for upstream connections with large buffers.
@@ -201,7 +201,7 @@ impl Egress {
             credentials,
             connectors,
             visitors,
-            room: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            request_permits: Arc::new(Semaphore::new(REQUESTS_MAX)),
             bodies: BodyMemory::default(),
             wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
             over,
@@ -209,7 +209,7 @@ impl Egress {
     }
 
     /// Returns when the run ends.
-    pub async fn is_over(&self) {
+    pub async fn run_ended(&self) {
         let mut over = self.over.clone();
         // Nobody who could say so any more says the same.
         let _ = over.wait_for(|over| *over).await;
@@ -222,7 +222,7 @@ impl Egress {
             Some(Route::At(address)) => Some(address),
             Some(Route::ByProxy) | None => None,
         };
-        let renounced = &self.policies.renounced;
+        let renounced = &self.policies.dropped;
         let why = |all: &DroppedRights| {
             let of_host = all.host(host);
             of_host.or_else(|| address.and_then(|address| all.address(address)))
@@ -487,25 +487,29 @@ async fn serve(
     let (inward, listeners) = begun.map_err(at("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);
-        hear(egress, &mut tasks, listener).map_err(at("listening"))?;
+        serve_listener(egress, &mut tasks, listener).map_err(at("listening"))?;
     }
-    publish::hear(&egress, &mut tasks, &inward).await;
+    publish::serve(&egress, &mut tasks, &inward).await;
     let _ = end.send(true);
     // What carries tells how far it came.
     let ended = async { while tasks.join_next().await.is_some() {} };
     let _ = timeout(FAREWELL, ended).await;
     tasks.shutdown().await;
-    let (taken_back, settled) = (fetch::take_back(&egress), fetch::settle(&egress));
+    let (taken_back, settled) = (fetch::revoke(&egress), fetch::settle(&egress));
     tokio::join!(taken_back, settled);
     egress.upstream.end().await;
-    egress.control.tell_refusals();
+    egress.control.report_refusals();
     egress.control.end();
     let _ = timeout(FAREWELL, told).await;
     Ok(())
 }
 
 /// Serves a listener or socket of the sandbox, by its type.
-fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::Result<()> {
+fn serve_listener(
+    egress: Arc<Egress>,
+    tasks: &mut JoinSet<()>,
+    listener: OwnedFd,
+) -> io::Result<()> {
     match rustix::net::sockopt::socket_type(&listener) {
         Ok(SocketType::STREAM) => {
             let listener = TcpListener::from_std(listener.into())?;
@@ -533,7 +537,7 @@ async fn accept(egress: Arc<Egress>, listener: TcpListener) {
         }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = egress.is_over() => break,
+            () = egress.run_ended() => break,
         };
         match accepted {
             Ok((program, _)) => {

@@ -40,7 +40,7 @@ const PERSON: &str = "person";
 #[derive(Debug)]
 pub(crate) struct Policies {
     /// The policies in force.
-    standing: RwLock<Arc<PolicyVersion>>,
+    version_in_force: RwLock<Arc<PolicyVersion>>,
     /// Notified when others come into force.
     reloaded: watch::Sender<()>,
     /// The labels of the session, where they are kept.
@@ -51,7 +51,7 @@ pub(crate) struct Policies {
     /// The tokens of the run, if it holds some: they must permit each flow as well.
     tokens: Option<Held>,
     /// The rights that were given up: denied before anything else is asked.
-    pub(crate) renounced: DroppedRights,
+    pub(crate) dropped: DroppedRights,
 }
 
 impl Default for Policies {
@@ -109,13 +109,13 @@ impl Policies {
     fn of(taken: Option<PolicySet>, labels: Option<Labels>) -> Self {
         let reputation = taken.as_ref().map_or(0, |taken| taken.facts.reputation);
         Self {
-            standing: RwLock::new(Arc::new(PolicyVersion::first(taken))),
+            version_in_force: RwLock::new(Arc::new(PolicyVersion::first(taken))),
             reloaded: watch::Sender::new(()),
             labels,
             rates: Rates::default(),
             conduct: Arc::new(Mutex::new(Running::new(reputation))),
             tokens: None,
-            renounced: DroppedRights::default(),
+            dropped: DroppedRights::default(),
         }
     }
 
@@ -129,7 +129,7 @@ impl Policies {
     /// Adds the rights that were given up before.
     pub(crate) fn without(self, given_up: GivenUps) -> Self {
         Self {
-            renounced: DroppedRights::new(given_up),
+            dropped: DroppedRights::new(given_up),
             ..self
         }
     }
@@ -159,14 +159,14 @@ impl Policies {
 impl PolicySnapshot<'_> {
     /// Returns whether any policy or token is about requests: it can be about their methods.
     pub(crate) fn are_about_requests(&self) -> bool {
-        let taken = self.standing.taken.as_ref();
+        let taken = self.version_in_force.taken.as_ref();
         self.policies.tokens.is_some()
             || taken.is_some_and(|taken| taken.layers.are_about(&[Action::Request]))
     }
 
     /// Checks whether a name may be queried.
     pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
-        kept(self.policies.renounced.host(&HostPart::Name(name.clone())))?;
+        kept(self.policies.dropped.host(&HostPart::Name(name.clone())))?;
         self.policies.carry(Carry::Resolve(name))?;
         self.ask(Asked::Resolve(name), None).map(drop)
     }
@@ -179,7 +179,7 @@ impl PolicySnapshot<'_> {
         port: u16,
         look: Look,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.renounced.host(host))?;
+        kept(self.policies.dropped.host(host))?;
         self.policies.carry(Carry::Connect { host, port, look })?;
         Ok(self.connects(host, port, look)?.asks)
     }
@@ -191,7 +191,7 @@ impl PolicySnapshot<'_> {
         port: u16,
         look: Look,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.renounced.host(host))?;
+        kept(self.policies.dropped.host(host))?;
         self.policies.carry(Carry::Connect { host, port, look })?;
         self.count(self.connects(host, port, look)?)
     }
@@ -227,7 +227,7 @@ impl PolicySnapshot<'_> {
         sent: impl Into<RequestFacts>,
     ) -> Result<SendConditions, Forbidden> {
         self.policies.carry(Carry::Request(request))?;
-        kept(self.policies.renounced.host(request.host))?;
+        kept(self.policies.dropped.host(request.host))?;
         Ok(self.requests(request, sent.into())?.into())
     }
 
@@ -238,7 +238,7 @@ impl PolicySnapshot<'_> {
         request: &Request<'_>,
         sent: impl Into<RequestFacts>,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.renounced.host(request.host))?;
+        kept(self.policies.dropped.host(request.host))?;
         self.own_request(request, sent)
     }
 
@@ -258,7 +258,7 @@ impl PolicySnapshot<'_> {
         request: &Request<'_>,
         sent: RequestFacts,
     ) -> Result<SendConditions, Forbidden> {
-        kept(self.policies.renounced.host(request.host))?;
+        kept(self.policies.dropped.host(request.host))?;
         self.policies.carry(Carry::Request(request))?;
         let mut granted = self.requests(request, sent)?;
         let redactions = std::mem::take(&mut granted.redactions);
@@ -288,7 +288,7 @@ impl PolicySnapshot<'_> {
         let counted = self.policies.rates.count(&granted.rates, Instant::now());
         counted.map_err(|late| Forbidden {
             why: late.why(),
-            inside: late.why(),
+            shown: late.why(),
             policy: Some(format!("policy {}", late.by)),
             by: DenialCause::Rate,
         })?;
@@ -301,7 +301,7 @@ impl PolicySnapshot<'_> {
         &self,
         name: &CredentialName,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.renounced.credential(name))?;
+        kept(self.policies.dropped.credential(name))?;
         self.policies.carry(Carry::UseCredential(name))?;
         Ok(self.ask(Asked::UseCredential(name), None)?.asks)
     }
@@ -335,7 +335,7 @@ impl PolicySnapshot<'_> {
     }
 
     fn ask(&self, asked: Asked<'_>, confidence: Option<u8>) -> Result<PermitConditions, Forbidden> {
-        let Some(taken) = &self.standing.taken else {
+        let Some(taken) = &self.version_in_force.taken else {
             return Ok(PermitConditions::default());
         };
         let labels = self.policies.labels.as_ref();
@@ -465,7 +465,7 @@ pub(crate) fn bounded(text: String) -> String {
 fn kept(given_up: Option<String>) -> Result<(), Forbidden> {
     given_up.map_or(Ok(()), |why| {
         Err(Forbidden {
-            inside: why.clone(),
+            shown: why.clone(),
             why,
             policy: None,
             by: DenialCause::GivenUp,

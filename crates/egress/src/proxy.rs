@@ -84,7 +84,7 @@ fn itself(program: &TcpStream) -> Flow {
 async fn patiently<T>(egress: &Egress, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         done = timeout(ASKING_PATIENCE, work) => done.ok(),
-        () = egress.is_over() => None,
+        () = egress.run_ended() => None,
     }
 }
 
@@ -108,7 +108,7 @@ async fn by_connect(
         Ok(Some((target, length))) => {
             let rest = bytes.split_off(length);
             let program = ProgramStream::asked(program, rest, ProxyProtocol::Connect);
-            lead(egress, program, target).await;
+            connect(egress, program, target).await;
         }
         Ok(None) => reset(program),
         Err(why) => {
@@ -127,7 +127,7 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
     let (why, last) = match asked.unwrap_or(Err(Unasked::Over)) {
         Ok(target) => {
             let program = ProgramStream::asked(program, bytes, ProxyProtocol::Socks);
-            return lead(egress, program, target).await;
+            return connect(egress, program, target).await;
         }
         Err(Unasked::Over) => return reset(program),
         Err(Unasked::Malformed) => {
@@ -148,26 +148,26 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
 
 /// Performs the SOCKS handshake, and returns the destination. Bytes beyond it stay in `bytes`.
 async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Target, Unasked> {
-    match hear(program, bytes, socks::greeting).await? {
-        Some(Method::Nothing) => say(program, &[SOCKS_VERSION, 0]).await?,
+    match read_message(program, bytes, socks::greeting).await? {
+        Some(Method::Nothing) => write(program, &[SOCKS_VERSION, 0]).await?,
         Some(Method::Password) => {
-            say(program, &[SOCKS_VERSION, 2]).await?;
-            hear(program, bytes, socks::password).await?;
-            say(program, &[1, 0]).await?;
+            write(program, &[SOCKS_VERSION, 2]).await?;
+            read_message(program, bytes, socks::password).await?;
+            write(program, &[1, 0]).await?;
         }
         None => return Err(Unasked::Unknown),
     }
-    let asked = hear(program, bytes, socks::request).await?;
+    let asked = read_message(program, bytes, socks::request).await?;
     asked.map_err(Unasked::Unable)
 }
 
-async fn say(program: &mut TcpStream, bytes: &[u8]) -> Result<(), Unasked> {
+async fn write(program: &mut TcpStream, bytes: &[u8]) -> Result<(), Unasked> {
     let said = program.write_all(bytes).await;
     said.map_err(|_| Unasked::Over)
 }
 
 /// Reads until one message is whole, and removes it from `bytes`.
-async fn hear<T>(
+async fn read_message<T>(
     program: &mut TcpStream,
     bytes: &mut Vec<u8>,
     read: impl Fn(&[u8]) -> Read<T>,
@@ -192,35 +192,37 @@ async fn hear<T>(
 
 /// Carries a program's connection to the destination it has asked for, if that is allowed: as if it
 /// had connected there itself.
-async fn lead(egress: &Arc<Egress>, program: ProgramStream, target: Target) {
-    match meant(egress, target) {
-        Ok(wanted) if wanted.is_sandbox_api() => {
+async fn connect(egress: &Arc<Egress>, program: ProgramStream, target: Target) {
+    match destination_of(egress, target) {
+        Ok(to) if to.is_sandbox_api() => {
             let mut program = program;
             if program.grant().await.is_ok() {
                 sandbox_api::serve(egress, program).await;
             }
         }
-        Ok(wanted) => tunnel::judge(egress, program, wanted).await,
-        Err((wanted, why)) => tunnel::refuse(egress, program, wanted.flow(), why).await,
+        Ok(to) => tunnel::judge(egress, program, to).await,
+        Err((to, why)) => tunnel::refuse(egress, program, to.flow(), why).await,
     }
 }
 
 /// Returns the destination a program asks for: its address may stand for a name.
-fn meant(egress: &Egress, target: Target) -> Result<Destination, (Destination, String)> {
+fn destination_of(egress: &Egress, target: Target) -> Result<Destination, (Destination, String)> {
     let Target { host, port } = target;
-    let wanted = match host {
-        HostPart::Address(address) => destination::wanted(egress, SocketAddr::new(address, port))?,
+    let to = match host {
+        HostPart::Address(address) => {
+            destination::of_address(egress, SocketAddr::new(address, port))?
+        }
         HostPart::Name(_) => Destination { host, port },
     };
-    let why = if wanted.is_proxy() {
+    let why = if to.is_proxy() {
         "a proxy leads to no proxy"
     } else if dns::is_name_server(SocketAddr::new([0, 0, 0, 0].into(), port)) {
         // What is asked there is not seen.
         "names are asked for without a proxy"
     } else {
-        return Ok(wanted);
+        return Ok(to);
     };
-    Err((wanted, why.to_owned()))
+    Err((to, why.to_owned()))
 }
 
 /// Answers requests in absolute form.
@@ -238,8 +240,8 @@ async fn by_requests(egress: &Arc<Egress>, program: ProgramStream, itself: Flow)
     let denied = |all: &DroppedRights| host().and_then(|host| all.host(&host));
     let served = tokio::select! {
         served = served => served,
-        _ = egress.policies.renounced.denied(denied) => return,
-        () = egress.is_over() => return,
+        _ = egress.policies.dropped.denied(denied) => return,
+        () = egress.run_ended() => return,
     };
     // What can be told the program of a mistake hyper has told.
     if let Err(error) = served
@@ -265,25 +267,24 @@ async fn answer_one(
         egress.control.refuse(itself, why.to_owned());
         return Ok(inspect::unclear(request.method().as_str(), why));
     };
-    let wanted = match meant(&egress, target) {
-        Ok(wanted) => wanted,
-        Err((wanted, why)) => {
-            egress.control.refuse(wanted.flow(), why.clone());
+    let to = match destination_of(&egress, target) {
+        Ok(to) => to,
+        Err((to, why)) => {
+            egress.control.refuse(to.flow(), why.clone());
             return Ok(inspect::unclear(request.method().as_str(), &why));
         }
     };
-    if wanted.is_sandbox_api() {
+    if to.is_sandbox_api() {
         return sandbox_api::answer(egress, request).await;
     }
     // What is denied from the beginning is answered.
-    let is_denied = egress.policies.renounced.host(&wanted.host).is_some();
-    *carried.lock().unwrap_or_else(PoisonError::into_inner) =
-        (!is_denied).then(|| wanted.host.clone());
-    match inspect::Origin::new(&wanted, Scheme::Http) {
+    let is_denied = egress.policies.dropped.host(&to.host).is_some();
+    *carried.lock().unwrap_or_else(PoisonError::into_inner) = (!is_denied).then(|| to.host.clone());
+    match inspect::Origin::new(&to, Scheme::Http) {
         Some(asked) => inspect::answer(egress, Arc::new(asked), request).await,
         None => {
             let why = "its host cannot be written";
-            egress.control.refuse(wanted.flow(), why.to_owned());
+            egress.control.refuse(to.flow(), why.to_owned());
             Ok(inspect::unclear(request.method().as_str(), why))
         }
     }

@@ -46,7 +46,7 @@ const ITSELF: &str = "localhost";
 pub(crate) struct InnerSockets {
     free: Mutex<Vec<SocketPair>>,
     /// Permits for the free ones.
-    room: Arc<Semaphore>,
+    permit: Arc<Semaphore>,
 }
 
 /// The sockets for one connection: one of each address family.
@@ -81,7 +81,7 @@ pub(crate) fn begin(
 }
 
 /// Handles orders, among them to publish further ports, until the run ends.
-pub(crate) async fn hear(
+pub(crate) async fn serve(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
     inward: &Arc<InnerSockets>,
@@ -92,9 +92,12 @@ pub(crate) async fn hear(
             let _ = take(egress, tasks, inward, published.clone(), listener);
         }
     };
-    let renounce = |given| egress.policies.renounced.add_all(given);
+    let renounce = |given| egress.policies.dropped.add_all(given);
     let reload = |version, file| egress.policies.reload(version, file);
-    egress.control.hear(further, renounce, reload).await;
+    egress
+        .control
+        .receive_orders(further, renounce, reload)
+        .await;
 }
 
 /// Begins to accept clients of one listener.
@@ -135,7 +138,7 @@ impl InnerSockets {
         };
         let free: Vec<SocketPair> = fours.into_iter().map(pair).collect();
         Self {
-            room: Arc::new(Semaphore::new(free.len())),
+            permit: Arc::new(Semaphore::new(free.len())),
             free: Mutex::new(free),
         }
     }
@@ -165,22 +168,22 @@ async fn accept(
         while carried.try_join_next().is_some() {}
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = egress.is_over() => break,
+            () = egress.run_ended() => break,
         };
         let Ok((visitor, _)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let room = tokio::select! {
-            room = Arc::clone(&inward.room).acquire_owned() => room,
-            () = egress.is_over() => break,
+        let permit = tokio::select! {
+            permit = Arc::clone(&inward.permit).acquire_owned() => permit,
+            () = egress.run_ended() => break,
         };
-        let Ok(room) = room else {
+        let Ok(permit) = permit else {
             break;
         };
         let (egress, inward) = (Arc::clone(&egress), Arc::clone(&inward));
         let published = published.clone();
-        carried.spawn(async move { visit(&egress, &inward, visitor, &published, room).await });
+        carried.spawn(async move { visit(&egress, &inward, visitor, &published, permit).await });
     }
     drop(listener);
     while carried.join_next().await.is_some() {}
@@ -192,7 +195,7 @@ async fn visit(
     inward: &InnerSockets,
     visitor: TcpStream,
     published: &Published,
-    room: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     let now = egress.policies.now();
     let flow = Flow {
@@ -236,10 +239,10 @@ async fn visit(
     egress.control.close(&opened, carried);
     tokio::select! {
         () = pair.settle(patience) => {}
-        () = egress.is_over() => return,
+        () = egress.run_ended() => return,
     }
     inward.give_back(pair);
-    drop(room);
+    drop(permit);
 }
 
 /// Checks the policies that have come since the port was published. The first ones were asked
@@ -312,9 +315,9 @@ async fn relay(
     };
     let worked = tokio::select! {
         worked = work => worked,
-        why = egress.policies.renounced.denied(DroppedRights::network) => Err(why),
+        why = egress.policies.dropped.denied(DroppedRights::network) => Err(why),
         why = egress.policies.denied_since(policies, |now| now.publishing(published)) => Err(why),
-        () = egress.is_over() => Err("the sandbox ended".to_owned()),
+        () = egress.run_ended() => Err("the sandbox ended".to_owned()),
     };
     if worked.is_err() {
         reset(visitor);

@@ -116,7 +116,7 @@ pub enum ResolveError {
         /// The reason for the record.
         why: String,
         /// The reason for the program.
-        inside: String,
+        shown: String,
     },
     /// An unknown name, or no answer of a name server.
     Unknown(String),
@@ -126,7 +126,7 @@ impl ResolveError {
     fn refused(unreachable: &Unreachable<'_>) -> Self {
         Self::Refused {
             why: unreachable.why(),
-            inside: unreachable.why_inside(),
+            shown: unreachable.why_inside(),
         }
     }
 }
@@ -143,7 +143,7 @@ pub(crate) async fn addresses(
     // As with an address that a rule refuses: one among others is a name somebody plays with.
     match places.iter().find_map(|place| given_up(egress, *place)) {
         Some(why) => Err(ResolveError::Refused {
-            inside: why.clone(),
+            shown: why.clone(),
             why,
         }),
         None => Ok(places),
@@ -153,7 +153,7 @@ pub(crate) async fn addresses(
 /// Returns the reason for which an address is not dialled any more, if it was given up.
 pub(crate) fn given_up(egress: &Egress, place: Route) -> Option<String> {
     match place {
-        Route::At(address) => egress.policies.renounced.address(address),
+        Route::At(address) => egress.policies.dropped.address(address),
         Route::ByProxy => None,
     }
 }
@@ -273,13 +273,13 @@ async fn recorded(
             "more than {UNNAMED_MAX} different names that only a rule with * allows were asked \
              for: there are {UNNAMED_PER_SECOND} more in a second"
         );
-        let inside = why.clone();
-        return Err(ResolveError::Refused { why, inside });
+        let shown = why.clone();
+        return Err(ResolveError::Refused { why, shown });
     }
     let now = egress.policies.now();
     now.name(name).map_err(|forbidden| ResolveError::Refused {
         why: forbidden.why,
-        inside: forbidden.inside,
+        shown: forbidden.shown,
     })?;
     let flow = Flow {
         rule: network.name(name).ok().map(NetworkRule::told),

@@ -42,7 +42,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, program: ProgramStream) {
     tokio::select! {
         // What was no request hyper has told the program.
         _ = inspect::serve_1(program, answer) => {}
-        () = egress.is_over() => {}
+        () = egress.run_ended() => {}
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn answer(
     };
     let (status, text) = match told {
         Ok(new) => {
-            let all = egress.policies.renounced.all();
+            let all = egress.policies.dropped.all();
             let all: Vec<Value> = all.iter().map(described).collect();
             let text = match new {
                 Some(new) => {
@@ -154,7 +154,7 @@ async fn give_up(egress: &Egress, request: Request<Incoming>) -> Result<Vec<Give
         Err(_) => return Err(api_error(StatusCode::REQUEST_TIMEOUT, "it came too slowly")),
     };
     let given = read(&body)?;
-    let added = egress.policies.renounced.add(given.clone());
+    let added = egress.policies.dropped.add(given.clone());
     // All of it is told: so what had room is recorded too, and what another one has given up just
     // now is on disk.
     let recorded = egress.control.give_up(given).await;

@@ -27,39 +27,39 @@ use crate::{Egress, inspect};
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries a connection to a program's destination, if that is allowed.
-pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, wanted: Destination) {
+pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, to: Destination) {
     let now = egress.policies.now();
-    let mut flow = wanted.flow();
+    let mut flow = to.flow();
     flow.policies = now.version();
-    if let Some((credential, why)) = egress.credentials.misused_by(&wanted.host) {
+    if let Some((credential, why)) = egress.credentials.misused_by(&to.host) {
         flow.credentials.push(credential);
         return refuse(egress, program, flow, why).await;
     }
-    let found = egress.network.connection(&wanted.host, wanted.port);
+    let found = egress.network.connection(&to.host, to.port);
     // Where tokens of a login are issued nothing is carried unseen, whoever asks for a tunnel.
-    let is_issuer = || egress.credentials.are_issued_at(&wanted.host, wanted.port);
+    let is_issuer = || egress.credentials.are_issued_at(&to.host, to.port);
     let found = found.map(|(rule, look)| match look {
         Look::Past if is_issuer() => (rule, Look::Into),
         look => (rule, look),
     });
     // By what a person is asked is asked again once they would be.
     if let Ok((_, look)) = found
-        && let Err(forbidden) = now.connection(&wanted.host, wanted.port, look)
+        && let Err(forbidden) = now.connection(&to.host, to.port, look)
     {
-        return refuse_telling(egress, program, flow, forbidden.why, &forbidden.inside).await;
+        return refuse_with(egress, program, flow, forbidden.why, &forbidden.shown).await;
     }
     let (part, approval) = match found {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
             match egress.budgets.begin(rule, BudgetRequest::Tunnel) {
                 // A person is asked once it is known as whom.
-                Ok(part) if egress.postgres_logins(&wanted).next().is_some() => {
-                    return sign_in(egress, program, wanted, flow, part).await;
+                Ok(part) if egress.postgres_logins(&to).next().is_some() => {
+                    return sign_in(egress, program, to, flow, part).await;
                 }
-                Ok(part) => match consent(egress, &program, &wanted, &mut flow).await {
+                Ok(part) => match consent(egress, &program, &to, &mut flow).await {
                     Ok(approval) => (part, approval),
-                    Err((why, inside)) => {
-                        return refuse_telling(egress, program, flow, why, &inside).await;
+                    Err((why, shown)) => {
+                        return refuse_with(egress, program, flow, why, &shown).await;
                     }
                 },
                 Err(excess) => {
@@ -71,22 +71,22 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, want
         }
         Ok((_, Look::Into)) => {
             return match program.grant().await {
-                Ok(()) => inspect::serve(egress, program, &wanted).await,
+                Ok(()) => inspect::serve(egress, program, &to).await,
                 Err(_) => program.reset(),
             };
         }
         Err(unreachable) => {
             // Where a rule is written is not for programs.
-            let (why, inside) = (unreachable.why(), unreachable.why_inside());
-            return refuse_telling(egress, program, flow, why, &inside).await;
+            let (why, shown) = (unreachable.why(), unreachable.why_inside());
+            return refuse_with(egress, program, flow, why, &shown).await;
         }
     };
-    match addresses(egress, &wanted.host, wanted.port, None).await {
+    match addresses(egress, &to.host, to.port, None).await {
         Ok(addresses) => {
-            connect(egress, program, wanted, flow, approval, addresses, part).await;
+            connect(egress, program, to, flow, approval, addresses, part).await;
         }
-        Err(ResolveError::Refused { why, inside }) => {
-            refuse_telling(egress, program, flow, why, &inside).await;
+        Err(ResolveError::Refused { why, shown }) => {
+            refuse_with(egress, program, flow, why, &shown).await;
         }
         Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
@@ -124,11 +124,11 @@ async fn sign_in(
 async fn consent(
     egress: &Egress,
     program: &ProgramStream,
-    wanted: &Destination,
+    to: &Destination,
     flow: &mut Flow,
 ) -> Result<Option<u32>, (String, String)> {
-    let (host, port) = (&wanted.host, wanted.port);
-    let forbidden = |one: Forbidden| (one.why, one.inside);
+    let (host, port) = (&to.host, to.port);
+    let forbidden = |one: Forbidden| (one.why, one.shown);
     let rule = egress.network.asks_of_connection(host, port);
     let now = egress.policies.now();
     flow.policies = now.version();
@@ -154,7 +154,7 @@ async fn consent(
 async fn connect(
     egress: &Egress,
     mut program: ProgramStream,
-    wanted: Destination,
+    to: Destination,
     mut flow: Flow,
     approval: Option<u32>,
     places: Vec<Route>,
@@ -170,7 +170,7 @@ async fn connect(
         let Ok(opened) = opened else {
             return program.reset();
         };
-        let dialled = dial(egress, &wanted.host, wanted.port, place);
+        let dialled = dial(egress, &to.host, to.port, place);
         let dialled = match timeout(DIAL_PATIENCE, dialled).await {
             Ok(dialled) => dialled,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -183,10 +183,10 @@ async fn connect(
                 }
                 let policies = flow.policies;
                 let limits = part.as_ref();
-                let ended = relay(egress, program, server, &wanted, place, policies, limits).await;
+                let ended = relay(egress, program, server, &to, place, policies, limits).await;
                 let failure = match ended.stopped {
                     Some(StopReason::ForAnother(why)) => {
-                        refuse_another(egress, wanted.flow(), why.clone());
+                        refuse_another(egress, to.flow(), why.clone());
                         Some(why)
                     }
                     Some(StopReason::Beyond(excess)) => {
@@ -215,7 +215,7 @@ async fn connect(
             }
         }
     }
-    let what = wanted.flow();
+    let what = to.flow();
     let why = "the host cannot be reached";
     program.end(Reject::Unreachable, &place(&what), why).await;
 }
@@ -231,12 +231,12 @@ async fn relay(
     egress: &Egress,
     program: ProgramStream,
     server: UpstreamStream,
-    wanted: &Destination,
+    to: &Destination,
     place: Route,
     policies: u32,
     part: Option<&BudgetShare>,
 ) -> RelayEnd {
-    let (host, port) = (&wanted.host, wanted.port);
+    let (host, port) = (&to.host, to.port);
     let may = |now: &PolicySnapshot<'_>| now.connection(host, port, Look::Past).map(drop);
     let (mut program, first) = program.into_parts();
     let UpstreamStream {
@@ -277,7 +277,7 @@ async fn relay(
         worked = work => worked,
         excess = late(part) => Err(StopReason::Beyond(excess)),
         why = egress.lost(host, Some(place), policies, may) => Err(StopReason::Failed(why)),
-        () = egress.is_over() => Err(StopReason::Failed("the sandbox ended".to_owned())),
+        () = egress.run_ended() => Err(StopReason::Failed("the sandbox ended".to_owned())),
     };
     if worked.is_err() {
         reset(server);
@@ -290,20 +290,20 @@ async fn relay(
 }
 
 pub(crate) async fn refuse(egress: &Egress, program: ProgramStream, flow: Flow, why: String) {
-    refuse_telling(egress, program, flow, why.clone(), &why).await;
+    refuse_with(egress, program, flow, why.clone(), &why).await;
 }
 
 /// Refuses a connection, where a program learns less than is recorded.
-async fn refuse_telling(
+async fn refuse_with(
     egress: &Egress,
     program: ProgramStream,
     flow: Flow,
     why: String,
-    inside: &str,
+    shown: &str,
 ) {
     let what = place(&flow);
     egress.control.refuse(flow, why);
-    program.end(Reject::Refused, &what, inside).await;
+    program.end(Reject::Refused, &what, shown).await;
 }
 
 /// Returns the destination of a connection as text.

@@ -45,10 +45,10 @@ pub(super) enum FirstRequest {
 pub(super) async fn begin(
     egress: &Egress,
     arrival: ProgramStream,
-    wanted: &Destination,
+    to: &Destination,
 ) -> FirstRequest {
     // What is read of it is kept out here, so that it can be told that it took too long.
-    let mut program = match timeout(PATIENCE, Program::new(egress, arrival, wanted)).await {
+    let mut program = match timeout(PATIENCE, Program::new(egress, arrival, to)).await {
         Ok(Ok(program)) => program,
         Ok(Err(_)) | Err(_) => return FirstRequest::Over,
     };
@@ -58,13 +58,13 @@ pub(super) async fn begin(
             match program.packet().await? {
                 Ok(Packet::Tls) if !asked.tls && !program.is_tls => {
                     asked.tls = true;
-                    if !program.begin_tls(egress, wanted).await? {
-                        program.say(b"N").await?;
+                    if !program.begin_tls(egress, to).await? {
+                        program.send(b"N").await?;
                     }
                 }
                 Ok(Packet::Gss) if !asked.gss && !program.is_tls => {
                     asked.gss = true;
-                    program.say(b"N").await?;
+                    program.send(b"N").await?;
                 }
                 packet => return Ok::<_, io::Error>(packet),
             }
@@ -104,7 +104,7 @@ impl Program {
     async fn new(
         egress: &Egress,
         mut arrival: ProgramStream,
-        wanted: &Destination,
+        to: &Destination,
     ) -> io::Result<Self> {
         while arrival.first().is_empty() {
             if arrival.read_first().await? == 0 {
@@ -116,7 +116,7 @@ impl Program {
             stream: Box::new(arrival),
             is_tls: false,
         };
-        if is_direct && !program.accept(egress, wanted).await? {
+        if is_direct && !program.accept(egress, to).await? {
             return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(program)
@@ -137,16 +137,16 @@ impl Program {
     }
 
     /// Begins TLS where the sandbox trusts an authority of Atoll's. Returns whether it did.
-    async fn begin_tls(&mut self, egress: &Egress, wanted: &Destination) -> io::Result<bool> {
+    async fn begin_tls(&mut self, egress: &Egress, to: &Destination) -> io::Result<bool> {
         if !egress.is_trusted() {
             return Ok(false);
         }
-        self.say(b"S").await?;
-        self.accept(egress, wanted).await
+        self.send(b"S").await?;
+        self.accept(egress, to).await
     }
 
-    async fn accept(&mut self, egress: &Egress, wanted: &Destination) -> io::Result<bool> {
-        let Some(config) = egress.database_config(&wanted.host) else {
+    async fn accept(&mut self, egress: &Egress, to: &Destination) -> io::Result<bool> {
+        let Some(config) = egress.database_config(&to.host) else {
             return Ok(false);
         };
         let config = config?;
@@ -164,14 +164,14 @@ impl Program {
                     _ => error.to_string(),
                 };
                 let why = format!("TLS with the program did not begin: {said}");
-                egress.refuse(wanted.flow(), why);
+                egress.refuse(to.flow(), why);
                 Err(error)
             }
         }
     }
 
     /// Sends bytes to the program.
-    pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
@@ -185,7 +185,7 @@ impl Program {
     pub(super) async fn end_with(&mut self, bytes: &[u8]) {
         // Whoever does not read it finds the connection ended.
         let _ = timeout(FAREWELL, async {
-            self.say(bytes).await?;
+            self.send(bytes).await?;
             self.stream.shutdown().await
         })
         .await;

@@ -33,18 +33,18 @@ pub(super) struct RelayEnd {
 /// Tells the program that it is logged in, and carries bytes until both sides have ended.
 pub(super) async fn carry(
     egress: &Egress,
-    asked: &AllowedConnection<'_>,
+    connection: &AllowedConnection<'_>,
     program: &mut Program,
     mut server: Stream,
     place_of: Route,
 ) -> RelayEnd {
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
-    let part = asked.part;
+    let part = connection.part;
     // Whether a message to the program is not cut.
     let is_between = AtomicBool::new(true);
     let work = async {
-        let begins = begin(egress, asked, program, &mut server, place_of, down);
+        let begins = begin(egress, connection, program, &mut server, place_of, down);
         let late = || StopReason::Failed("the database server does not become ready".to_owned());
         let begun = timeout(READY_PATIENCE, begins).await.map_err(|_| late())?;
         // As long as it is there it can be asked to end what it does.
@@ -69,15 +69,15 @@ pub(super) async fn carry(
     let worked = tokio::select! {
         worked = work => worked,
         excess = late(part) => Err(StopReason::Beyond(excess)),
-        why = egress.login_lost(asked.wanted, place_of, &asked.flow) => Err(StopReason::Failed(why)),
-        () = egress.is_over() => Err(StopReason::Failed("the sandbox ended".to_owned())),
+        why = egress.login_lost(connection.to, place_of, &connection.flow) => Err(StopReason::Failed(why)),
+        () = egress.run_ended() => Err(StopReason::Failed("the sandbox ended".to_owned())),
     };
     let stopped = match worked.err() {
         Some(StopReason::Carries { found, place }) => {
             let flow = Flow {
                 address: place_of.address(),
                 via: egress.via(place_of),
-                ..asked.flow.clone()
+                ..connection.flow.clone()
             };
             let why = egress.misused(flow, found, place);
             if is_between.into_inner() {
@@ -96,28 +96,28 @@ pub(super) async fn carry(
 /// Passes on the server's messages until it is ready, and keeps its cancellation key.
 async fn begin<'a>(
     egress: &Egress,
-    asked: &AllowedConnection<'a>,
+    connection: &AllowedConnection<'a>,
     program: &mut Program,
     server: &mut Stream,
     place: Route,
     down: &AtomicU64,
 ) -> Result<Option<SessionEntry<'a>>, StopReason> {
-    program.say(&message::signed_in()).await?;
+    program.send(&message::signed_in()).await?;
     let mut present = None;
     for _ in 0..MESSAGES_MAX {
         let mut message = Message::read(server).await?;
         match message.kind {
             KEY => {
                 let key = key(&message.body).ok_or_else(unexpected)?;
-                let by = (place, server.tls(), asked.approval);
-                present = Some(asked.sessions.enter(asked.wanted, key, by));
+                let by = (place, server.tls(), connection.approval);
+                present = Some(connection.sessions.enter(connection.to, key, by));
             }
             READY | SETTING | NOTICE | ERROR => message.mask(egress),
             _ => return Err(unexpected()),
         }
         let bytes = message.written();
-        passed(asked.part, Direction::Down, bytes.len()).await?;
-        program.say(&bytes).await?;
+        passed(connection.part, Direction::Down, bytes.len()).await?;
+        program.send(&bytes).await?;
         down.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         match message.kind {
             READY => return Ok(present),

@@ -47,7 +47,7 @@ pub(super) fn held(tls: ServerTls, places: Vec<Route>) -> Result<Vec<Route>, Res
         None => Ok(places),
         Some(why) => Err(ResolveError::Refused {
             why: why.to_owned(),
-            inside: why.to_owned(),
+            shown: why.to_owned(),
         }),
     }
 }

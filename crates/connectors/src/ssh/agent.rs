@@ -104,7 +104,7 @@ async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) 
         }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = egress.is_over() => return,
+            () = egress.run_ended() => return,
         };
         match accepted {
             Ok((program, _)) => {

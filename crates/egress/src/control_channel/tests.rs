@@ -99,7 +99,7 @@ fn the_longest_texts_fit_into_one_message() {
         // What differs beyond that is the same.
         channel.refuse(flow.clone(), long() + "more");
         assert!(lock(&channel.unsent).text.is_empty());
-        channel.tell_refusals();
+        channel.report_refusals();
         assert!(matches!(
             told(&channel),
             FlowReport::Refused { count: 2, .. }
@@ -168,7 +168,7 @@ fn what_is_told_of_a_run_takes_from_its_reputation() {
             socket::send(far.as_fd(), &said, &[]).unwrap();
             let end = serde_json::to_vec(&FlowOrder::End).unwrap();
             socket::send(far.as_fd(), &end, &[]).unwrap();
-            channel.hear(|_, _| (), |_| (), |_, _| true).await;
+            channel.receive_orders(|_, _| (), |_| (), |_, _| true).await;
             assert_eq!(points(), expected, "{order:?}");
         }
     });
@@ -202,7 +202,7 @@ fn policies_that_do_not_come_along_are_not_none() {
                 *lock(&taken) = Some((version, file.is_some()));
                 true
             };
-            channel.hear(|_, _| (), |_| (), reload).await;
+            channel.receive_orders(|_, _| (), |_| (), reload).await;
             let expected = is_taken.then_some((1, has_policies));
             assert_eq!(*lock(&taken), expected, "{has_policies} {}", files.len());
         }

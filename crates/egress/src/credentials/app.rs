@@ -129,7 +129,7 @@ pub(super) async fn fetch(
 ///
 /// # Errors
 /// The reason why it may still be valid.
-pub(super) async fn take_back(
+pub(super) async fn revoke(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,

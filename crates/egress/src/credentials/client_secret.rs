@@ -35,7 +35,11 @@ impl Source {
             PublishedSecret::None => Ok(None),
             PublishedSecret::Named(text) => Ok(Some(text.clone())),
             PublishedSecret::Sent => {
-                let said = self.heard.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let said = self
+                    .client_secret
+                    .0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 let text = said.text.clone();
                 let text = text.ok_or_else(|| {
                     "its issuer is asked with what the agent itself sends when it renews its \
@@ -62,7 +66,7 @@ impl ClientSecret {
     /// Learns a text from a program, and returns whether it is the first: the issuer was not asked
     /// for lack of it. Any other one waits as long as after each failure, since a program could try
     /// one after the other.
-    fn hear(&self, text: &str) -> bool {
+    fn learn(&self, text: &str) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = said.text.is_none();
         if !said.has_worked {
@@ -75,7 +79,7 @@ impl ClientSecret {
 impl Credentials {
     /// Returns whether a request refreshes an agent's login, so that its client secret is learned
     /// from it.
-    pub(crate) fn hear_published(&self, judged: &Judged<'_>) -> bool {
+    pub(crate) fn learns_client_secret(&self, judged: &Judged<'_>) -> bool {
         let hears = |held: &CredentialPart| {
             let index = self.renewed_by(held.name())?;
             let (_, source) = self.source(index)?;
@@ -110,7 +114,7 @@ impl Credentials {
         let Some((_, source)) = self.source(index) else {
             return Ok(());
         };
-        if source.heard.hear(text) {
+        if source.client_secret.learn(text) {
             source.forget_failure().await;
         }
         Ok(())
@@ -129,20 +133,20 @@ mod tests {
     #[test]
     fn what_has_worked_is_what_was_sent_and_stays() {
         let heard = ClientSecret::default();
-        assert!(heard.hear("right"));
+        assert!(heard.learn("right"));
         // While the issuer is asked a program says something else.
-        heard.hear("a lie");
+        heard.learn("a lie");
         assert_eq!(said(&heard).as_deref(), Some("a lie"));
         heard.has_worked("right");
         assert_eq!(said(&heard).as_deref(), Some("right"));
-        assert!(!heard.hear("another lie"));
+        assert!(!heard.learn("another lie"));
         assert_eq!(said(&heard).as_deref(), Some("right"));
     }
 
     #[test]
     fn only_the_first_one_ends_the_pause() {
         let heard = ClientSecret::default();
-        let ended = (0..12).filter(|number| heard.hear(&format!("text{number}")));
+        let ended = (0..12).filter(|number| heard.learn(&format!("text{number}")));
         assert_eq!(ended.count(), 1);
         // The last one is what is sent when the pause is over.
         assert_eq!(said(&heard).as_deref(), Some("text11"));

@@ -76,7 +76,7 @@ pub(crate) struct Source {
     /// A login's value at the beginning.
     first: Option<Arc<Secret>>,
     pub(super) unwritten: std::sync::Mutex<Option<login::UnwrittenTokens>>,
-    pub(super) heard: ClientSecret,
+    pub(super) client_secret: ClientSecret,
     /// Held from before a login's issuer is asked until its response is written.
     open: Mutex<()>,
     state: Arc<Mutex<State>>,
@@ -192,7 +192,7 @@ impl Source {
             ingredients: std::sync::Mutex::new(ingredients),
             first: None,
             unwritten: std::sync::Mutex::default(),
-            heard: ClientSecret::default(),
+            client_secret: ClientSecret::default(),
             open: Mutex::default(),
             state: Arc::default(),
         }
@@ -290,16 +290,16 @@ impl Source {
     }
 
     /// Revokes a value at its issuer. A failure is recorded with its flow.
-    async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
+    async fn revoke(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
         let (Fetch::Token(request), Some(token)) = (&self.by, one.values.whole()) else {
             return;
         };
         let _ = match &**request {
             TokenRequest::OAuth(request) => {
-                oauth::take_back(egress, name, self, request, token, TAKING_BACK).await
+                oauth::revoke(egress, name, self, request, token, TAKING_BACK).await
             }
             TokenRequest::GithubApp(request) => {
-                app::take_back(egress, name, self, request, token, TAKING_BACK).await
+                app::revoke(egress, name, self, request, token, TAKING_BACK).await
             }
         };
     }
@@ -356,7 +356,7 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, 
             && source.by.is_taken_back()
         {
             for one in oldest {
-                source.take_back(&asking, name, &one).await;
+                source.revoke(&asking, name, &one).await;
             }
         }
     });
@@ -441,13 +441,13 @@ async fn ask(
 
 /// Revokes everything that was fetched and can be revoked, in a short while. The outcome is
 /// recorded flow by flow.
-pub(crate) async fn take_back(egress: &Arc<Egress>) {
+pub(crate) async fn revoke(egress: &Arc<Egress>) {
     let mut taking = JoinSet::new();
     for index in 0..egress.credentials.iter().len() {
         let source = egress.credentials.source(index);
         if source.is_some_and(|(_, source)| source.by.is_taken_back()) {
             let egress = Arc::clone(egress);
-            taking.spawn(async move { take_back_of(&egress, index).await });
+            taking.spawn(async move { revoke_of(&egress, index).await });
         }
     }
     // What is on its way then is told of as broken off.
@@ -471,7 +471,7 @@ pub(crate) async fn settle(egress: &Arc<Egress>) {
     let _ = timeout(login::SETTLING, all).await;
 }
 
-async fn take_back_of(egress: &Arc<Egress>, index: usize) {
+async fn revoke_of(egress: &Arc<Egress>, index: usize) {
     let Some((name, source)) = egress.credentials.source(index) else {
         return;
     };
@@ -481,7 +481,7 @@ async fn take_back_of(egress: &Arc<Egress>, index: usize) {
     let State { token, earlier, .. } = &mut *state;
     let all = token.take().into_iter().chain(std::mem::take(earlier));
     for one in all.filter(|one| one.holds(now)) {
-        source.take_back(egress, name, &one).await;
+        source.revoke(egress, name, &one).await;
     }
 }
 

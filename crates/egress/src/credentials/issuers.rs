@@ -220,8 +220,8 @@ mod tests {
     }
 
     fn catching() -> (Credentials, OwnedFd) {
-        let (inside, outside) = socket::pair().unwrap();
-        let credentials = Credentials::default().issuing(vec![issue()], Some(inside));
+        let (shown, outside) = socket::pair().unwrap();
+        let credentials = Credentials::default().issuing(vec![issue()], Some(shown));
         (credentials, outside)
     }
 
@@ -239,15 +239,15 @@ mod tests {
         for secret in [ACCESS, REFRESH, "c4n4ry"] {
             assert!(!text.contains(secret), "{text}");
         }
-        let inside: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            (&inside["token_type"], &inside["expires_in"]),
+            (&shown["token_type"], &shown["expires_in"]),
             (&"Bearer".into(), &3600.into())
         );
         let mut buffer = vec![0; CAUGHT_BYTES_MAX];
         for (member, real) in [("access_token", ACCESS), ("refresh_token", REFRESH)] {
             let (got, _) = socket::receive(outside.as_fd(), &mut buffer).unwrap();
-            let stands = inside[member].as_str().unwrap();
+            let stands = shown[member].as_str().unwrap();
             let expected = format!("{member}\n{stands}\n{real}");
             assert_eq!(&buffer[..got], expected.as_bytes());
         }

@@ -82,10 +82,10 @@ pub(super) async fn fetch(
     source: &Source,
     current: Option<Arc<Secret>>,
 ) -> Result<FetchedValue, String> {
-    let keeper = CredentialStoreClient::of(egress, login.name, "its login file").await?;
-    let there = match keeper.hear(READING).await? {
+    let store = CredentialStoreClient::of(egress, login.name, "its login file").await?;
+    let there = match store.receive(READING).await? {
         RenewalSaid::There(there) => there,
-        RenewalSaid::Written => return Err(keeper.unclear()),
+        RenewalSaid::Written => return Err(store.unclear()),
         RenewalSaid::Unfit(why) => return Err(why),
     };
     let _open = source.begin(egress).await?;
@@ -100,9 +100,9 @@ pub(super) async fn fetch(
             renewed: asked(egress, login, source, &there).await?,
         },
     };
-    let said = keeper.say(&given.renewed).await;
+    let said = store.send(&given.renewed).await;
     let said = match said {
-        Ok(()) => keeper.hear(WRITING).await,
+        Ok(()) => store.receive(WRITING).await,
         Err(why) => Err(why),
     };
     let why = match said {
@@ -165,7 +165,7 @@ async fn asked(
     let host = &request.token.host;
     let read = oauth::read(&answer, asked_at, MissingTokenType::IsBearer);
     if let (true, Some(sent)) = (read.is_ok(), &published) {
-        source.heard.has_worked(sent);
+        source.client_secret.has_worked(sent);
     }
     let read = read.map_err(|why| match why.contains("invalid_grant") {
         true => format!("{host}: {why}: log in again outside, with the agent's own command"),

@@ -117,7 +117,7 @@ pub(super) async fn asked(
 ///
 /// # Errors
 /// The reason why it may still be valid.
-pub(super) async fn take_back(
+pub(super) async fn revoke(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,

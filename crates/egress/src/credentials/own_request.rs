@@ -102,13 +102,13 @@ fn policed(now: &PolicySnapshot<'_>, kind: FlowKind, judged: &Judged<'_>) -> Res
     let asks = granted.map_err(|forbidden| match forbidden.by {
         DenialCause::Level => format!(
             "{}, and it is not among endpoints under [trust] of the profile",
-            forbidden.inside
+            forbidden.shown
         ),
         DenialCause::Policy
         | DenialCause::Purpose
         | DenialCause::Rate
         | DenialCause::GivenUp
-        | DenialCause::Token => forbidden.inside,
+        | DenialCause::Token => forbidden.shown,
     })?;
     match kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
         true => Err(ASKED.to_owned()),
@@ -186,7 +186,7 @@ async fn places(
 ) -> Result<Vec<Route>, String> {
     let places = addresses_by(egress, network, judged.host, judged.port, Some(judged)).await;
     let places = places.map_err(|nowhere| match nowhere {
-        ResolveError::Refused { inside, .. } => inside,
+        ResolveError::Refused { shown, .. } => shown,
         ResolveError::Unknown(why) => format!("its name leads nowhere: {why}"),
     })?;
     let denied = places.iter().find_map(|place| given_up(egress, *place));
@@ -209,7 +209,7 @@ async fn told<'a>(
     let opened = tokio::select! {
         biased;
         opened = egress.control.open(flow, waits) => opened,
-        () = egress.is_over(), if waits => return Err("the run ends".to_owned()),
+        () = egress.run_ended(), if waits => return Err("the run ends".to_owned()),
     };
     Ok(RecordedFlow {
         egress,

@@ -31,15 +31,15 @@ pub(super) async fn fetch(
     source: &Source,
     request: &OAuthRequest,
 ) -> Result<FetchedValue, String> {
-    let keeper = CredentialStoreClient::of(egress, name, "its refresh token").await?;
-    match keeper.hear(READING).await? {
+    let store = CredentialStoreClient::of(egress, name, "its refresh token").await?;
+    match store.receive(READING).await? {
         KeptSaid::There(there) => {
             take_up(egress, index, source, &there)
                 .map_err(|why| format!("its refresh token: {why}"))?;
         }
         // The one that was handed over is all that there is.
         KeptSaid::Unkept(_) => {}
-        KeptSaid::Written => return Err(keeper.unclear()),
+        KeptSaid::Written => return Err(store.unclear()),
         KeptSaid::Unfit(why) => return Err(why),
     }
     // From here on the end of the run waits: what an issuer has given is not lost by it.
@@ -61,10 +61,10 @@ pub(super) async fn fetch(
         }
     };
     let Some(new) = given.renewed.refresh.as_deref().map(KeptToken::new) else {
-        return Err(keeper.unclear());
+        return Err(store.unclear());
     };
-    let said = match keeper.say(&new).await {
-        Ok(()) => keeper.hear(WRITING).await,
+    let said = match store.send(&new).await {
+        Ok(()) => store.receive(WRITING).await,
         Err(why) => Err(why),
     };
     let why = match said {

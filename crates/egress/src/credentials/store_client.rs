@@ -59,7 +59,10 @@ impl CredentialStoreClient {
     ///
     /// # Errors
     /// The reason why nothing was received.
-    pub(super) async fn hear<T: DeserializeOwned>(&self, patience: Duration) -> Result<T, String> {
+    pub(super) async fn receive<T: DeserializeOwned>(
+        &self,
+        patience: Duration,
+    ) -> Result<T, String> {
         let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
         let receive = || socket::receive(self.socket.as_fd(), &mut message);
         let received = timeout(patience, self.socket.async_io(Interest::READABLE, receive)).await;
@@ -76,7 +79,7 @@ impl CredentialStoreClient {
     ///
     /// # Errors
     /// The reason why it was not sent.
-    pub(super) async fn say(&self, given: &impl Serialize) -> Result<(), String> {
+    pub(super) async fn send(&self, given: &impl Serialize) -> Result<(), String> {
         let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
         let written = serde_json::to_writer(&mut *message, given);
         written.map_err(|_| self.unclear())?;

@@ -257,7 +257,7 @@ async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_bac
     };
     let before = ask(FlowKind::Fetch).await;
     assert!(!before.contains(GIVEN_UP), "{before}");
-    way.egress.policies.renounced.add_all(vec![GivenUp {
+    way.egress.policies.dropped.add_all(vec![GivenUp {
         at_s: 1,
         by: GivenUpBy::Program {},
         what: Restriction::Host("127.0.0.1".to_owned().try_into().unwrap()),

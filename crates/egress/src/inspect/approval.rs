@@ -33,7 +33,7 @@ struct OpenQuestion<'a> {
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
-        self.control.leave(self.id);
+        self.control.withdraw(self.id);
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn consent(egress: &Egress, call: AskedCall) -> Result<u32, NoC
     };
     let said = tokio::select! {
         said = timeout(ASKING_PATIENCE + MORE_PATIENCE, said) => said,
-        () = egress.is_over() => return Err(NoConsent::Ended),
+        () = egress.run_ended() => return Err(NoConsent::Ended),
     };
     let (about, consent) = match said {
         Ok(Ok(said)) => said,

@@ -69,7 +69,7 @@ impl Default for BodyMemory {
         Self {
             held: Arc::new(Semaphore::new(HELD_KIB_MAX)),
             decoded: Arc::new(Semaphore::new(DECODED_MAX)),
-            ahead: Arc::new(upload::room()),
+            ahead: Arc::new(upload::permit()),
             pieces: Arc::new(Semaphore::new(PIECED_MAX)),
         }
     }
@@ -203,7 +203,7 @@ async fn looked_through(
         .credentials
         .iter()
         .any(|held| held.is_for_body(judged));
-    let is_heard = egress.credentials.hear_published(judged);
+    let is_heard = egress.credentials.learns_client_secret(judged);
     let is_read = (is_placed || is_heard) && length.unwrap_or(0) <= PLACED_BYTES_MAX;
     if let Some(kind) = kind.filter(|_| is_read) {
         let bytes = 2 * length.unwrap_or(PLACED_BYTES_MAX);

@@ -57,14 +57,14 @@ pub(crate) struct Denial {
 
 impl Denial {
     /// Builds a denial for this reason.
-    pub(crate) fn of(asked: &Origin, parts: &Parts, why: String) -> Self {
+    pub(crate) fn of(origin: &Origin, parts: &Parts, why: String) -> Self {
         let target = parts.uri.path().chars().take(TARGET_MAX);
         let target: String = target.collect();
         let what = format!(
             "{} {}://{}{target}",
             parts.method,
-            asked.scheme_text(),
-            asked.authority
+            origin.scheme_text(),
+            origin.authority
         );
         Self {
             what,
@@ -77,7 +77,7 @@ impl Denial {
 
     /// Builds a denial by the network rules.
     pub(crate) fn by(
-        asked: &Origin,
+        origin: &Origin,
         parts: &Parts,
         judged: &Judged<'_>,
         unreachable: &Unreachable<'_>,
@@ -90,7 +90,7 @@ impl Denial {
             | Unreachable::Special(_)
             | Unreachable::Unclear(_) => None,
         };
-        let denial = Self::of(asked, parts, unreachable.why_inside());
+        let denial = Self::of(origin, parts, unreachable.why_inside());
         Self {
             rule,
             how_to_ask: Some(unreachable.how_to_ask(judged)),
@@ -109,7 +109,7 @@ impl Denial {
             DenialCause::Token => HOW_TO_ASK_TOKEN,
         };
         Self {
-            why: forbidden.inside.clone(),
+            why: forbidden.shown.clone(),
             rule: forbidden.policy.clone(),
             how_to_ask: Some(how_to_ask.to_owned()),
             ..self
@@ -126,8 +126,8 @@ impl Denial {
     }
 
     /// Builds a denial for a credential's placeholder outside the place that it is bound to.
-    pub(crate) fn misused(asked: &Origin, parts: &Parts, misuse: Misuse) -> Self {
-        Self::of(asked, parts, String::new()).because_of(misuse)
+    pub(crate) fn misused(origin: &Origin, parts: &Parts, misuse: Misuse) -> Self {
+        Self::of(origin, parts, String::new()).because_of(misuse)
     }
 
     /// Returns this denial with such a placeholder as its reason.
@@ -151,7 +151,7 @@ impl Denial {
 /// The reason for the record, and the denial for the program.
 pub(crate) fn allowing<'a>(
     egress: &'a Egress,
-    asked: &Origin,
+    origin: &Origin,
     parts: &Parts,
     judged: &Judged<'_>,
     now: &PolicySnapshot<'_>,
@@ -159,13 +159,13 @@ pub(crate) fn allowing<'a>(
 ) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
     let found = egress.network.request(judged);
     let rule = found.map_err(|unreachable| {
-        let denial = Denial::by(asked, parts, judged, &unreachable);
+        let denial = Denial::by(origin, parts, judged, &unreachable);
         Box::new((unreachable.why(), denial))
     })?;
     let granted = now.request(judged, sent);
     // A person is asked once all of it is there.
     granted.map_err(|forbidden| {
-        let denial = Denial::of(asked, parts, String::new()).forbidden(&forbidden);
+        let denial = Denial::of(origin, parts, String::new()).forbidden(&forbidden);
         Box::new((forbidden.why, denial))
     })?;
     Ok(rule)
@@ -180,7 +180,7 @@ pub(crate) fn unclear(what: &str, why: &str) -> Response<ResponseBody> {
         how_to_ask: None,
         is_head: false,
     };
-    tell(StatusCode::BAD_REQUEST, &denial, None, None)
+    response(StatusCode::BAD_REQUEST, &denial, None, None)
 }
 
 /// Returns the response to a request that is not forwarded. An unreadable request gets no advice:
@@ -192,7 +192,7 @@ pub(crate) fn denied(
 ) -> Response<ResponseBody> {
     let how_to_ask = denial.how_to_ask.as_deref().unwrap_or(HOW_TO_ASK);
     let how_to_ask = (status == StatusCode::FORBIDDEN).then_some(how_to_ask);
-    tell(status, denial, how_to_ask, unread)
+    response(status, denial, how_to_ask, unread)
 }
 
 /// Returns the response to a request that is refused before anything of it is sent, after reading a
@@ -209,7 +209,7 @@ pub(crate) async fn refused(
 
 /// Returns the response to a forwarded request that no server answered.
 pub(crate) fn failed(denial: &Denial, unread: Option<Incoming>) -> Response<ResponseBody> {
-    tell(StatusCode::BAD_GATEWAY, denial, None, unread)
+    response(StatusCode::BAD_GATEWAY, denial, None, unread)
 }
 
 /// Returns the response to a request for which there is no permit.
@@ -260,7 +260,7 @@ pub(crate) fn beyond(
         rule: Some(excess.rule.clone()),
         ..what.because(excess.why())
     };
-    let mut response = tell(status, &denial, Some(&how_to_ask), unread);
+    let mut response = response(status, &denial, Some(&how_to_ask), unread);
     if let Some(again) = excess.again {
         // Whole seconds, and never too few (RFC 9110, 10.2.3).
         let seconds = again.as_secs() + u64::from(again.subsec_nanos() > 0);
@@ -286,7 +286,7 @@ pub(super) async fn unread_of(parts: &Parts, body: Option<Incoming>) -> Option<I
     Some(body)
 }
 
-fn tell(
+fn response(
     status: StatusCode,
     denial: &Denial,
     how_to_ask: Option<&str>,

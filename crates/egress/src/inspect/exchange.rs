@@ -50,7 +50,7 @@ use sending::carry;
 /// An exchange between a program and a server. When it is dropped both bodies have ended.
 pub(crate) struct Exchange {
     egress: Arc<Egress>,
-    asked: Arc<Origin>,
+    origin: Arc<Origin>,
     /// The facts by which it is judged again when the policies change.
     judged: Arc<JudgedRequest>,
     opened: OpenFlow,
@@ -71,7 +71,7 @@ pub(crate) struct Exchange {
     is_received: AtomicBool,
     status: AtomicU16,
     state: Mutex<State>,
-    room: Arc<RequestPermit>,
+    permit: Arc<RequestPermit>,
     /// The range that was requested of the answer.
     ranged: Option<PaddedRange>,
 }
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Exchange {
 impl Exchange {
     fn new(
         egress: &Arc<Egress>,
-        asked: &Arc<Origin>,
+        origin: &Arc<Origin>,
         opened: OpenFlow,
         place: Route,
         outgoing: &OutgoingRequest,
@@ -112,7 +112,7 @@ impl Exchange {
                 .map(|all| (outgoing.flow.clone(), all)),
             masked: outgoing.injection.masked().map(Arc::clone),
             egress: Arc::clone(egress),
-            asked: Arc::clone(asked),
+            origin: Arc::clone(origin),
             judged: Arc::new(JudgedRequest::of(outgoing)),
             opened,
             place,
@@ -123,7 +123,7 @@ impl Exchange {
             is_received: AtomicBool::new(false),
             status: AtomicU16::new(0),
             state: Mutex::default(),
-            room: Arc::clone(&outgoing.room),
+            permit: Arc::clone(&outgoing.permit),
             ranged: outgoing.injection.ranged,
         })
     }
@@ -189,7 +189,9 @@ impl Drop for Exchange {
             failure = Some("it ended before its answer was whole".to_owned());
         }
         if let Some(server) = state.server.filter(|_| is_whole && failure.is_none()) {
-            self.egress.upstream.keep(self.asked.key(self.is_2), server);
+            self.egress
+                .upstream
+                .keep(self.origin.key(self.is_2), server);
         }
         let carried = FlowOutcome {
             bytes: [*self.up.get_mut(), *self.down.get_mut()],
@@ -199,7 +201,7 @@ impl Drop for Exchange {
             limit: None,
             masked: self.masked_names(),
         };
-        let carried = carried.ended_by(self.room.excess());
+        let carried = carried.ended_by(self.permit.excess());
         self.egress.control.close(&self.opened, carried);
     }
 }
@@ -207,30 +209,30 @@ impl Drop for Exchange {
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(
     egress: Arc<Egress>,
-    asked: Arc<Origin>,
+    origin: Arc<Origin>,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, RecordError> {
     let (mut parts, body) = request.into_parts();
     let now = egress.policies.now();
-    let head = match head::read(&egress, &now, &asked, &parts) {
+    let head = match head::read(&egress, &now, &origin, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            return Ok(unclear(&egress, &asked, now.version(), fault, &parts, body).await);
+            return Ok(unclear(&egress, &origin, now.version(), fault, &parts, body).await);
         }
     };
     head::write_length(&mut parts.headers);
-    let mut flow = flow(&asked, &parts, Some(&head));
+    let mut flow = flow(&origin, &parts, Some(&head));
     flow.policies = now.version();
-    let judged = judged(&asked, &parts, &head);
+    let judged = judged(&origin, &parts, &head);
     let mut injection = match Injection::of(&egress.credentials, &judged, &parts) {
         Ok(injection) => injection,
         Err(misuse) => {
-            let denial = misuse.told(&egress, &asked, &parts, flow);
+            let denial = misuse.record_and_deny(&egress, &origin, &parts, flow);
             return Ok(denial::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     let sent = head.sent(!body.is_end_stream());
-    let rule = match denial::allowing(&egress, &asked, &parts, &judged, &now, sent) {
+    let rule = match denial::allowing(&egress, &origin, &parts, &judged, &now, sent) {
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;
@@ -240,13 +242,13 @@ pub(crate) async fn answer(
     };
     drop(now);
     flow.rule = Some(rule.told());
-    let what = Denial::of(&asked, &parts, String::new());
-    let room = match RequestPermit::take(&egress, rule, &flow, &parts, &body) {
-        Ok(room) => room,
+    let what = Denial::of(&origin, &parts, String::new());
+    let permit = match RequestPermit::take(&egress, rule, &flow, &parts, &body) {
+        Ok(permit) => permit,
         Err(full) => return Ok(denial::full(&full, what, &parts, body).await),
     };
     let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
-    let body = match room.within(taken).await {
+    let body = match permit.within(taken).await {
         Ok(Ok(body)) => body,
         Ok(Err(untaken)) => return untaken.told(&egress, flow, what).await,
         Err(excess) => return Ok(denial::beyond(&excess, what, None)),
@@ -257,7 +259,7 @@ pub(crate) async fn answer(
     };
     let mut outgoing = OutgoingRequest {
         issue: issuance::prepared(issue, body.as_ref(), &mut parts.headers),
-        room: Arc::new(room),
+        permit: Arc::new(permit),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
         body: body.map(Upload::from),
@@ -267,51 +269,51 @@ pub(crate) async fn answer(
         injection,
         leave: SendPermission::default(),
     };
-    let room = Arc::clone(&outgoing.room);
-    let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
-        Ok(Ok(response)) => return Ok(response),
-        Ok(Err(unanswered)) => unanswered,
-        Err(excess) => ExchangeError::Failed(excess.why()),
-    };
-    error::told(&egress, unanswered, outgoing, flow, what).await
+    let permit = Arc::clone(&outgoing.permit);
+    let sending = send_on(&egress, &origin, &mut outgoing);
+    let answered = permit.within(sending).await;
+    match answered.unwrap_or_else(|excess| Err(ExchangeError::Failed(excess.why()))) {
+        Ok(response) => Ok(response),
+        Err(unanswered) => error::told(&egress, unanswered, outgoing, flow, what).await,
+    }
 }
 
 /// Returns a request as rules see it.
-fn judged<'a>(asked: &'a Origin, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
+fn judged<'a>(origin: &'a Origin, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
     Judged {
-        host: &asked.host,
-        port: asked.port,
-        scheme: asked.scheme,
+        host: &origin.host,
+        port: origin.port,
+        scheme: origin.scheme,
         method: parts.method.as_str(),
         target: &head.target,
     }
 }
 
-fn flow(asked: &Origin, parts: &Parts, head: Option<&Head>) -> Flow {
+fn flow(origin: &Origin, parts: &Parts, head: Option<&Head>) -> Flow {
     let request = head.map(|head| FlowRequest {
         confidence: head.confidence,
-        ..FlowRequest::of(&judged(asked, parts, head))
+        ..FlowRequest::of(&judged(origin, parts, head))
     });
     Flow {
         request,
-        ..Flow::to(FlowKind::Request, asked.host.to_string(), asked.port)
+        ..Flow::to(FlowKind::Request, origin.host.to_string(), origin.port)
     }
 }
 
 /// Forwards a request once all checks allow it.
 async fn send_on(
     egress: &Arc<Egress>,
-    asked: &Arc<Origin>,
+    origin: &Arc<Origin>,
     outgoing: &mut OutgoingRequest,
 ) -> Result<Response<ResponseBody>, ExchangeError> {
-    proof::check(egress, asked, outgoing).await?;
-    consent::wait(egress, asked, outgoing).await?;
-    releases::check(egress, asked, outgoing, SystemTime::now).await?;
-    let answered = carry(egress, asked, outgoing).await;
+    proof::check(egress, origin, outgoing).await?;
+    consent::wait(egress, origin, outgoing).await?;
+    releases::check(egress, origin, outgoing, SystemTime::now).await?;
+    let answered = carry(egress, origin, outgoing).await;
     // Once: what is asked for now is not a part.
     match answered {
         Err(ExchangeError::Failed(_)) if outgoing.injection.asks_all => {
-            carry(egress, asked, outgoing).await
+            carry(egress, origin, outgoing).await
         }
         answered => answered,
     }

@@ -32,7 +32,7 @@ pub(crate) struct InterimResponses {
 impl InterimResponses {
     /// Counts the interim responses to a request from here on, and passes them to the gate of its
     /// body.
-    pub(crate) fn heard<B>(request: &mut Request<B>, gate: Option<Arc<BodyGate>>) -> Arc<Self> {
+    pub(crate) fn observe<B>(request: &mut Request<B>, gate: Option<Arc<BodyGate>>) -> Arc<Self> {
         let early = Arc::new(Self::default());
         let count = Arc::clone(&early);
         on_informational(request, move |answer| {

@@ -87,13 +87,19 @@ pub(crate) struct Misuse {
 
 impl Misuse {
     /// Reports the misuse, and returns the denial for the program.
-    pub(crate) fn told(self, egress: &Egress, asked: &Origin, parts: &Parts, flow: Flow) -> Denial {
-        self.tell(egress, flow);
-        Denial::misused(asked, parts, self)
+    pub(crate) fn record_and_deny(
+        self,
+        egress: &Egress,
+        origin: &Origin,
+        parts: &Parts,
+        flow: Flow,
+    ) -> Denial {
+        self.record(egress, flow);
+        Denial::misused(origin, parts, self)
     }
 
     /// Reports the misuse.
-    pub(crate) fn tell(&self, egress: &Egress, flow: Flow) {
+    pub(crate) fn record(&self, egress: &Egress, flow: Flow) {
         let named = self.is_alert.then(|| self.name.clone());
         let flow = Flow {
             credentials: named.into_iter().collect(),
@@ -378,7 +384,7 @@ pub(crate) struct OutgoingRequest {
     pub(crate) head: Head,
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
-    pub(super) room: Arc<RequestPermit>,
+    pub(super) permit: Arc<RequestPermit>,
     /// Set if it can be sent again when no response came: it changes nothing on the server.
     pub(super) is_safe: bool,
     pub(super) is_2: bool,
@@ -393,13 +399,13 @@ impl OutgoingRequest {
     pub(super) fn written(
         &mut self,
         egress: &Egress,
-        asked: &Origin,
+        origin: &Origin,
         is_2: bool,
     ) -> Option<(Uri, HeaderMap)> {
         let target = self.head.target.as_written();
         let mut target = self.injection.target(&egress.credentials, target);
         let mut headers = self.parts.headers.clone();
-        head::prepare(asked, &self.head, &mut headers, is_2);
+        head::prepare(origin, &self.head, &mut headers, is_2);
         if !egress.credentials.is_empty() {
             ask_for_readable(&mut headers, self.injection.ranged);
         }
@@ -411,7 +417,8 @@ impl OutgoingRequest {
         // At last, since it is of what is sent.
         if let Some(signing) = &self.injection.signing {
             let method = self.parts.method.as_str();
-            let signed = signing.sign(&egress.credentials, asked, method, &target, &mut headers)?;
+            let signed =
+                signing.sign(&egress.credentials, origin, method, &target, &mut headers)?;
             target = Cow::Owned(signed.target);
             if let (Some(pieces), Some(body)) = (signed.pieces, &mut self.body) {
                 body.sign(pieces);
@@ -419,7 +426,7 @@ impl OutgoingRequest {
         }
         // Also what signs.
         self.leave.redactions.take_out(Direction::Up, &mut headers);
-        Some((head::uri(asked, &target, is_2)?, headers))
+        Some((head::uri(origin, &target, is_2)?, headers))
     }
 }
 

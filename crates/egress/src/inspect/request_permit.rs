@@ -38,7 +38,7 @@ impl RequestPermit {
         parts: &Parts,
         body: &Incoming,
     ) -> Result<Self, NoPermit> {
-        let Ok(permit) = Arc::clone(&egress.room).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&egress.request_permits).try_acquire_owned() else {
             let why = "too many requests of this run are on their way";
             egress.control.refuse(flow.clone(), why.to_owned());
             return Err(NoPermit::All(why));
@@ -62,7 +62,9 @@ impl RequestPermit {
 
     /// Acquires a permit for a request of Atoll's own, which no rule limits.
     pub(crate) fn own(egress: &Arc<Egress>) -> Option<Self> {
-        let permit = Arc::clone(&egress.room).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&egress.request_permits)
+            .try_acquire_owned()
+            .ok()?;
         Some(Self {
             egress: Arc::clone(egress),
             part: None,

@@ -278,12 +278,17 @@ impl Outside {
             connectors: crate::connector::Connectors::default(),
             visitors: PortPeers::new(Vec::new()).unwrap(),
             bodies: BodyMemory::default(),
-            room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
+            request_permits: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,
         });
         let (hears, sends) = (Arc::clone(&egress), Arc::clone(&egress));
-        tokio::spawn(async move { hears.control.hear(|_, _| {}, |_| {}, |_, _| false).await });
+        tokio::spawn(async move {
+            hears
+                .control
+                .receive_orders(|_, _| {}, |_| {}, |_, _| false)
+                .await
+        });
         tokio::spawn(async move { sends.control.send().await });
         Self {
             egress,

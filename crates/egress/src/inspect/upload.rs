@@ -34,7 +34,7 @@ const AHEAD_FRAME_BYTES: usize = 64 << 10;
 const AHEAD_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the memory permits for bodies that are read before they are sent.
-pub(crate) fn room() -> Semaphore {
+pub(crate) fn permit() -> Semaphore {
     Semaphore::new(AHEAD_ALL_BYTES_MAX / AHEAD_UNIT_BYTES)
 }
 
@@ -165,7 +165,7 @@ impl Upload {
     /// Reads the whole body before anything is sent.
     pub(crate) async fn read(
         &mut self,
-        room: &std::sync::Arc<Semaphore>,
+        permit: &std::sync::Arc<Semaphore>,
     ) -> Result<Bytes, BufferError> {
         if let Some((bytes, _)) = &self.ahead {
             return Ok(bytes.clone());
@@ -179,8 +179,8 @@ impl Upload {
         let units =
             u32::try_from(longest.div_ceil(AHEAD_UNIT_BYTES)).map_err(|_| BufferError::Long)?;
         let reading = async {
-            let room = std::sync::Arc::clone(room);
-            let permit = room.acquire_many_owned(units).await;
+            let permit = std::sync::Arc::clone(permit);
+            let permit = permit.acquire_many_owned(units).await;
             let permit = permit.map_err(|_| BufferError::Late)?;
             let mut bytes = BytesMut::new();
             while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
@@ -313,8 +313,8 @@ mod tests {
         let whole: Vec<u8> = (0..3 * AHEAD_FRAME_BYTES + 7)
             .map(|at| (at % 251) as u8)
             .collect();
-        let room = Arc::new(Semaphore::new(1));
-        let held = Arc::clone(&room).acquire_owned().await.unwrap();
+        let permit = Arc::new(Semaphore::new(1));
+        let held = Arc::clone(&permit).acquire_owned().await.unwrap();
         let mut upload = Upload {
             ahead: Some((Bytes::from(whole.clone()), held)),
             is_read: true,
@@ -328,7 +328,7 @@ mod tests {
             let left = (whole.len() - sent.len()) as u64;
             assert_eq!(upload.size_hint().exact(), Some(left));
             assert!(!upload.is_end_stream());
-            assert_eq!(room.available_permits(), 0);
+            assert_eq!(permit.available_permits(), 0);
             let frame = upload.frame().await.unwrap().unwrap();
             let data = frame.into_data().unwrap();
             assert!(!data.is_empty() && data.len() <= AHEAD_FRAME_BYTES);
@@ -337,7 +337,7 @@ mod tests {
             assert!(data.is_unique());
         }
         assert_eq!(sent, whole);
-        assert_eq!(room.available_permits(), 1);
+        assert_eq!(permit.available_permits(), 1);
         assert!(upload.is_end_stream());
         assert!(upload.frame().await.is_none());
     }

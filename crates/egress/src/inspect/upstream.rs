@@ -248,15 +248,15 @@ impl Upstream {
     pub(crate) async fn dial(
         &self,
         egress: &Egress,
-        asked: &Origin,
+        origin: &Origin,
         place: Route,
         is_2: bool,
     ) -> io::Result<Server> {
-        let stream = reached(egress, &asked.host, asked.port, place).await?;
-        let sender = match asked.scheme {
+        let stream = reached(egress, &origin.host, origin.port, place).await?;
+        let sender = match origin.scheme {
             Scheme::Http => self.speak(stream, is_2).await?,
             Scheme::Https => {
-                let stream = self.within_tls(stream, &asked.host, is_2).await?;
+                let stream = self.within_tls(stream, &origin.host, is_2).await?;
                 let speaks_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 self.speak(stream, speaks_2).await?
             }

@@ -66,10 +66,10 @@ impl ApprovalNeed {
     ) -> Result<(), Forbidden> {
         match Self::beside(rule, asks) {
             Some(now) if now != asked => {
-                let inside = "meanwhile it is asked about for another reason; try again".to_owned();
+                let shown = "meanwhile it is asked about for another reason; try again".to_owned();
                 Err(Forbidden {
-                    why: format!("a person has allowed it, and {inside}"),
-                    inside,
+                    why: format!("a person has allowed it, and {shown}"),
+                    shown,
                     policy: None,
                     by: DenialCause::Policy,
                 })

@@ -10,7 +10,7 @@ pub(crate) struct Forbidden {
     /// The reason, for the record.
     pub(crate) why: String,
     /// The reason, for the program, which does not learn where policies are written.
-    pub(crate) inside: String,
+    pub(crate) shown: String,
     /// The policy, where one forbids it.
     pub(crate) policy: Option<String>,
     /// The cause of the denial.
@@ -51,11 +51,10 @@ impl Forbidden {
 
     /// Denies because the labels of other runs of the session cannot be read.
     pub(super) fn unlearnt(error: &std::io::Error) -> Self {
-        let inside =
-            "what other runs of its session have touched cannot be told, which is a denial";
+        let shown = "what other runs of its session have touched cannot be told, which is a denial";
         Self {
-            inside: inside.to_owned(),
-            ..Self::of(format!("{inside}: {error}"))
+            shown: shown.to_owned(),
+            ..Self::of(format!("{shown}: {error}"))
         }
     }
 
@@ -63,7 +62,7 @@ impl Forbidden {
     pub(super) fn unasked(asks: &ApprovalNeed) -> Self {
         Self {
             why: format!("{}; nobody is asked about it here", asks.rule),
-            inside: "a person would be asked, and nobody is about this".to_owned(),
+            shown: "a person would be asked, and nobody is about this".to_owned(),
             policy: None,
             by: DenialCause::Policy,
         }
@@ -71,7 +70,7 @@ impl Forbidden {
 
     fn of(why: String) -> Self {
         Self {
-            inside: why.clone(),
+            shown: why.clone(),
             why,
             policy: None,
             by: DenialCause::Policy,
@@ -81,7 +80,7 @@ impl Forbidden {
     pub(super) fn by(decision: &Decision) -> Self {
         Self {
             why: decision.why(),
-            inside: decision.why_inside(),
+            shown: decision.why_inside(),
             policy: decision
                 .deciding
                 .first()

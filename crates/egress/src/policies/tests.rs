@@ -97,7 +97,7 @@ fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
         refused.why,
         "forbidden by policy no (/policies/own.cedar:1)"
     );
-    assert_eq!(refused.inside, "forbidden by policy no");
+    assert_eq!(refused.shown, "forbidden by policy no");
     assert_eq!(refused.policy.as_deref(), Some("policy no"));
 }
 
@@ -295,7 +295,7 @@ fn strict_denies_what_policies_ask_about() {
             Err(refused) => {
                 assert!(is_strict);
                 let why = "to be approved, by policy asks; trust mode strict denies that";
-                assert_eq!(refused.inside, why);
+                assert_eq!(refused.shown, why);
                 assert_eq!(refused.policy.as_deref(), Some("policy asks"));
             }
         }
@@ -368,7 +368,7 @@ fn a_yes_is_to_what_was_asked() {
     }
     for now in ["policy two", "policy one; policy two"] {
         let denied = ApprovalNeed::still("policy one", None, asks(now)).unwrap_err();
-        assert!(denied.inside.contains("try again"), "{}", denied.inside);
+        assert!(denied.shown.contains("try again"), "{}", denied.shown);
     }
 }
 

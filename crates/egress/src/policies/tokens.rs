@@ -14,7 +14,7 @@ impl Policies {
     /// Returns the reason for which no client may connect to a published port now, if there is one.
     pub(crate) fn closed(&self, port: u16) -> Option<String> {
         let carried = || self.carry(Carry::Publish(port));
-        let closed = self.renounced.network();
+        let closed = self.dropped.network();
         closed.or_else(|| carried().err().map(|forbidden| forbidden.why))
     }
 
@@ -24,7 +24,7 @@ impl Policies {
             return Ok(());
         };
         tokens.carry(asked, now_s()).map_err(|why| Forbidden {
-            inside: why.clone(),
+            shown: why.clone(),
             why,
             policy: None,
             by: DenialCause::Token,

@@ -41,13 +41,13 @@ impl PolicyVersion {
 #[derive(Clone, Debug)]
 pub(crate) struct PolicySnapshot<'a> {
     pub(super) policies: &'a Policies,
-    pub(super) standing: Arc<PolicyVersion>,
+    pub(super) version_in_force: Arc<PolicyVersion>,
 }
 
 impl PolicySnapshot<'_> {
     /// Returns the version number; 0 are those that the run began with.
     pub(crate) fn version(&self) -> u32 {
-        self.standing.version
+        self.version_in_force.version
     }
 }
 
@@ -69,22 +69,25 @@ pub(super) fn read(text: &[u8]) -> Option<(PolicySet, Option<Labels>)> {
 impl Policies {
     /// Returns the policies in force.
     pub(crate) fn now(&self) -> PolicySnapshot<'_> {
-        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
+        let version_in_force = self
+            .version_in_force
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         PolicySnapshot {
             policies: self,
-            standing: Arc::clone(&standing),
+            version_in_force: Arc::clone(&version_in_force),
         }
     }
 
     /// Sets the version number of the policies that a run begins with.
     pub(crate) fn numbered(self, version: u32) -> Self {
         {
-            let mut standing = self
-                .standing
+            let mut version_in_force = self
+                .version_in_force
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
-            if let Some(standing) = Arc::get_mut(&mut standing) {
-                standing.version = version;
+            if let Some(version_in_force) = Arc::get_mut(&mut version_in_force) {
+                version_in_force.version = version;
             }
         }
         self
@@ -113,7 +116,7 @@ impl Policies {
         };
         let new = Arc::new(PolicyVersion { version, taken });
         *self
-            .standing
+            .version_in_force
             .write()
             .unwrap_or_else(PoisonError::into_inner) = new;
         self.reloaded.send_replace(());

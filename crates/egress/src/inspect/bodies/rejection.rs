@@ -107,7 +107,7 @@ impl BodyRejection {
                 return renewal::answered(egress, renewing, flow, what).await;
             }
             Self::Misused(misuse, unread) => {
-                misuse.tell(egress, flow);
+                misuse.record(egress, flow);
                 denial::denied(StatusCode::FORBIDDEN, &what.because_of(*misuse), unread)
             }
             Self::Broken(why) => {

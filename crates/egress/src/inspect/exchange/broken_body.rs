@@ -88,7 +88,7 @@ impl Exchange {
         let Some((flow, _)) = &self.searched else {
             return self.fail(Direction::Up, &misuse.why);
         };
-        misuse.tell(&self.egress, flow.clone());
+        misuse.record(&self.egress, flow.clone());
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_left = true;
         state.failure.get_or_insert_with(|| misuse.why.clone());

@@ -22,13 +22,13 @@ pub(crate) struct SendPermission {
 /// Waits for a person's decision about a request, where rules or policies require it.
 pub(super) async fn wait(
     egress: &Egress,
-    asked: &Origin,
+    origin: &Origin,
     outgoing: &mut OutgoingRequest,
 ) -> Result<(), ExchangeError> {
     let sent = outgoing.head.sent(outgoing.body.is_some());
     let rule = {
-        let now = decided_by(egress, asked, outgoing)?;
-        let request = judged(asked, &outgoing.parts, &outgoing.head);
+        let now = decided_by(egress, origin, outgoing)?;
+        let request = judged(origin, &outgoing.parts, &outgoing.head);
         let rule = egress.network.asks_of_request(&request);
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
         redact(egress, outgoing, passed.redactions).map_err(forbidden)?;
@@ -52,14 +52,14 @@ pub(super) async fn wait(
     outgoing.leave.approval = Some(approval.map_err(|why| {
         ExchangeError::Refused(Refusal {
             why: why.why().to_owned(),
-            inside: why.why().to_owned(),
+            shown: why.why().to_owned(),
             how_to_ask: Some(why.how_to_ask().to_owned()),
         })
     })?);
     // While a person was waited for it has become another time, and labels or other policies may
     // have come.
-    let now = decided_by(egress, asked, outgoing)?;
-    let request = judged(asked, &outgoing.parts, &outgoing.head);
+    let now = decided_by(egress, origin, outgoing)?;
+    let request = judged(origin, &outgoing.parts, &outgoing.head);
     let passed = now.request(&request, sent).map_err(forbidden)?;
     still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
     let asks = ApprovalNeed::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
@@ -104,13 +104,13 @@ pub(super) fn still_redacted(done: &Redactions, passed: &SendConditions) -> Resu
 /// credentials.
 fn decided_by<'a>(
     egress: &'a Egress,
-    asked: &Origin,
+    origin: &Origin,
     outgoing: &mut OutgoingRequest,
 ) -> Result<PolicySnapshot<'a>, ExchangeError> {
     let now = egress.policies.now();
     // Its head was read under others.
     if now.version() != outgoing.flow.policies
-        && let Some(why) = head::overridden(egress, &now, asked, &outgoing.parts.headers)
+        && let Some(why) = head::overridden(egress, &now, origin, &outgoing.parts.headers)
     {
         return Err(ExchangeError::refused(why.to_owned(), why.to_owned()));
     }
@@ -120,7 +120,7 @@ fn decided_by<'a>(
 }
 
 fn forbidden(forbidden: Forbidden) -> ExchangeError {
-    ExchangeError::refused(forbidden.why, forbidden.inside)
+    ExchangeError::refused(forbidden.why, forbidden.shown)
 }
 
 /// Refuses a request whose body cannot be read whole: the approver sees all of it, or nothing is

@@ -25,16 +25,16 @@ pub(crate) struct RecordError(#[from] io::Error);
 /// Refuses a request whose head can be read in more than one way.
 pub(super) async fn unclear(
     egress: &Egress,
-    asked: &Origin,
+    origin: &Origin,
     policies: u32,
     fault: Fault,
     parts: &Parts,
     body: Incoming,
 ) -> Response<ResponseBody> {
-    let denial = Denial::of(asked, parts, fault.why.clone());
+    let denial = Denial::of(origin, parts, fault.why.clone());
     let flow = Flow {
         policies,
-        ..flow(asked, parts, None)
+        ..flow(origin, parts, None)
     };
     destination::refuse_another(egress, flow, fault.why);
     denial::refused(fault.status, denial, parts, body).await
@@ -59,17 +59,17 @@ pub(super) struct Refusal {
     /// The reason for the record.
     pub(super) why: String,
     /// The reason for the program.
-    pub(super) inside: String,
+    pub(super) shown: String,
     /// The advice on how to ask for it, if known.
     pub(super) how_to_ask: Option<String>,
 }
 
 impl ExchangeError {
     /// Builds a refusal without further advice.
-    pub(super) fn refused(why: String, inside: String) -> Self {
+    pub(super) fn refused(why: String, shown: String) -> Self {
         Self::Refused(Refusal {
             why,
-            inside,
+            shown,
             how_to_ask: None,
         })
     }
@@ -86,7 +86,7 @@ impl ExchangeError {
             Self::Unrecorded(unrecorded) => return Err(unrecorded),
             Self::Refused(refusal) => {
                 egress.control.refuse(flow, refusal.why);
-                let denial = what.refused(refusal.inside, refusal.how_to_ask);
+                let denial = what.refused(refusal.shown, refusal.how_to_ask);
                 denial::denied(StatusCode::FORBIDDEN, &denial, unread)
             }
             Self::Failed(why) => denial::failed(&what.because(why), unread),
@@ -103,7 +103,7 @@ impl ExchangeError {
     pub(super) fn why(&self) -> String {
         match self {
             Self::Unrecorded(unrecorded) => unrecorded.to_string(),
-            Self::Refused(refusal) => refusal.inside.clone(),
+            Self::Refused(refusal) => refusal.shown.clone(),
             Self::Failed(why) | Self::Broken(why) => why.clone(),
             Self::Misused(misuse) => misuse.why.clone(),
         }
@@ -120,7 +120,7 @@ pub(super) async fn told(
 ) -> Result<Response<ResponseBody>, RecordError> {
     let unread = outgoing.body.take().and_then(Upload::into_rest);
     let unread = unread_of(&outgoing.parts, unread).await;
-    if let Some(excess) = outgoing.room.excess() {
+    if let Some(excess) = outgoing.permit.excess() {
         return Ok(denial::beyond(excess, what, unread));
     }
     let policies = outgoing.flow.policies;

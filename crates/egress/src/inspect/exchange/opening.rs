@@ -52,7 +52,10 @@ pub(super) async fn unheard(
     exchange: &Exchange,
     outgoing: &OutgoingRequest,
 ) -> Option<Response<ResponseBody>> {
-    let heard = exchange.egress.hear_from(&exchange.asked.host).await;
+    let heard = exchange
+        .egress
+        .add_answer_label(&exchange.origin.host)
+        .await;
     heard.err()?;
     let why = "what it has touched could not be recorded";
     exchange.fail(Direction::Down, &why);

@@ -15,7 +15,7 @@ use crate::policies::{ApprovalNeed, PolicySnapshot};
 /// Checks that credentials may be injected, and that the program signed what it sends.
 pub(super) async fn check(
     egress: &Egress,
-    asked: &Origin,
+    origin: &Origin,
     outgoing: &mut OutgoingRequest,
 ) -> Result<(), ExchangeError> {
     may_use(&egress.policies.now(), &outgoing.flow)?;
@@ -30,14 +30,14 @@ pub(super) async fn check(
         (VerificationInput::Body, None) | (VerificationInput::Nothing, _) => Default::default(),
     };
     let (credentials, parts) = (&egress.credentials, &outgoing.parts);
-    let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
+    let proven = signing.prove(credentials, origin, parts, &outgoing.head, &body);
     proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))?;
     let Some(mut expected) = signing.expected(credentials) else {
         return Ok(());
     };
     if let SignedBody::Pieces(pieces) = &mut expected {
-        let room = egress.bodies.piece().await;
-        pieces.within(room.map_err(|why| ExchangeError::Broken(why.to_owned()))?);
+        let permit = egress.bodies.piece().await;
+        pieces.within(permit.map_err(|why| ExchangeError::Broken(why.to_owned()))?);
     }
     let right = match &mut outgoing.body {
         Some(body) => body.expect(expected),
@@ -53,7 +53,7 @@ pub(super) fn may_use(
     flow: &Flow,
 ) -> Result<Option<ApprovalNeed>, ExchangeError> {
     let granted = now.credentials(&flow.credentials);
-    granted.map_err(|forbidden| ExchangeError::refused(forbidden.why, forbidden.inside))
+    granted.map_err(|forbidden| ExchangeError::refused(forbidden.why, forbidden.shown))
 }
 
 /// Returns the reason for refusing a body that could not be read, which may be a placeholder in it.
@@ -74,6 +74,6 @@ pub(super) fn unread(egress: &Egress, flow: &Flow, why: &BufferError) -> Exchang
 }
 
 fn misused(egress: &Egress, flow: &Flow, misuse: Misuse) -> ExchangeError {
-    misuse.tell(egress, flow.clone());
+    misuse.record(egress, flow.clone());
     ExchangeError::Misused(Box::new(misuse))
 }

@@ -94,15 +94,15 @@ impl RegistryResponse {
 /// Checks what rules require of releases: that lock files name the file, and that it is old enough.
 pub(super) async fn check(
     egress: &Arc<Egress>,
-    asked: &Arc<Origin>,
+    origin: &Arc<Origin>,
     outgoing: &OutgoingRequest,
     now: fn() -> SystemTime,
 ) -> Result<(), ExchangeError> {
-    let judged = judged(asked, &outgoing.parts, &outgoing.head);
+    let judged = judged(origin, &outgoing.parts, &outgoing.head);
     if let Some(unlocked) = egress.network.unlocked(&judged, &egress.locks) {
         return Err(ExchangeError::Refused(Refusal {
             why: unlocked.why(),
-            inside: unlocked.why_inside(),
+            shown: unlocked.why_inside(),
             how_to_ask: Some(unlocked.how_to_ask()),
         }));
     }
@@ -118,7 +118,7 @@ pub(super) async fn check(
     aged.map_err(|unaged| {
         ExchangeError::Refused(Refusal {
             why: demand.why(&unaged),
-            inside: demand.why_inside(&unaged),
+            shown: demand.why_inside(&unaged),
             how_to_ask: Some(demand.how_to_ask()),
         })
     })
@@ -251,10 +251,10 @@ fn prepared(
     match passed.and_then(SendConditions::of_atoll) {
         Ok(None) => {}
         Ok(Some(_)) => return Err(ASKED.to_owned()),
-        Err(forbidden) => return Err(forbidden.inside),
+        Err(forbidden) => return Err(forbidden.shown),
     }
     flow.rule = Some(format!("for the date of a release: {}", rule.told()));
-    let room = RequestPermit::own(egress)
+    let permit = RequestPermit::own(egress)
         .ok_or_else(|| "too many requests are on their way".to_owned())?;
     let outgoing = OutgoingRequest {
         parts,
@@ -262,7 +262,7 @@ fn prepared(
         head,
         injection: Injection::default(),
         flow,
-        room: Arc::new(room),
+        permit: Arc::new(permit),
         is_safe: true,
         is_2: true,
         leave: SendPermission::default(),

@@ -53,7 +53,7 @@ pub(in crate::inspect) async fn answered(
     flow.policies = now.version();
     if let Err(forbidden) = may_renew(&now, &egress.credentials, by) {
         egress.control.refuse(flow, forbidden.why);
-        let denial = what.refused(forbidden.inside, None);
+        let denial = what.refused(forbidden.shown, None);
         return Ok(denial::denied(StatusCode::FORBIDDEN, &denial, unread));
     }
     let opened = egress.control.open(flow, true).await?;

@@ -46,11 +46,11 @@ impl JudgedRequest {
         }
     }
 
-    fn may(&self, now: &PolicySnapshot<'_>, asked: &Origin) -> Result<(), Forbidden> {
+    fn may(&self, now: &PolicySnapshot<'_>, origin: &Origin) -> Result<(), Forbidden> {
         let judged = Judged {
-            host: &asked.host,
-            port: asked.port,
-            scheme: asked.scheme,
+            host: &origin.host,
+            port: origin.port,
+            scheme: origin.scheme,
             method: &self.method,
             target: &self.target,
         };
@@ -60,9 +60,9 @@ impl JudgedRequest {
     }
 
     /// Resolves with the reason once it may go on no longer.
-    async fn lost(&self, egress: &Egress, asked: &Origin, place: Route) -> String {
-        let may = |now: &PolicySnapshot<'_>| self.may(now, asked);
-        let lost = egress.lost(&asked.host, Some(place), self.policies, may);
+    async fn lost(&self, egress: &Egress, origin: &Origin, place: Route) -> String {
+        let may = |now: &PolicySnapshot<'_>| self.may(now, origin);
+        let lost = egress.lost(&origin.host, Some(place), self.policies, may);
         lost.await
     }
 }
@@ -70,7 +70,7 @@ impl JudgedRequest {
 impl Exchange {
     /// Returns the denial for a program whose exchange is not carried on.
     pub(crate) fn denial(&self, parts: &Parts, why: &str) -> Denial {
-        Denial::of(&self.asked, parts, why.to_owned())
+        Denial::of(&self.origin, parts, why.to_owned())
     }
 
     /// Redacts headers or trailers as policies say.
@@ -89,7 +89,7 @@ impl Exchange {
         }
         header_names::unframe(trailers);
         let now = self.egress.policies.now();
-        let overridden = head::overridden(&self.egress, &now, &self.asked, trailers);
+        let overridden = head::overridden(&self.egress, &now, &self.origin, trailers);
         let why = overridden.map(str::to_owned);
         match why.or_else(|| header_names::doubt(trailers)) {
             Some(why) => Err(BodyError::Trailers(why)),
@@ -114,7 +114,7 @@ impl std::fmt::Debug for RightsWatch {
 impl RightsWatch {
     /// Watches the rights of this exchange.
     pub(crate) fn of(exchange: &Exchange) -> Self {
-        let (egress, asked) = (Arc::clone(&exchange.egress), Arc::clone(&exchange.asked));
+        let (egress, asked) = (Arc::clone(&exchange.egress), Arc::clone(&exchange.origin));
         let (judged, place) = (Arc::clone(&exchange.judged), exchange.place);
         Self {
             lost: Box::pin(async move { judged.lost(&egress, &asked, place).await }),
@@ -145,7 +145,7 @@ impl Exchange {
     /// it.
     async fn given_up(&self) -> String {
         self.judged
-            .lost(&self.egress, &self.asked, self.place)
+            .lost(&self.egress, &self.origin, self.place)
             .await
     }
 
@@ -171,7 +171,7 @@ impl Exchange {
 impl Exchange {
     /// Returns its part of its rule's limits, if the rule has any.
     pub(crate) fn part(&self) -> Option<&BudgetShare> {
-        self.room.part()
+        self.permit.part()
     }
 
     /// Returns the egress process's state, for tasks that run beside it.

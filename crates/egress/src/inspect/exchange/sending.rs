@@ -28,20 +28,26 @@ const NOT_BY_2: &str = "the host gives no answer by HTTP/2 without TLS, by which
 /// Sends an allowed request on a kept connection, or on a new one.
 pub(super) async fn carry(
     egress: &Arc<Egress>,
-    asked: &Arc<Origin>,
+    origin: &Arc<Origin>,
     outgoing: &mut OutgoingRequest,
 ) -> Result<Response<ResponseBody>, ExchangeError> {
-    let key = asked.key(outgoing.is_2);
+    let key = origin.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
         // What may be dialled for another request may not for this one.
-        let judged = judged(asked, &outgoing.parts, &outgoing.head);
-        let may = may(egress, &asked.host, server.place, asked.port, Some(&judged));
+        let judged = judged(origin, &outgoing.parts, &outgoing.head);
+        let may = may(
+            egress,
+            &origin.host,
+            server.place,
+            origin.port,
+            Some(&judged),
+        );
         let is_denied = may.is_err() || given_up(egress, server.place).is_some();
         if outgoing.head.is_web_socket && server.is_2() || is_denied {
             break;
         }
-        match attempt(egress, asked, server, outgoing).await? {
+        match attempt(egress, origin, server, outgoing).await? {
             AttemptOutcome::Answered(response) => return Ok(response),
             AttemptOutcome::Unsent(_) => {}
             AttemptOutcome::Failed(unanswered) => return Err(unanswered),
@@ -49,11 +55,11 @@ pub(super) async fn carry(
         // It would be taken again and again.
         egress.upstream.part(key);
     }
-    let judged = judged(asked, &outgoing.parts, &outgoing.head);
-    let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
+    let judged = judged(origin, &outgoing.parts, &outgoing.head);
+    let resolved = match addresses(egress, &origin.host, origin.port, Some(&judged)).await {
         Ok(resolved) => resolved,
-        Err(ResolveError::Refused { why, inside }) => {
-            return Err(ExchangeError::refused(why, inside));
+        Err(ResolveError::Refused { why, shown }) => {
+            return Err(ExchangeError::refused(why, shown));
         }
         Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
@@ -68,11 +74,11 @@ pub(super) async fn carry(
     let mut places = resolved.into_iter().peekable();
     while let Some(place) = places.next() {
         let opened = begin(egress, outgoing, place).await?;
-        let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
+        let dialled = egress.upstream.dial(egress, origin, place, outgoing.is_2);
         match dialled.await {
             Ok(server) => {
                 egress.upstream.share(key, &server);
-                return match send(egress, asked, server, opened, outgoing).await {
+                return match send(egress, origin, server, opened, outgoing).await {
                     AttemptOutcome::Answered(response) => Ok(response),
                     AttemptOutcome::Unsent(why) => Err(ExchangeError::Failed(why)),
                     AttemptOutcome::Failed(unanswered) => Err(unanswered),
@@ -103,25 +109,25 @@ enum AttemptOutcome {
 
 async fn attempt(
     egress: &Arc<Egress>,
-    asked: &Arc<Origin>,
+    origin: &Arc<Origin>,
     server: Server,
     outgoing: &mut OutgoingRequest,
 ) -> Result<AttemptOutcome, ExchangeError> {
     let opened = begin(egress, outgoing, server.place).await?;
-    Ok(send(egress, asked, server, opened, outgoing).await)
+    Ok(send(egress, origin, server, opened, outgoing).await)
 }
 
 /// Sends a recorded request.
 async fn send(
     egress: &Arc<Egress>,
-    asked: &Arc<Origin>,
+    origin: &Arc<Origin>,
     mut server: Server,
     opened: OpenFlow,
     outgoing: &mut OutgoingRequest,
 ) -> AttemptOutcome {
     outgoing.find_range(&egress.credentials);
-    let exchange = Exchange::new(egress, asked, opened, server.place, outgoing);
-    let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
+    let exchange = Exchange::new(egress, origin, opened, server.place, outgoing);
+    let Some((uri, headers)) = outgoing.written(egress, origin, server.is_2()) else {
         let why = "it cannot be written".to_owned();
         return AttemptOutcome::Failed(ExchangeError::Broken(why));
     };
@@ -134,7 +140,7 @@ async fn send(
     if server.is_2() {
         *request.version_mut() = Version::HTTP_2;
     }
-    let early = InterimResponses::heard(&mut request, exchange.gate().cloned());
+    let early = InterimResponses::observe(&mut request, exchange.gate().cloned());
     let sent = early.unless_endless(server.send(request));
     let sent = exchange.unless_given_up(sent).await;
     let mut error = match sent.and_then(|sent| sent.ok_or_else(|| ENDLESS.to_owned())) {
@@ -161,7 +167,7 @@ async fn send(
     let broken = exchange.failure();
     let error = error.into_error();
     let is_answered = error.is_parse();
-    let why = match server.is_2() && asked.scheme == Scheme::Http {
+    let why = match server.is_2() && origin.scheme == Scheme::Http {
         true => format!("{NOT_BY_2} ({})", why_unanswered(&error)),
         false => why_unanswered(&error),
     };

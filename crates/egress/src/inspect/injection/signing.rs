@@ -151,7 +151,7 @@ impl Signing {
     pub(crate) fn prove(
         &mut self,
         credentials: &Credentials,
-        asked: &Origin,
+        origin: &Origin,
         parts: &Parts,
         head: &Head,
         body: &[u8],
@@ -170,7 +170,7 @@ impl Signing {
             method: parts.method.as_str(),
             target: head.target.as_written(),
             headers: &parts.headers,
-            host: host.unwrap_or(asked.authority.as_str()),
+            host: host.unwrap_or(origin.authority.as_str()),
             signed: &self.claim.signed,
             payload: &payload,
             time: &self.claim.time,
@@ -258,7 +258,7 @@ impl Signing {
     pub(super) fn sign(
         &self,
         credentials: &Credentials,
-        asked: &Origin,
+        origin: &Origin,
         method: &str,
         target: &str,
         headers: &mut HeaderMap,
@@ -271,7 +271,7 @@ impl Signing {
         if let Some(token) = token {
             put_token(token, real, headers)?;
         }
-        let host = asked.authority.as_str();
+        let host = origin.authority.as_str();
         // What is for one connection only is not sent on.
         let is_sent = |name: &&String| {
             *name == HOST.as_str() || headers.contains_key(name.as_str()) && !head::is_hop(name)

@@ -47,7 +47,7 @@ fn give_up(way: &Outside, host: &str) {
         by: GivenUpBy::Person { uid: 7 },
         what,
     };
-    way.egress.policies.renounced.add_all(vec![given]);
+    way.egress.policies.dropped.add_all(vec![given]);
 }
 
 #[tokio::test]

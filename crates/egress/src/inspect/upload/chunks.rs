@@ -49,7 +49,7 @@ pub(crate) struct Pieces {
     /// Set once all has been sent.
     is_over: bool,
     /// The memory permit.
-    room: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The line before a chunk.
@@ -72,13 +72,13 @@ impl Pieces {
             held: BytesMut::new(),
             is_whole: false,
             is_over: false,
-            room: None,
+            permit: None,
         }
     }
 
     /// Keeps the memory permit until the body is over.
-    pub(crate) fn within(&mut self, room: OwnedSemaphorePermit) {
-        self.room = Some(room);
+    pub(crate) fn within(&mut self, permit: OwnedSemaphorePermit) {
+        self.permit = Some(permit);
     }
 
     /// Sets the signer for its chunks, which follows on the request's new signature.
@@ -236,7 +236,7 @@ impl Pieces {
             put(&mut self.held, &trailers.signature, &signature)?;
         }
         self.is_over = true;
-        self.room = None;
+        self.permit = None;
         Ok(Some(std::mem::take(&mut self.held).freeze()))
     }
 }

@@ -27,7 +27,7 @@ impl ControlChannel {
             asking.insert(id, says);
         }
         let call = Box::new(call);
-        if self.tell(&FlowReport::Ask { id, call }, true).is_err() {
+        if self.report(&FlowReport::Ask { id, call }, true).is_err() {
             lock(&self.asking).remove(&id);
             return Err(NoConsent::Ended);
         }
@@ -35,14 +35,14 @@ impl ControlChannel {
     }
 
     /// Withdraws a request for approval: nobody waits for the answer any more.
-    pub(crate) fn leave(&self, id: u64) {
+    pub(crate) fn withdraw(&self, id: u64) {
         if lock(&self.asking).remove(&id).is_some() {
             // Nobody listens: then nobody is asked either.
-            let _ = self.tell(&FlowReport::Left { id }, true);
+            let _ = self.report(&FlowReport::Left { id }, true);
         }
     }
 
-    pub(super) fn said(&self, id: u64, digest: CallDigest, consent: Consent) {
+    pub(super) fn answered(&self, id: u64, digest: CallDigest, consent: Consent) {
         let no = Consent::Denied {
             why: NoConsent::Person,
         };
