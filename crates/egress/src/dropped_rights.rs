@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_takes_all_of_the_network() {
+    fn dropped_rights_beyond_limit_drop_the_network() {
         let all = DroppedRights::default();
         for number in 0..GIVEN_UP_MAX {
             all.add_all(vec![by_person(host(&format!("h{number}.example")))]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_has_come_is_kept() {
+    fn dropped_rights_deadline_reached_stays() {
         let all = DroppedRights::default();
         all.add_all(vec![by_person(Restriction::After { time_s: 5 })]);
         assert!(all.network().is_some());

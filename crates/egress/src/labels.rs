@@ -261,7 +261,7 @@ mod tests {
 
     /// A program that resets its connection ends the reporting task: the label is still waited for.
     #[tokio::test]
-    async fn a_label_is_told_of_until_it_is_on_disk() {
+    async fn label_unrecorded_is_reported_again() {
         let (channel, far) = channel();
         let labels = Labels::new(BTreeSet::new(), Vec::new(), Vec::new());
         labels.gain("first", "example.org");
@@ -299,7 +299,7 @@ mod tests {
     /// A label that another run of the session gains counts here from then on, and is reported as
     /// gained.
     #[test]
-    fn what_another_run_gains_is_learnt_while_this_one_goes_on() {
+    fn session_labels_of_other_run_are_read() {
         let path = std::env::temp_dir().join(format!("atoll-gained-{}", std::process::id()));
         std::fs::write(&path, "private\n").unwrap();
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
@@ -329,7 +329,7 @@ mod tests {
 
     /// A label that cannot be recorded lets no flow on, now and later.
     #[tokio::test]
-    async fn a_label_that_cannot_be_recorded_lets_nothing_on() {
+    async fn label_unrecordable_stops_flow() {
         let (channel, far) = channel();
         let labels = Labels::new(BTreeSet::new(), Vec::new(), Vec::new());
         labels.gain("first", "example.org");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_gained_once_and_a_host_is_trusted_by_its_whole_name() {
+    fn label_is_gained_once_and_trust_needs_whole_name() {
         let labels = Labels::new(
             BTreeSet::from(["private".to_owned()]),
             vec!["api.example.com".to_owned(), "*.models.example".to_owned()],

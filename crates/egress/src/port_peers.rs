@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whose_connection_it_is_is_known() {
+    async fn port_peer_owner_is_known() {
         let own = rustix::process::geteuid().as_raw();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = tokio::net::TcpListener::bind(address).await.unwrap();

@@ -248,7 +248,7 @@ mod tests {
     use super::Address;
 
     #[test]
-    fn addresses_are_read_strictly() {
+    fn post_address_is_parsed_strictly() {
         for (url, expected) in [
             ("https://w.example", Some(("w.example", 443, "", false))),
             ("https://w.example/", Some(("w.example", 443, "", false))),

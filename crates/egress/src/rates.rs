@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rate_is_kept_to_by_its_own_policy_and_in_every_span() {
+    fn rate_holds_per_policy_in_every_span() {
         let rates = Rates::default();
         let begin = Instant::now();
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
@@ -140,7 +140,7 @@ mod tests {
 
     /// Reloaded policies forget nothing by another count or another period.
     #[test]
-    fn another_rate_of_a_policy_counts_what_was_counted() {
+    fn rate_reloaded_keeps_its_count() {
         let rates = Rates::default();
         let begin = Instant::now();
         let at = |seconds: u64| begin + Duration::from_secs(seconds);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redacted_header_by_other_name_is_taken_out() {
+    fn redacted_header_by_other_name_is_removed() {
         let own = Redaction::Header("x-internal-id".to_owned());
         let all = Redactions::of([own].into_iter());
         for (name, is_taken) in [

@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn name_servers_that_are_silent_are_not_waited_for_as_long_again() {
+    async fn name_server_silent_gets_shorter_patience() {
         let mut hosts = Hosts::default();
         hosts
             .read_hosts_conf(&b"192.0.2.1 known.test\n"[..])
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_rule_names_are_asked_for_so_often_and_no_more() {
+    fn unnamed_queries_are_limited() {
         let start = Instant::now();
         let mut unnamed = UnnamedQueries {
             since: start,

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_error_says_what_it_says_and_no_message_is_too_long() {
+    async fn postgres_error_round_trips_and_is_bounded() {
         let bytes = error("28000", "no\u{7}", "ask");
         let mut rest = &bytes[..];
         let read = Message::read(&mut rest).await.unwrap();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn scram_is_that_of_its_rfc() {
+    fn scram_matches_rfc_vectors() {
         assert_eq!(begun().first(), format!("n,,n=user,r={NONCE}"));
         let (last, proven) = begun().last(FIRST.as_bytes(), b"pencil").unwrap();
         assert_eq!(last, LAST);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_asks_for_no_more_and_no_less_than_it_may() {
+    fn scram_server_demands_are_bounded() {
         let refused = |text: &str| {
             begun()
                 .last(text.as_bytes(), b"pencil")
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binding_is_what_the_server_has_shown() {
+    fn scram_binding_is_servers_certificate() {
         let of = |binding: Binding| {
             let begun = ClientFirst {
                 binding,

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_tls_there_is_nothing_but_a_private_network() {
+    fn postgres_without_tls_needs_private_network() {
         let strays = |address: &str| {
             let place = Route::At(address.parse().unwrap());
             assert_eq!(strays(ServerTls::Required, place), None, "{address}");

@@ -21,7 +21,7 @@ fn startup(text: &[u8]) -> Result<Startup, PacketError> {
 }
 
 #[test]
-fn a_first_packet_is_read_in_one_way_or_not_at_all() {
+fn postgres_startup_is_parsed_strictly() {
     let read_as = |text: &[u8]| {
         let Startup {
             user,
@@ -98,7 +98,7 @@ fn a_first_packet_is_read_in_one_way_or_not_at_all() {
 }
 
 #[test]
-fn questions_have_nothing_after_them() {
+fn postgres_negotiation_has_no_trailing_bytes() {
     let without_length = |packet: Vec<u8>| packet[4..].to_vec();
     let tls = without_length(tls_request());
     assert_eq!(read(&tls), Ok(Packet::Tls));
@@ -116,7 +116,7 @@ fn questions_have_nothing_after_them() {
 }
 
 #[test]
-fn no_packet_is_longer_than_the_server_would_take() {
+fn postgres_packet_length_is_bounded() {
     let of = |bytes: usize| length(u32::try_from(bytes).unwrap().to_be_bytes());
     assert_eq!(of(HEADER_BYTES), Ok(HEADER_BYTES));
     assert_eq!(of(PACKET_BYTES_MAX), Ok(PACKET_BYTES_MAX));
@@ -134,7 +134,7 @@ fn no_packet_is_longer_than_the_server_would_take() {
 proptest! {
     /// A parsed packet is sent on in one form, which is parsed as the same; nothing panics.
     #[test]
-    fn what_is_sent_on_is_what_was_judged(text in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn postgres_startup_is_sent_as_judged(text in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&text);
         if let Ok(startup) = startup(&text) {
             check(&startup)?;
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn every_name_that_can_be_read_is_sent_on_as_it_is(
+    fn postgres_names_round_trip(
         names in prop::collection::vec(("[a-zA-Z_.]{0,12}", "[^\0]{0,12}"), 0..6)
     ) {
         let mut text = Vec::new();

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_a_token_signs_what_the_token_says_too() {
+    fn security_key_signs_its_flags_too() {
         const KIND: &[u8] = b"sk-ssh-ed25519@openssh.com";
         let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let point = pair.public_key().as_ref();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_ssh_keygen_are_read() {
+    fn ssh_keygen_files_are_read() {
         let name = format!("atoll-ssh-key-{}", std::process::id());
         let place = Place(std::env::temp_dir().join(name));
         std::fs::create_dir_all(&place.0).unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_every_kind_are_verified() {
+    fn ssh_host_keys_of_every_kind_are_verified() {
         use aws_lc_rs::rand::SystemRandom;
         use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
         use aws_lc_rs::signature::{

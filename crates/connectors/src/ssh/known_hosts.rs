@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_very_host_and_port() {
+    fn known_hosts_match_exact_host_and_port() {
         let line = |patterns: &str, key: &str| format!("{patterns} ssh-ed25519 {key} comment\n");
         // As `ssh-keygen -H` writes example.com.
         let salt = crate::ssh::encoded(b"twenty bytes of salt");
@@ -176,7 +176,7 @@ mod tests {
 
     /// A key revoked in one file is revoked for every file and pin that names it.
     #[test]
-    fn key_revoked_in_any_file_is_none_of_another() {
+    fn known_hosts_revocation_holds_across_files() {
         let host = "example.com".parse().unwrap();
         let own = format!("example.com ssh-ed25519 {ONE}\nexample.com ssh-ed25519 {OTHER}\n");
         let revoked = format!("@revoked * ssh-ed25519 {ONE}\n");

@@ -161,7 +161,7 @@ mod tests {
     use crate::ssh::wire::Writer;
 
     #[test]
-    fn an_agent_that_has_failed_is_not_asked_again() {
+    fn signer_failed_agent_is_not_asked_again() {
         const KIND: &[u8] = b"ssh-ed25519";
         let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let point = pair.public_key().as_ref();

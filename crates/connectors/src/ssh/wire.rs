@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(text in any::<Vec<u8>>(), number: u32, byte: u8, cut: usize) {
+        fn ssh_wire_round_trips(text in any::<Vec<u8>>(), number: u32, byte: u8, cut: usize) {
             let written = Writer::new().string(&text).number(number).byte(byte).done();
             let mut reader = Reader::new(&written);
             prop_assert_eq!(reader.string(), Some(&text[..]));

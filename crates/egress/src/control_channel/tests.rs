@@ -71,7 +71,7 @@ fn flow() -> impl Strategy<Value = Flow> {
 }
 
 #[test]
-fn the_longest_texts_fit_into_one_message() {
+fn report_longest_texts_fit_one_message() {
     let long = || "\u{1}".repeat(1 << 20);
     let flow = Flow {
         kind: FlowKind::Request,
@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn nothing_is_too_long_to_be_told(flow in flow(), why in text()) {
+    fn report_of_any_length_is_sent(flow in flow(), why in text()) {
         run(async {
             let (channel, _far) = channel();
             channel.refuse(flow.clone(), why.clone());
@@ -136,7 +136,7 @@ proptest! {
 
 /// A report about a run lowers its reputation here, and nothing else does.
 #[test]
-fn what_is_told_of_a_run_takes_from_its_reputation() {
+fn report_of_refusal_lowers_reputation() {
     run(async {
         let (channel, far) = channel();
         let conduct = Arc::new(Mutex::new(Running::new(100)));
@@ -176,7 +176,7 @@ fn what_is_told_of_a_run_takes_from_its_reputation() {
 
 /// A policy file that is lost on its way does not count as none.
 #[test]
-fn policies_that_do_not_come_along_are_not_none() {
+fn reload_and_its_file_must_come_together() {
     run(async {
         for (has_policies, files, is_taken) in [
             (true, 0, false),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_told_by_its_beginning() {
+    fn command_output_form_is_recognized() {
         let exec = |status: &str| {
             format!(
                 "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\"spec\":{{}},\"status\":{status}}}\n"
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_none_and_is_not_repeated() {
+    fn command_output_invalid_is_refused_unrepeated() {
         for (text, why) in [
             ("", "prints nothing"),
             (" \n\n", "prints nothing"),

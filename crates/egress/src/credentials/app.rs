@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_signs_for_itself_with_an_rsa_key() {
+    fn github_app_signs_with_rsa_key() {
         let made = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
         let der = made.as_der().unwrap();
         let text = pem("PRIVATE KEY", der.as_ref());
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_for_what_was_asked_for_and_no_more() {
+    fn github_app_token_covers_only_the_request() {
         let request = |repositories: &[&str], permissions: &[(&str, Permission)]| AppRequest {
             api: "https://api.github.com".parse().unwrap(),
             app: 1,

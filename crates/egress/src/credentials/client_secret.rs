@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_worked_is_what_was_sent_and_stays() {
+    fn client_secret_that_worked_stays() {
         let heard = ClientSecret::default();
         assert!(heard.learn("right"));
         // While the issuer is asked a program says something else.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_one_ends_the_pause() {
+    fn client_secret_only_first_ends_pause() {
         let heard = ClientSecret::default();
         let ended = (0..12).filter(|number| heard.learn(&format!("text{number}")));
         assert_eq!(ended.count(), 1);

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_says_is_told_without_what_it_prints() {
+    fn command_error_output_is_shown_without_secrets() {
         let told = |output: &str, errors: &str| {
             last_line(&CommandOutput {
                 output: Zeroizing::new(output.as_bytes().to_vec()),

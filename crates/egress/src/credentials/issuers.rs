@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_out_and_what_stands_for_them_goes_in() {
+    fn issued_tokens_are_replaced_by_placeholders() {
         let (credentials, outside) = catching();
         assert!(!credentials.is_empty() && credentials.masks().is_none());
         let answer = format!(
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn where_tokens_are_issued_nothing_is_carried_unseen() {
+    fn issuer_is_always_inspected() {
         let (credentials, _outside) = catching();
         let host = |text: &str| text.parse::<HostPart>().unwrap();
         assert!(credentials.are_issued_at(&host("login.example.com"), 443));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_caught_whole_does_not_go_in() {
+    fn issued_token_unreplaceable_is_withheld() {
         let (credentials, _outside) = catching();
         for answer in [
             String::new(),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_refusal_a_word_of_the_standard_goes_in() {
+    fn issuer_refusal_shows_standard_error_only() {
         for (answer, word) in [
             (
                 "{\"error\": \"authorization_pending\", \"interval\": 5}",

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_ends_as_its_file_says_or_as_it_says_itself() {
+    fn login_token_expiry_is_from_file_or_token() {
         let at = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let token = |claims: &str| {
             let parts = ["{\"alg\":\"none\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
@@ -321,7 +321,7 @@ mod tests {
     const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 
     #[test]
-    fn what_stands_for_a_token_that_is_renewed_does_not_end() {
+    fn renewed_token_placeholder_claims_long_validity() {
         let token = |claims: &str| {
             let parts = ["{\"alg\":\"RS256\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
             format!("{}.{}.{}", parts[0], parts[1], SIGNATURE)
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_written_as_its_issuer_reads_it() {
+    fn renewal_request_has_issuers_format() {
         let mut request = RenewalRequest {
             token: "https://login.example/token".parse().unwrap(),
             client: "a client".to_owned(),

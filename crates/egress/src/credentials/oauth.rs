@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_is_meant_or_not_at_all() {
+    fn token_response_is_parsed_strictly() {
         let now = SystemTime::now();
         let plain = "\"access_token\":\"one-of-them\",\"token_type\":\"bEaReR\"";
         for (further, life, refresh) in [
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_escaped_as_forms_are() {
+    fn token_request_form_is_escaped() {
         let mut form = Form::default();
         form.add("scope", b"read:a write/b");
         form.add("secret", "a+b&c=d%\u{e9}~*".as_bytes());

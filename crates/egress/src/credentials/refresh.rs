@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_issuer_is_asked_only_while_there_is_room_for_what_it_gives() {
+    fn refresh_without_room_is_not_requested() {
         let held = CredentialPart {
             binding: Binding {
                 name: "login".parse().unwrap(),

@@ -6,7 +6,7 @@ use super::*;
 use crate::secret::disguise;
 
 #[test]
-fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
+fn placeholder_has_only_the_shape_of_its_value() {
     let real = b"ghp_0123456789abcdefABCDEF012345678901";
     let made = disguise(real).unwrap();
     assert_eq!(made.len(), real.len());
@@ -52,7 +52,7 @@ fn with(ingredients: Ingredients) -> Credentials {
 }
 
 #[test]
-fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
+fn fetched_value_is_masked_beside_earlier_ones() {
     let credentials = two();
     let shown = |text: &str| {
         let masks = credentials.masks().unwrap();
@@ -106,7 +106,7 @@ fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
 }
 
 #[test]
-fn what_a_token_is_asked_for_by_is_masked_and_is_no_token() {
+fn ingredient_is_masked_and_no_token() {
     const CLIENT: &str = "client-Zk3fQ81xw0LmT7uP";
     const FIRST: &str = "refresh-9sKd83jfLq0XvBn2";
     const NEXT: &str = "refresh-Wm4tR7yUeP1aZc5x-and-longer";
@@ -153,7 +153,7 @@ fn what_a_token_is_asked_for_by_is_masked_and_is_no_token() {
 }
 
 #[test]
-fn a_placeholder_is_found_in_a_name_however_it_is_written() {
+fn placeholder_in_host_name_is_found_in_any_form() {
     let credentials = two();
     let placeholder = "given-fedcba9876543210";
     let digits: String = placeholder.bytes().map(|b| format!("{b:02x}")).collect();
@@ -171,7 +171,7 @@ fn a_placeholder_is_found_in_a_name_however_it_is_written() {
 }
 
 #[test]
-fn what_cannot_be_the_value_is_not_taken_up() {
+fn fetched_value_invalid_is_refused() {
     let credentials = two();
     let before = credentials.masked_count();
     for (value, why) in [
@@ -194,7 +194,7 @@ fn what_cannot_be_the_value_is_not_taken_up() {
 }
 
 #[test]
-fn parts_are_found_wherever_they_are() {
+fn substring_is_found_anywhere() {
     for (text, part, is_in, in_any_case) in [
         ("abc", "bc", true, true),
         ("aab", "ab", true, true),
@@ -212,7 +212,7 @@ fn parts_are_found_wherever_they_are() {
 }
 
 #[tokio::test]
-async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_back() {
+async fn dropped_address_gets_only_revocations() {
     use std::time::Duration;
 
     use atoll_model::network::{

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_of_a_key_is_masked_from_when_it_is_there() {
+    fn key_values_are_masked_once_fetched() {
         let (credentials, [id, secret, token]) = printed();
         let shown = |text: &str| {
             let masks = credentials.masks().unwrap();

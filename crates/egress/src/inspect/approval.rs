@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_asked_about_but_for_those_that_mean_nothing() {
+    fn approval_shows_meaningful_headers() {
         let first = headers(&[
             ("x-amz-copy-source", "/a/public"),
             ("user-agent", "one"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_headers_is_shown_without_end() {
+    fn approval_headers_are_bounded() {
         let long = "x".repeat(1000);
         let mut all = headers(&[("authorization", "AWS4 x"), ("x-amz-date", "now")]);
         let (checked, own) = (

@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn small_pieces_are_put_together() {
+    async fn body_small_frames_are_joined() {
         let mut read = ReadBody::default();
         for byte in b"many pieces of one byte" {
             read.take(Frame::data(Bytes::copy_from_slice(&[*byte])));

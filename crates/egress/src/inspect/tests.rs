@@ -388,7 +388,7 @@ async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8]) -> S
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_judged_and_its_answer_comes_back() {
+async fn request_is_forwarded_as_judged() {
     let origin = Origin::start(None, OK).await;
     let way = Outside::new(&[("host.atoll.internal", &[])], origin.port, no_trust());
     let program = way.connect("host.atoll.internal", origin.port).await;
@@ -407,7 +407,7 @@ async fn a_request_arrives_as_it_was_judged_and_its_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn tls_ends_at_the_boundary_and_begins_anew() {
+async fn tls_is_terminated_and_reopened() {
     let signer = Signer::new();
     for protocols in [&["http/1.1"][..], &[]] {
         let tls = signer.server("host.atoll.internal", protocols, 4000);
@@ -709,7 +709,7 @@ const FRAMINGS: &[(&str, &str, u16, &str)] = &[
 ];
 
 #[tokio::test]
-async fn a_request_whose_end_is_not_clear_reaches_nobody() {
+async fn request_with_ambiguous_framing_is_refused() {
     for (name, said, status, reaches) in FRAMINGS {
         let origin = Origin::start(None, OK).await;
         let way = Outside::new(
@@ -824,7 +824,7 @@ const NAMES: &[(&str, u16)] = &[
 ];
 
 #[tokio::test]
-async fn a_request_for_another_host_or_way_reaches_nobody() {
+async fn request_for_other_host_or_scheme_is_refused() {
     for (said, status) in NAMES {
         let origin = Origin::start(None, OK).await;
         let way = Outside::new(
@@ -850,7 +850,7 @@ async fn a_request_for_another_host_or_way_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn a_header_that_names_another_method_reaches_nobody_where_rules_are_about_methods() {
+async fn method_override_is_refused_under_method_rules() {
     let header = "X-HTTP-Method-Override: DELETE\r\n";
     for (methods, header, status) in [
         (&["GET"][..], header, 403),
@@ -870,7 +870,7 @@ async fn a_header_that_names_another_method_reaches_nobody_where_rules_are_about
 }
 
 #[tokio::test]
-async fn a_denial_says_what_and_why_and_how_to_ask() {
+async fn denial_says_what_why_and_how_to_ask() {
     let origin = Origin::start(None, OK).await;
     let way = Outside::new(
         &[("host.atoll.internal", &["GET"])],
@@ -901,7 +901,7 @@ async fn a_denial_says_what_and_why_and_how_to_ask() {
 }
 
 #[tokio::test]
-async fn the_first_bytes_of_a_connection_are_for_whom_was_asked() {
+async fn first_bytes_for_other_host_are_refused() {
     let signer = Signer::new();
     let tls = signer.server("host.atoll.internal", &[], 4000);
     for (asked, name, reaches) in [
@@ -935,7 +935,7 @@ async fn the_first_bytes_of_a_connection_are_for_whom_was_asked() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_who_it_should_be_gets_no_request() {
+async fn server_with_wrong_certificate_gets_no_request() {
     let (signer, stranger) = (Signer::new(), Signer::named("A stranger"));
     for (tls, why) in [
         (signer.server("host.atoll.internal", &[], 4000), None),
@@ -980,7 +980,7 @@ async fn a_server_that_is_not_who_it_should_be_gets_no_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_reaches_nobody() {
+async fn malformed_request_is_refused() {
     let signer = Signer::new();
     let tls = signer.server("host.atoll.internal", &[], 4000);
     for said in [
@@ -1008,7 +1008,7 @@ async fn what_is_no_request_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_long_is_refused_and_told_of() {
+async fn overlong_request_is_refused_and_reported() {
     let origin = Origin::start(None, OK).await;
     let rules: &[(&str, &[&str])] = &[("host.atoll.internal", &[])];
     let get = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "y".repeat(40_000));
@@ -1051,7 +1051,7 @@ async fn what_is_long_is_refused_and_told_of() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_cannot_read_is_told_of() {
+async fn proxy_unreadable_request_is_reported() {
     let long = [b"CONNECT ", &[b'y'; 20_000][..]].concat();
     for (bytes, heard, why) in [
         (

@@ -309,7 +309,7 @@ mod tests {
     /// Bytes read ahead keep their permit until the last of them is sent: otherwise any number of
     /// bodies could wait for a slow server.
     #[tokio::test]
-    async fn what_was_read_ahead_goes_in_small_frames_and_keeps_its_room_until_then() {
+    async fn read_ahead_body_keeps_memory_until_sent() {
         let whole: Vec<u8> = (0..3 * AHEAD_FRAME_BYTES + 7)
             .map(|at| (at % 251) as u8)
             .collect();

@@ -28,7 +28,7 @@ fn request(head: u64, body: Option<u64>) -> BudgetRequest {
 }
 
 #[test]
-fn a_bucket_of_requests_is_full_at_first_and_fills_evenly() {
+fn request_bucket_starts_full_and_fills_evenly() {
     let most: Frequency = "3/min".parse().unwrap();
     let start = Instant::now();
     let mut full = None;
@@ -44,7 +44,7 @@ fn a_bucket_of_requests_is_full_at_first_and_fills_evenly() {
 }
 
 #[test]
-fn what_all_hosts_of_a_table_allow_is_counted_together() {
+fn budget_of_one_table_is_shared_by_its_hosts() {
     let limits = RuleLimits {
         requests: Some("2/h".parse().unwrap()),
         ..RuleLimits::default()
@@ -79,7 +79,7 @@ fn what_all_hosts_of_a_table_allow_is_counted_together() {
 }
 
 #[test]
-fn what_has_ended_leaves_room() {
+fn budget_ended_flow_frees_its_share() {
     let (network, budgets) = one(RuleLimits {
         connections: NonZero::new(2),
         ..RuleLimits::default()
@@ -97,7 +97,7 @@ fn what_has_ended_leaves_room() {
 }
 
 #[test]
-fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
+fn byte_limit_exceeded_ends_flow() {
     for (way, limits, limit) in [
         (
             Direction::Up,
@@ -133,7 +133,7 @@ fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
 }
 
 #[test]
-fn what_is_declared_is_refused_before_anything_is_sent() {
+fn byte_limit_declared_excess_is_refused_first() {
     let (network, budgets) = one(RuleLimits {
         body: Some(50),
         upload: NonZero::new(100),
@@ -154,7 +154,7 @@ fn what_is_declared_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_rate_has_each_way_wait_for_what_passes() {
+fn byte_rate_delays_each_direction() {
     let (network, budgets) = one(RuleLimits {
         rate: NonZero::new(1000),
         ..RuleLimits::default()
@@ -179,7 +179,7 @@ fn a_rate_has_each_way_wait_for_what_passes() {
 }
 
 #[tokio::test]
-async fn what_lasts_too_long_is_ended() {
+async fn duration_limit_exceeded_ends_flow() {
     let (network, budgets) = one(RuleLimits {
         duration_ms: NonZero::new(30),
         ..RuleLimits::default()
@@ -194,7 +194,7 @@ async fn what_lasts_too_long_is_ended() {
 }
 
 #[test]
-fn what_is_not_limited_has_no_budget() {
+fn unlimited_rule_has_no_budget() {
     let (network, budgets) = one(RuleLimits::default());
     let begun = budgets.begin(&network.allow[0], request(u64::MAX, Some(u64::MAX)));
     assert!(begun.unwrap().is_none());

@@ -13,7 +13,7 @@ fn target(host: &str, port: u16) -> Target {
 }
 
 #[test]
-fn a_connection_is_asked_for_in_one_way() {
+fn connect_request_is_parsed_strictly() {
     let long = format!(
         "CONNECT a.example:1 HTTP/1.1\r\nx: {}\r\n\r\n",
         "y".repeat(connect::HEAD_BYTES_MAX)
@@ -127,7 +127,7 @@ fn a_connection_is_asked_for_in_one_way() {
 }
 
 #[test]
-fn whoever_asks_by_socks_is_heard() {
+fn socks_greeting_is_parsed() {
     let whole = |method: Option<Method>, length| Read::Whole(method, length);
     for (bytes, expected) in [
         (&b""[..], Read::Partial),
@@ -162,7 +162,7 @@ fn name(text: &[u8], port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_host_is_asked_for_by_socks_in_one_form() {
+fn socks_host_has_one_form() {
     let found = |host: &str, port, length| Read::Whole(Ok(target(host, port)), length);
     let six = [
         &[5, 1, 0, 4][..],
@@ -252,14 +252,14 @@ fn holds<T: Clone + PartialEq + std::fmt::Debug>(read: impl Fn(&[u8]) -> Read<T>
 
 proptest! {
     #[test]
-    fn whatever_is_asked_by_socks_is_read_or_not(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn socks_any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         holds(socks::greeting, &bytes);
         holds(socks::password, &bytes);
         holds(socks::request, &bytes);
     }
 
     #[test]
-    fn whatever_is_asked_by_connect_is_one_host_or_none(
+    fn connect_any_bytes_are_one_host_or_none(
         line in "(CONNECT )?[a-z0-9.:\\[\\]@%/ -]{0,40}( HTTP/1.1)?",
         fields in "(([A-Za-z-]{1,8}|Host|Content-Length): ?[ -~]{0,20}\r\n){0,4}",
     ) {
@@ -274,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn names_and_ports_arrive_as_they_were_asked_for(
+    fn proxy_names_and_ports_round_trip(
         labels in prop::collection::vec("[a-z][a-z0-9]{0,9}", 1..5),
         port in 1_u16..,
     ) {

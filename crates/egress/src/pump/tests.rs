@@ -65,7 +65,7 @@ fn written(value: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placeholder_ends_a_connection_before_it_is_whole_outside() {
+async fn pump_placeholder_ends_connection() {
     let other: String = PLACEHOLDER.chars().rev().collect();
     for (value, ends_well) in [(PLACEHOLDER, false), (other.as_str(), true)] {
         for text in written(value) {
@@ -84,7 +84,7 @@ async fn a_placeholder_ends_a_connection_before_it_is_whole_outside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_real_value_that_comes_back_is_masked_with_its_length() {
+async fn pump_real_value_is_masked_at_its_length() {
     for (real, standing) in written(REAL).into_iter().zip(written(PLACEHOLDER)) {
         let around = |value: &[u8]| [&b"\x01\x02"[..], value, b"\x03\n"].concat();
         let (all, masked) = (around(&real), around(&standing));
@@ -101,7 +101,7 @@ async fn a_real_value_that_comes_back_is_masked_with_its_length() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_types_waits_for_nothing() {
+async fn pump_interactive_bytes_pass_at_once() {
     for way in [Direction::Up, Direction::Down] {
         let (letters, row) = typed(way).await;
         assert!(letters < HOLD, "{way:?} {letters:?}");
@@ -138,7 +138,7 @@ async fn typed(way: Direction) -> (Duration, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_bytes_pass_as_they_are() {
+async fn pump_other_bytes_pass_unchanged() {
     let mut state = 7_u64;
     let all: Vec<u8> = (0..3 << 20)
         .map(|_| {

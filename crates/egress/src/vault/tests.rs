@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_was_sealed_opens_with_its_key_and_name_alone() {
+fn vault_opens_with_own_key_and_name_only() {
     let (key, other) = (VaultKey::generate().unwrap(), VaultKey::generate().unwrap());
     let sealed = key.seal("github", b"ghp_secret").unwrap();
     assert_eq!(
@@ -18,7 +18,7 @@ fn what_was_sealed_opens_with_its_key_and_name_alone() {
 }
 
 #[test]
-fn a_wrapped_key_needs_its_passphrase() {
+fn vault_wrapped_key_needs_passphrase() {
     let key = VaultKey::generate().unwrap();
     let wrapped = key.wrap(b"correct horse").unwrap();
     let again = VaultKey::unwrap(&wrapped, b"correct horse").unwrap();
@@ -33,7 +33,7 @@ fn a_wrapped_key_needs_its_passphrase() {
 }
 
 #[test]
-fn a_secret_has_its_longest_length() {
+fn vault_secret_length_is_limited() {
     let key = VaultKey::generate().unwrap();
     let longest = vec![7; SECRET_BYTES_MAX];
     let sealed = key.seal("x", &longest).unwrap();
@@ -45,7 +45,7 @@ fn a_secret_has_its_longest_length() {
 
 proptest! {
     #[test]
-    fn any_change_is_noticed(
+    fn vault_any_change_is_detected(
         secret in prop::collection::vec(any::<u8>(), 0..80),
         at in any::<prop::sample::Index>(),
         bits in 1u8..=255,

@@ -39,7 +39,7 @@ fn said(bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
 }
 
 #[test]
-fn no_placeholder_is_said_in_a_query_nor_in_what_is_copied() {
+fn postgres_placeholder_in_query_or_copy_is_stopped() {
     let other: String = PLACEHOLDER.chars().rev().collect();
     for (value, is_let) in [(PLACEHOLDER, false), (other.as_str(), true)] {
         let query = message(b'Q', format!("select '{value}'\0").as_bytes());
@@ -58,7 +58,7 @@ fn no_placeholder_is_said_in_a_query_nor_in_what_is_copied() {
 }
 
 #[test]
-fn each_message_of_a_server_goes_on_whole_and_without_real_values() {
+fn postgres_server_messages_are_masked_whole() {
     let row = |value: &str| message(b'D', &[&[0, 1, 0, 0, 0, 32], value.as_bytes()].concat());
     let all = |value: &str| {
         let notice = message(b'A', b"\0\0\0\x07channel\0abcdefghijklmnop\0");
@@ -82,7 +82,7 @@ fn each_message_of_a_server_goes_on_whole_and_without_real_values() {
 }
 
 #[test]
-fn what_is_no_message_ends_it() {
+fn postgres_malformed_message_ends_connection() {
     for bytes in [&b"Q\0\0\0\x03"[..], b"Q\xff\xff\xff\xff", b"Q\0\0\0\0"] {
         assert!(!said(bytes, 2).1, "{bytes:?}");
         let is_between = AtomicBool::new(true);
@@ -93,7 +93,7 @@ fn what_is_no_message_ends_it() {
 
 proptest! {
     #[test]
-    fn cutting_changes_nothing(bytes: Vec<u8>, piece in 1_usize..9) {
+    fn postgres_messages_cut_anywhere_are_alike(bytes: Vec<u8>, piece in 1_usize..9) {
         let (whole, is_whole) = said(&bytes, usize::MAX);
         let (cut, is_cut) = said(&bytes, piece);
         prop_assert_eq!(is_whole, is_cut);

@@ -84,7 +84,7 @@ fn last(all: &[GrantedKeys], messages: &[Vec<u8>]) -> Verdict {
 }
 
 #[test]
-fn a_login_is_signed_for_its_host_session_and_user_alone() {
+fn ssh_login_is_signed_for_own_host_and_user_only() {
     let host = || Pair::new(HOST);
     let bound = || bind(&host(), SESSION, 0);
     let plain = || to_log_in(SESSION, b"git", None);
@@ -128,7 +128,7 @@ fn a_login_is_signed_for_its_host_session_and_user_alone() {
 }
 
 #[test]
-fn a_commit_is_signed_where_that_is_granted_and_nothing_like_it() {
+fn ssh_commit_is_signed_only_where_granted() {
     let key = || Pair::new(KEY);
     let digest = [7; 64];
     let data = commit(SshHash::Sha512, &digest);
@@ -165,7 +165,7 @@ fn a_commit_is_signed_where_that_is_granted_and_nothing_like_it() {
 }
 
 #[test]
-fn the_granted_keys_are_listed_and_nothing_is_changed() {
+fn ssh_agent_lists_granted_keys_only() {
     let key = Pair::new(KEY).public();
     let listed = Writer::new()
         .byte(IDENTITIES_ANSWER)
@@ -199,7 +199,7 @@ fn the_granted_keys_are_listed_and_nothing_is_changed() {
 proptest! {
     /// Nothing but the exact bytes of a login is signed: any change makes it none.
     #[test]
-    fn no_other_bytes_are_a_login(at: prop::sample::Index, to: u8, more in any::<Vec<u8>>()) {
+    fn ssh_login_other_bytes_are_refused(at: prop::sample::Index, to: u8, more in any::<Vec<u8>>()) {
         let bound = bind(&Pair::new(HOST), SESSION, 0);
         let key = Pair::new(KEY);
         let data = login(SESSION, b"git", b"ssh-ed25519", &key.public(), None);
@@ -214,7 +214,7 @@ proptest! {
 
     /// Any bytes are answered, and sign nothing.
     #[test]
-    fn any_bytes_are_judged(messages in prop::collection::vec(any::<Vec<u8>>(), 1..4)) {
+    fn ssh_agent_any_bytes_never_panic(messages in prop::collection::vec(any::<Vec<u8>>(), 1..4)) {
         let verdict = last(&all(true), &messages);
         let is_signed = matches!(verdict, Verdict::Sign { .. });
         prop_assert!(!is_signed);
@@ -222,7 +222,7 @@ proptest! {
 
     /// A signature with a byte changed, or by another key, is no host's.
     #[test]
-    fn what_a_host_has_not_signed_is_not_its_own(at: prop::sample::Index, by in 1_u8..) {
+    fn ssh_session_bind_needs_host_signature(at: prop::sample::Index, by in 1_u8..) {
         let host = Pair::new(HOST);
         let mut signature = host.sign(SESSION);
         prop_assert!(is_signed(&host.public(), &signature, SESSION));

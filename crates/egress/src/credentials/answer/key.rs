@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_with_and_without_a_token_and_an_end() {
+    fn printed_key_is_read_with_and_without_token() {
         let pair = |part, text: &str| (part, text.to_owned());
         let id = pair(Part::KeyId, "ASIAONEOFTHEM0000001");
         let secret = pair(Part::Secret, "two-of-them");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_that_holds_is_none_and_is_not_repeated() {
+    fn printed_key_invalid_is_refused_unrepeated() {
         let with = |from: &str, to: &str| {
             let text = printed("");
             assert!(text.contains(from), "{from}");

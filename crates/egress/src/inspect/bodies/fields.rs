@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_of_forms_and_objects_in_utf_8() {
+    fn body_fields_are_read_from_forms_and_json() {
         for (value, expected) in [
             ("application/x-www-form-urlencoded", Some(FieldFormat::Form)),
             (
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_all_of_one_value() {
+    fn body_field_must_be_one_whole_value() {
         for (kind, body, is_it) in [
             (FieldFormat::Form, "a=b&key=a+value%21", true),
             (FieldFormat::Form, "%6bey=a+value!", true),

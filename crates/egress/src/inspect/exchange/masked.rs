@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_made_that_of_what_is_not_compressed() {
+    fn masked_response_head_loses_its_coding() {
         let mut packed = parts(
             200,
             &[
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_through_is_not() {
+    fn masked_response_unreadable_coding_is_refused() {
         for (status, headers, is_known) in [
             (200, &[][..], true),
             (200, &[("content-encoding", "gzip")], true),

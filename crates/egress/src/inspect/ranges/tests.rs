@@ -27,7 +27,7 @@ fn read(range: &str) -> Option<PaddedRange> {
 }
 
 #[test]
-fn a_part_is_asked_for_with_what_is_around_it() {
+fn range_is_requested_with_margin() {
     for (range, asked) in [
         ("bytes=100-199", "bytes=90-209"),
         ("bytes=0-3", "bytes=0-13"),
@@ -63,7 +63,7 @@ fn a_part_is_asked_for_with_what_is_around_it() {
 }
 
 #[test]
-fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
+fn range_response_is_cut_to_request() {
     // The range, what the server says it is, and what is before it, in it and told of it.
     for (range, came, skip, take, told) in [
         (
@@ -161,7 +161,7 @@ fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
 }
 
 #[test]
-fn a_part_that_is_not_what_its_head_says_is_not_handed_on() {
+fn range_response_contradicting_head_is_refused() {
     let ranged = read("bytes=100-199").unwrap();
     let came = ("content-range", "bytes 90-209/1000");
     let right = ("content-length", "120");
@@ -185,7 +185,7 @@ fn a_part_that_is_not_what_its_head_says_is_not_handed_on() {
 }
 
 #[test]
-fn a_part_that_does_not_say_so_is_not_taken_for_all() {
+fn range_response_undeclared_is_never_the_whole() {
     let is_all = |range: &str, is_success, told: &[(&'static str, &str)]| {
         read(range)
             .unwrap()
@@ -269,7 +269,7 @@ async fn handed_on(
 }
 
 #[tokio::test]
-async fn a_window_ends_with_all_that_came() {
+async fn windowed_body_ends_with_announced_length() {
     let cut = |skip, take| DeliveredPart {
         skip,
         take,

@@ -10,7 +10,7 @@ use crate::dial::{Route, dial};
 /// A head is written before its body, in most responses: holding the body back until the head was
 /// acknowledged (tcp(7), `TCP_NODELAY`) makes each such response 40 ms later.
 #[tokio::test]
-async fn nothing_is_held_back_until_what_came_before_was_acknowledged() {
+async fn connections_set_tcp_nodelay() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let meant = server.local_addr().unwrap();
     let outside = Outside::new(&[], meant.port(), no_trust());

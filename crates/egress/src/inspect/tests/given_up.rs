@@ -51,7 +51,7 @@ fn give_up(way: &Outside, host: &str) {
 }
 
 #[tokio::test]
-async fn what_goes_on_ends_when_the_address_is_given_up_to_which_its_name_led() {
+async fn dropped_address_ends_open_flow() {
     for is_limited in [false, true] {
         for (what, request, answer, later) in OPEN {
             ends(what, request, answer, later, is_limited).await;
@@ -116,7 +116,7 @@ async fn ends(what: &str, request: &str, answer: &'static str, later: &str, is_l
 }
 
 #[tokio::test]
-async fn the_same_given_up_again_is_answered_once_it_is_on_disk_too() {
+async fn dropped_right_repeated_waits_for_record() {
     let way = Outside::new(&[], 1, no_trust());
     let body = r#"{"deny-hosts":["example.com"]}"#;
     let request = format!(

@@ -28,7 +28,7 @@ fn claims_of(token: &str) -> Value {
 }
 
 #[test]
-fn a_login_file_keeps_its_members_and_none_of_its_texts() {
+fn login_file_keeps_members_not_texts() {
     let file = format!(
         r#" {{"claudeAiOauth": {{"accessToken": "{TOKEN}", "expiresAt": 1800000000000, "scopes":
         ["user:inference", "user:profile"], "subscriptionType": "max", "pin": 123456, "on": true,
@@ -68,7 +68,7 @@ fn a_login_file_keeps_its_members_and_none_of_its_texts() {
 }
 
 #[test]
-fn a_field_of_a_credential_has_what_stands_for_it() {
+fn login_file_credential_field_has_placeholder() {
     let file = format!(r#"{{"tokens": {{"access": "{TOKEN}", "other": "kept"}}}}"#);
     let mut seen = Vec::new();
     let known: StandInLookup<'_> = &mut |names: &[String], value: &[u8]| {
@@ -93,7 +93,7 @@ fn a_field_of_a_credential_has_what_stands_for_it() {
 }
 
 #[test]
-fn of_a_web_token_the_named_claims_stay() {
+fn login_file_web_token_keeps_named_claims() {
     let claims = r#"{"email": "ann@example.com", "exp": 1900000000, "sub": "user-of-this-test-0123",
         "https://api.openai.com/auth": {"chatgpt_account_id": "account-1", "groups": ["a"],
         "organizations": [{"id": "org-of-this-test"}], "user_id": "u-0123"}, "iat": "text"}"#;
@@ -126,7 +126,7 @@ fn of_a_web_token_the_named_claims_stay() {
 }
 
 #[test]
-fn what_is_no_login_file_is_refused() {
+fn login_file_invalid_is_refused() {
     let deep = |count: usize| format!("{}1{}", "{\"a\":".repeat(count), "}".repeat(count));
     let many = format!("{{\"a\": [{}1]}}", "1,".repeat(VALUES_MAX));
     let long = format!("{{\"{}\": 1}}", "n".repeat(NAME_BYTES_MAX + 1));

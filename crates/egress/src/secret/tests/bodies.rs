@@ -78,7 +78,7 @@ fn read<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Read<B::Error> {
 }
 
 #[test]
-fn what_comes_is_masked_in_every_coding_and_in_trailers() {
+fn masked_body_covers_codings_and_trailers() {
     let masks = masks(&[REAL]);
     let text = coding::text();
     let expected = masks.whole(&text).unwrap();
@@ -107,7 +107,7 @@ fn what_comes_is_masked_in_every_coding_and_in_trailers() {
 }
 
 #[test]
-fn what_is_held_back_goes_on_when_nothing_more_comes() {
+fn masked_body_releases_held_bytes_on_pause() {
     let mut frames = pieces(b"data: yes", 100);
     frames.0.push_back(None);
     frames.0.extend(pieces(b", no", 100).0);
@@ -128,7 +128,7 @@ fn paused(pieces: &[&[u8]]) -> Frames {
 }
 
 #[test]
-fn what_could_be_a_secret_waits_for_its_rest_however_long_it_takes() {
+fn masked_body_waits_for_possible_secret() {
     let masks = masks(&[REAL]);
     let text = format!("key: {REAL} end");
     let expected = masks.whole(text.as_bytes()).unwrap();
@@ -154,7 +154,7 @@ fn what_could_be_a_secret_waits_for_its_rest_however_long_it_takes() {
 }
 
 #[test]
-fn what_stalls_within_what_could_be_a_secret_breaks_off() {
+fn masked_body_stalled_in_secret_breaks_off() {
     let masks = masks(&[REAL]);
     let stalled = |pieces: &[&[u8]]| {
         let mut body = MaskedBody::new(paused(pieces), &masks, None);
@@ -181,7 +181,7 @@ fn what_stalls_within_what_could_be_a_secret_breaks_off() {
 }
 
 #[test]
-fn a_placeholder_ends_a_body_before_it_is_whole() {
+fn searched_body_placeholder_ends_it() {
     let placeholders = Placeholders::new(vec![REAL.as_bytes().to_vec()]).unwrap();
     let text = coding::text();
     let harmless = vec![b'x'; 5000];

@@ -22,7 +22,7 @@ fn found(registry: Registry, name: &str, text: &str, key: &str) -> Result<Option
 }
 
 #[test]
-fn dates_are_those_of_rfc_3339() {
+fn release_date_is_rfc_3339() {
     for (text, expected) in [
         // The second after the one that it is in.
         ("2026-11-21T09:30:12Z", Some(1_795_253_413)),
@@ -48,7 +48,7 @@ fn dates_are_those_of_rfc_3339() {
 }
 
 #[test]
-fn npm_tells_by_version() {
+fn npm_release_dates_are_by_version() {
     let of = |text: &str, version: &str| found(Registry::Npm, "a", text, version);
     let text = r#"{"name":"a","versions":{"1.0.0":{}},"time":{"created":"2001-01-01T00:00:00Z",
         "modified":"2001-01-01T00:00:00Z","1.0.0":"1970-01-01T00:01:00Z","2.0.0":7,"3.0.0":null,
@@ -88,7 +88,7 @@ fn npm_tells_by_version() {
 }
 
 #[test]
-fn pypi_tells_by_the_place_of_a_file() {
+fn pypi_release_dates_are_by_file() {
     let of = |text: &str, path: &str| found(Registry::Pip, "left-pad", text, path);
     let text = r#"{"name":"Left_Pad","meta":{"api-version":"1.1"},"files":[
         {"filename":"a","url":"https://files.pythonhosted.org/packages/a/a-1.tar.gz#sha256=0","upload-time":"1970-01-01T00:01:00Z"},
@@ -113,7 +113,7 @@ fn pypi_tells_by_the_place_of_a_file() {
 }
 
 #[test]
-fn the_index_of_crates_tells_by_version() {
+fn crates_index_release_dates_are_by_version() {
     let of = |text: &str, key: &str| found(Registry::Cargo, "inflector", text, key);
     let text = "{\"name\":\"Inflector\",\"vers\":\"1.0.0\",\"pubtime\":\"1970-01-01T00:01:00Z\"}\n\
                 {\"name\":\"Inflector\",\"vers\":\"1.0.1+x\",\"deps\":[]}\n";
@@ -130,7 +130,7 @@ fn the_index_of_crates_tells_by_version() {
 }
 
 #[test]
-fn no_more_is_held_than_fits() {
+fn release_dates_are_bounded() {
     let many = |count: usize| -> [(Registry, String); 3] {
         let each = |write: &dyn Fn(usize) -> String, between: &str| {
             (0..count).map(write).collect::<Vec<_>>().join(between)
@@ -163,7 +163,7 @@ fn no_more_is_held_than_fits() {
 proptest! {
     /// No input makes the reader fail; one that is no document has no date.
     #[test]
-    fn anything_can_come(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn release_dates_any_bytes_never_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         for registry in Registry::ALL {
             if let Ok(dates) = read(&project(registry, "a"), &text) {
                 prop_assert!(dates.is_empty());
@@ -173,7 +173,7 @@ proptest! {
 
     /// A date is never read as an earlier one.
     #[test]
-    fn no_release_is_made_older(seconds in 0_i64..253_402_300_000, offset in -14_i32..=14) {
+    fn release_date_is_rounded_up(seconds in 0_i64..253_402_300_000, offset in -14_i32..=14) {
         let offset = time::UtcOffset::from_hms(i8::try_from(offset).unwrap(), 0, 0).unwrap();
         let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap().to_offset(offset);
         let (hours, _, _) = offset.as_hms();

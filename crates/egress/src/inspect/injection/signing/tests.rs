@@ -187,7 +187,7 @@ fn real_scope(made: &Made) -> Scope {
 }
 
 #[test]
-fn what_a_program_has_signed_is_signed_anew_with_the_real_key() {
+fn signed_request_is_signed_anew() {
     let target = "/bucket/key%20a?prefix=a%2Fb&list-type=2";
     let made = signed(target, ID, SECRET, SCOPE);
     let (sent, headers) = made.sent(HOST_NAME).unwrap();
@@ -226,7 +226,7 @@ fn what_a_program_has_signed_is_signed_anew_with_the_real_key() {
 }
 
 #[test]
-fn what_a_program_has_signed_beforehand_is_too() {
+fn presigned_request_is_signed_anew() {
     let time = time();
     let scope = SCOPE.replace("DAY", &time[..8]);
     let unsigned = |id: &str, token: &str| {
@@ -267,7 +267,7 @@ fn printed() -> Credentials {
 }
 
 #[test]
-fn a_key_that_was_fetched_signs_and_one_that_was_not_signs_nothing() {
+fn signing_uses_fetched_key_only() {
     let made = signed("/bucket/key", ID, SECRET, SCOPE);
     assert!(made.sent_by(HOST_NAME, &printed(), None).unwrap().is_none());
     let pair = [(Part::KeyId, REAL_ID), (Part::Secret, REAL_SECRET)];
@@ -316,7 +316,7 @@ fn a_key_that_was_fetched_signs_and_one_that_was_not_signs_nothing() {
 }
 
 #[test]
-fn a_token_that_a_key_has_not_is_left_out_of_what_was_signed_beforehand() {
+fn presigned_token_absent_from_key_is_dropped() {
     let time = time();
     let scope = SCOPE.replace("DAY", &time[..8]);
     let unsigned = |id: &str, token: &str| {
@@ -345,7 +345,7 @@ fn a_token_that_a_key_has_not_is_left_out_of_what_was_signed_beforehand() {
 }
 
 #[test]
-fn a_header_that_is_not_sent_is_not_signed_and_one_that_is_changed_is_signed_as_it_is_sent() {
+fn signature_covers_headers_as_sent() {
     let more = [
         ("accept-encoding", "br, lzma"),
         ("if-range", "\"1\""),
@@ -388,7 +388,7 @@ fn a_header_that_is_not_sent_is_not_signed_and_one_that_is_changed_is_signed_as_
 }
 
 #[test]
-fn nothing_is_put_into_a_body_that_is_signed() {
+fn signed_body_gets_no_injection() {
     let key = credentials();
     let mut binding = key.get(0).unwrap().binding.clone();
     binding.name = "field".parse().unwrap();
@@ -421,7 +421,7 @@ fn nothing_is_put_into_a_body_that_is_signed() {
 }
 
 #[test]
-fn nothing_else_is_signed() {
+fn signing_unsigned_change_is_refused() {
     let target = "/bucket/key";
     let refused = |made: &Made, why: &str| {
         let refused = made.sent(HOST_NAME).unwrap_err();

@@ -200,7 +200,7 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn signatures_are_those_that_aws_has_published_and_its_programs_make() {
+fn sigv4_matches_published_vectors() {
     for row in ROWS {
         let reading = Canonicalization {
             path: row.path,
@@ -229,7 +229,7 @@ fn signatures_are_those_that_aws_has_published_and_its_programs_make() {
 }
 
 #[test]
-fn any_change_of_what_was_signed_is_noticed() {
+fn sigv4_any_change_is_detected() {
     let row = &ROWS[ROWS.len() - 2];
     let signature = Signature::parse(row.signature).unwrap();
     let is_right = |row: &Row| {
@@ -292,7 +292,7 @@ fn any_change_of_what_was_signed_is_noticed() {
 }
 
 #[test]
-fn what_is_no_scope_and_no_signature_is_none() {
+fn sigv4_malformed_scope_is_refused() {
     for text in [
         "",
         "20260102/eu-west-1/s3",

@@ -165,7 +165,7 @@ fn signed_anew(mut body: Vec<u8>, old: &[&str], links: &[ChainItem<'_>]) -> Vec<
 }
 
 #[tokio::test]
-async fn what_aws_has_published_leaves_with_other_signatures() {
+async fn chunked_aws_example_is_signed_anew() {
     let (first, second) = ([b'a'; 65536], [b'a'; 1024]);
     let text = format!("{TRAILER}\n");
     let links = [
@@ -210,7 +210,7 @@ fn made(secret: &[u8], seed: &str, sizes: [&[u8]; 2], lines: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn another_body_than_was_signed_does_not_leave_whole() {
+async fn chunked_body_unsigned_is_not_sent_whole() {
     let [first, second, last] = OF_PIECES;
     let (one, two) = (piece(&[b'a'; 65536], first), piece(&[b'a'; 1024], second));
     let end = piece(b"", last);
@@ -316,7 +316,7 @@ async fn another_body_than_was_signed_does_not_leave_whole() {
 }
 
 #[tokio::test]
-async fn other_headers_after_a_body_than_were_signed_do_not_leave() {
+async fn chunked_trailers_unsigned_are_not_sent() {
     let sizes: [&[u8]; 2] = [b"some bytes", b"and more of them"];
     let case = Case {
         bytes: 26,
@@ -401,7 +401,7 @@ async fn other_headers_after_a_body_than_were_signed_do_not_leave() {
 }
 
 #[tokio::test]
-async fn no_more_is_held_than_one_piece_and_none_leaves_unsigned() {
+async fn chunked_body_holds_one_chunk() {
     let long = vec![b'a'; PIECE_BYTES_MAX + 1];
     let at_most = &long[1..];
     for (data, is_taken) in [(at_most, true), (&long[..], false)] {

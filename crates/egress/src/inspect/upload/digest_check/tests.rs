@@ -66,7 +66,7 @@ async fn left(told: &str, frames: Vec<Frame<Bytes>>, is_end_known: bool) -> (Str
 }
 
 #[tokio::test]
-async fn another_body_than_was_told_does_not_leave_whole() {
+async fn body_with_other_digest_is_not_sent_whole() {
     for is_end_known in [false, true] {
         let pieces = || vec![data("one "), data("two "), data("three")];
         let all = left("one two three", pieces(), is_end_known).await;
