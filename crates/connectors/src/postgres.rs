@@ -102,7 +102,7 @@ async fn serve(
         FirstRequest::Over => {}
         FirstRequest::Refused { mut program, why } => {
             egress.refuse(asked.flow, why.to_owned());
-            program.deny(FORBIDDEN, &told(why), "").await;
+            program.deny(FORBIDDEN, &for_program(why), "").await;
         }
         FirstRequest::Cancel { program, key } => {
             cancel(egress, asked, key).await;
@@ -113,7 +113,7 @@ async fn serve(
     }
 }
 
-fn told(why: &str) -> String {
+fn for_program(why: &str) -> String {
     format!("Atoll: {why}")
 }
 
@@ -132,18 +132,18 @@ async fn begin(
     if let Some((name, why)) = misused(egress, &startup) {
         flow.credentials.push(name);
         egress.refuse(flow, why.clone());
-        return program.deny(FORBIDDEN, &told(&why), "").await;
+        return program.deny(FORBIDDEN, &for_program(&why), "").await;
     }
     let (index, name, tls) = match judge(egress, connection.to, &startup) {
         Ok((index, name, access)) => (index, name.clone(), access.tls),
         Err(Denied { why, shown, hint }) => {
             egress.refuse(flow, why);
-            return program.deny(FORBIDDEN, &told(&shown), &hint).await;
+            return program.deny(FORBIDDEN, &for_program(&shown), &hint).await;
         }
     };
     if let Err(Denied { why, shown, hint }) = egress.check_credential(&name, &mut flow) {
         egress.refuse(flow, why);
-        return program.deny(FORBIDDEN, &told(&shown), &hint).await;
+        return program.deny(FORBIDDEN, &for_program(&shown), &hint).await;
     }
     flow.credentials.push(name.clone());
     let approval = egress.consent_to_login(connection.to, &mut flow, program.is_gone());
@@ -152,7 +152,7 @@ async fn begin(
         Err(Denied { why, shown, hint }) => {
             flow.credentials.clear();
             egress.refuse(flow, why);
-            return program.deny(FORBIDDEN, &told(&shown), &hint).await;
+            return program.deny(FORBIDDEN, &for_program(&shown), &hint).await;
         }
     };
     let connection = AllowedConnection {
@@ -163,7 +163,7 @@ async fn begin(
     };
     let places = match places(egress, &connection).await {
         Ok(places) => places,
-        Err((state, why)) => return program.deny(state, &told(&why), "").await,
+        Err((state, why)) => return program.deny(state, &for_program(&why), "").await,
     };
     let mut failed = None;
     for place in places {
@@ -185,7 +185,7 @@ async fn begin(
             let said = egress.masked_text(said);
             program.end_with(&said).await;
         }
-        (None, state, why) => program.deny(state, &told(&why), "").await,
+        (None, state, why) => program.deny(state, &for_program(&why), "").await,
     }
 }
 
@@ -242,7 +242,7 @@ async fn places(
 ) -> Result<Vec<Route>, (&'static str, String)> {
     let AllowedConnection { to, flow, .. } = connection;
     let found = egress.places(to).await;
-    match found.and_then(|places| stream::held(connection.tls, places)) {
+    match found.and_then(|places| stream::check_places(connection.tls, places)) {
         Ok(places) => Ok(places),
         Err(ResolveError::Refused { why, shown }) => {
             let flow = Flow {

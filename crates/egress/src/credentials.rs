@@ -128,7 +128,7 @@ impl Credentials {
     ) -> io::Result<Self> {
         let mut held: Vec<CredentialPart> = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
-        let next = || taken(values.ok_or_else(missing)?);
+        let next = || receive_value(values.ok_or_else(missing)?);
         for placeholder in placeholders {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
@@ -407,7 +407,7 @@ impl Credentials {
 }
 
 /// Receives the next value from a socket.
-fn taken(values: &OwnedFd) -> io::Result<Secret> {
+fn receive_value(values: &OwnedFd) -> io::Result<Secret> {
     let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
     let (got, _) = socket::receive(values.as_fd(), &mut real)?;
     real.truncate(got);

@@ -126,7 +126,7 @@ fn uncertified(error: CertificateError) -> EgressError {
     EgressError::Certificates(error.to_string())
 }
 
-fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
+fn kernel_error(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
     move |error| EgressError::Kernel { what, error }
 }
 
@@ -188,7 +188,7 @@ impl Egress {
             budgets: Budgets::new(&network),
             network,
             control: ControlChannel::new(control)
-                .map_err(at("its line"))?
+                .map_err(kernel_error("its line"))?
                 .with_conduct(policies.conduct()),
             policies,
             names: Mutex::new(Names::with_proxy()),
@@ -262,7 +262,7 @@ pub fn program(connectors: Connectors) -> u8 {
     let control = descriptor::close_from(CONTROL_FD as u32 + 1)
         .and_then(|()| process::set_name(c"atoll-egress"))
         .and_then(|()| descriptor::inherited(CONTROL_FD));
-    let control = control.map_err(at("its line"));
+    let control = control.map_err(kernel_error("its line"));
     // Nobody reads what it would say: whoever started it sees the line's end, and how it ended.
     match control.and_then(|control| run(control, connectors)) {
         Ok(()) => 0,
@@ -278,16 +278,16 @@ pub fn program(connectors: Connectors) -> u8 {
 /// [`EgressError`]: nothing was carried then.
 pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> {
     // Before there is anything of a credential: another process of this user could look on.
-    hold_alone().map_err(at("giving rights up"))?;
+    hold_alone().map_err(kernel_error("giving rights up"))?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(control.as_fd(), &mut message);
-    let (got, given) = received.map_err(at("waiting for a description"))?;
+    let (got, given) = received.map_err(kernel_error("waiting for a description"))?;
     let (mut roots, mut listeners): (Vec<_>, Vec<_>) =
         given.into_iter().partition(received_fds::is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
-    descriptor::never_block(control.as_fd()).map_err(at("its line"))?;
+    descriptor::never_block(control.as_fd()).map_err(kernel_error("its line"))?;
     let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
     if has_values {
         memory::set_erasing(true);
@@ -304,7 +304,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
         Err(error) => {
             // Open until this process is over: whoever sees its end sees how that ended.
             let _ = control.into_raw_fd();
-            return Err(at("taking credentials")(error));
+            return Err(kernel_error("taking credentials")(error));
         }
     };
     let credentials = credentials.issuing(carriage.issues, values);
@@ -325,11 +325,11 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
     }
     let locks =
         received_fds::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
-    let roots = received_fds::roots(roots).map_err(at("reading certificates"))?;
+    let roots = received_fds::roots(roots).map_err(kernel_error("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
-    let visitors = PortPeers::new(carriage.visitors).map_err(at("asking who comes"))?;
+    let visitors = PortPeers::new(carriage.visitors).map_err(kernel_error("asking who comes"))?;
     // Before there are threads, which would be without it.
-    confine().map_err(at("giving rights up"))?;
+    confine().map_err(kernel_error("giving rights up"))?;
     #[cfg(feature = "without_defences")]
     if let Some(detail) = atoll_sys::takeover::act("egress") {
         say(&control, &detail);
@@ -338,7 +338,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
         .worker_threads(THREADS)
         .enable_all()
         .build()
-        .map_err(at("starting"))?;
+        .map_err(kernel_error("starting"))?;
     let judging = DecisionInputs {
         network: carriage.network,
         policies,
@@ -351,7 +351,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
     let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
-    ran.unwrap_or_else(|error| Err(at("serving")(error.into())))
+    ran.unwrap_or_else(|error| Err(kernel_error("serving")(error.into())))
 }
 
 /// Reports a refused flow for a test of this process.
@@ -481,13 +481,13 @@ async fn serve(
         let ssh = egress.connectors.ssh.as_ref();
         let ssh = ssh.ok_or(EgressError::NoConnector("SSH"))?;
         let serving = ssh.serve(&egress, inputs);
-        tasks.spawn(serving.map_err(at("listening for an agent"))?);
+        tasks.spawn(serving.map_err(kernel_error("listening for an agent"))?);
     }
     let begun = publish::begin(&egress, &mut tasks, listeners);
-    let (inward, listeners) = begun.map_err(at("listening"))?;
+    let (inward, listeners) = begun.map_err(kernel_error("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);
-        serve_listener(egress, &mut tasks, listener).map_err(at("listening"))?;
+        serve_listener(egress, &mut tasks, listener).map_err(kernel_error("listening"))?;
     }
     publish::serve(&egress, &mut tasks, &inward).await;
     let _ = end.send(true);

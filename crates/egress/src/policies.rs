@@ -166,7 +166,7 @@ impl PolicySnapshot<'_> {
 
     /// Checks whether a name may be queried.
     pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
-        kept(self.policies.dropped.host(&HostPart::Name(name.clone())))?;
+        deny_dropped(self.policies.dropped.host(&HostPart::Name(name.clone())))?;
         self.policies.carry(Carry::Resolve(name))?;
         self.ask(Asked::Resolve(name), None).map(drop)
     }
@@ -179,7 +179,7 @@ impl PolicySnapshot<'_> {
         port: u16,
         look: Look,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.dropped.host(host))?;
+        deny_dropped(self.policies.dropped.host(host))?;
         self.policies.carry(Carry::Connect { host, port, look })?;
         Ok(self.connects(host, port, look)?.asks)
     }
@@ -191,7 +191,7 @@ impl PolicySnapshot<'_> {
         port: u16,
         look: Look,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.dropped.host(host))?;
+        deny_dropped(self.policies.dropped.host(host))?;
         self.policies.carry(Carry::Connect { host, port, look })?;
         self.count(self.connects(host, port, look)?)
     }
@@ -227,7 +227,7 @@ impl PolicySnapshot<'_> {
         sent: impl Into<RequestFacts>,
     ) -> Result<SendConditions, Forbidden> {
         self.policies.carry(Carry::Request(request))?;
-        kept(self.policies.dropped.host(request.host))?;
+        deny_dropped(self.policies.dropped.host(request.host))?;
         Ok(self.requests(request, sent.into())?.into())
     }
 
@@ -238,7 +238,7 @@ impl PolicySnapshot<'_> {
         request: &Request<'_>,
         sent: impl Into<RequestFacts>,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.dropped.host(request.host))?;
+        deny_dropped(self.policies.dropped.host(request.host))?;
         self.own_request(request, sent)
     }
 
@@ -258,7 +258,7 @@ impl PolicySnapshot<'_> {
         request: &Request<'_>,
         sent: RequestFacts,
     ) -> Result<SendConditions, Forbidden> {
-        kept(self.policies.dropped.host(request.host))?;
+        deny_dropped(self.policies.dropped.host(request.host))?;
         self.policies.carry(Carry::Request(request))?;
         let mut granted = self.requests(request, sent)?;
         let redactions = std::mem::take(&mut granted.redactions);
@@ -301,7 +301,7 @@ impl PolicySnapshot<'_> {
         &self,
         name: &CredentialName,
     ) -> Result<Option<ApprovalNeed>, Forbidden> {
-        kept(self.policies.dropped.credential(name))?;
+        deny_dropped(self.policies.dropped.credential(name))?;
         self.policies.carry(Carry::UseCredential(name))?;
         Ok(self.ask(Asked::UseCredential(name), None)?.asks)
     }
@@ -462,7 +462,7 @@ pub(crate) fn bounded(text: String) -> String {
 }
 
 /// Denies something for this reason, where a right to it was given up.
-fn kept(given_up: Option<String>) -> Result<(), Forbidden> {
+fn deny_dropped(given_up: Option<String>) -> Result<(), Forbidden> {
     given_up.map_or(Ok(()), |why| {
         Err(Forbidden {
             shown: why.clone(),

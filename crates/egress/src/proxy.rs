@@ -259,7 +259,7 @@ async fn answer_one(
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, RecordError> {
     let target = match (request.uri().scheme_str(), request.uri().authority()) {
-        (Some("http"), Some(authority)) => written(authority.as_str()),
+        (Some("http"), Some(authority)) => parse_authority(authority.as_str()),
         (_, _) => None,
     };
     let Some(target) = target else {
@@ -291,7 +291,7 @@ async fn answer_one(
 }
 
 /// Parses a request's authority: its host, and its port, by default 80.
-fn written(authority: &str) -> Option<Target> {
+fn parse_authority(authority: &str) -> Option<Target> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, target::port(port)?),
         _ => (authority, 80),

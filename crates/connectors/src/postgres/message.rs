@@ -45,8 +45,8 @@ impl Message {
     }
 
     /// Encodes the message.
-    pub(super) fn written(&self) -> Vec<u8> {
-        written(self.kind, &self.body)
+    pub(super) fn encode(&self) -> Vec<u8> {
+        encode(self.kind, &self.body)
     }
 
     /// Returns the SQLSTATE and the text of an error.
@@ -68,14 +68,14 @@ impl Message {
     }
 }
 
-fn written(kind: u8, body: &[u8]) -> Vec<u8> {
+fn encode(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
     [&[kind][..], &length.to_be_bytes(), body].concat()
 }
 
 /// Encodes `AuthenticationOk`.
-pub(super) fn signed_in() -> Vec<u8> {
-    written(AUTHENTICATION, &0_u32.to_be_bytes())
+pub(super) fn authentication_ok() -> Vec<u8> {
+    encode(AUTHENTICATION, &0_u32.to_be_bytes())
 }
 
 /// Encodes `SASLInitialResponse`.
@@ -87,12 +87,12 @@ pub(super) fn sasl_first(mechanism: &str, first: &str) -> Vec<u8> {
         &length.to_be_bytes(),
         first.as_bytes(),
     ];
-    written(PASSWORD, &body.concat())
+    encode(PASSWORD, &body.concat())
 }
 
 /// Encodes `SASLResponse`.
 pub(super) fn sasl_last(last: &str) -> Vec<u8> {
-    written(PASSWORD, last.as_bytes())
+    encode(PASSWORD, last.as_bytes())
 }
 
 /// Encodes a fatal `ErrorResponse`: the SQLSTATE (PostgreSQL, appendix A), the text, and a hint.
@@ -111,7 +111,7 @@ pub(super) fn error(state: &str, text: &str, hint: &str) -> Vec<u8> {
         body.push(0);
     }
     body.push(0);
-    written(ERROR, &body)
+    encode(ERROR, &body)
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
         let bytes = error("28000", "no\u{7}", "ask");
         let mut rest = &bytes[..];
         let read = Message::read(&mut rest).await.unwrap();
-        assert!(rest.is_empty() && read.kind == ERROR && read.written() == bytes);
+        assert!(rest.is_empty() && read.kind == ERROR && read.encode() == bytes);
         assert_eq!(read.error(), ("28000".to_owned(), "no ".to_owned()));
         let long = Message {
             kind: ERROR,

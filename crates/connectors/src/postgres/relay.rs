@@ -14,7 +14,7 @@ use super::server::READY_PATIENCE;
 use super::sessions::SessionEntry;
 use super::startup::Key;
 use super::stream::Stream;
-use super::{AllowedConnection, FORBIDDEN, told};
+use super::{AllowedConnection, FORBIDDEN, for_program};
 use atoll_egress::Egress;
 use atoll_egress::connector::{BudgetShare, Direction, Route, StopReason, late, passed};
 
@@ -81,7 +81,7 @@ pub(super) async fn carry(
             };
             let why = egress.misused(flow, found, place);
             if is_between.into_inner() {
-                program.deny(FORBIDDEN, &told(&why), "").await;
+                program.deny(FORBIDDEN, &for_program(&why), "").await;
             }
             Some(StopReason::Failed(why))
         }
@@ -102,7 +102,7 @@ async fn begin<'a>(
     place: Route,
     down: &AtomicU64,
 ) -> Result<Option<SessionEntry<'a>>, StopReason> {
-    program.send(&message::signed_in()).await?;
+    program.send(&message::authentication_ok()).await?;
     let mut present = None;
     for _ in 0..MESSAGES_MAX {
         let mut message = Message::read(server).await?;
@@ -115,7 +115,7 @@ async fn begin<'a>(
             READY | SETTING | NOTICE | ERROR => message.mask(egress),
             _ => return Err(unexpected()),
         }
-        let bytes = message.written();
+        let bytes = message.encode();
         passed(connection.part, Direction::Down, bytes.len()).await?;
         program.send(&bytes).await?;
         down.fetch_add(bytes.len() as u64, Ordering::Relaxed);

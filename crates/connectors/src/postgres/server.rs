@@ -95,7 +95,7 @@ impl LoginError {
     fn of(message: &Message) -> Self {
         let (state, text) = message.error();
         Self {
-            said: Some(message.written()),
+            said: Some(message.encode()),
             is_wrong_password: state == INVALID_PASSWORD,
             ..Self::new(
                 REJECTED,
@@ -163,22 +163,22 @@ pub(super) async fn sign_in(
 
 async fn login(stream: &mut Stream, startup: &Startup, password: &[u8]) -> Result<(), LoginError> {
     send(stream, &startup.packet()).await?;
-    let (code, mechanisms) = asked(stream).await?;
+    let (code, mechanisms) = authentication_request(stream).await?;
     if code != SASL {
         return Err(LoginError::rejected(unusable(code)));
     }
     let begun = begin(stream, &mechanisms)?;
     let first = message::sasl_first(begun.0, &begun.1.first());
     send(stream, &first).await?;
-    let server_first = expected(stream, SASL_CONTINUE).await?;
+    let server_first = expect_request(stream, SASL_CONTINUE).await?;
     let (last, proven): (_, ClientFinal) = begun
         .1
         .last(&server_first, password)
         .map_err(LoginError::rejected)?;
     send(stream, &message::sasl_last(&last)).await?;
-    let server_last = expected(stream, SASL_FINAL).await?;
+    let server_last = expect_request(stream, SASL_FINAL).await?;
     proven.verify(&server_last).map_err(LoginError::rejected)?;
-    expected(stream, SIGNED_IN).await.map(drop)
+    expect_request(stream, SIGNED_IN).await.map(drop)
 }
 
 /// Chooses one of the mechanisms that the server offers.
@@ -246,7 +246,7 @@ async fn send(stream: &mut Stream, bytes: &[u8]) -> Result<(), LoginError> {
 }
 
 /// Reads the server's next authentication request: its code and its data.
-async fn asked(stream: &mut Stream) -> Result<(u32, Vec<u8>), LoginError> {
+async fn authentication_request(stream: &mut Stream) -> Result<(u32, Vec<u8>), LoginError> {
     let message = Message::read(stream).await;
     let message = message.map_err(|error| LoginError::ended(&error))?;
     match (message.kind, message.body.split_first_chunk()) {
@@ -256,8 +256,8 @@ async fn asked(stream: &mut Stream) -> Result<(u32, Vec<u8>), LoginError> {
     }
 }
 
-async fn expected(stream: &mut Stream, code: u32) -> Result<Vec<u8>, LoginError> {
-    match asked(stream).await? {
+async fn expect_request(stream: &mut Stream, code: u32) -> Result<Vec<u8>, LoginError> {
+    match authentication_request(stream).await? {
         (other, rest) if other == code => Ok(rest),
         (_, _) => Err(LoginError::rejected("it leaves SCRAM before its end")),
     }

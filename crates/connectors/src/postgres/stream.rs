@@ -42,7 +42,7 @@ pub(super) fn strays(tls: ServerTls, place: Route) -> Option<&'static str> {
 
 /// Returns the places where it may be dialled. If one is not allowed, none is: such a name is being
 /// manipulated.
-pub(super) fn held(tls: ServerTls, places: Vec<Route>) -> Result<Vec<Route>, ResolveError> {
+pub(super) fn check_places(tls: ServerTls, places: Vec<Route>) -> Result<Vec<Route>, ResolveError> {
     match places.iter().find_map(|place| strays(tls, *place)) {
         None => Ok(places),
         Some(why) => Err(ResolveError::Refused {
@@ -140,7 +140,7 @@ mod tests {
         assert!(super::strays(ServerTls::None, Route::ByProxy).is_some());
         let of = |all: &[&str]| {
             let places = all.iter().map(|one| Route::At(one.parse().unwrap()));
-            held(ServerTls::None, places.collect()).is_ok()
+            check_places(ServerTls::None, places.collect()).is_ok()
         };
         assert!(of(&["10.1.2.3", "10.1.2.4"]));
         assert!(!of(&["10.1.2.3", "93.184.216.34"]));

@@ -131,7 +131,7 @@ async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()
             Verdict::Answer(answer) => answer,
             Verdict::Refuse { granted, why } => {
                 let granted = granted.and_then(|at| agent.granted.get(at));
-                egress.refuse(refused(granted), why.to_owned());
+                egress.refuse(refused_flow(granted), why.to_owned());
                 filter::failure()
             }
             Verdict::Sign { granted, signing } => {
@@ -199,7 +199,7 @@ async fn is_gone(program: &mut BufReader<UnixStream>) {
 }
 
 /// Returns the record of a refused request. It carries no placeholder, so no credential is named.
-fn refused(granted: Option<&GrantedKeys>) -> Flow {
+fn refused_flow(granted: Option<&GrantedKeys>) -> Flow {
     flow(FlowKind::SshLogin, granted)
 }
 

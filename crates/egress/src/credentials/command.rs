@@ -56,7 +56,7 @@ pub(super) async fn fetch(
     let ran = async {
         let outputs = match heard.recv().await {
             Some(CommandMessage::Running(outputs)) => outputs,
-            Some(CommandMessage::Ran(end)) => return Err(failed(end, patience).into()),
+            Some(CommandMessage::Ran(end)) => return Err(failure_text(end, patience).into()),
             Some(CommandMessage::Renewing(_)) | None => return Err(nobody().into()),
         };
         let (written, end) = follow(outputs, &mut heard).await?;
@@ -75,7 +75,7 @@ pub(super) async fn fetch(
                     (_, _) => "",
                 };
                 Err(FetchError {
-                    why: format!("{}{hint}", failed(end, patience)),
+                    why: format!("{}{hint}", failure_text(end, patience)),
                     said: last_line(&written),
                 })
             }
@@ -166,7 +166,7 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: OverlongOutput) -> io::Re
 }
 
 /// Returns why there is no value, in words.
-fn failed(end: CommandEnd, patience: Duration) -> String {
+fn failure_text(end: CommandEnd, patience: Duration) -> String {
     match end {
         CommandEnd::Exited(status) => format!("its command ended with status {status}"),
         CommandEnd::Signalled(signal) => format!("signal {signal} ended its command"),

@@ -114,7 +114,7 @@ impl Credentials {
     pub(crate) fn catch(&self, issue: &Issue, answer: &[u8]) -> Result<Vec<u8>, String> {
         let mut caught: Vec<InterceptedToken> = Vec::new();
         let known = &mut |names: &[String], value: &[u8]| match names {
-            [name] => Ok(taken(issue, name, value)?.map(|one| {
+            [name] => Ok(token_member(issue, name, value)?.map(|one| {
                 let stands = one.stands.clone();
                 caught.push(one);
                 stands
@@ -164,7 +164,11 @@ impl Credentials {
 }
 
 /// Reads a token of a response, if a member of it is one.
-fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<InterceptedToken>, String> {
+fn token_member(
+    issue: &Issue,
+    name: &str,
+    value: &[u8],
+) -> Result<Option<InterceptedToken>, String> {
     let Some(token) = IssuedToken::of_member(name) else {
         return Ok(None);
     };

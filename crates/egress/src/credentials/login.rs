@@ -94,10 +94,10 @@ pub(super) async fn fetch(
     let is_other = current.is_none_or(|current| current.expose() != there.access.as_bytes());
     let given = match unwritten {
         Some(given) => given,
-        None if is_other && is_fresh(&there) => return taken(egress, login, &there),
+        None if is_other && is_fresh(&there) => return use_stored_token(egress, login, &there),
         None => UnwrittenTokens {
             by: Zeroizing::new(there.refresh.clone()),
-            renewed: asked(egress, login, source, &there).await?,
+            renewed: request_token(egress, login, source, &there).await?,
         },
     };
     let said = store.send(&given.renewed).await;
@@ -113,7 +113,7 @@ pub(super) async fn fetch(
             return Ok(FetchedValue::new(given.renewed.access.as_bytes(), ends));
         }
         // Somebody has logged in anew meanwhile.
-        Ok(RenewalSaid::There(there)) => return taken(egress, login, &there),
+        Ok(RenewalSaid::There(there)) => return use_stored_token(egress, login, &there),
         Ok(RenewalSaid::Unfit(why)) | Err(why) => why,
     };
     source.keep_unwritten(given);
@@ -123,7 +123,11 @@ pub(super) async fn fetch(
 }
 
 /// Uses the token that is in the file.
-fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<FetchedValue, String> {
+fn use_stored_token(
+    egress: &Egress,
+    login: Login<'_>,
+    there: &LoginTokens,
+) -> Result<FetchedValue, String> {
     let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
     let checked = egress.credentials.keep_refresh(login, refresh);
     checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
@@ -138,7 +142,7 @@ fn is_fresh(there: &LoginTokens) -> bool {
 }
 
 /// Requests another token, and checks that all of the response is fit.
-async fn asked(
+async fn request_token(
     egress: &Arc<Egress>,
     login: Login<'_>,
     source: &Source,

@@ -57,7 +57,7 @@ pub(super) async fn fetch(
     match request.grant {
         TokenGrant::Refresh => rotation::fetch(egress, index, name, source, request).await,
         TokenGrant::ClientCredentials | TokenGrant::Exchange { .. } => {
-            Ok(asked(egress, name, source, request).await?.fresh)
+            Ok(request_token(egress, name, source, request).await?.fresh)
         }
     }
 }
@@ -66,7 +66,7 @@ pub(super) async fn fetch(
 ///
 /// # Errors
 /// As [`fetch`].
-pub(super) async fn asked(
+pub(super) async fn request_token(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
@@ -281,7 +281,7 @@ pub(super) fn read(
     missing_type: MissingTokenType,
 ) -> Result<TokenContents, String> {
     if answer.status != StatusCode::OK {
-        return Err(refused(answer));
+        return Err(refusal_text(answer));
     }
     if !answer.is_json {
         return Err("its answer is not of the type application/json".to_owned());
@@ -290,7 +290,7 @@ pub(super) fn read(
     let read = serde_json::from_slice::<TokenResponse>(&answer.body);
     let granted = read.map_err(|_| "its answer is no JSON with a token".to_owned())?;
     if granted.access_token.is_empty() {
-        return Err(match said(answer) {
+        return Err(match standard_error(answer) {
             Some(error) => format!("it refuses: {error}"),
             None => "its answer has no access_token".to_owned(),
         });
@@ -322,15 +322,15 @@ pub(super) fn read(
 }
 
 /// Returns why a response of another status has no token.
-fn refused(answer: &OwnResponse) -> String {
+fn refusal_text(answer: &OwnResponse) -> String {
     let status = answer.status.as_u16();
-    match said(answer) {
+    match standard_error(answer) {
         Some(error) => format!("it answers {status}: {error}"),
         None => format!("it answers {status}"),
     }
 }
 
-fn said(answer: &OwnResponse) -> Option<&'static str> {
+fn standard_error(answer: &OwnResponse) -> Option<&'static str> {
     let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
     let error = refusal.error?;
     let known = ERRORS.iter().find(|known| **known == error);

@@ -87,7 +87,7 @@ pub(super) async fn ask(
 ) -> Result<OwnResponse, String> {
     let host = asking.endpoint.host.to_string();
     let at = |why: String| format!("asking {host}: {why}");
-    let asked = timeout(patience, sent(egress, network, name, asking)).await;
+    let asked = timeout(patience, send(egress, network, name, asking)).await;
     let late = |_| format!("it took longer than {} s", patience.as_secs());
     asked.map_err(late).and_then(|asked| asked).map_err(at)
 }
@@ -116,7 +116,7 @@ fn policed(now: &PolicySnapshot<'_>, kind: FlowKind, judged: &Judged<'_>) -> Res
     }
 }
 
-async fn sent(
+async fn send(
     egress: &Arc<Egress>,
     network: &Network,
     name: &CredentialName,
@@ -156,8 +156,8 @@ async fn sent(
     let mut places = places.into_iter().peekable();
     let mut failure = "its name leads nowhere".to_owned();
     while let Some(place) = places.next() {
-        let mut told = told(egress, &flow, place).await?;
-        match connected(egress, endpoint, place).await {
+        let mut told = record(egress, &flow, place).await?;
+        match connect(egress, endpoint, place).await {
             Ok(sender) => {
                 let answered = exchange(sender, asking, &mut told.carried).await;
                 told.carried.failure = answered.as_ref().err().cloned();
@@ -197,7 +197,7 @@ async fn places(
 }
 
 /// Records the flow. Unless its end is set later, it is recorded as broken off.
-async fn told<'a>(
+async fn record<'a>(
     egress: &'a Egress,
     flow: &Flow,
     place: Route,
@@ -222,7 +222,7 @@ async fn told<'a>(
 ///
 /// # Errors
 /// The reason, and whether another address would be no better.
-async fn connected(
+async fn connect(
     egress: &Arc<Egress>,
     endpoint: &Endpoint,
     place: Route,
@@ -264,7 +264,7 @@ async fn exchange(
     let response = sender.send_request(request).await;
     let response = response.map_err(|error| why_unanswered(&error))?;
     carried.status = Some(response.status().as_u16());
-    let answer = received(response).await?;
+    let answer = read_response(response).await?;
     if asking.kind == FlowKind::Revocation && !answer.status.is_success() {
         return Err(format!("it answers {}", answer.status.as_u16()));
     }
@@ -272,7 +272,7 @@ async fn exchange(
     Ok(answer)
 }
 
-async fn received(response: Response<Incoming>) -> Result<OwnResponse, String> {
+async fn read_response(response: Response<Incoming>) -> Result<OwnResponse, String> {
     let status = response.status();
     if status.is_redirection() {
         return Err(format!("it leads elsewhere ({})", status.as_u16()));

@@ -34,7 +34,7 @@ pub(super) async fn fetch(
     let store = CredentialStoreClient::of(egress, name, "its refresh token").await?;
     match store.receive(READING).await? {
         KeptSaid::There(there) => {
-            take_up(egress, index, source, &there)
+            use_token(egress, index, source, &there)
                 .map_err(|why| format!("its refresh token: {why}"))?;
         }
         // The one that was handed over is all that there is.
@@ -51,13 +51,14 @@ pub(super) async fn fetch(
         Some(given) => given,
         None => {
             egress.credentials.has_room(index)?;
-            let read = oauth::asked(egress, name, source, request).await?;
+            let read = oauth::request_token(egress, name, source, request).await?;
             let is_other = |one: &Zeroizing<Vec<u8>>| before.expose() != &one[..];
             if !read.refresh.as_ref().is_some_and(is_other) {
                 return Ok(read.fresh);
             }
             let host = &request.token.host;
-            given(egress, index, before.expose(), &read).map_err(|why| format!("{host}: {why}"))?
+            unwritten_tokens(egress, index, before.expose(), &read)
+                .map_err(|why| format!("{host}: {why}"))?
         }
     };
     let Some(new) = given.renewed.refresh.as_deref().map(KeptToken::new) else {
@@ -70,11 +71,11 @@ pub(super) async fn fetch(
     let why = match said {
         // There it is told that it could not be kept.
         Ok(KeptSaid::Written | KeptSaid::Unkept(_)) => {
-            take_up(egress, index, source, &new)?;
+            use_token(egress, index, source, &new)?;
             return Ok(fresh(&given.renewed));
         }
         Ok(KeptSaid::There(there)) => {
-            take_up(egress, index, source, &there)?;
+            use_token(egress, index, source, &there)?;
             return Err("somebody has put another refresh token in its place meanwhile, which is used the next time".to_owned());
         }
         Ok(KeptSaid::Unfit(why)) | Err(why) => why,
@@ -86,7 +87,7 @@ pub(super) async fn fetch(
 }
 
 /// Uses this refresh token from here on, if it is another one.
-fn take_up(
+fn use_token(
     egress: &Egress,
     index: usize,
     source: &Source,
@@ -101,7 +102,7 @@ fn take_up(
 }
 
 /// Returns the part of an issuer's response that is to be written. All of it must be fit for use.
-fn given(
+fn unwritten_tokens(
     egress: &Egress,
     index: usize,
     by: &[u8],

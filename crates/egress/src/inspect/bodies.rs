@@ -175,14 +175,14 @@ pub(crate) async fn take(
     let source = match injection.unfit(&egress.credentials) {
         None => BodySource::Plain(body),
         Some(placeholders) => {
-            let looked = looked_through(egress, &placeholders, judged, headers, injection, body);
+            let looked = search_whole(egress, &placeholders, judged, headers, injection, body);
             looked.await?
         }
     };
     Ok(Some(source))
 }
 
-async fn looked_through(
+async fn search_whole(
     egress: &Egress,
     placeholders: &Placeholders,
     judged: &Judged<'_>,
@@ -216,7 +216,7 @@ async fn looked_through(
         }
         let published = is_heard.then(|| kind.text(&again.first, CLIENT_SECRET));
         let credentials = &egress.credentials;
-        let whole = fields::placed(credentials, placeholders, judged, kind, again, injection);
+        let whole = fields::inject(credentials, placeholders, judged, kind, again, injection);
         let whole = whole.map_err(|untaken| untaken.sending(published.flatten()))?;
         return Ok(BodySource::whole(whole, held));
     }

@@ -58,7 +58,7 @@ impl BodyThrottle {
                 }
             };
             match part.pass(Direction::Up, weight(&piece)) {
-                Ok(None) => return Poll::Ready(Some(passed(piece, incoming, exchange))),
+                Ok(None) => return Poll::Ready(Some(count_passed(piece, incoming, exchange))),
                 Ok(Some(from)) => self.held = Some((piece, Box::pin(sleep_until(from.into())))),
                 Err(excess) => return Poll::Ready(Some(Err(excess.into()))),
             }
@@ -70,12 +70,16 @@ impl BodyThrottle {
             self.held = Some((piece, pause));
             return Poll::Pending;
         }
-        Poll::Ready(Some(passed(piece, incoming, exchange)))
+        Poll::Ready(Some(count_passed(piece, incoming, exchange)))
     }
 }
 
 /// Counts a frame that passes.
-fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Result<Piece, BodyError> {
+fn count_passed(
+    mut piece: Piece,
+    incoming: &Upload,
+    exchange: &Exchange,
+) -> Result<Piece, BodyError> {
     if let Some(trailers) = piece.trailers_mut()
         && let Err(broken) = exchange.trail(Direction::Up, trailers)
     {

@@ -255,10 +255,10 @@ pub(crate) async fn answer(
     };
     let issue = match issuance::admitted(&egress, &judged, &parts, &head) {
         Ok(issue) => issue,
-        Err(why) => return Ok(issuance::refused(&egress, flow, what, why, &parts, body).await),
+        Err(why) => return Ok(issuance::refuse(&egress, flow, what, why, &parts, body).await),
     };
     let mut outgoing = OutgoingRequest {
-        issue: issuance::prepared(issue, body.as_ref(), &mut parts.headers),
+        issue: issuance::prepare_headers(issue, body.as_ref(), &mut parts.headers),
         permit: Arc::new(permit),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
@@ -274,7 +274,7 @@ pub(crate) async fn answer(
     let answered = permit.within(sending).await;
     match answered.unwrap_or_else(|excess| Err(ExchangeError::Failed(excess.why()))) {
         Ok(response) => Ok(response),
-        Err(unanswered) => error::told(&egress, unanswered, outgoing, flow, what).await,
+        Err(unanswered) => error::respond(&egress, unanswered, outgoing, flow, what).await,
     }
 }
 
@@ -350,7 +350,7 @@ async fn answered(
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
     let body = ResponseBody::new(body, Arc::clone(&exchange));
-    match issuance::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
+    match issuance::response_body(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
         Ok(body) => {
             // At last: what is to be masked is read by the whole head.
             exchange.redact(Direction::Down, &mut parts.headers);

@@ -132,7 +132,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
     let Place::Body(field) = &held.binding.place else {
         return misuse_in(credentials, found, "its body");
     };
-    let form = written_as(found.form);
+    let form = encoding_text(found.form);
     let why = format!(
         "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
     );
@@ -141,7 +141,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
 
 /// Builds the misuse of a placeholder in a part of a request into which nothing is injected.
 pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) -> Option<Misuse> {
-    let form = written_as(found.form);
+    let form = encoding_text(found.form);
     let held = credentials.get(found.number)?;
     let why = format!("is in {place}{form}, which it is not for");
     Some(misuse(held, &why))
@@ -177,7 +177,7 @@ fn check_forms(
                 && matches!(found.form, Form::Base64(_))
                 && bound.iter().any(|put| put.index == found.number);
             if !is_basic && !is_put(&one, text, held) {
-                let form = written_as(found.form);
+                let form = encoding_text(found.form);
                 let why = format!("is in {}{form}, which it is not for", place());
                 return Err(misuse(held, &why));
             }
@@ -212,7 +212,7 @@ fn signing_of(
 }
 
 /// Describes how a placeholder is encoded.
-fn written_as(form: Form) -> &'static str {
+fn encoding_text(form: Form) -> &'static str {
     match form {
         Form::Plain => "",
         Form::Hexadecimal => " as hexadecimal digits",

@@ -252,7 +252,7 @@ impl Upstream {
         place: Route,
         is_2: bool,
     ) -> io::Result<Server> {
-        let stream = reached(egress, &origin.host, origin.port, place).await?;
+        let stream = dial_timely(egress, &origin.host, origin.port, place).await?;
         let sender = match origin.scheme {
             Scheme::Http => self.speak(stream, is_2).await?,
             Scheme::Https => {
@@ -272,7 +272,7 @@ impl Upstream {
         endpoint: &Endpoint,
         place: Route,
     ) -> io::Result<TlsStream<UpstreamStream>> {
-        let stream = reached(egress, &endpoint.host, endpoint.port, place).await?;
+        let stream = dial_timely(egress, &endpoint.host, endpoint.port, place).await?;
         self.within_tls(stream, &endpoint.host, false).await
     }
 
@@ -336,7 +336,7 @@ impl Upstream {
 }
 
 /// Dials a checked address.
-async fn reached(
+async fn dial_timely(
     egress: &Egress,
     host: &HostPart,
     port: u16,

@@ -225,7 +225,7 @@ impl Walk<'_> {
             return self.write_text(&value);
         }
         let stands = web_token(&value, self.claims)?;
-        self.write_text(&stands.unwrap_or_else(|| other(&value)))
+        self.write_text(&stands.unwrap_or_else(|| stand_in_text(&value)))
     }
 
     fn is_kept(&self) -> bool {
@@ -279,7 +279,7 @@ pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginUn
 }
 
 /// Returns another text of the same shape, or else of the same length.
-pub(super) fn other(value: &str) -> String {
+pub(super) fn stand_in_text(value: &str) -> String {
     let made = disguise(value.as_bytes()).ok();
     let made = made.and_then(|made| String::from_utf8(made).ok());
     made.unwrap_or_else(|| "x".repeat(value.chars().count()))
@@ -303,9 +303,9 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
     if !header.contains_key("alg") {
         return Ok(None);
     }
-    let kind = told(&header, &|name| ["alg", "typ"].contains(&name), 0);
+    let kind = keep_members(&header, &|name| ["alg", "typ"].contains(&name), 0);
     let is_named = |name: &str| claims.iter().any(|claim| claim == name);
-    let mut body_told = told(&body, &is_named, 0);
+    let mut body_told = keep_members(&body, &is_named, 0);
     for name in TIMES {
         if let Some(time) = body.get(name).filter(|time| time.is_u64()) {
             body_told.insert(name.to_owned(), time.clone());
@@ -322,7 +322,7 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
 }
 
 /// Keeps the members of these names at any depth, unless they are objects themselves.
-fn told(
+fn keep_members(
     map: &Map<String, Value>,
     is_named: &dyn Fn(&str) -> bool,
     depth: usize,
@@ -331,7 +331,7 @@ fn told(
     for (name, value) in map {
         match value {
             Value::Object(within) if depth < DEPTH_MAX => {
-                let within = told(within, is_named, depth + 1);
+                let within = keep_members(within, is_named, depth + 1);
                 if !within.is_empty() {
                     kept.insert(name.clone(), Value::Object(within));
                 }

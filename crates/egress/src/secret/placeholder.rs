@@ -341,7 +341,7 @@ impl<'a> WebToken<'a> {
     fn placeholder(&self, draw: &mut RandomBytes) -> Result<Vec<u8>, PlaceholderError> {
         let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(self.claims).unwrap_or_default());
         let known: Map<String, Value> = serde_json::from_slice(&claims).unwrap_or_default();
-        let claims = URL_SAFE_NO_PAD.encode(told(&known, claims.len(), draw));
+        let claims = URL_SAFE_NO_PAD.encode(write_claims(&known, claims.len(), draw));
         let signature = filled(self.signature, draw)?;
         let made = [self.header, claims.as_bytes(), &signature].join(&b'.');
         let length = self.header.len() + self.claims.len() + self.signature.len() + 2;
@@ -354,7 +354,7 @@ impl<'a> WebToken<'a> {
 }
 
 /// Writes claims of this length: the times of validity, and a filler.
-fn told(known: &Map<String, Value>, bytes: usize, draw: &mut RandomBytes) -> Vec<u8> {
+fn write_claims(known: &Map<String, Value>, bytes: usize, draw: &mut RandomBytes) -> Vec<u8> {
     let mut text = "{".to_owned();
     let end = "\"jti\":\"\"}".len();
     for name in ["exp", "iat", "nbf"] {

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::BYTES_MIN;
-use super::login::{StandInLookup, other};
+use super::login::{StandInLookup, stand_in_text};
 use tree::{Leaf, Tree, ValuePath};
 pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
 
@@ -198,7 +198,7 @@ impl FoundSecrets {
             None if !is_reference && is_secret(spot, text, rules) => {
                 let from = words::scheme_bytes(text);
                 let (scheme, value) = text.split_at_checked(from).unwrap_or(("", text));
-                let stands = other(value);
+                let stands = stand_in_text(value);
                 self.note(value, &stands);
                 format!("{scheme}{stands}")
             }
@@ -228,7 +228,7 @@ impl FoundSecrets {
         for key in words::keys_in(text) {
             let (before, real) = (text.get(at..key.start), text.get(key.clone()));
             let real = real.unwrap_or_default();
-            let stands = other(real);
+            let stands = stand_in_text(real);
             self.note(real, &stands);
             made.push_str(before.unwrap_or_default());
             made.push_str(&stands);

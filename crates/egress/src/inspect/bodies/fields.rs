@@ -89,7 +89,7 @@ impl FieldFormat {
     }
 
     /// Encodes a value of printable ASCII in this format.
-    fn written(self, real: &[u8]) -> Zeroizing<Vec<u8>> {
+    fn encode(self, real: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Form => escaped(real).into_bytes(),
             Self::Json => {
@@ -107,7 +107,7 @@ impl FieldFormat {
 }
 
 /// Puts the bound credentials into a whole body.
-pub(super) fn placed(
+pub(super) fn inject(
     credentials: &Credentials,
     placeholders: &Placeholders,
     judged: &Judged<'_>,
@@ -135,7 +135,7 @@ pub(super) fn placed(
         let (held, real) = bound(credentials, judged, kind, body, one, times)?;
         injection.add(one.found.number, held, real)?;
         made.extend_from_slice(body.get(from..one.range.start).unwrap_or_default());
-        made.extend_from_slice(&kind.written(real.expose()));
+        made.extend_from_slice(&kind.encode(real.expose()));
         from = one.range.end;
     }
     made.extend_from_slice(body.get(from..).unwrap_or_default());
@@ -227,7 +227,7 @@ mod tests {
             let holds = kind.holds(body.as_bytes(), "key", b"a value!");
             assert_eq!(holds, is_it, "{body}");
         }
-        assert_eq!(&*FieldFormat::Json.written(b"a\"b\\c"), b"a\\\"b\\\\c");
-        assert_eq!(&*FieldFormat::Form.written(b"a&b"), b"a%26b");
+        assert_eq!(&*FieldFormat::Json.encode(b"a\"b\\c"), b"a\\\"b\\\\c");
+        assert_eq!(&*FieldFormat::Form.encode(b"a&b"), b"a%26b");
     }
 }

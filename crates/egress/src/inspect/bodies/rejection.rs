@@ -104,7 +104,7 @@ impl BodyRejection {
     ) -> Result<Response<ResponseBody>, RecordError> {
         Ok(match self {
             Self::Renewal(renewing) => {
-                return renewal::answered(egress, renewing, flow, what).await;
+                return renewal::answer(egress, renewing, flow, what).await;
             }
             Self::Misused(misuse, unread) => {
                 misuse.record(egress, flow);

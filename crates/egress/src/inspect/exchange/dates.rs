@@ -170,7 +170,7 @@ fn npm(project: &Project, text: &[u8]) -> Result<Dates, String> {
     let packument: Packument = serde_json::from_slice(text).map_err(unread)?;
     match packument.name == project.name {
         true => Ok(packument.time.0),
-        false => Err(another(&packument.name)),
+        false => Err(other_project(&packument.name)),
     }
 }
 
@@ -228,7 +228,7 @@ fn pip(project: &Project, text: &[u8]) -> Result<Dates, String> {
     let page: Page = serde_json::from_slice(text).map_err(unread)?;
     match project.registry.normal(&page.name) == project.name {
         true => Ok(page.files.0),
-        false => Err(another(&page.name)),
+        false => Err(other_project(&page.name)),
     }
 }
 
@@ -255,7 +255,7 @@ fn cargo(text: &[u8]) -> Result<Dates, String> {
     Ok(dates)
 }
 
-fn another(name: &str) -> String {
+fn other_project(name: &str) -> String {
     let name: String = name.chars().take(64).collect();
     format!("its answer is of another package, {name:?}")
 }

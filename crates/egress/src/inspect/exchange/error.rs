@@ -75,7 +75,7 @@ impl ExchangeError {
     }
 
     /// Reports the refusal where needed, and returns the response to the request.
-    pub(super) fn told(
+    pub(super) fn respond(
         self,
         egress: &Egress,
         flow: Flow,
@@ -111,7 +111,7 @@ impl ExchangeError {
 }
 
 /// Reports why there is no response, with the policies that decided last.
-pub(super) async fn told(
+pub(super) async fn respond(
     egress: &Egress,
     unanswered: ExchangeError,
     mut outgoing: OutgoingRequest,
@@ -124,7 +124,7 @@ pub(super) async fn told(
         return Ok(denial::beyond(excess, what, unread));
     }
     let policies = outgoing.flow.policies;
-    unanswered.told(egress, Flow { policies, ..flow }, what, unread)
+    unanswered.respond(egress, Flow { policies, ..flow }, what, unread)
 }
 
 impl From<io::Error> for ExchangeError {

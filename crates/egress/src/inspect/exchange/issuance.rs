@@ -68,7 +68,7 @@ pub(super) fn admitted(
 }
 
 /// Returns the response to a login request that is not sent to its issuer.
-pub(super) async fn refused(
+pub(super) async fn refuse(
     egress: &Egress,
     flow: Flow,
     what: Denial,
@@ -83,7 +83,7 @@ pub(super) async fn refused(
 }
 
 /// Updates the headers to match the body, and asks an issuer for an uncompressed response.
-pub(super) fn prepared(
+pub(super) fn prepare_headers(
     issue: Option<Arc<Issue>>,
     body: Option<&BodySource>,
     headers: &mut HeaderMap,
@@ -102,14 +102,14 @@ pub(super) fn prepared(
 ///
 /// # Errors
 /// The reason why nothing does, in words.
-pub(super) async fn passed(
+pub(super) async fn response_body(
     exchange: &Arc<Exchange>,
     issue: Option<&Issue>,
     parts: &mut Parts,
     body: ResponseBody,
 ) -> Result<ResponseBody, String> {
     match issue {
-        Some(issue) => caught(exchange, issue, parts, body).await,
+        Some(issue) => intercept_tokens(exchange, issue, parts, body).await,
         None => masked(exchange, parts, body).await,
     }
 }
@@ -118,7 +118,7 @@ pub(super) async fn passed(
 ///
 /// # Errors
 /// The reason why nothing does, in words.
-async fn caught(
+async fn intercept_tokens(
     exchange: &Arc<Exchange>,
     issue: &Issue,
     parts: &mut Parts,

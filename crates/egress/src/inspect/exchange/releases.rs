@@ -207,16 +207,16 @@ fn ask<'a>(
     Box::pin(async move {
         let (host, path) = project.told_at();
         let at = |why: String| format!("asking {host}: {why}");
-        let (asked, mut outgoing) = prepared(egress, host, &path).map_err(at)?;
+        let (asked, mut outgoing) = prepare_request(egress, host, &path).map_err(at)?;
         let sent = send_on(egress, &asked, &mut outgoing).await;
         let response = sent.map_err(|unanswered| at(unanswered.why()))?;
-        let body = received(response).await.map_err(at)?;
+        let body = read_body(response).await.map_err(at)?;
         dates::read(project, &body).map_err(at)
     })
 }
 
 /// Builds a request of Atoll's own, if rules allow it.
-fn prepared(
+fn prepare_request(
     egress: &Arc<Egress>,
     host: &str,
     path: &str,
@@ -272,7 +272,7 @@ fn prepared(
 }
 
 /// Reads the whole body of a successful response.
-async fn received(response: Response<ResponseBody>) -> Result<Vec<u8>, String> {
+async fn read_body(response: Response<ResponseBody>) -> Result<Vec<u8>, String> {
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND | StatusCode::GONE => {

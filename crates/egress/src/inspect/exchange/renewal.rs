@@ -38,7 +38,7 @@ struct IssuerResponse<'a> {
 
 /// Answers a request that carries a refresh token's placeholder, given by its index among all
 /// credentials.
-pub(in crate::inspect) async fn answered(
+pub(in crate::inspect) async fn answer(
     egress: &Arc<Egress>,
     renewing: Renewing,
     mut flow: Flow,

@@ -116,7 +116,7 @@ impl Pieces {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.held.extend_from_slice(&data),
                     // They would be signed by nobody.
-                    Err(_) => return Poll::Ready(Some(Err(self.another()))),
+                    Err(_) => return Poll::Ready(Some(Err(self.other_body()))),
                 },
                 None => self.is_whole = true,
             }
@@ -134,7 +134,7 @@ impl Pieces {
         longer(hint, self.held.len() as u64)
     }
 
-    fn another(&self) -> BodyError {
+    fn other_body(&self) -> BodyError {
         BodyError::AnotherBody(Box::new(self.misuse.clone()))
     }
 
@@ -159,18 +159,18 @@ impl Pieces {
         let is_right =
             framed.ends_with(LINE_END) && self.own.follows(ChainItem::Piece(data), signature);
         let (Some(left), true) = (left, is_right) else {
-            return Err(self.another());
+            return Err(self.other_body());
         };
         self.body.bytes = left;
-        let signature = signed(&mut self.sent, ChainItem::Piece(data))?;
-        put(&mut self.held, &line.signature, &signature)?;
+        let signature = next_signature(&mut self.sent, ChainItem::Piece(data))?;
+        replace_signature(&mut self.held, &line.signature, &signature)?;
         Ok(Some(self.held.split_to(end).freeze()))
     }
 
     /// Returns `None` while more is to come, an error otherwise.
     fn more(&self) -> Result<Option<Bytes>, BodyError> {
         match self.is_whole {
-            true => Err(self.another()),
+            true => Err(self.other_body()),
             false => Ok(None),
         }
     }
@@ -181,7 +181,7 @@ impl Pieces {
         let Some(at) = begun.windows(2).position(|two| two == LINE_END) else {
             return match begun.len() < LINE_BYTES_MAX {
                 true => Ok(None),
-                false => Err(self.another()),
+                false => Err(self.other_body()),
             };
         };
         let line = text(begun, &(0..at))
@@ -196,24 +196,24 @@ impl Pieces {
                     end: at + LINE_END.len(),
                 })
             });
-        line.map(Some).ok_or_else(|| self.another())
+        line.map(Some).ok_or_else(|| self.other_body())
     }
 
     /// Returns everything from the last chunk on, if it was received.
     fn last(&mut self, line: &Line) -> Result<Option<Bytes>, BodyError> {
         let rest = self.held.get(line.end..).unwrap_or_default();
         if rest.len() > TRAILERS_BYTES_MAX {
-            return Err(self.another());
+            return Err(self.other_body());
         }
         if !self.is_whole {
             return Ok(None);
         }
         let trailers = match &self.body.trailers {
             None if rest == LINE_END => None,
-            None => return Err(self.another()),
+            None => return Err(self.other_body()),
             Some(names) => match Trailers::read(rest, line.end, names) {
                 Some(trailers) => Some(trailers),
-                None => return Err(self.another()),
+                None => return Err(self.other_body()),
             },
         };
         let signature = text(&self.held, &line.signature);
@@ -224,16 +224,16 @@ impl Pieces {
             self.own.follows(trailers, signature)
         });
         if self.body.bytes != 0 || !is_right || !are_right {
-            return Err(self.another());
+            return Err(self.other_body());
         }
-        let signature = signed(&mut self.sent, ChainItem::Piece(&[]))?;
-        put(&mut self.held, &line.signature, &signature)?;
+        let signature = next_signature(&mut self.sent, ChainItem::Piece(&[]))?;
+        replace_signature(&mut self.held, &line.signature, &signature)?;
         if let Some(trailers) = &trailers {
-            let signature = signed(
+            let signature = next_signature(
                 &mut self.sent,
                 ChainItem::Trailers(trailers.text.as_bytes()),
             )?;
-            put(&mut self.held, &trailers.signature, &signature)?;
+            replace_signature(&mut self.held, &trailers.signature, &signature)?;
         }
         self.is_over = true;
         self.permit = None;
@@ -242,13 +242,20 @@ impl Pieces {
 }
 
 /// Signs the next item; an error if the request is unsigned.
-fn signed(sent: &mut Option<SignatureChain>, next: ChainItem<'_>) -> Result<String, BodyError> {
+fn next_signature(
+    sent: &mut Option<SignatureChain>,
+    next: ChainItem<'_>,
+) -> Result<String, BodyError> {
     let sent = sent.as_mut().ok_or(BodyError::Short)?;
     Ok(sent.sign(next).to_owned())
 }
 
 /// Replaces a signature by one of the same length.
-fn put(held: &mut BytesMut, place: &Range<usize>, signature: &str) -> Result<(), BodyError> {
+fn replace_signature(
+    held: &mut BytesMut,
+    place: &Range<usize>,
+    signature: &str,
+) -> Result<(), BodyError> {
     let place = held.get_mut(place.clone());
     let place = place.filter(|place| place.len() == signature.len());
     let place = place.ok_or(BodyError::Short)?;
