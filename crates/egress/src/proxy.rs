@@ -29,7 +29,7 @@ use crate::names::PROXY_NAME;
 use crate::program_stream::{ProgramStream, reset};
 use crate::proxy_reply::{ProxyProtocol, SOCKS_VERSION, answer, reply};
 use crate::{Egress, dns, sandbox_api, tunnel};
-use socks::{Method, Read, Unasked};
+use socks::{HandshakeError, Method, Read};
 use target::Target;
 
 /// The longest time a program may take to name its destination.
@@ -124,22 +124,22 @@ async fn by_connect(
 
 async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u8>, itself: Flow) {
     let asked = patiently(egress, ask_by_socks(&mut program, &mut bytes)).await;
-    let (why, last) = match asked.unwrap_or(Err(Unasked::Over)) {
+    let (why, last) = match asked.unwrap_or(Err(HandshakeError::Over)) {
         Ok(target) => {
             let program = ProgramStream::asked(program, bytes, ProxyProtocol::Socks);
             return connect(egress, program, target).await;
         }
-        Err(Unasked::Over) => return reset(program),
-        Err(Unasked::Malformed) => {
+        Err(HandshakeError::Over) => return reset(program),
+        Err(HandshakeError::Malformed) => {
             let why = "what it says is none of SOCKS 5".to_owned();
             egress.control.refuse(itself, why);
             return reset(program);
         }
-        Err(Unasked::Unknown) => {
+        Err(HandshakeError::Unknown) => {
             let why = "by SOCKS 5 it says who it is in no way that is known";
             (why, vec![SOCKS_VERSION, 0xff])
         }
-        Err(Unasked::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
+        Err(HandshakeError::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
     };
     egress.control.refuse(itself, why.to_owned());
     let _ = program.write_all(&last).await;
@@ -147,7 +147,10 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
 }
 
 /// Performs the SOCKS handshake, and returns the destination. Bytes beyond it stay in `bytes`.
-async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Target, Unasked> {
+async fn ask_by_socks(
+    program: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+) -> Result<Target, HandshakeError> {
     match read_message(program, bytes, socks::greeting).await? {
         Some(Method::Nothing) => write(program, &[SOCKS_VERSION, 0]).await?,
         Some(Method::Password) => {
@@ -155,15 +158,15 @@ async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Ta
             read_message(program, bytes, socks::password).await?;
             write(program, &[1, 0]).await?;
         }
-        None => return Err(Unasked::Unknown),
+        None => return Err(HandshakeError::Unknown),
     }
     let asked = read_message(program, bytes, socks::request).await?;
-    asked.map_err(Unasked::Unable)
+    asked.map_err(HandshakeError::Unable)
 }
 
-async fn write(program: &mut TcpStream, bytes: &[u8]) -> Result<(), Unasked> {
+async fn write(program: &mut TcpStream, bytes: &[u8]) -> Result<(), HandshakeError> {
     let said = program.write_all(bytes).await;
-    said.map_err(|_| Unasked::Over)
+    said.map_err(|_| HandshakeError::Over)
 }
 
 /// Reads until one message is whole, and removes it from `bytes`.
@@ -171,7 +174,7 @@ async fn read_message<T>(
     program: &mut TcpStream,
     bytes: &mut Vec<u8>,
     read: impl Fn(&[u8]) -> Read<T>,
-) -> Result<T, Unasked> {
+) -> Result<T, HandshakeError> {
     loop {
         match read(bytes) {
             Read::Whole(found, length) => {
@@ -179,13 +182,15 @@ async fn read_message<T>(
                 *bytes = rest;
                 return Ok(found);
             }
-            Read::Malformed => return Err(Unasked::Malformed),
-            Read::Partial if bytes.len() > SOCKS_BYTES_MAX => return Err(Unasked::Malformed),
+            Read::Malformed => return Err(HandshakeError::Malformed),
+            Read::Partial if bytes.len() > SOCKS_BYTES_MAX => {
+                return Err(HandshakeError::Malformed);
+            }
             Read::Partial => {}
         }
         match program.read_buf(bytes).await {
             Ok(got) if got > 0 => {}
-            Ok(_) | Err(_) => return Err(Unasked::Over),
+            Ok(_) | Err(_) => return Err(HandshakeError::Over),
         }
     }
 }

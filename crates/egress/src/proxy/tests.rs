@@ -4,7 +4,7 @@ use atoll_model::network::HostPart;
 use proptest::prelude::*;
 
 use super::connect;
-use super::socks::{self, Method, Read, Unable};
+use super::socks::{self, Method, Read, UnsupportedReply};
 use super::target::Target;
 
 fn target(host: &str, port: u16) -> Target {
@@ -195,31 +195,40 @@ fn socks_host_has_one_form() {
         (name(b"2001:db8::1", 80), found("[2001:db8::1]", 80, 18)),
         (
             name(b"evil\0.example.com", 80),
-            Read::Whole(Err(Unable::Host), 24),
+            Read::Whole(Err(UnsupportedReply::Host), 24),
         ),
         (
             name(b"a\r\nb.example", 80),
-            Read::Whole(Err(Unable::Host), 19),
+            Read::Whole(Err(UnsupportedReply::Host), 19),
         ),
         (
             name(b"a%2e.example", 80),
-            Read::Whole(Err(Unable::Host), 19),
+            Read::Whole(Err(UnsupportedReply::Host), 19),
         ),
-        (name(b"127.1", 80), Read::Whole(Err(Unable::Host), 12)),
-        (name(b"0177.0.0.1", 80), Read::Whole(Err(Unable::Host), 17)),
-        (name(b"", 80), Read::Whole(Err(Unable::Host), 7)),
+        (
+            name(b"127.1", 80),
+            Read::Whole(Err(UnsupportedReply::Host), 12),
+        ),
+        (
+            name(b"0177.0.0.1", 80),
+            Read::Whole(Err(UnsupportedReply::Host), 17),
+        ),
+        (name(b"", 80), Read::Whole(Err(UnsupportedReply::Host), 7)),
         (
             name(b"\xff.example", 80),
-            Read::Whole(Err(Unable::Host), 16),
+            Read::Whole(Err(UnsupportedReply::Host), 16),
         ),
-        (name(b"example.com", 0), Read::Whole(Err(Unable::Host), 18)),
+        (
+            name(b"example.com", 0),
+            Read::Whole(Err(UnsupportedReply::Host), 18),
+        ),
         (
             b"\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50".to_vec(),
-            Read::Whole(Err(Unable::Command), 10),
+            Read::Whole(Err(UnsupportedReply::Command), 10),
         ),
         (
             b"\x05\x01\x00\x02ab".to_vec(),
-            Read::Whole(Err(Unable::Kind), 6),
+            Read::Whole(Err(UnsupportedReply::Kind), 6),
         ),
         (
             b"\x05\x01\x01\x01\x7f\x00\x00\x01\x00\x50".to_vec(),
