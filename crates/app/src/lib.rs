@@ -107,7 +107,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         }
     };
     // Whatever is read of a secret, by whichever command, is gone with the memory it was read into.
-    atoll_egress::secret::erase_what_is_given_back();
+    atoll_egress::secret::erase_freed_memory();
     let output = Output::of_process();
     match perform(command, &output) {
         Ok(status) => status,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
 
 use atoll_egress::secret::BYTES_MIN;
-use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
+use atoll_egress::{SECRET_BYTES_MAX, VaultKey, VaultSealError};
 use atoll_ledger::{Durability, Filter, Ledger, StateDir, host_text};
 use atoll_model::network::CredentialName;
 use atoll_model::{RunId, SecretName, civil_date, format_duration};
@@ -231,7 +231,7 @@ fn unlock(places: &Places, arguments: &UnlockArguments, output: &Output) -> Resu
     let passphrase = asked(output, "The passphrase (nothing is shown): ")?;
     let key = VaultKey::unwrap(wrapped, &passphrase).map_err(|fault| {
         Failure::new("the vault stays locked").because(match fault {
-            VaultFault::Sealed => "it is another passphrase".to_owned(),
+            VaultSealError::Sealed => "it is another passphrase".to_owned(),
             other => other.to_string(),
         })
     })?;
@@ -392,7 +392,7 @@ pub(crate) fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
 /// An error of work with a vault.
 enum Stopped {
     Vault(VaultError),
-    Fault(VaultFault),
+    Fault(VaultSealError),
     Locked,
 }
 
@@ -402,8 +402,8 @@ impl From<VaultError> for Stopped {
     }
 }
 
-impl From<VaultFault> for Stopped {
-    fn from(fault: VaultFault) -> Self {
+impl From<VaultSealError> for Stopped {
+    fn from(fault: VaultSealError) -> Self {
         Self::Fault(fault)
     }
 }
@@ -479,7 +479,7 @@ fn whole(from: impl Read) -> Result<Zeroizing<Vec<u8>>, Failure> {
         .doing("the secret cannot be read")?;
     if bytes.len() > SECRET_BYTES_MAX {
         return Err(Failure::new("nothing was kept")
-            .because(VaultFault::TooLong)
+            .because(VaultSealError::TooLong)
             .advise("a secret is a token, a key or a small file: name what it is about alone"));
     }
     Ok(bytes)

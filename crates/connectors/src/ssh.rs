@@ -34,7 +34,7 @@ pub fn encoded(bytes: &[u8]) -> String {
 
 /// Returns a public key in the form for messages; `None` if the bytes are no such key.
 #[must_use]
-pub fn told(key: &[u8], comment: &str) -> Option<SshKey> {
+pub fn public_key(key: &[u8], comment: &str) -> Option<SshKey> {
     let kind = wire::Reader::new(key).string()?;
     let kind = std::str::from_utf8(kind).ok()?;
     let is_kind = |byte: u8| byte.is_ascii_alphanumeric() || b"-@.".contains(&byte);

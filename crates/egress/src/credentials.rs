@@ -34,7 +34,7 @@ use self::fetch::{Ingredients, Source};
 use self::issuers::LoginIssuers;
 pub(crate) use self::issuers::why_not_issued;
 use self::masked_values::{MASKED_MAX, MaskedValue, MaskedValues, Role};
-pub use self::placeholders::disguise_renewed;
+pub use self::placeholders::make_renewed_placeholder;
 use self::placeholders::{others, standing_for};
 pub(crate) use self::substring::{holds, holds_in_any_case};
 pub(crate) use self::values::Values;

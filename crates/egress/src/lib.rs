@@ -45,9 +45,9 @@ pub mod secret;
 mod tunnel;
 mod vault;
 
-pub use credentials::{check_app_key, disguise_renewed};
-pub use secret::{disguise, key_placeholders, text_of as placeholder_of};
-pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
+pub use credentials::{check_app_key, make_renewed_placeholder};
+pub use secret::{key_placeholders, make_placeholder, text_of as placeholder_of};
+pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultKey, VaultSealError};
 
 use std::io;
 use std::net::IpAddr;

@@ -57,17 +57,18 @@ pub(crate) use bodies::{HOLD, STALL_MAX, longer};
 pub use bodies::{MaskedBody, SearchedBody, Stalled, StreamError};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Located, Placeholders};
-pub use login::{LOGIN_BYTES_MAX, LoginUnfit, StandInLookup, stand_for_token, stand_in};
+pub use login::{LOGIN_BYTES_MAX, LoginMaskError, StandInLookup, stand_for_token, stand_in};
 pub use mask::{Mask, MaskedNumbers, Masks};
 pub(crate) use patterns::VALUES_MAX;
-pub use placeholder::{PlaceholderError, disguise, placeholder};
+pub use placeholder::{PlaceholderError, make_placeholder, placeholder};
 pub use settings::{
-    FieldRules, SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
+    FieldRules, SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsMaskError,
+    mask as mask_settings,
 };
 pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;
 pub(crate) use value::is_unlocked;
-pub use value::{Secret, erase_what_is_given_back};
+pub use value::{Secret, erase_freed_memory};
 
 /// The shortest secret, and the shortest line of one that is searched for by itself, bytes.
 pub const BYTES_MIN: usize = 16;

@@ -331,7 +331,7 @@ mod tests {
             format!("{}.{}.{}", parts[0], parts[1], SIGNATURE)
         };
         let real = token("{\"sub\":\"somebody\",\"exp\":1700000000,\"email\":\"ann@example.com\"}");
-        let made = super::super::disguise_renewed(real.as_bytes()).unwrap();
+        let made = super::super::make_renewed_placeholder(real.as_bytes()).unwrap();
         let made = String::from_utf8(made).unwrap();
         assert_eq!(end_of(&made, None), end_of("", Some(ENDS_S)), "{made}");
         assert_eq!(made.len(), real.len());

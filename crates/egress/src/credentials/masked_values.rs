@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::secret::{Masks, PlaceholderError, Secret, disguise};
+use crate::secret::{Masks, PlaceholderError, Secret, make_placeholder};
 
 /// The most values of one credential that are masked, earlier ones included: no more are fetched.
 pub(super) const MASKED_MAX: usize = 256;
@@ -40,7 +40,7 @@ impl MaskedValue {
     pub(super) fn ingredient(index: usize, secret: Arc<Secret>) -> Result<Self, String> {
         Ok(Self {
             index,
-            standing: disguise(secret.expose())?,
+            standing: make_placeholder(secret.expose())?,
             secret,
             role: Role::Ingredient,
             ends: None,

@@ -3,19 +3,23 @@
 use atoll_model::network::Ingredient;
 
 use super::*;
-use crate::secret::disguise;
+use crate::secret::make_placeholder;
 
 #[test]
 fn placeholder_has_only_the_shape_of_its_value() {
     let real = b"ghp_0123456789abcdefABCDEF012345678901";
-    let made = disguise(real).unwrap();
+    let made = make_placeholder(real).unwrap();
     assert_eq!(made.len(), real.len());
     assert!(made.starts_with(b"ghp_"), "{made:?}");
-    assert_ne!(made, disguise(real).unwrap());
+    assert_ne!(made, make_placeholder(real).unwrap());
     // Nobody knows what of an unknown kind is not secret.
-    let made = disguise(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
+    let made = make_placeholder(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
     assert!(!made.starts_with(b"550e8400-"), "{made:?}");
-    assert!(disguise(b"password").unwrap_err().contains("shorter"));
+    assert!(
+        make_placeholder(b"password")
+            .unwrap_err()
+            .contains("shorter")
+    );
 }
 
 /// Returns a given credential and a fetched one.

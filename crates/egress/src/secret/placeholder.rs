@@ -384,7 +384,7 @@ fn write_claims(known: &Map<String, Value>, bytes: usize, draw: &mut RandomBytes
 ///
 /// # Errors
 /// The reason why it cannot have one, in words.
-pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
+pub fn make_placeholder(real: &[u8]) -> Result<Vec<u8>, String> {
     let mut random = [0; 32];
     aws_lc_rs::rand::fill(&mut random)
         .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;

@@ -58,7 +58,7 @@ pub fn digest(text: &[u8]) -> String {
 
 /// The reason why a settings file cannot have a stand-in. Its text contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsUnfit {
+pub enum SettingsMaskError {
     /// The file cannot be parsed.
     #[error("it is no {0}")]
     Syntax(&'static str),
@@ -101,13 +101,13 @@ pub struct FieldRules<'a> {
 /// source of a credential. What this leaves on the stack is overwritten.
 ///
 /// # Errors
-/// [`SettingsUnfit`]: then nothing of the file may be shown.
+/// [`SettingsMaskError`]: then nothing of the file may be shown.
 pub fn mask(
     form: SettingsForm,
     file: &[u8],
     rules: FieldRules<'_>,
     known: StandInLookup<'_>,
-) -> Result<Settings, SettingsUnfit> {
+) -> Result<Settings, SettingsMaskError> {
     let masked = masked(form, file, rules, known);
     memory::erase_stack();
     masked
@@ -118,12 +118,12 @@ fn masked(
     file: &[u8],
     rules: FieldRules<'_>,
     known: StandInLookup<'_>,
-) -> Result<Settings, SettingsUnfit> {
+) -> Result<Settings, SettingsMaskError> {
     let mut tree = Tree::read(form, file)?;
     let mut found = FoundSecrets::default();
     tree.visit_names(&mut |name| match words::keys_in(name).is_empty() {
         true => Ok(()),
-        false => Err(SettingsUnfit::Kept),
+        false => Err(SettingsMaskError::Kept),
     })?;
     tree.visit(&mut |spot, leaf| match leaf {
         Leaf::Text(text) => found.look(spot, text, rules, &mut *known),
@@ -149,10 +149,10 @@ fn masked(
     })?;
     let text = tree.text()?;
     if text.len() > TEXT_BYTES_MAX {
-        return Err(SettingsUnfit::Large);
+        return Err(SettingsMaskError::Large);
     }
     match found.is_in(&text) {
-        true => Err(SettingsUnfit::Kept),
+        true => Err(SettingsMaskError::Kept),
         false => Ok(Settings {
             text: text.as_bytes().to_vec(),
             has_secrets: true,
@@ -184,11 +184,11 @@ impl FoundSecrets {
         text: &mut String,
         rules: FieldRules<'_>,
         known: StandInLookup<'_>,
-    ) -> Result<(), SettingsUnfit> {
+    ) -> Result<(), SettingsMaskError> {
         let is_reference = words::is_reference(text);
         let stands = match is_reference {
             true => None,
-            false => known(&spot.names, text.as_bytes()).map_err(SettingsUnfit::Unfit)?,
+            false => known(&spot.names, text.as_bytes()).map_err(SettingsMaskError::Unfit)?,
         };
         let made = match stands {
             Some(stands) => {
@@ -205,7 +205,7 @@ impl FoundSecrets {
             None => self.without_keys(text),
         };
         if self.replaced.len() > REPLACED_MAX {
-            return Err(SettingsUnfit::Many);
+            return Err(SettingsMaskError::Many);
         }
         self.has_any |= made != *text;
         *text = made;

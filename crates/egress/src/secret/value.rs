@@ -16,7 +16,7 @@ static ALLOCATOR: memory::Erasing = memory::Erasing;
 
 /// Makes this process overwrite all memory that it frees, so that nothing stays of a secret whose
 /// bytes were moved, joined or split.
-pub fn erase_what_is_given_back() {
+pub fn erase_freed_memory() {
     memory::set_erasing(true);
 }
 

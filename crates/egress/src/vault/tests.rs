@@ -10,8 +10,8 @@ fn vault_opens_with_own_key_and_name_only() {
         key.open("github", &sealed).unwrap().as_slice(),
         b"ghp_secret"
     );
-    assert_eq!(key.open("gitlab", &sealed), Err(VaultFault::Sealed));
-    assert_eq!(other.open("github", &sealed), Err(VaultFault::Sealed));
+    assert_eq!(key.open("gitlab", &sealed), Err(VaultSealError::Sealed));
+    assert_eq!(other.open("github", &sealed), Err(VaultSealError::Sealed));
     assert!(!sealed.windows(6).any(|part| part == b"secret"));
     // Twice the same are two.
     assert_ne!(sealed, key.seal("github", b"ghp_secret").unwrap());
@@ -39,7 +39,7 @@ fn vault_secret_length_is_limited() {
     let sealed = key.seal("x", &longest).unwrap();
     assert_eq!(key.open("x", &sealed).unwrap().as_slice(), longest);
     let longer = vec![7; SECRET_BYTES_MAX + 1];
-    assert_eq!(key.seal("x", &longer), Err(VaultFault::TooLong));
+    assert_eq!(key.seal("x", &longer), Err(VaultSealError::TooLong));
     assert!(VaultKey::from_bytes(&[0; 31]).is_err());
 }
 
@@ -55,9 +55,9 @@ proptest! {
         let sealed = key.seal("name", &secret).unwrap();
         let mut changed = sealed.clone();
         changed[at.index(sealed.len())] ^= bits;
-        prop_assert_eq!(key.open("name", &changed), Err(VaultFault::Sealed));
+        prop_assert_eq!(key.open("name", &changed), Err(VaultSealError::Sealed));
         let short = &sealed[..cut.index(sealed.len())];
-        prop_assert_eq!(key.open("name", short), Err(VaultFault::Sealed));
+        prop_assert_eq!(key.open("name", short), Err(VaultSealError::Sealed));
         let opened = key.open("name", &sealed).unwrap();
         prop_assert_eq!(opened.as_slice(), secret);
     }

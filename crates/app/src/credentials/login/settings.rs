@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_egress::secret::{
-    FieldRules, SETTINGS_BYTES_MAX, SettingsForm, SettingsUnfit, mask_settings,
+    FieldRules, SETTINGS_BYTES_MAX, SettingsForm, SettingsMaskError, mask_settings,
 };
 use atoll_model::Stood;
 use atoll_model::network::FieldPath;
@@ -27,7 +27,7 @@ enum SettingsError {
     #[error("since nothing can stand for the keys in it: {0}")]
     File(#[from] LoginFileError),
     #[error("since nothing can stand for the keys in it: {0}")]
-    Unfit(#[from] SettingsUnfit),
+    Unfit(#[from] SettingsMaskError),
     /// A sandboxed program may have chosen the file that would be read on the host.
     #[error(
         "since it is a link that leads into or through the workspace, that of another run or Atoll's state"

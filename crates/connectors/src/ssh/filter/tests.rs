@@ -30,7 +30,7 @@ const KEY: u8 = 2;
 const SESSION: &[u8] = b"the session's identifier";
 
 fn all(signs_commits: bool) -> Vec<GrantedKeys> {
-    let key = |seed| crate::ssh::told(&Pair::new(seed).public(), "mine").unwrap();
+    let key = |seed| crate::ssh::public_key(&Pair::new(seed).public(), "mine").unwrap();
     let grant = SshGrant {
         name: "git".parse().unwrap(),
         host: "git.example".parse().unwrap(),

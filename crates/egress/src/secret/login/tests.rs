@@ -6,7 +6,7 @@ fn paths(texts: &[&str]) -> Vec<FieldPath> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-fn made(file: &str, keep: &[&str], claims: &[&str]) -> Result<String, LoginUnfit> {
+fn made(file: &str, keep: &[&str], claims: &[&str]) -> Result<String, LoginMaskError> {
     let claims: Vec<String> = claims.iter().map(|&claim| claim.to_owned()).collect();
     let made = stand_in(file.as_bytes(), &paths(keep), &claims, &mut |_, _| Ok(None))?;
     Ok(String::from_utf8(made).unwrap())
@@ -84,11 +84,11 @@ fn login_file_credential_field_has_placeholder() {
     assert_eq!(seen[0], ("tokens.access".to_owned(), TOKEN.to_owned()));
     // What a credential refuses is refused, and a second copy of it does not go in.
     let refused = stand_in(file.as_bytes(), &[], &[], &mut |_, _| Err("no".to_owned()));
-    assert!(matches!(refused, Err(LoginUnfit::Unfit(why)) if why == "no"));
+    assert!(matches!(refused, Err(LoginMaskError::Unfit(why)) if why == "no"));
     let twice = format!(r#"{{"a": "{TOKEN}", "b": "Bearer {TOKEN}"}}"#);
     let only_a = |names: &[String], _: &[u8]| Ok((names == ["a"]).then(|| "stands".to_owned()));
     let kept = stand_in(twice.as_bytes(), &paths(&["b"]), &[], &mut { only_a });
-    assert!(matches!(kept, Err(LoginUnfit::Kept)));
+    assert!(matches!(kept, Err(LoginMaskError::Kept)));
     assert!(stand_in(twice.as_bytes(), &[], &[], &mut { only_a }).is_ok());
 }
 

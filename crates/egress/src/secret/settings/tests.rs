@@ -204,7 +204,10 @@ fn settings_found_secret_is_replaced_everywhere() {
         FieldRules::default(),
         &mut |_, _| Ok(None),
     );
-    assert!(matches!(refused, Err(SettingsUnfit::Kept)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(SettingsMaskError::Kept)),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -404,7 +407,7 @@ fn settings_key_as_member_name_is_refused() {
                 Ok(None)
             });
             assert!(
-                matches!(refused, Err(SettingsUnfit::Kept)),
+                matches!(refused, Err(SettingsMaskError::Kept)),
                 "{file}: {refused:?}"
             );
         }

@@ -8,7 +8,7 @@ use toml_parser::Source;
 use toml_parser::lexer::TokenKind;
 use zeroize::Zeroizing;
 
-use super::SettingsUnfit;
+use super::SettingsMaskError;
 
 /// The longest settings file, bytes.
 pub const SETTINGS_BYTES_MAX: usize = 1024 * 1024;
@@ -67,27 +67,27 @@ pub(super) enum Leaf<'a> {
 }
 
 /// The action for each value.
-type EachValue<'a> = &'a mut dyn FnMut(&ValuePath, Leaf<'_>) -> Result<(), SettingsUnfit>;
+type EachValue<'a> = &'a mut dyn FnMut(&ValuePath, Leaf<'_>) -> Result<(), SettingsMaskError>;
 /// The action for each name of a member.
-type EachName<'a> = &'a mut dyn FnMut(&str) -> Result<(), SettingsUnfit>;
+type EachName<'a> = &'a mut dyn FnMut(&str) -> Result<(), SettingsMaskError>;
 
 impl Tree {
-    pub(super) fn read(form: SettingsForm, file: &[u8]) -> Result<Self, SettingsUnfit> {
+    pub(super) fn read(form: SettingsForm, file: &[u8]) -> Result<Self, SettingsMaskError> {
         if file.len() > SETTINGS_BYTES_MAX {
-            return Err(SettingsUnfit::Long);
+            return Err(SettingsMaskError::Long);
         }
         let words = match form {
             SettingsForm::Json => "JSON",
             SettingsForm::Toml => "TOML",
         };
-        let text = std::str::from_utf8(file).map_err(|_| SettingsUnfit::Syntax(words))?;
+        let text = std::str::from_utf8(file).map_err(|_| SettingsMaskError::Syntax(words))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let measured = match form {
             SettingsForm::Json => measure_json(text),
             SettingsForm::Toml => measure_toml(text),
         };
         if measured.depth > DEPTH_MAX {
-            return Err(SettingsUnfit::Deep);
+            return Err(SettingsMaskError::Deep);
         }
         let values = match form {
             SettingsForm::Json => {
@@ -96,11 +96,11 @@ impl Tree {
             }
             SettingsForm::Toml => {
                 let table: toml::Table =
-                    toml::from_str(text).map_err(|_| SettingsUnfit::Syntax(words))?;
+                    toml::from_str(text).map_err(|_| SettingsMaskError::Syntax(words))?;
                 let value = toml::Value::Table(table);
                 // Tables that are named alone are within each other, too.
                 if is_deep(&value, DEPTH_MAX) {
-                    return Err(SettingsUnfit::Deep);
+                    return Err(SettingsMaskError::Deep);
                 }
                 Values::Toml(value)
             }
@@ -113,18 +113,20 @@ impl Tree {
     }
 
     /// Renders it as a file.
-    pub(super) fn text(&self) -> Result<Zeroizing<String>, SettingsUnfit> {
+    pub(super) fn text(&self) -> Result<Zeroizing<String>, SettingsMaskError> {
         let written = match &self.values {
             Values::Json(value) => serde_json::to_string_pretty(value)
                 .map(|text| text + "\n")
                 .map_err(|error| error.to_string()),
             Values::Toml(value) => toml::to_string_pretty(value).map_err(|error| error.to_string()),
         };
-        written.map(Zeroizing::new).map_err(SettingsUnfit::Unfit)
+        written
+            .map(Zeroizing::new)
+            .map_err(SettingsMaskError::Unfit)
     }
 
     /// Visits all names of its members.
-    pub(super) fn visit_names(&self, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+    pub(super) fn visit_names(&self, each: EachName<'_>) -> Result<(), SettingsMaskError> {
         match &self.values {
             Values::Json(value) => names_of_json(value, each),
             Values::Toml(value) => names_of_toml(value, each),
@@ -132,7 +134,7 @@ impl Tree {
     }
 
     /// Visits all its values, in their order.
-    pub(super) fn visit(&mut self, each: EachValue<'_>) -> Result<(), SettingsUnfit> {
+    pub(super) fn visit(&mut self, each: EachValue<'_>) -> Result<(), SettingsMaskError> {
         let spot = &mut ValuePath::default();
         match &mut self.values {
             Values::Json(value) => visit_json(value, spot, each),
@@ -142,10 +144,10 @@ impl Tree {
 }
 
 /// Returns the reason for a parser's error.
-fn unread(words: &'static str, error: &json5::Error) -> SettingsUnfit {
+fn unread(words: &'static str, error: &json5::Error) -> SettingsMaskError {
     match error.to_string().contains(TWICE) {
-        true => SettingsUnfit::Twice,
-        false => SettingsUnfit::Syntax(words),
+        true => SettingsMaskError::Twice,
+        false => SettingsMaskError::Syntax(words),
     }
 }
 
@@ -219,7 +221,7 @@ impl<'de> Visitor<'de> for UniqueMembersVisitor {
     }
 }
 
-fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsMaskError> {
     match value {
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
             each(name)?;
@@ -230,7 +232,7 @@ fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsUnfit>
     }
 }
 
-fn names_of_toml(value: &toml::Value, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+fn names_of_toml(value: &toml::Value, each: EachName<'_>) -> Result<(), SettingsMaskError> {
     match value {
         toml::Value::Table(members) => members.iter().try_for_each(|(name, value)| {
             each(name)?;
@@ -265,7 +267,7 @@ fn visit_json(
     value: &mut Value,
     spot: &mut ValuePath,
     each: EachValue<'_>,
-) -> Result<(), SettingsUnfit> {
+) -> Result<(), SettingsMaskError> {
     match value {
         Value::Object(members) => {
             let kind = members.get("source").and_then(Value::as_str);
@@ -301,7 +303,7 @@ fn visit_toml(
     value: &mut toml::Value,
     spot: &mut ValuePath,
     each: EachValue<'_>,
-) -> Result<(), SettingsUnfit> {
+) -> Result<(), SettingsMaskError> {
     match value {
         toml::Value::Table(members) => {
             let kind = members.get("source").and_then(toml::Value::as_str);
