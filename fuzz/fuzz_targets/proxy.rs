@@ -13,6 +13,11 @@ mod socks;
 #[path = "../../crates/egress/src/proxy/target.rs"]
 mod target;
 
+/// What answers begin with.
+mod proxy_reply {
+    pub(crate) const SOCKS_VERSION: u8 = 5;
+}
+
 use socks::Read;
 use target::Target;
 

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../crates/egress/src/postgres/startup.rs"]
+#[path = "../../crates/connectors/src/postgres/startup.rs"]
 mod startup;
 
 use startup::{Packet, read};

@@ -83,13 +83,13 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         return reclaim_inside(directories);
     }
     if arguments.first().is_some_and(is_outside) {
-        return atoll_egress::program();
+        return atoll_egress::program(atoll_connectors::all());
     }
     if arguments
         .first()
         .is_some_and(|name| name.as_bytes() == SIGNER.to_bytes())
     {
-        return atoll_egress::ssh::signer_program();
+        return atoll_connectors::ssh::signer_program();
     }
     let command = match arguments::read(&arguments) {
         Ok(command) => command,
@@ -100,7 +100,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         }
     };
     // Whatever is read of a secret, by whichever command, is gone with the memory it was read into.
-    atoll_egress::secret::erase_what_is_given_back();
+    atoll_egress::secret::erase_freed_memory();
     let output = Output::of_process();
     match perform(command, &output) {
         Ok(status) => status,

@@ -5,7 +5,7 @@ mod typed;
 use std::io::{IsTerminal, Read};
 
 use atoll_egress::secret::BYTES_MIN;
-use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
+use atoll_egress::{SECRET_BYTES_MAX, VaultKey, VaultSealError};
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
@@ -226,7 +226,7 @@ fn unlock(places: &Places, arguments: &UnlockArguments, output: &Output) -> Resu
     let passphrase = asked(output, "The passphrase (nothing is shown): ")?;
     let key = VaultKey::unwrap(wrapped, &passphrase).map_err(|fault| {
         Failure::new("the vault stays locked").because(match fault {
-            VaultFault::Sealed => "it is another passphrase".to_owned(),
+            VaultSealError::Sealed => "it is another passphrase".to_owned(),
             other => other.to_string(),
         })
     })?;
@@ -300,7 +300,7 @@ fn whole(from: impl Read) -> Result<Zeroizing<Vec<u8>>, Failure> {
         .doing("the secret cannot be read")?;
     if bytes.len() > SECRET_BYTES_MAX {
         return Err(Failure::new("nothing was kept")
-            .because(VaultFault::TooLong)
+            .because(VaultSealError::TooLong)
             .advise("a secret is a token, a key or a small file: name what it is about alone"));
     }
     Ok(bytes)

@@ -684,6 +684,7 @@ fn ledger_of_every_type(world: &World) {
         workspace: "/srv/project".into(),
         directory: "/srv/project".into(),
         terminal: false,
+        lives: false,
     };
     let allow = || Verdict::Allow(());
     let open = |number: u32| {

@@ -3,18 +3,19 @@
 
 mod answer;
 mod app;
+mod client_secret;
 mod command;
-mod disguised;
 pub(crate) mod fetch;
-mod holds;
-mod issued;
-mod keeper;
+mod issuers;
 mod login;
+mod masked_values;
 mod oauth;
-mod own;
-mod published;
+mod own_request;
+mod placeholders;
 mod refresh;
 mod rotation;
+mod store_client;
+mod substring;
 mod values;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,60 +30,31 @@ use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
 pub use self::app::check_app_key;
-pub use self::disguised::{disguise, disguise_renewed};
-use self::disguised::{others, standing_for};
 use self::fetch::{Ingredients, Source};
-pub(crate) use self::holds::{holds, holds_in_any_case};
-use self::issued::Issues;
-pub(crate) use self::issued::why_not_issued;
+use self::issuers::LoginIssuers;
+pub(crate) use self::issuers::why_not_issued;
+use self::masked_values::{MASKED_MAX, MaskedValue, MaskedValues, Role};
+pub use self::placeholders::make_renewed_placeholder;
+use self::placeholders::{others, standing_for};
+pub(crate) use self::substring::{holds, holds_in_any_case};
 pub(crate) use self::values::Values;
-use crate::secret::{self, Masks, Placeholders, Secret};
-
-/// The most values of one credential that are masked, earlier ones included: no more are fetched.
-const MASKED_MAX: usize = 256;
+use crate::secret::{Masks, Placeholders, Secret};
 
 /// The credentials of one sandbox.
 #[derive(Default)]
 pub(crate) struct Credentials {
-    held: Vec<Held>,
-    masked: RwLock<Masked>,
+    held: Vec<CredentialPart>,
+    masked: RwLock<MaskedValues>,
     /// The search for their placeholders in what leaves, numbered as they are held.
     placeholders: Option<Placeholders>,
-    issues: Issues,
+    issues: LoginIssuers,
     /// The masks that replace placeholders by other texts, where a credential requires that in the
     /// bodies that it is sent with.
     others: Option<Masks>,
 }
 
-/// The masked values.
-#[derive(Default)]
-struct Masked {
-    values: Vec<MaskedValue>,
-    /// The masks that replace these values in responses.
-    masks: Option<Masks>,
-}
-
-/// A real value, with its credential and its replacement.
-struct MaskedValue {
-    index: usize,
-    secret: Arc<Secret>,
-    role: Role,
-    standing: Vec<u8>,
-    /// The time from which it opens nothing, if known.
-    ends: Option<SystemTime>,
-}
-
-/// The use of a real value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// Injection into requests.
-    Value,
-    /// A secret for obtaining such a value.
-    Ingredient,
-}
-
 /// A credential's value, or a part of it.
-pub(crate) struct Held {
+pub(crate) struct CredentialPart {
     pub(crate) binding: Binding,
     /// The part of its credential's value.
     pub(crate) part: Part,
@@ -105,13 +77,13 @@ impl fmt::Debug for Credentials {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for CredentialPart {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_struct("Held").finish_non_exhaustive()
+        to.debug_struct("CredentialPart").finish_non_exhaustive()
     }
 }
 
-impl Held {
+impl CredentialPart {
     pub(crate) fn name(&self) -> &CredentialName {
         &self.binding.name
     }
@@ -145,19 +117,6 @@ impl Held {
     }
 }
 
-impl MaskedValue {
-    /// Builds the entry of a secret for obtaining values, which only its issuer may see.
-    fn ingredient(index: usize, secret: Arc<Secret>) -> Result<Self, String> {
-        Ok(Self {
-            index,
-            standing: disguise(secret.expose())?,
-            secret,
-            role: Role::Ingredient,
-            ends: None,
-        })
-    }
-}
-
 impl Credentials {
     /// Receives the credentials' values from a socket: a message for each value that is known
     /// already, in this order.
@@ -167,14 +126,14 @@ impl Credentials {
         fetched: &[Fetched],
         values: Option<&OwnedFd>,
     ) -> io::Result<Self> {
-        let mut held: Vec<Held> = Vec::with_capacity(placeholders.len());
+        let mut held: Vec<CredentialPart> = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
-        let next = || taken(values.ok_or_else(missing)?);
+        let next = || receive_value(values.ok_or_else(missing)?);
         for placeholder in placeholders {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
             let of_same = held.iter().find(|one| *one.name() == placeholder.name);
-            let of_same = of_same.and_then(Held::source);
+            let of_same = of_same.and_then(CredentialPart::source);
             let value = match fetched.iter().find(|one| one.name == placeholder.name) {
                 Some(Fetched {
                     by: by @ Fetch::Login { ends_s, .. },
@@ -194,7 +153,7 @@ impl Credentials {
                 }
                 None => Value::Given(Arc::new(next()?)),
             };
-            let one = Held {
+            let one = CredentialPart {
                 binding: binding.ok_or_else(missing)?.clone(),
                 part: placeholder.part,
                 placeholder: placeholder.text,
@@ -209,7 +168,7 @@ impl Credentials {
         Self::masked(held)
     }
 
-    fn masked(held: Vec<Held>) -> io::Result<Self> {
+    fn masked(held: Vec<CredentialPart>) -> io::Result<Self> {
         if held.is_empty() {
             return Ok(Self::default());
         }
@@ -233,7 +192,7 @@ impl Credentials {
                 values.extend(masked.map_err(io::Error::other)?);
             }
         }
-        let mut masked = Masked {
+        let mut masked = MaskedValues {
             values,
             masks: None,
         };
@@ -243,7 +202,7 @@ impl Credentials {
             held,
             masked: RwLock::new(masked),
             placeholders: Some(placeholders),
-            issues: Issues::default(),
+            issues: LoginIssuers::default(),
         })
     }
 
@@ -316,7 +275,7 @@ impl Credentials {
             ));
         }
         let held = self.held.get(index).ok_or("there is none")?;
-        let stands = |one: &Held| holds(&value, one.placeholder.as_bytes());
+        let stands = |one: &CredentialPart| holds(&value, one.placeholder.as_bytes());
         if self.held.iter().any(stands) {
             return Err("what it gives has a placeholder in it".to_owned());
         }
@@ -394,26 +353,27 @@ impl Credentials {
 
     #[cfg(test)]
     pub(crate) fn of_parts(held: Vec<(Binding, Part, &str, &str)>) -> Self {
-        let one = |(binding, part, placeholder, real): (Binding, Part, &str, &str)| Held {
+        let all = held.into_iter();
+        let all = all.map(|(binding, part, placeholder, real)| CredentialPart {
             binding,
             part,
             placeholder: placeholder.to_owned(),
             value: Value::Given(Arc::new(Secret::new(real.as_bytes().to_vec()).unwrap())),
-        };
-        Self::masked(held.into_iter().map(one).collect()).unwrap()
+        });
+        Self::masked(all.collect()).unwrap()
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Held> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, CredentialPart> {
         self.held.iter()
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<&Held> {
+    pub(crate) fn get(&self, index: usize) -> Option<&CredentialPart> {
         self.held.get(index)
     }
 
     /// Returns the credential whose placeholder is part of a host's name, which would be sent to
     /// name servers. Names have no case.
-    pub(crate) fn within_host(&self, host: &str) -> Option<&Held> {
+    pub(crate) fn within_host(&self, host: &str) -> Option<&CredentialPart> {
         let plain = self
             .iter()
             .find(|held| holds_in_any_case(host.as_bytes(), held.placeholder.as_bytes()));
@@ -446,47 +406,8 @@ impl Credentials {
     }
 }
 
-impl Masked {
-    fn build(&mut self) -> Result<(), secret::Unfit> {
-        let mut pairs = Vec::with_capacity(self.values.len());
-        for one in &self.values {
-            let secret = Secret::new(one.secret.expose().to_vec())?;
-            pairs.push((secret, one.standing.clone()));
-        }
-        // Answers that come already are masked for a new one too; also the first of all.
-        match &self.masks {
-            Some(masks) => masks.renew(pairs)?,
-            None => self.masks = Some(Masks::new(pairs)?),
-        }
-        Ok(())
-    }
-
-    /// Adds a value to be masked. Where a credential has too many, those that have expired are
-    /// dropped; none that may open something is.
-    fn add(&mut self, value: MaskedValue, now: SystemTime) -> Result<(), String> {
-        let index = value.index;
-        let its = |all: &[MaskedValue]| all.iter().filter(|one| one.index == index).count();
-        if its(&self.values) >= MASKED_MAX {
-            let has_ended = |one: &MaskedValue| one.ends.is_some_and(|ends| ends <= now);
-            self.values
-                .retain(|one| one.index != index || !has_ended(one));
-        }
-        if its(&self.values) >= MASKED_MAX {
-            return Err(format!(
-                "it has had {MASKED_MAX} values in this run, and no more are kept secret at once: start a new run"
-            ));
-        }
-        self.values.push(value);
-        if let Err(unfit) = self.build() {
-            self.values.pop();
-            return Err(unfit.to_string());
-        }
-        Ok(())
-    }
-}
-
 /// Receives the next value from a socket.
-fn taken(values: &OwnedFd) -> io::Result<Secret> {
+fn receive_value(values: &OwnedFd) -> io::Result<Secret> {
     let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
     let (got, _) = socket::receive(values.as_fd(), &mut real)?;
     real.truncate(got);

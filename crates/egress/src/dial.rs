@@ -28,16 +28,16 @@ const BLOCK_BYTES: usize = 1024;
 
 /// The place at which a connection is dialled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub enum Route {
     /// An address that was checked.
     At(IpAddr),
     /// The upstream proxy, which alone knows the address.
     ByProxy,
 }
 
-impl Place {
+impl Route {
     /// Returns the address that is dialled.
-    pub(crate) fn address(self) -> Option<IpAddr> {
+    pub fn address(self) -> Option<IpAddr> {
         match self {
             Self::At(address) => Some(address),
             Self::ByProxy => None,
@@ -56,12 +56,12 @@ impl Place {
 
 /// An upstream connection, with the permit for large buffers if it has one.
 #[derive(Debug)]
-pub(crate) struct Dialled {
+pub struct UpstreamStream {
     pub(crate) stream: TcpStream,
     pub(crate) wide: Option<OwnedSemaphorePermit>,
 }
 
-impl AsyncRead for Dialled {
+impl AsyncRead for UpstreamStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl AsyncRead for Dialled {
     }
 }
 
-impl AsyncWrite for Dialled {
+impl AsyncWrite for UpstreamStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -103,7 +103,7 @@ impl AsyncWrite for Dialled {
 
 /// Opens a connection, with large buffers while few have them. Writes are sent at once (tcp(7),
 /// `TCP_NODELAY`).
-async fn begin(egress: &Egress, to: SocketAddr) -> io::Result<Dialled> {
+async fn begin(egress: &Egress, to: SocketAddr) -> io::Result<UpstreamStream> {
     let wide = Arc::clone(&egress.wide).try_acquire_owned().ok();
     let socket = match to {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
@@ -116,7 +116,7 @@ async fn begin(egress: &Egress, to: SocketAddr) -> io::Result<Dialled> {
     }
     socket.set_nodelay(true)?;
     let stream = socket.connect(to).await?;
-    Ok(Dialled { stream, wide })
+    Ok(UpstreamStream { stream, wide })
 }
 
 /// Connects to a host at a place where it may be.
@@ -124,11 +124,11 @@ pub(crate) async fn dial(
     egress: &Egress,
     host: &HostPart,
     port: u16,
-    place: Place,
-) -> io::Result<Dialled> {
+    place: Route,
+) -> io::Result<UpstreamStream> {
     match place {
-        Place::At(address) => begin(egress, SocketAddr::new(address, port)).await,
-        Place::ByProxy => {
+        Route::At(address) => begin(egress, SocketAddr::new(address, port)).await,
+        Route::ByProxy => {
             let proxy = egress.network.proxy_for(host, port);
             let proxy = proxy.ok_or(io::ErrorKind::NotFound)?;
             let mut dialled = connect(egress, proxy).await?;
@@ -139,7 +139,7 @@ pub(crate) async fn dial(
 }
 
 /// Connects to the proxy itself, whose address is the user's own setting.
-async fn connect(egress: &Egress, proxy: &UpstreamProxy) -> io::Result<Dialled> {
+async fn connect(egress: &Egress, proxy: &UpstreamProxy) -> io::Result<UpstreamStream> {
     let addresses: Vec<IpAddr> = match &proxy.host {
         HostPart::Address(address) => vec![*address],
         HostPart::Name(name) => {

@@ -3,12 +3,12 @@
 //! TLS from the sandbox ends here, with a certificate that the sandbox trusts, and is opened anew
 //! to the upstream, whose certificate is verified.
 
-mod answers;
-pub(crate) mod asking;
+pub(crate) mod approval;
 mod bodies;
 mod body;
-mod brake;
+mod body_throttle;
 mod certificates;
+mod denial;
 mod ending;
 mod exchange;
 mod expectation;
@@ -17,7 +17,7 @@ pub(crate) mod header_names;
 mod injection;
 mod limits;
 mod ranges;
-mod room;
+mod request_permit;
 mod tasks;
 mod upload;
 mod upstream;
@@ -39,17 +39,17 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::Egress;
-use crate::arrival::Arrival;
+use crate::destination::{self, Destination};
 use crate::hello::{self, Hello};
-use crate::policies::Now;
-use crate::tunnel::{self, Wanted};
-pub(crate) use answers::{failure, refusal, unclear};
-pub(crate) use bodies::Memory;
-pub(crate) use body::Received as Answer;
+use crate::policies::PolicySnapshot;
+use crate::program_stream::ProgramStream;
+use crate::secret::Found;
+pub(crate) use bodies::BodyMemory;
+pub(crate) use body::ResponseBody as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
+pub(crate) use denial::unclear;
 pub(crate) use ending::serve as serve_1;
-pub(crate) use exchange::{Releases, Unrecorded, answer};
-pub(crate) use injection::misuse_in;
+pub(crate) use exchange::{RecordError, Releases, answer};
 pub(crate) use limits::HEAD_BYTES_MAX;
 use limits::SILENCE_MAX;
 use limits::{
@@ -57,9 +57,7 @@ use limits::{
     STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use upstream::Key;
-pub(crate) use upstream::{
-    Upstream, client_configs, is_of_tls, server_name, system_roots, why_not, why_unanswered,
-};
+pub(crate) use upstream::{Upstream, client_configs, server_name, system_roots};
 
 /// The reason for refusing a host that cannot be written in a request.
 const UNWRITABLE: &str = "its host cannot be written";
@@ -75,7 +73,7 @@ const UNRECOGNIZED_NAME: u8 = 112;
 
 /// The destination of a connection, in the forms that requests are compared with.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Origin {
     pub(crate) host: HostPart,
     pub(crate) port: u16,
     pub(crate) scheme: Scheme,
@@ -85,19 +83,19 @@ pub(crate) struct Asked {
     keys: [Key; 2],
 }
 
-impl Asked {
+impl Origin {
     /// Returns `None` for a host that cannot be written as an authority.
-    pub(crate) fn new(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
-        Self::by(wanted, scheme, false)
+    pub(crate) fn new(to: &Destination, scheme: Scheme) -> Option<Self> {
+        Self::by(to, scheme, false)
     }
 
     /// Builds the destination of a request that Atoll itself makes.
-    fn own(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
-        Self::by(wanted, scheme, true)
+    fn own(to: &Destination, scheme: Scheme) -> Option<Self> {
+        Self::by(to, scheme, true)
     }
 
-    fn by(wanted: &Wanted, scheme: Scheme, is_own: bool) -> Option<Self> {
-        let (host, port) = (wanted.host.clone(), wanted.port);
+    fn by(to: &Destination, scheme: Scheme, is_own: bool) -> Option<Self> {
+        let (host, port) = (to.host.clone(), to.port);
         let usual = match scheme {
             Scheme::Http => 80,
             Scheme::Https => 443,
@@ -172,7 +170,7 @@ impl Trust {
 }
 
 /// The protocol that a connection opens with, as recognized from its first bytes.
-enum Beginning {
+enum InitialProtocol {
     /// TLS for the requested host.
     Tls,
     /// HTTP/1.1, or no known protocol.
@@ -186,94 +184,94 @@ enum Beginning {
 }
 
 /// Serves an inspected connection: forwards each of its requests as it is judged.
-pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Wanted) {
-    let over = egress.is_over();
+pub(crate) async fn serve(egress: &Arc<Egress>, mut program: ProgramStream, to: &Destination) {
+    let over = egress.run_ended();
     let policies = egress.policies.now().version();
-    let may = |now: &Now<'_>| {
-        let granted = now.connection(&wanted.host, wanted.port, Look::Into);
+    let may = |now: &PolicySnapshot<'_>| {
+        let granted = now.connection(&to.host, to.port, Look::Into);
         granted.map(drop)
     };
     let work = async {
-        match begin(&mut program, wanted).await {
-            Beginning::Over => {}
-            Beginning::Tls => serve_tls(egress, program, wanted).await,
-            Beginning::Plain => serve_plain(egress, program, wanted, false).await,
-            Beginning::Plain2 => serve_plain(egress, program, wanted, true).await,
-            Beginning::Refused(why) => {
-                tunnel::refuse_another(egress, wanted.flow(), why);
+        match begin(&mut program, to).await {
+            InitialProtocol::Over => {}
+            InitialProtocol::Tls => serve_tls(egress, program, to).await,
+            InitialProtocol::Plain => serve_plain(egress, program, to, false).await,
+            InitialProtocol::Plain2 => serve_plain(egress, program, to, true).await,
+            InitialProtocol::Refused(why) => {
+                destination::refuse_another(egress, to.flow(), why);
                 end_tls(program, UNRECOGNIZED_NAME).await;
             }
         }
     };
     tokio::select! {
         () = work => {}
-        _ = egress.lost(&wanted.host, None, policies, may) => {}
+        _ = egress.lost(&to.host, None, policies, may) => {}
         () = over => {}
     }
 }
 
 /// Reads first bytes until the protocol is recognized.
-async fn begin(program: &mut Arrival, wanted: &Wanted) -> Beginning {
+async fn begin(program: &mut ProgramStream, to: &Destination) -> InitialProtocol {
     let mut patience = FIRST_BYTES_PATIENCE;
     loop {
         if !program.first().is_empty() {
-            match what_is(program.first(), wanted) {
+            match what_is(program.first(), to) {
                 Some(beginning) => return beginning,
                 None if program.first().len() > HELLO_BYTES_MAX => {
-                    return Beginning::Refused("the beginning of TLS has no end".to_owned());
+                    return InitialProtocol::Refused("the beginning of TLS has no end".to_owned());
                 }
                 None => patience = HANDSHAKE_PATIENCE,
             }
         }
         match timeout(patience, program.read_first()).await {
-            Ok(Ok(0) | Err(_)) => return Beginning::Over,
+            Ok(Ok(0) | Err(_)) => return InitialProtocol::Over,
             Ok(Ok(_)) => {}
             Err(_) => {
                 let why = "the program said nothing that can be looked into: where the server \
                            speaks first, the rule has to carry the connection as a tunnel";
-                return Beginning::Refused(why.to_owned());
+                return InitialProtocol::Refused(why.to_owned());
             }
         }
     }
 }
 
 /// Recognizes a protocol by its first bytes; `None` when more bytes are needed.
-fn what_is(bytes: &[u8], wanted: &Wanted) -> Option<Beginning> {
+fn what_is(bytes: &[u8], to: &Destination) -> Option<InitialProtocol> {
     if PREFACE.starts_with(bytes) {
-        return (bytes.len() == PREFACE.len()).then_some(Beginning::Plain2);
+        return (bytes.len() == PREFACE.len()).then_some(InitialProtocol::Plain2);
     }
     if bytes.starts_with(PREFACE) {
-        return Some(Beginning::Plain2);
+        return Some(InitialProtocol::Plain2);
     }
     let hello = hello::read(bytes);
     let another = || {
-        let asked = &wanted.host;
+        let asked = &to.host;
         let why = format!("the connection is for another host than {asked}: {hello}");
-        Some(Beginning::Refused(why))
+        Some(InitialProtocol::Refused(why))
     };
-    match (&hello, &wanted.host) {
-        (Hello::Other, _) => Some(Beginning::Plain),
+    match (&hello, &to.host) {
+        (Hello::Other, _) => Some(InitialProtocol::Plain),
         (Hello::Partial, _) => None,
         (Hello::Malformed, _) => another(),
         (Hello::Tls(_), HostPart::Name(name)) if hello.is_for_another(name) => another(),
         (Hello::Tls(Some(_)), HostPart::Address(_)) => another(),
         (Hello::Tls(_), HostPart::Name(_)) | (Hello::Tls(None), HostPart::Address(_)) => {
-            Some(Beginning::Tls)
+            Some(InitialProtocol::Tls)
         }
     }
 }
 
-async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted) {
+async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, to: &Destination) {
     let Some(certificates) = &egress.certificates else {
         let why = "requests within TLS cannot be looked into here, since the sandbox trusts no \
                    authority of Atoll's: a rule that carries the connection as a tunnel allows it";
-        egress.line.refuse(wanted.flow(), why.to_owned());
+        egress.control.refuse(to.flow(), why.to_owned());
         return end_tls(program, ACCESS_DENIED).await;
     };
-    let config = match certificates.of(&wanted.host) {
+    let config = match certificates.of(&to.host) {
         Ok(config) => config,
         Err(error) => {
-            egress.line.refuse(wanted.flow(), error.to_string());
+            egress.control.refuse(to.flow(), error.to_string());
             return end_tls(program, ACCESS_DENIED).await;
         }
     };
@@ -289,31 +287,31 @@ async fn serve_tls(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted) {
                 "the program did not accept Atoll's certificate: {said} (a program that accepts certain \
                  certificates only needs a rule that carries the connection as a tunnel)"
             );
-            return egress.line.refuse(wanted.flow(), why);
+            return egress.control.refuse(to.flow(), why);
         }
         Err(_) => {
             let why = "the program took too long over TLS".to_owned();
-            return egress.line.refuse(wanted.flow(), why);
+            return egress.control.refuse(to.flow(), why);
         }
     };
     let is_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let Some(asked) = Asked::new(wanted, Scheme::Https) else {
-        return egress.line.refuse(wanted.flow(), UNWRITABLE.to_owned());
+    let Some(asked) = Origin::new(to, Scheme::Https) else {
+        return egress.control.refuse(to.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, stream, asked, is_2).await;
 }
 
-async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted, is_2: bool) {
-    let Some(asked) = Asked::new(wanted, Scheme::Http) else {
-        return egress.line.refuse(wanted.flow(), UNWRITABLE.to_owned());
+async fn serve_plain(egress: &Arc<Egress>, program: ProgramStream, to: &Destination, is_2: bool) {
+    let Some(asked) = Origin::new(to, Scheme::Http) else {
+        return egress.control.refuse(to.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, program, asked, is_2).await;
 }
 
 /// Serves the requests of one connection.
-async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Asked, is_2: bool)
+async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Origin, is_2: bool)
 where
-    T: ending::Side,
+    T: ending::ProgramSide,
 {
     let asked = Arc::new(asked);
     let answer = {
@@ -343,23 +341,34 @@ where
             "what the program sent is no request that can be read in one way: {error} (a rule \
              that carries the connection as a tunnel allows other protocols)"
         );
-        egress.line.refuse(asked.flow(), why);
+        egress.control.refuse(asked.flow(), why);
     }
 }
 
-impl Asked {
+impl Origin {
     /// Returns a flow of which only the destination is known.
     fn flow(&self) -> Flow {
-        let wanted = Wanted {
+        let to = Destination {
             host: self.host.clone(),
             port: self.port,
         };
-        wanted.flow()
+        to.flow()
+    }
+}
+
+/// Reports a placeholder in a tunnel. Returns the reason for which the connection ends.
+pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
+    match injection::misuse_in(&egress.credentials, found, place) {
+        Some(misuse) => {
+            misuse.record(egress, flow);
+            misuse.why
+        }
+        None => found.to_string(),
     }
 }
 
 /// Ends a connection with a TLS alert.
-async fn end_tls(program: Arrival, alert: u8) {
+async fn end_tls(program: ProgramStream, alert: u8) {
     const FATAL: u8 = 2;
     let (mut stream, first) = program.into_parts();
     if first.first() == Some(&22) {
@@ -369,7 +378,7 @@ async fn end_tls(program: Arrival, alert: u8) {
         let _ = stream.shutdown().await;
         return;
     }
-    crate::arrival::reset(stream);
+    crate::program_stream::reset(stream);
 }
 
 #[cfg(test)]

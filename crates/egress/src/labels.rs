@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atoll_model::network::{Flow, FlowKind, HostPart};
 
 use crate::Egress;
-use crate::line::Line;
+use crate::control_channel::ControlChannel;
 
 /// The source of a label that another run of the session has gained.
 const BESIDE: &str = "another run of its session";
@@ -33,12 +33,12 @@ pub(crate) struct Labels {
     /// under way.
     telling: tokio::sync::Mutex<()>,
     /// The labels that other runs of the session gain, where there can be any.
-    beside: Option<Mutex<Beside>>,
+    beside: Option<Mutex<SessionLabels>>,
 }
 
 /// The labels that other runs of the session gain, read as they are written, one a line.
 #[derive(Debug)]
-struct Beside {
+struct SessionLabels {
     file: OwnedFd,
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
@@ -47,7 +47,7 @@ struct Beside {
     is_lost: bool,
 }
 
-impl Beside {
+impl SessionLabels {
     /// Returns the labels that have come since the last read.
     fn read(&mut self) -> io::Result<Vec<String>> {
         if self.is_lost {
@@ -105,7 +105,7 @@ impl Labels {
     /// Adds the labels that other runs of the session gain: a file that is read from its current
     /// offset onwards.
     pub(crate) fn beside(self, gained: Option<OwnedFd>) -> Self {
-        let beside = gained.map(|file| Beside {
+        let beside = gained.map(|file| SessionLabels {
             file,
             begun: Vec::new(),
             bytes: 0,
@@ -174,14 +174,14 @@ impl Labels {
     /// Whoever reports them may be dropped while waiting, as with a connection that is reset: a
     /// label stays in the queue until it is on disk, so the next flow that goes on reports it
     /// again.
-    async fn settle(&self, line: &Line) -> io::Result<()> {
+    async fn settle(&self, control: &ControlChannel) -> io::Result<()> {
         let _telling = self.telling.lock().await;
         loop {
             let first = self.state().untold.front().cloned();
             let Some((label, by)) = first else {
                 return Ok(());
             };
-            line.label(label, by).await?;
+            control.label(label, by).await?;
             self.state().untold.pop_front();
         }
     }
@@ -201,7 +201,7 @@ impl Egress {
     ///
     /// # Errors
     /// When the recording process is gone.
-    pub(crate) async fn touch(&self, flow: &Flow) -> io::Result<()> {
+    pub async fn touch(&self, flow: &Flow) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
         };
@@ -216,7 +216,7 @@ impl Egress {
         for name in &flow.credentials {
             labels.gain(&format!("secret:{name}"), &flow.host);
         }
-        labels.settle(&self.line).await
+        labels.settle(&self.control).await
     }
 
     /// Adds the label that a host's answer gives, and waits until it is recorded, before any of the
@@ -224,12 +224,12 @@ impl Egress {
     ///
     /// # Errors
     /// When the recording process is gone.
-    pub(crate) async fn hear_from(&self, host: &HostPart) -> io::Result<()> {
+    pub(crate) async fn add_answer_label(&self, host: &HostPart) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
         };
         labels.read_from(&host.to_string());
-        labels.settle(&self.line).await
+        labels.settle(&self.control).await
     }
 }
 
@@ -247,10 +247,10 @@ mod tests {
     use super::*;
 
     /// Returns a control channel, and its other end.
-    fn line() -> (Line, OwnedFd) {
-        let (line, far) = socket::pair().unwrap();
-        descriptor::never_block(line.as_fd()).unwrap();
-        (Line::new(line).unwrap(), far)
+    fn channel() -> (ControlChannel, OwnedFd) {
+        let (channel, far) = socket::pair().unwrap();
+        descriptor::never_block(channel.as_fd()).unwrap();
+        (ControlChannel::new(channel).unwrap(), far)
     }
 
     /// Confirms from the other end that these are on disk.
@@ -261,8 +261,8 @@ mod tests {
 
     /// A program that resets its connection ends the reporting task: the label is still waited for.
     #[tokio::test]
-    async fn a_label_is_told_of_until_it_is_on_disk() {
-        let (line, far) = line();
+    async fn label_unrecorded_is_reported_again() {
+        let (channel, far) = channel();
         let labels = Labels::new(BTreeSet::new(), Vec::new(), Vec::new());
         labels.gain("first", "example.org");
         labels.gain("second", "example.org");
@@ -270,7 +270,7 @@ mod tests {
         // Whoever goes on waits, and is dropped; nobody has said that it is on disk.
         for _ in 0..3 {
             assert!(!labels.gain("first", "example.net"));
-            assert!(timeout(soon, labels.settle(&line)).await.is_err());
+            assert!(timeout(soon, labels.settle(&channel)).await.is_err());
             assert_eq!(labels.state().untold.len(), 2);
         }
         // The three before had one number each.
@@ -286,8 +286,8 @@ mod tests {
         let settled = async {
             tokio::select! {
                 biased;
-                settled = labels.settle(&line) => settled,
-                () = line.hear(|_, _| (), |_| (), |_, _| false) => panic!("it is heard of"),
+                settled = labels.settle(&channel) => settled,
+                () = channel.receive_orders(|_, _| (), |_| (), |_, _| false) => panic!("it is heard of"),
                 () = further => panic!("it waits"),
             }
         };
@@ -299,7 +299,7 @@ mod tests {
     /// A label that another run of the session gains counts here from then on, and is reported as
     /// gained.
     #[test]
-    fn what_another_run_gains_is_learnt_while_this_one_goes_on() {
+    fn session_labels_of_other_run_are_read() {
         let path = std::env::temp_dir().join(format!("atoll-gained-{}", std::process::id()));
         std::fs::write(&path, "private\n").unwrap();
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
@@ -329,22 +329,22 @@ mod tests {
 
     /// A label that cannot be recorded lets no flow on, now and later.
     #[tokio::test]
-    async fn a_label_that_cannot_be_recorded_lets_nothing_on() {
-        let (line, far) = line();
+    async fn label_unrecordable_stops_flow() {
+        let (channel, far) = channel();
         let labels = Labels::new(BTreeSet::new(), Vec::new(), Vec::new());
         labels.gain("first", "example.org");
         drop(far);
         let told = async {
-            let (settled, ()) = tokio::join!(labels.settle(&line), line.send());
+            let (settled, ()) = tokio::join!(labels.settle(&channel), channel.send());
             settled
         };
         let told = timeout(Duration::from_secs(60), told).await;
         told.unwrap().unwrap_err();
-        labels.settle(&line).await.unwrap_err();
+        labels.settle(&channel).await.unwrap_err();
     }
 
     #[test]
-    fn a_label_is_gained_once_and_a_host_is_trusted_by_its_whole_name() {
+    fn label_is_gained_once_and_trust_needs_whole_name() {
         let labels = Labels::new(
             BTreeSet::from(["private".to_owned()]),
             vec!["api.example.com".to_owned(), "*.models.example".to_owned()],

@@ -8,42 +8,46 @@
 //!
 //! It must never know the ledger, a file of the workspace, or tools. Start reading at [`run`].
 
-mod arrival;
+mod connections;
+pub mod connector;
+mod control_channel;
 mod credentials;
+mod denial_body;
+mod destination;
 mod dial;
 mod dns;
+mod dropped_rights;
 mod filter;
-mod given;
-mod given_up;
-mod handed;
 mod hello;
-mod inside;
 mod inspect;
+mod intercepted;
 mod labels;
 mod limits;
-mod line;
 mod names;
 mod opening;
+mod origin_error;
 mod policies;
+mod port_peers;
 pub mod post;
-mod postgres;
+mod program_stream;
 mod proxy;
+mod proxy_reply;
 mod publish;
 mod pump;
 mod rates;
+mod received_fds;
 mod redaction;
 mod refusals;
 mod resolve;
+mod sandbox_api;
 mod scan;
 pub mod secret;
-pub mod ssh;
 mod tunnel;
 mod vault;
-mod visitors;
 
-pub use credentials::{check_app_key, disguise, disguise_renewed};
-pub use secret::{key_placeholders, text_of as placeholder_of};
-pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
+pub use credentials::{check_app_key, make_renewed_placeholder};
+pub use secret::{key_placeholders, make_placeholder, text_of as placeholder_of};
+pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultKey, VaultSealError};
 
 use std::io;
 use std::net::IpAddr;
@@ -61,31 +65,27 @@ use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
-use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::SocketType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::connector::{AgentInputs, Connectors};
+use crate::control_channel::ControlChannel;
 use crate::credentials::{Credentials, fetch};
-use crate::dial::Place;
-use crate::given_up::Renounced;
-use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
+use crate::dial::Route;
+use crate::dropped_rights::DroppedRights;
+use crate::inspect::{BodyMemory, CertificateError, Certificates, Releases, Trust, Upstream};
 use crate::limits::Budgets;
-use crate::line::Line;
 use crate::names::Names;
-use crate::policies::{Forbidden, Now, Policies};
-use crate::resolve::{Resolver, Unnamed};
-use crate::ssh::agent::Asked;
-use crate::visitors::Visitors;
+use crate::policies::{Forbidden, Policies, PolicySnapshot};
+use crate::port_peers::PortPeers;
+use crate::resolve::{Resolver, UnnamedQueries};
 
 /// The number of worker threads of the runtime.
 const THREADS: usize = 2;
-/// The longest time a program may take over a DNS query by TCP.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time connections may take to report their end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The pause after a failed accept.
@@ -114,6 +114,9 @@ pub enum EgressError {
     /// The certificates cannot be made or read.
     #[error("egress: {0}")]
     Certificates(String),
+    /// This build has no connector for a protocol that the run needs.
+    #[error("egress: this build has no connector for {0}")]
+    NoConnector(&'static str),
     /// This host's name servers are unknown.
     #[error("egress: the name servers in /etc/resolv.conf cannot be used: {0}")]
     Resolver(String),
@@ -123,21 +126,21 @@ fn uncertified(error: CertificateError) -> EgressError {
     EgressError::Certificates(error.to_string())
 }
 
-fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
+fn kernel_error(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
     move |error| EgressError::Kernel { what, error }
 }
 
 /// The state that all connections share.
 #[derive(Debug)]
-struct Egress {
+pub struct Egress {
     network: Network,
     /// The policies, which decide beside the rules.
     policies: Policies,
     /// The budgets of rules that limit something.
     budgets: Budgets,
-    line: Line,
+    control: ControlChannel,
     names: Mutex<Names>,
-    unnamed: tokio::sync::Mutex<Unnamed>,
+    unnamed: tokio::sync::Mutex<UnnamedQueries>,
     resolver: Resolver,
     /// The certificates made for origins, where the sandbox trusts their authority: TLS is
     /// inspected then.
@@ -150,14 +153,14 @@ struct Egress {
     locks: Locks,
     /// The credentials for injection.
     credentials: Credentials,
-    /// Database sessions with an injected login.
-    databases: postgres::Sessions,
+    /// The connectors for foreign protocols.
+    connectors: Connectors,
     /// The clients that may connect to published ports.
-    visitors: Visitors,
+    visitors: PortPeers,
     /// Permits for requests in flight.
-    room: Arc<Semaphore>,
+    request_permits: Arc<Semaphore>,
     /// Memory for bodies that are searched or masked.
-    bodies: Memory,
+    bodies: BodyMemory,
     /// Permits for upstream connections with large buffers.
     wide: Arc<Semaphore>,
     /// Becomes true when the run ends.
@@ -165,8 +168,48 @@ struct Egress {
 }
 
 impl Egress {
+    fn new(
+        judging: DecisionInputs,
+        known: SystemResolver,
+        trust: Trust,
+        control: OwnedFd,
+        over: watch::Receiver<bool>,
+        connectors: Connectors,
+    ) -> Result<Self, EgressError> {
+        let DecisionInputs {
+            network,
+            policies,
+            locks,
+            credentials,
+            visitors,
+        } = judging;
+        let resolver = known.resolver()?.into();
+        Ok(Self {
+            budgets: Budgets::new(&network),
+            network,
+            control: ControlChannel::new(control)
+                .map_err(kernel_error("its line"))?
+                .with_conduct(policies.conduct()),
+            policies,
+            names: Mutex::new(Names::with_proxy()),
+            unnamed: tokio::sync::Mutex::default(),
+            resolver,
+            certificates: trust.certificates,
+            upstream: trust.upstream,
+            releases: Releases::default(),
+            locks,
+            credentials,
+            connectors,
+            visitors,
+            request_permits: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            bodies: BodyMemory::default(),
+            wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
+            over,
+        })
+    }
+
     /// Returns when the run ends.
-    async fn is_over(&self) {
+    pub async fn run_ended(&self) {
         let mut over = self.over.clone();
         // Nobody who could say so any more says the same.
         let _ = over.wait_for(|over| *over).await;
@@ -174,13 +217,13 @@ impl Egress {
 
     /// Waits until a host, or the address a connection to it was dialled at, is given up. Returns
     /// the reason.
-    async fn given_up(&self, host: &HostPart, place: Option<Place>) -> String {
+    async fn given_up(&self, host: &HostPart, place: Option<Route>) -> String {
         let address = match place {
-            Some(Place::At(address)) => Some(address),
-            Some(Place::ByProxy) | None => None,
+            Some(Route::At(address)) => Some(address),
+            Some(Route::ByProxy) | None => None,
         };
-        let renounced = &self.policies.renounced;
-        let why = |all: &Renounced| {
+        let renounced = &self.policies.dropped;
+        let why = |all: &DroppedRights| {
             let of_host = all.host(host);
             of_host.or_else(|| address.and_then(|address| all.address(address)))
         };
@@ -192,9 +235,9 @@ impl Egress {
     async fn lost(
         &self,
         host: &HostPart,
-        place: Option<Place>,
+        place: Option<Route>,
         policies: u32,
-        may: impl Fn(&Now<'_>) -> Result<(), Forbidden>,
+        may: impl Fn(&PolicySnapshot<'_>) -> Result<(), Forbidden>,
     ) -> String {
         tokio::select! {
             biased;
@@ -210,18 +253,18 @@ impl Egress {
 }
 
 /// The descriptor of the control channel.
-const LINE: i32 = 3;
+const CONTROL_FD: i32 = 3;
 
 /// Runs the egress process. Returns its exit status.
 #[must_use]
-pub fn program() -> u8 {
+pub fn program(connectors: Connectors) -> u8 {
     // What else whoever started Atoll had open is not for this process.
-    let line = descriptor::close_from(LINE as u32 + 1)
+    let control = descriptor::close_from(CONTROL_FD as u32 + 1)
         .and_then(|()| process::set_name(c"atoll-egress"))
-        .and_then(|()| descriptor::inherited(LINE));
-    let line = line.map_err(at("its line"));
+        .and_then(|()| descriptor::inherited(CONTROL_FD));
+    let control = control.map_err(kernel_error("its line"));
     // Nobody reads what it would say: whoever started it sees the line's end, and how it ended.
-    match line.and_then(run) {
+    match control.and_then(|control| run(control, connectors)) {
         Ok(()) => 0,
         Err(_) if secret::is_unlocked() => UNLOCKED_STATUS,
         Err(_) => 1,
@@ -233,17 +276,18 @@ pub fn program() -> u8 {
 ///
 /// # Errors
 /// [`EgressError`]: nothing was carried then.
-pub fn run(line: OwnedFd) -> Result<(), EgressError> {
+pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> {
     // Before there is anything of a credential: another process of this user could look on.
-    hold_alone().map_err(at("giving rights up"))?;
+    hold_alone().map_err(kernel_error("giving rights up"))?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
-    let received = socket::receive(line.as_fd(), &mut message);
-    let (got, given) = received.map_err(at("waiting for a description"))?;
-    let (mut roots, mut listeners): (Vec<_>, Vec<_>) = given.into_iter().partition(given::is_file);
+    let received = socket::receive(control.as_fd(), &mut message);
+    let (got, given) = received.map_err(kernel_error("waiting for a description"))?;
+    let (mut roots, mut listeners): (Vec<_>, Vec<_>) =
+        given.into_iter().partition(received_fds::is_file);
     let message = message.get(..got).unwrap_or_default();
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
-    descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
+    descriptor::never_block(control.as_fd()).map_err(kernel_error("its line"))?;
     let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
     if has_values {
         memory::set_erasing(true);
@@ -259,16 +303,19 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         Ok(credentials) => credentials,
         Err(error) => {
             // Open until this process is over: whoever sees its end sees how that ended.
-            let _ = line.into_raw_fd();
-            return Err(at("taking credentials")(error));
+            let _ = control.into_raw_fd();
+            return Err(kernel_error("taking credentials")(error));
         }
     };
     let credentials = credentials.issuing(carriage.issues, values);
-    let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
-    let known = Known::read()?;
-    let gained = given::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
-    let tokens = given::tokens(carriage.has_tokens, &mut roots).ok_or(EgressError::Description)?;
-    let policies = given::policies(carriage.has_policies, &mut roots);
+    let agent =
+        received_fds::agent(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
+    let known = SystemResolver::read()?;
+    let gained =
+        received_fds::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
+    let tokens =
+        received_fds::tokens(carriage.has_tokens, &mut roots).ok_or(EgressError::Description)?;
+    let policies = received_fds::policies(carriage.has_policies, &mut roots);
     let policies = policies.ok_or(EgressError::Description)?;
     let policies = policies.numbered(carriage.policies);
     let policies = policies.without(carriage.given_up).holding(tokens);
@@ -276,33 +323,40 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     if carriage.has_attempted {
         policies.did(Deed::Attempt);
     }
-    let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
-    let roots = given::roots(roots).map_err(at("reading certificates"))?;
+    let locks =
+        received_fds::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
+    let roots = received_fds::roots(roots).map_err(kernel_error("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
-    let visitors = Visitors::new(carriage.visitors).map_err(at("asking who comes"))?;
+    let visitors = PortPeers::new(carriage.visitors).map_err(kernel_error("asking who comes"))?;
     // Before there are threads, which would be without it.
-    confine().map_err(at("giving rights up"))?;
+    confine().map_err(kernel_error("giving rights up"))?;
     #[cfg(feature = "without_defences")]
     if let Some(detail) = atoll_sys::takeover::act("egress") {
-        say(&line, &detail);
+        say(&control, &detail);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
-        .map_err(at("starting"))?;
-    let judging = (carriage.network, policies, locks, credentials, visitors);
-    let serving = serve(judging, known, trust, line, (listeners, signing));
+        .map_err(kernel_error("starting"))?;
+    let judging = DecisionInputs {
+        network: carriage.network,
+        policies,
+        locks,
+        credentials,
+        visitors,
+    };
+    let serving = serve(judging, known, trust, control, listeners, agent, connectors);
     // On the threads that carry: what is heard there wakes no other one.
     let ran = runtime.block_on(runtime.spawn(serving));
     // What still waits for a name server is not waited for.
     runtime.shutdown_background();
-    ran.unwrap_or_else(|error| Err(at("serving")(error.into())))
+    ran.unwrap_or_else(|error| Err(kernel_error("serving")(error.into())))
 }
 
 /// Reports a refused flow for a test of this process.
 #[cfg(feature = "without_defences")]
-fn say(line: &OwnedFd, text: &[u8]) {
+fn say(control: &OwnedFd, text: &[u8]) {
     let flow = atoll_model::network::Flow::to(
         atoll_model::network::FlowKind::Name,
         "taken.over".to_owned(),
@@ -314,18 +368,18 @@ fn say(line: &OwnedFd, text: &[u8]) {
         count: 1,
     };
     let message = serde_json::to_vec(&report).unwrap_or_default();
-    let _ = socket::send(line.as_fd(), &message, &[]);
+    let _ = socket::send(control.as_fd(), &message, &[]);
 }
 
 /// Name resolution as this host configures it: the name servers to query, and names that need no
 /// query.
-struct Known {
+struct SystemResolver {
     servers: ResolverConfig,
     options: ResolverOpts,
     hosts: Hosts,
 }
 
-impl Known {
+impl SystemResolver {
     fn read() -> Result<Self, EgressError> {
         let unusable =
             |error: hickory_resolver::net::NetError| EgressError::Resolver(error.to_string());
@@ -393,86 +447,80 @@ fn confine() -> io::Result<()> {
 }
 
 /// The parts that decide on connections.
-type Judging = (Network, Policies, Locks, Credentials, Visitors);
+struct DecisionInputs {
+    network: Network,
+    policies: Policies,
+    locks: Locks,
+    credentials: Credentials,
+    visitors: PortPeers,
+}
 
 async fn serve(
-    (network, policies, locks, credentials, visitors): Judging,
-    known: Known,
+    judging: DecisionInputs,
+    known: SystemResolver,
     trust: Trust,
-    line: OwnedFd,
-    (listeners, signing): (Vec<OwnedFd>, Option<Asked>),
+    control: OwnedFd,
+    listeners: Vec<OwnedFd>,
+    agent: Option<AgentInputs>,
+    connectors: Connectors,
 ) -> Result<(), EgressError> {
-    let resolver = known.resolver()?.into();
     let (end, over) = watch::channel(false);
-    let egress = Arc::new(Egress {
-        budgets: Budgets::new(&network),
-        network,
-        line: Line::new(line)
-            .map_err(at("its line"))?
-            .with_conduct(policies.conduct()),
-        policies,
-        names: Mutex::new(Names::with_proxy()),
-        unnamed: tokio::sync::Mutex::default(),
-        resolver,
-        certificates: trust.certificates,
-        upstream: trust.upstream,
-        releases: Releases::default(),
-        locks,
-        credentials,
-        databases: postgres::Sessions::default(),
-        visitors,
-        room: Arc::new(Semaphore::new(REQUESTS_MAX)),
-        bodies: Memory::default(),
-        wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
-        over,
-    });
+    let egress = Arc::new(Egress::new(
+        judging, known, trust, control, over, connectors,
+    )?);
     let told = tokio::spawn({
         let egress = Arc::clone(&egress);
-        async move { egress.line.send().await }
+        async move { egress.control.send().await }
     });
     egress.upstream.tasks.spawn({
         let egress = Arc::clone(&egress);
         async move { egress.upstream.forget().await }
     });
     let mut tasks = JoinSet::new();
-    if let Some(asked) = signing {
-        let accepting = asked.begin(&egress).map_err(at("listening for an agent"))?;
-        tasks.spawn(accepting);
+    if let Some(inputs) = agent {
+        let ssh = egress.connectors.ssh.as_ref();
+        let ssh = ssh.ok_or(EgressError::NoConnector("SSH"))?;
+        let serving = ssh.serve(&egress, inputs);
+        tasks.spawn(serving.map_err(kernel_error("listening for an agent"))?);
     }
     let begun = publish::begin(&egress, &mut tasks, listeners);
-    let (inward, listeners) = begun.map_err(at("listening"))?;
+    let (inward, listeners) = begun.map_err(kernel_error("listening"))?;
     for listener in listeners {
         let egress = Arc::clone(&egress);
-        hear(egress, &mut tasks, listener).map_err(at("listening"))?;
+        serve_listener(egress, &mut tasks, listener).map_err(kernel_error("listening"))?;
     }
-    publish::hear(&egress, &mut tasks, &inward).await;
+    publish::serve(&egress, &mut tasks, &inward).await;
     let _ = end.send(true);
     // What carries tells how far it came.
     let ended = async { while tasks.join_next().await.is_some() {} };
     let _ = timeout(FAREWELL, ended).await;
     tasks.shutdown().await;
-    let (taken_back, settled) = (fetch::take_back(&egress), fetch::settle(&egress));
+    let (taken_back, settled) = (fetch::revoke(&egress), fetch::settle(&egress));
     tokio::join!(taken_back, settled);
     egress.upstream.end().await;
-    egress.line.tell_refusals();
-    egress.line.end();
+    egress.control.report_refusals();
+    egress.control.end();
     let _ = timeout(FAREWELL, told).await;
     Ok(())
 }
 
 /// Serves a listener or socket of the sandbox, by its type.
-fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::Result<()> {
+fn serve_listener(
+    egress: Arc<Egress>,
+    tasks: &mut JoinSet<()>,
+    listener: OwnedFd,
+) -> io::Result<()> {
     match rustix::net::sockopt::socket_type(&listener) {
         Ok(SocketType::STREAM) => {
             let listener = TcpListener::from_std(listener.into())?;
             tasks.spawn(accept(egress, listener));
         }
         Ok(SocketType::SEQPACKET) => {
-            tasks.spawn(handed::take(egress, handed::line(listener)?));
+            tasks.spawn(intercepted::take(egress, intercepted::socket_of(listener)?));
         }
         Ok(_) | Err(_) => {
             let socket = UdpSocket::from_std(listener.into())?;
-            tasks.spawn(answer(egress, socket));
+            tasks.spawn(dns::serve(egress, socket));
         }
     }
     Ok(())
@@ -489,11 +537,11 @@ async fn accept(egress: Arc<Egress>, listener: TcpListener) {
         }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = egress.is_over() => break,
+            () = egress.run_ended() => break,
         };
         match accepted {
             Ok((program, _)) => {
-                carried.spawn(tunnel::carry(Arc::clone(&egress), program));
+                carried.spawn(connections::carry(Arc::clone(&egress), program));
             }
             // Too many descriptors, or a connection that is gone already.
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -501,76 +549,6 @@ async fn accept(egress: Arc<Egress>, listener: TcpListener) {
     }
     drop(listener);
     while carried.join_next().await.is_some() {}
-}
-
-/// Answers DNS queries by UDP, each from the address that it was sent to.
-async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
-    let Ok(state) = UdpSocketState::new(UdpSockRef::from(&socket)) else {
-        return;
-    };
-    let mut buffer = vec![0_u8; dns::QUESTION_BYTES_MAX];
-    loop {
-        let ready = tokio::select! {
-            ready = socket.readable() => ready,
-            () = egress.is_over() => return,
-        };
-        if ready.is_err() {
-            return;
-        }
-        let mut meta = [RecvMeta::default()];
-        let received = socket.try_io(tokio::io::Interest::READABLE, || {
-            let mut buffers = [io::IoSliceMut::new(&mut buffer)];
-            state.recv(UdpSockRef::from(&socket), &mut buffers, &mut meta)
-        });
-        let [meta] = meta;
-        if received.is_err() {
-            continue;
-        }
-        let questions = buffer.get(..meta.len).unwrap_or_default();
-        // The kernel joins datagrams of the same length (udp(7), `UDP_GRO`).
-        for question in questions.chunks(meta.stride.max(1)) {
-            let Some(reply) = dns::answered(&egress, question) else {
-                continue;
-            };
-            let transmit = Transmit {
-                destination: meta.addr,
-                ecn: None,
-                contents: &reply,
-                segment_size: None,
-                src_ip: meta.dst_ip,
-            };
-            // Who asks again is answered again.
-            let _ = socket.try_io(tokio::io::Interest::WRITABLE, || {
-                state.send(UdpSockRef::from(&socket), &transmit)
-            });
-        }
-    }
-}
-
-/// Answers DNS queries by TCP (RFC 7766): each query and answer follows its length.
-async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
-    loop {
-        let question = async {
-            let length = usize::from(program.read_u16().await?);
-            let mut question = vec![0_u8; length];
-            program.read_exact(&mut question).await?;
-            io::Result::Ok(question)
-        };
-        let Ok(Ok(question)) = timeout(QUESTION_PATIENCE, question).await else {
-            return;
-        };
-        let Some(answer) = dns::answered(egress, &question) else {
-            return;
-        };
-        let Ok(length) = u16::try_from(answer.len()) else {
-            return;
-        };
-        let framed = [&length.to_be_bytes()[..], &answer].concat();
-        let sent = timeout(QUESTION_PATIENCE, program.write_all(&framed)).await;
-        if !matches!(sent, Ok(Ok(()))) {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

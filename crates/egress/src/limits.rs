@@ -18,8 +18,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The direction: from the program (up), or to it (down).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Direction {
+    /// From the program.
     Up,
+    /// To the program.
     Down,
 }
 
@@ -41,13 +43,13 @@ struct State {
     full: Option<Instant>,
     /// The number of open flows.
     open: u32,
-    up: Carried,
-    down: Carried,
+    up: DirectionUsage,
+    down: DirectionUsage,
 }
 
 /// The traffic in one direction.
 #[derive(Clone, Copy, Debug, Default)]
-struct Carried {
+struct DirectionUsage {
     bytes: u64,
     /// Set when a flow has ended because the budget was spent.
     is_spent: bool,
@@ -57,7 +59,7 @@ struct Carried {
 
 /// A flow, as a part of its rule's budget.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub struct BudgetShare {
     budget: Arc<Budget>,
     /// The rule as it is reported.
     rule: String,
@@ -69,7 +71,7 @@ pub(crate) struct Part {
 
 /// The first demand of a flow on its budget.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum BudgetRequest {
     /// A tunnel: bytes in both directions.
     Tunnel,
     /// A request: the bytes of its head, and of its body if its length is declared.
@@ -79,7 +81,7 @@ pub(crate) enum Asked {
 /// An exceeded limit.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", self.why())]
-pub(crate) struct Excess {
+pub struct Excess {
     pub(crate) limit: Limit,
     /// The limit as it is written in the profile.
     said: String,
@@ -129,7 +131,11 @@ impl Budgets {
     ///
     /// # Errors
     /// [`Excess`]: it may not begin.
-    pub(crate) fn begin(&self, rule: &NetworkRule, asked: Asked) -> Result<Option<Part>, Excess> {
+    pub(crate) fn begin(
+        &self,
+        rule: &NetworkRule,
+        asked: BudgetRequest,
+    ) -> Result<Option<BudgetShare>, Excess> {
         if rule.limits.is_empty() {
             return Ok(None);
         }
@@ -152,7 +158,7 @@ impl Budgets {
         begun.map_err(rule)?;
         let lasts = budget.limits.duration_ms;
         let until = lasts.and_then(|ms| now.checked_add(Duration::from_millis(ms.get())));
-        Ok(Some(Part {
+        Ok(Some(BudgetShare {
             budget: Arc::clone(budget),
             rule: told,
             until,
@@ -176,11 +182,11 @@ impl Budget {
         }
     }
 
-    fn begin(&self, asked: Asked, now: Instant) -> Result<(), Excess> {
+    fn begin(&self, asked: BudgetRequest, now: Instant) -> Result<(), Excess> {
         let mut state = self.state();
         let (head, body) = match asked {
-            Asked::Tunnel => (0, None),
-            Asked::Request { head, body } => (head, body),
+            BudgetRequest::Tunnel => (0, None),
+            BudgetRequest::Request { head, body } => (head, body),
         };
         if self
             .limits
@@ -207,7 +213,7 @@ impl Budget {
                 ..self.excess(Limit::Connections)
             });
         }
-        if let (Some(most), Asked::Request { .. }) = (self.limits.requests, asked) {
+        if let (Some(most), BudgetRequest::Request { .. }) = (self.limits.requests, asked) {
             take(&mut state.full, most, now).map_err(|again| Excess {
                 again: Some(again),
                 ..self.excess(Limit::Requests)
@@ -219,7 +225,7 @@ impl Budget {
     }
 }
 
-impl Carried {
+impl DirectionUsage {
     fn has_room(&self, bytes: u64, most: Option<u64>) -> bool {
         let fits = |most| self.bytes.checked_add(bytes).is_some_and(|all| all <= most);
         !self.is_spent && most.is_none_or(fits)
@@ -243,12 +249,12 @@ fn take(full: &mut Option<Instant>, most: Frequency, now: Instant) -> Result<(),
     Ok(())
 }
 
-impl Part {
+impl BudgetShare {
     /// Lets this many bytes pass. Returns the time from which they may, if that is not now.
     ///
     /// # Errors
     /// [`Excess`]: they may not, and nothing more of this flow may.
-    pub(crate) fn pass(&self, way: Way, bytes: u64) -> Result<Option<Instant>, Excess> {
+    pub(crate) fn pass(&self, way: Direction, bytes: u64) -> Result<Option<Instant>, Excess> {
         if let Some(excess) = self.excess.get() {
             return Err(excess.clone());
         }
@@ -258,10 +264,10 @@ impl Part {
             return Err(self.end(Limit::Duration));
         }
         let limit = match way {
-            Way::Up => Limit::Upload,
-            Way::Down => Limit::Download,
+            Direction::Up => Limit::Upload,
+            Direction::Down => Limit::Download,
         };
-        if let (Way::Up, Some(most)) = (way, limits.body) {
+        if let (Direction::Up, Some(most)) = (way, limits.body) {
             let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
             *body = body.saturating_add(bytes);
             if *body > most {
@@ -270,8 +276,8 @@ impl Part {
         }
         let mut state = self.budget.state();
         let (carried, most) = match way {
-            Way::Up => (&mut state.up, limits.upload),
-            Way::Down => (&mut state.down, limits.download),
+            Direction::Up => (&mut state.up, limits.upload),
+            Direction::Down => (&mut state.down, limits.download),
         };
         if !carried.has_room(bytes, most.map(u64::from)) {
             carried.is_spent = true;
@@ -294,7 +300,7 @@ impl Part {
     ///
     /// # Errors
     /// [`Excess`]: they may not, and nothing more of this flow may.
-    pub(crate) async fn passed(&self, way: Way, bytes: usize) -> Result<(), Excess> {
+    pub(crate) async fn passed(&self, way: Direction, bytes: usize) -> Result<(), Excess> {
         if let Some(from) = self.pass(way, bytes as u64)? {
             sleep_until(from.into()).await;
         }
@@ -302,7 +308,7 @@ impl Part {
     }
 
     /// Returns the best number of bytes to carry at once.
-    pub(crate) fn piece_bytes(&self) -> usize {
+    pub fn piece_bytes(&self) -> usize {
         let rate = self
             .budget
             .limits
@@ -336,23 +342,27 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         let mut state = self.budget.state();
         state.open = state.open.saturating_sub(1);
     }
 }
 
-/// Waits as [`Part::late`] does; for ever if the flow is not limited.
-pub(crate) async fn late(part: Option<&Part>) -> Excess {
+/// Waits as [`BudgetShare::late`] does; for ever if the flow is not limited.
+pub async fn late(part: Option<&BudgetShare>) -> Excess {
     match part {
         Some(part) => part.late().await,
         None => std::future::pending().await,
     }
 }
 
-/// Waits as [`Part::passed`] does; not at all if the flow is not limited.
-pub(crate) async fn passed(part: Option<&Part>, way: Way, bytes: usize) -> Result<(), Excess> {
+/// Waits as [`BudgetShare::passed`] does; not at all if the flow is not limited.
+pub async fn passed(
+    part: Option<&BudgetShare>,
+    way: Direction,
+    bytes: usize,
+) -> Result<(), Excess> {
     match part {
         Some(part) => part.passed(way, bytes).await,
         None => Ok(()),

@@ -6,7 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_model::network::HostName;
 
-use crate::proxy;
+/// The name at which the proxy is reached, at whichever port.
+pub(crate) const PROXY_NAME: &str = "proxy.atoll.internal";
+/// The name of the sandbox API's host.
+pub(crate) const SANDBOX_API_NAME: &str = "atoll.internal";
 
 /// The first IPv4 address, within 198.18.0.0/15, which nobody on the internet has (RFC 2544).
 const FIRST_4: u32 = u32::from_be_bytes([198, 18, 0, 1]);
@@ -15,6 +18,16 @@ const FIRST_6: u128 = 0xfd61_746f_6c6c_0000_0000_0000_0000_0001;
 
 /// The most names known at once: as many as there are IPv4 addresses.
 const NAMES_MAX: usize = (1 << 17) - 2;
+
+/// Returns whether a name is the proxy's.
+pub(crate) fn is_proxy(name: &HostName) -> bool {
+    name.as_str() == PROXY_NAME
+}
+
+/// Returns whether a name is that of the sandbox API.
+pub(crate) fn is_sandbox_api(name: &HostName) -> bool {
+    name.as_str() == SANDBOX_API_NAME
+}
 
 /// The names that one sandbox has queried and may reach.
 #[derive(Debug, Default)]
@@ -27,7 +40,7 @@ impl Names {
     /// Begins with the proxy's name, whose addresses are thus always the same.
     pub(crate) fn with_proxy() -> Self {
         let mut names = Self::default();
-        if let Ok(proxy) = HostName::parse(proxy::NAME) {
+        if let Ok(proxy) = HostName::parse(PROXY_NAME) {
             let _ = names.addresses(&proxy);
         }
         names

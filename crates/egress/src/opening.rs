@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::credentials::Credentials;
 use crate::hello::{self, Hello};
-use crate::limits::{Excess, Part, Way, passed};
+use crate::limits::{BudgetShare, Direction, Excess, passed};
 use crate::scan::Scan;
 use crate::secret::Found;
 
@@ -29,7 +29,7 @@ const BLOCK_BYTES: usize = 4 * 1024;
 
 /// The reason for which a connection ended before both sides had ended it.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub enum StopReason {
     /// Another host than the program asked for.
     ForAnother(String),
     /// A failed operation.
@@ -45,9 +45,9 @@ pub(crate) enum Stop {
     },
 }
 
-impl Stop {
+impl StopReason {
     /// Returns the reason as a sentence.
-    pub(crate) fn why(self) -> String {
+    pub fn why(self) -> String {
         match self {
             Self::ForAnother(why) | Self::Failed(why) => why,
             Self::Beyond(excess) => excess.why(),
@@ -56,20 +56,20 @@ impl Stop {
     }
 }
 
-impl From<Found> for Stop {
+impl From<Found> for StopReason {
     fn from(found: Found) -> Self {
         let place = "what the program sends by a tunnel";
         Self::Carries { found, place }
     }
 }
 
-impl From<Excess> for Stop {
+impl From<Excess> for StopReason {
     fn from(excess: Excess) -> Self {
         Self::Beyond(excess)
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for StopReason {
     fn from(error: io::Error) -> Self {
         Self::Failed(error.to_string())
     }
@@ -86,14 +86,14 @@ pub(crate) struct Opening<'a> {
     /// The bytes carried to the program.
     pub(crate) down: &'a AtomicU64,
     /// Its part of its rule's budget, where the rule has limits.
-    pub(crate) part: Option<&'a Part>,
+    pub(crate) part: Option<&'a BudgetShare>,
     /// The scans of outgoing and of incoming bytes.
     pub(crate) scans: &'a mut [Scan; 2],
 }
 
 /// The hosts that the first bytes may be for.
 #[derive(Clone, Copy)]
-enum Whom<'a> {
+enum AllowedHosts<'a> {
     /// The host of this name alone.
     One(&'a HostName),
     /// Any host at an address, except one that issues tokens of a login.
@@ -102,7 +102,7 @@ enum Whom<'a> {
     Anyone,
 }
 
-impl Whom<'_> {
+impl AllowedHosts<'_> {
     /// Returns the reason for which these bytes are for another host, where they are.
     fn refuses(self, hello: &Hello) -> Option<String> {
         match (self, hello) {
@@ -131,11 +131,11 @@ impl Opening<'_> {
         mut self,
         host: &HostPart,
         credentials: &Credentials,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StopReason> {
         let whom = match host {
-            HostPart::Name(name) => Whom::One(name),
-            HostPart::Address(_) if credentials.are_issued() => Whom::NoIssuer(credentials),
-            HostPart::Address(_) if credentials.placeholders().is_some() => Whom::Anyone,
+            HostPart::Name(name) => AllowedHosts::One(name),
+            HostPart::Address(_) if credentials.are_issued() => AllowedHosts::NoIssuer(credentials),
+            HostPart::Address(_) if credentials.placeholders().is_some() => AllowedHosts::Anyone,
             HostPart::Address(_) => return self.send(self.held.len()).await,
         };
         if self.held.is_empty() {
@@ -144,7 +144,7 @@ impl Opening<'_> {
             self.held.reserve(BLOCK_BYTES);
             tokio::select! {
                 got = self.program.read_buf(&mut self.held) => got?,
-                peeked = self.server.peek(&mut seen) => return peeked.map(drop).map_err(Stop::from),
+                peeked = self.server.peek(&mut seen) => return peeked.map(drop).map_err(StopReason::from),
             };
         }
         match self.hello(whom, 0).await? {
@@ -154,7 +154,7 @@ impl Opening<'_> {
     }
 
     /// Reads until the bytes from this offset are known to be a ClientHello, or not.
-    async fn hello(&mut self, whom: Whom<'_>, after: usize) -> Result<Hello, Stop> {
+    async fn hello(&mut self, whom: AllowedHosts<'_>, after: usize) -> Result<Hello, StopReason> {
         let late = Instant::now() + HELLO_PATIENCE;
         let hello = loop {
             let bytes = self.held.get(after..).unwrap_or_default();
@@ -168,7 +168,7 @@ impl Opening<'_> {
             }
         };
         if let Some(why) = whom.refuses(&hello) {
-            return Err(Stop::ForAnother(why));
+            return Err(StopReason::ForAnother(why));
         }
         if hello != Hello::Other {
             let [out, _] = &*self.scans;
@@ -177,7 +177,7 @@ impl Opening<'_> {
             for text in [bytes, &hello::message(bytes).0] {
                 let place = "the beginning of TLS";
                 out.apart(text)
-                    .map_err(|found| Stop::Carries { found, place })?;
+                    .map_err(|found| StopReason::Carries { found, place })?;
             }
         }
         Ok(hello)
@@ -185,22 +185,24 @@ impl Opening<'_> {
 
     /// Sends the ClientHello, and waits for the server's answer: only then is it known whether
     /// there will be a second one.
-    async fn begin_tls(mut self, whom: Whom<'_>) -> Result<(), Stop> {
+    async fn begin_tls(mut self, whom: AllowedHosts<'_>) -> Result<(), StopReason> {
         let Some(end) = hello::end(&self.held) else {
-            return Err(Stop::Failed("the beginning of TLS has no end".to_owned()));
+            return Err(StopReason::Failed(
+                "the beginning of TLS has no end".to_owned(),
+            ));
         };
         self.send(end).await?;
         if self.asks_again().await? {
             let begin = self.second_begins().await?;
             if self.held.get(begin) == Some(&hello::ALERT) {
                 let why = "the program broke TLS off where it was to begin again";
-                return Err(Stop::Failed(why.to_owned()));
+                return Err(StopReason::Failed(why.to_owned()));
             }
             match self.hello(whom, begin).await? {
                 Hello::Tls(_) => {}
                 Hello::Other | Hello::Partial | Hello::Malformed => {
                     let why = "TLS was to begin again, and did not";
-                    return Err(Stop::Failed(why.to_owned()));
+                    return Err(StopReason::Failed(why.to_owned()));
                 }
             }
         }
@@ -208,7 +210,7 @@ impl Opening<'_> {
     }
 
     /// Returns whether the server asks for a second ClientHello. Its bytes are passed on.
-    async fn asks_again(&mut self) -> Result<bool, Stop> {
+    async fn asks_again(&mut self) -> Result<bool, StopReason> {
         let mut said = Vec::with_capacity(BLOCK_BYTES);
         let mut masked = Vec::new();
         let asks = loop {
@@ -220,7 +222,7 @@ impl Opening<'_> {
                 break false;
             }
             let new = said.get(before..).unwrap_or_default();
-            passed(self.part, Way::Down, new.len()).await?;
+            passed(self.part, Direction::Down, new.len()).await?;
             let [_, back] = &mut *self.scans;
             let on = back.at(new, false, &mut masked)?;
             self.program.write_all(on).await?;
@@ -238,7 +240,7 @@ impl Opening<'_> {
 
     /// Returns the offset of the second ClientHello in the program's further bytes: early data, and
     /// a record for middlebox compatibility, may come before it.
-    async fn second_begins(&mut self) -> Result<usize, Stop> {
+    async fn second_begins(&mut self) -> Result<usize, StopReason> {
         let mut at = 0;
         loop {
             let late = Instant::now() + AGAIN_PATIENCE;
@@ -263,21 +265,21 @@ impl Opening<'_> {
         }
     }
 
-    async fn read(&mut self, late: Instant) -> Result<usize, Stop> {
+    async fn read(&mut self, late: Instant) -> Result<usize, StopReason> {
         match timeout_at(late, self.program.read_buf(&mut self.held)).await {
             Ok(got) => Ok(got?),
-            Err(_) => Err(Stop::Failed(
+            Err(_) => Err(StopReason::Failed(
                 "the beginning of TLS took too long".to_owned(),
             )),
         }
     }
 
     /// Sends on this many of the bytes that are held.
-    async fn send(&mut self, count: usize) -> Result<(), Stop> {
+    async fn send(&mut self, count: usize) -> Result<(), StopReason> {
         let first: Vec<u8> = self.held.drain(..count).collect();
         let [out, _] = &mut *self.scans;
         out.at(&first, true, &mut Vec::new())?;
-        passed(self.part, Way::Up, first.len()).await?;
+        passed(self.part, Direction::Up, first.len()).await?;
         self.server.write_all(&first).await?;
         self.up.fetch_add(first.len() as u64, Ordering::Relaxed);
         Ok(())

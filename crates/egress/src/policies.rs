@@ -1,9 +1,9 @@
 //! Policies: asked after the rules have allowed something.
 
-mod asks;
-mod carrying;
+mod approval_need;
 mod forbidden;
-mod standing;
+mod tokens;
+mod version;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -22,14 +22,15 @@ use atoll_tokens::{Asked as Carry, Held};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use crate::given_up::Renounced;
+use crate::dropped_rights::DroppedRights;
 use crate::labels::{Labels, UNTRUSTED};
 use crate::rates::Rates;
 use crate::redaction::Redactions;
 use crate::refusals::shown;
-pub(crate) use asks::Asks;
-pub(crate) use standing::Now;
-use standing::{Standing, Taken};
+pub(crate) use approval_need::ApprovalNeed;
+pub(crate) use forbidden::{DenialCause, Forbidden};
+pub(crate) use version::PolicySnapshot;
+use version::{PolicySet, PolicyVersion};
 
 /// The only approver that can be asked here.
 const PERSON: &str = "person";
@@ -39,7 +40,7 @@ const PERSON: &str = "person";
 #[derive(Debug)]
 pub(crate) struct Policies {
     /// The policies in force.
-    standing: RwLock<Arc<Standing>>,
+    version_in_force: RwLock<Arc<PolicyVersion>>,
     /// Notified when others come into force.
     reloaded: watch::Sender<()>,
     /// The labels of the session, where they are kept.
@@ -50,7 +51,7 @@ pub(crate) struct Policies {
     /// The tokens of the run, if it holds some: they must permit each flow as well.
     tokens: Option<Held>,
     /// The rights that were given up: denied before anything else is asked.
-    pub(crate) renounced: Renounced,
+    pub(crate) dropped: DroppedRights,
 }
 
 impl Default for Policies {
@@ -61,13 +62,13 @@ impl Default for Policies {
 
 /// The facts about a request that its head does not hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct RequestFacts {
     pub(crate) follows: Follows,
     /// The agent's own confidence, percent.
     pub(crate) confidence: Option<u8>,
 }
 
-impl From<Follows> for Sent {
+impl From<Follows> for RequestFacts {
     fn from(follows: Follows) -> Self {
         Self {
             follows,
@@ -78,24 +79,24 @@ impl From<Follows> for Sent {
 
 /// The conditions under which policies allow something.
 #[derive(Debug, Default)]
-struct Granted {
-    asks: Option<Asks>,
+struct PermitConditions {
+    asks: Option<ApprovalNeed>,
     rates: Vec<(Arc<str>, Rate)>,
     redactions: Redactions,
 }
 
 /// The conditions under which a request may be sent.
 #[derive(Debug, Default)]
-pub(crate) struct Passed {
+pub(crate) struct SendConditions {
     /// The approval that is needed first.
-    pub(crate) asks: Option<Asks>,
+    pub(crate) asks: Option<ApprovalNeed>,
     /// The parts that are removed from it and from its response.
     pub(crate) redactions: Redactions,
 }
 
-impl Granted {
+impl PermitConditions {
     fn and(mut self, other: Self) -> Self {
-        self.asks = Asks::and(self.asks, other.asks);
+        self.asks = ApprovalNeed::and(self.asks, other.asks);
         self.rates.extend(other.rates);
         self.rates.sort();
         self.rates.dedup();
@@ -104,61 +105,31 @@ impl Granted {
     }
 }
 
-/// A denial of something that the rules allow.
-#[derive(Debug)]
-pub(crate) struct Forbidden {
-    /// The reason, for the record.
-    pub(crate) why: String,
-    /// The reason, for the program, which does not learn where policies are written.
-    pub(crate) inside: String,
-    /// The policy, where one forbids it.
-    pub(crate) policy: Option<String>,
-    /// The cause of the denial.
-    pub(crate) by: Forbids,
-}
-
-/// The cause of a denial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forbids {
-    /// A policy.
-    Policy,
-    /// A policy, until it has not happened for long enough.
-    Rate,
-    /// The level of trust alone.
-    Level,
-    /// The session's purpose alone.
-    Purpose,
-    /// The run itself: the right was given up.
-    GivenUp,
-    /// A token that the run holds: it does not permit it.
-    Token,
-}
-
 impl Policies {
-    fn of(taken: Option<Taken>, labels: Option<Labels>) -> Self {
+    fn of(taken: Option<PolicySet>, labels: Option<Labels>) -> Self {
         let reputation = taken.as_ref().map_or(0, |taken| taken.facts.reputation);
         Self {
-            standing: RwLock::new(Arc::new(Standing::first(taken))),
+            version_in_force: RwLock::new(Arc::new(PolicyVersion::first(taken))),
             reloaded: watch::Sender::new(()),
             labels,
             rates: Rates::default(),
             conduct: Arc::new(Mutex::new(Running::new(reputation))),
             tokens: None,
-            renounced: Renounced::default(),
+            dropped: DroppedRights::default(),
         }
     }
 
     /// Reads the policies that were handed over. Returns `None` if they cannot be read: nothing is
     /// carried then.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        let (taken, labels) = standing::read(text)?;
+        let (taken, labels) = version::read(text)?;
         Some(Self::of(Some(taken), labels))
     }
 
     /// Adds the rights that were given up before.
     pub(crate) fn without(self, given_up: GivenUps) -> Self {
         Self {
-            renounced: Renounced::new(given_up),
+            dropped: DroppedRights::new(given_up),
             ..self
         }
     }
@@ -185,17 +156,17 @@ impl Policies {
     }
 }
 
-impl Now<'_> {
+impl PolicySnapshot<'_> {
     /// Returns whether any policy or token is about requests: it can be about their methods.
     pub(crate) fn are_about_requests(&self) -> bool {
-        let taken = self.standing.taken.as_ref();
+        let taken = self.version_in_force.taken.as_ref();
         self.policies.tokens.is_some()
             || taken.is_some_and(|taken| taken.layers.are_about(&[Action::Request]))
     }
 
     /// Checks whether a name may be queried.
     pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
-        kept(self.policies.renounced.host(&HostPart::Name(name.clone())))?;
+        deny_dropped(self.policies.dropped.host(&HostPart::Name(name.clone())))?;
         self.policies.carry(Carry::Resolve(name))?;
         self.ask(Asked::Resolve(name), None).map(drop)
     }
@@ -207,8 +178,8 @@ impl Now<'_> {
         host: &HostPart,
         port: u16,
         look: Look,
-    ) -> Result<Option<Asks>, Forbidden> {
-        kept(self.policies.renounced.host(host))?;
+    ) -> Result<Option<ApprovalNeed>, Forbidden> {
+        deny_dropped(self.policies.dropped.host(host))?;
         self.policies.carry(Carry::Connect { host, port, look })?;
         Ok(self.connects(host, port, look)?.asks)
     }
@@ -219,15 +190,20 @@ impl Now<'_> {
         host: &HostPart,
         port: u16,
         look: Look,
-    ) -> Result<Option<Asks>, Forbidden> {
-        kept(self.policies.renounced.host(host))?;
+    ) -> Result<Option<ApprovalNeed>, Forbidden> {
+        deny_dropped(self.policies.dropped.host(host))?;
         self.policies.carry(Carry::Connect { host, port, look })?;
         self.count(self.connects(host, port, look)?)
     }
 
     /// Asks the policies about a connection. A decision on any address that this one may lead to
     /// holds.
-    fn connects(&self, host: &HostPart, port: u16, look: Look) -> Result<Granted, Forbidden> {
+    fn connects(
+        &self,
+        host: &HostPart,
+        port: u16,
+        look: Look,
+    ) -> Result<PermitConditions, Forbidden> {
         match host {
             HostPart::Name(name) => self.ask(Asked::Resolve(name), None).map(drop)?,
             HostPart::Address(_) => {}
@@ -236,7 +212,7 @@ impl Now<'_> {
             Look::Into => Carried::Into,
             Look::Past => Carried::Past,
         };
-        let mut granted = Granted::default();
+        let mut granted = PermitConditions::default();
         for host in &host.standing().collect::<Vec<_>>() {
             granted = granted.and(self.ask(Asked::Connect { host, port, look }, None)?);
         }
@@ -248,10 +224,10 @@ impl Now<'_> {
     pub(crate) fn request(
         &self,
         request: &Request<'_>,
-        sent: impl Into<Sent>,
-    ) -> Result<Passed, Forbidden> {
+        sent: impl Into<RequestFacts>,
+    ) -> Result<SendConditions, Forbidden> {
         self.policies.carry(Carry::Request(request))?;
-        kept(self.policies.renounced.host(request.host))?;
+        deny_dropped(self.policies.dropped.host(request.host))?;
         Ok(self.requests(request, sent.into())?.into())
     }
 
@@ -260,9 +236,9 @@ impl Now<'_> {
     pub(crate) fn request_for_credential(
         &self,
         request: &Request<'_>,
-        sent: impl Into<Sent>,
-    ) -> Result<Option<Asks>, Forbidden> {
-        kept(self.policies.renounced.host(request.host))?;
+        sent: impl Into<RequestFacts>,
+    ) -> Result<Option<ApprovalNeed>, Forbidden> {
+        deny_dropped(self.policies.dropped.host(request.host))?;
         self.own_request(request, sent)
     }
 
@@ -270,9 +246,9 @@ impl Now<'_> {
     pub(crate) fn own_request(
         &self,
         request: &Request<'_>,
-        sent: impl Into<Sent>,
-    ) -> Result<Option<Asks>, Forbidden> {
-        let passed: Passed = self.requests(request, sent.into())?.into();
+        sent: impl Into<RequestFacts>,
+    ) -> Result<Option<ApprovalNeed>, Forbidden> {
+        let passed: SendConditions = self.requests(request, sent.into())?.into();
         passed.of_atoll()
     }
 
@@ -280,23 +256,27 @@ impl Now<'_> {
     pub(crate) fn begin_request(
         &self,
         request: &Request<'_>,
-        sent: Sent,
-    ) -> Result<Passed, Forbidden> {
-        kept(self.policies.renounced.host(request.host))?;
+        sent: RequestFacts,
+    ) -> Result<SendConditions, Forbidden> {
+        deny_dropped(self.policies.dropped.host(request.host))?;
         self.policies.carry(Carry::Request(request))?;
         let mut granted = self.requests(request, sent)?;
         let redactions = std::mem::take(&mut granted.redactions);
         let asks = self.count(granted)?;
-        Ok(Passed { asks, redactions })
+        Ok(SendConditions { asks, redactions })
     }
 
-    fn requests(&self, request: &Request<'_>, sent: Sent) -> Result<Granted, Forbidden> {
-        let Sent {
+    fn requests(
+        &self,
+        request: &Request<'_>,
+        sent: RequestFacts,
+    ) -> Result<PermitConditions, Forbidden> {
+        let RequestFacts {
             follows,
             confidence,
         } = sent;
         let connection = self.connects(request.host, request.port, Look::Into)?;
-        let mut granted = Granted::default();
+        let mut granted = PermitConditions::default();
         for host in &request.host.standing().collect::<Vec<_>>() {
             let request = Request { host, ..*request };
             granted = granted.and(self.ask(Asked::Request(&request, follows), confidence)?);
@@ -304,29 +284,35 @@ impl Now<'_> {
         Ok(granted.and(connection))
     }
 
-    fn count(&self, granted: Granted) -> Result<Option<Asks>, Forbidden> {
+    fn count(&self, granted: PermitConditions) -> Result<Option<ApprovalNeed>, Forbidden> {
         let counted = self.policies.rates.count(&granted.rates, Instant::now());
         counted.map_err(|late| Forbidden {
             why: late.why(),
-            inside: late.why(),
+            shown: late.why(),
             policy: Some(format!("policy {}", late.by)),
-            by: Forbids::Rate,
+            by: DenialCause::Rate,
         })?;
         Ok(granted.asks)
     }
 
     /// Checks whether a credential may be injected now, and returns the approval that is needed
     /// first.
-    pub(crate) fn credential(&self, name: &CredentialName) -> Result<Option<Asks>, Forbidden> {
-        kept(self.policies.renounced.credential(name))?;
+    pub(crate) fn credential(
+        &self,
+        name: &CredentialName,
+    ) -> Result<Option<ApprovalNeed>, Forbidden> {
+        deny_dropped(self.policies.dropped.credential(name))?;
         self.policies.carry(Carry::UseCredential(name))?;
         Ok(self.ask(Asked::UseCredential(name), None)?.asks)
     }
 
     /// Checks all credentials that are injected into something.
-    pub(crate) fn credentials(&self, names: &[CredentialName]) -> Result<Option<Asks>, Forbidden> {
+    pub(crate) fn credentials(
+        &self,
+        names: &[CredentialName],
+    ) -> Result<Option<ApprovalNeed>, Forbidden> {
         names.iter().try_fold(None, |asks, name| {
-            Ok(Asks::and(asks, self.credential(name)?))
+            Ok(ApprovalNeed::and(asks, self.credential(name)?))
         })
     }
 
@@ -348,9 +334,9 @@ impl Now<'_> {
         }
     }
 
-    fn ask(&self, asked: Asked<'_>, confidence: Option<u8>) -> Result<Granted, Forbidden> {
-        let Some(taken) = &self.standing.taken else {
-            return Ok(Granted::default());
+    fn ask(&self, asked: Asked<'_>, confidence: Option<u8>) -> Result<PermitConditions, Forbidden> {
+        let Some(taken) = &self.version_in_force.taken else {
+            return Ok(PermitConditions::default());
         };
         let labels = self.policies.labels.as_ref();
         // What nobody can tell could be what a policy asks for.
@@ -366,10 +352,10 @@ impl Now<'_> {
         let mut whom = decision.obligations.approve.iter();
         let asks = match decision.effect {
             Effect::Allow => None,
-            Effect::Ask if whom.all(|one| one == PERSON) => Some(Asks::by(&decision)),
+            Effect::Ask if whom.all(|one| one == PERSON) => Some(ApprovalNeed::by(&decision)),
             Effect::Ask | Effect::Deny => return Err(Forbidden::by(&decision)),
         };
-        Ok(Granted {
+        Ok(PermitConditions {
             asks,
             rates,
             redactions,
@@ -377,8 +363,8 @@ impl Now<'_> {
     }
 }
 
-impl From<Granted> for Passed {
-    fn from(granted: Granted) -> Self {
+impl From<PermitConditions> for SendConditions {
+    fn from(granted: PermitConditions) -> Self {
         Self {
             asks: granted.asks,
             redactions: granted.redactions,
@@ -386,10 +372,10 @@ impl From<Granted> for Passed {
     }
 }
 
-impl Passed {
+impl SendConditions {
     /// Returns the conditions for a request of Atoll's own: a redaction is a denial, since it is
     /// never applied to those.
-    pub(crate) fn of_atoll(self) -> Result<Option<Asks>, Forbidden> {
+    pub(crate) fn of_atoll(self) -> Result<Option<ApprovalNeed>, Forbidden> {
         match self.redactions.told() {
             None => Ok(self.asks),
             Some(all) => Err(Forbidden::unredacted(&all)),
@@ -397,7 +383,7 @@ impl Passed {
     }
 }
 
-impl Taken {
+impl PolicySet {
     fn decide(&self, asked: Asked<'_>, confidence: Option<u8>, policies: &Policies) -> Decision {
         // A clock before 1970 is no time that a policy can be about: it reads 0.
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -477,13 +463,13 @@ pub(crate) fn bounded(text: String) -> String {
 }
 
 /// Denies something for this reason, where a right to it was given up.
-fn kept(given_up: Option<String>) -> Result<(), Forbidden> {
+fn deny_dropped(given_up: Option<String>) -> Result<(), Forbidden> {
     given_up.map_or(Ok(()), |why| {
         Err(Forbidden {
-            inside: why.clone(),
+            shown: why.clone(),
             why,
             policy: None,
-            by: Forbids::GivenUp,
+            by: DenialCause::GivenUp,
         })
     })
 }

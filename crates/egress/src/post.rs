@@ -22,9 +22,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::inspect::{
-    HEAD_BYTES_MAX, client_configs, server_name, system_roots, why_not, why_unanswered,
-};
+use crate::inspect::{HEAD_BYTES_MAX, client_configs, server_name, system_roots};
+use crate::origin_error::{why_not, why_unanswered};
 
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -63,7 +62,7 @@ pub struct Headers(HeaderMap);
 /// The reason for which there is no response, as a sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Unsent(String);
+pub struct PostError(String);
 
 impl Address {
     /// Parses an address such as `https://collector.example.com:4318`; messages go to paths beneath
@@ -71,8 +70,8 @@ impl Address {
     ///
     /// # Errors
     /// The flaw of the address.
-    pub fn parse(text: &str) -> Result<Self, Unsent> {
-        let unsound = |why: &str| Unsent(why.to_owned());
+    pub fn parse(text: &str) -> Result<Self, PostError> {
+        let unsound = |why: &str| PostError(why.to_owned());
         let (is_tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
@@ -134,11 +133,11 @@ impl Headers {
     ///
     /// # Errors
     /// When no header can have such a name or such a value.
-    pub fn add(&mut self, name: &str, value: &str) -> Result<(), Unsent> {
+    pub fn add(&mut self, name: &str, value: &str) -> Result<(), PostError> {
         let name = HeaderName::from_bytes(name.as_bytes());
-        let name = name.map_err(|_| Unsent("no header has such a name".to_owned()))?;
+        let name = name.map_err(|_| PostError("no header has such a name".to_owned()))?;
         let value = HeaderValue::from_str(value);
-        let mut value = value.map_err(|_| Unsent("no header has such a value".to_owned()))?;
+        let mut value = value.map_err(|_| PostError("no header has such a value".to_owned()))?;
         value.set_sensitive(true);
         self.0.insert(name, value);
         Ok(())
@@ -165,18 +164,18 @@ pub fn post(
     kind: &'static str,
     body: Vec<u8>,
     patience: Duration,
-) -> Result<Reply, Unsent> {
+) -> Result<Reply, PostError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| Unsent(format!("no thread to send it: {error}")))?;
+    let runtime = runtime.map_err(|error| PostError(format!("no thread to send it: {error}")))?;
     // Within the runtime: a time-out belongs to one.
     let told = async { timeout(patience, sent(to, path, headers, kind, body)).await };
     let told = runtime.block_on(told);
     // A name that is still looked up is not waited for.
     runtime.shutdown_background();
-    let late = |_| Unsent(format!("no answer in {} s", patience.as_secs()));
-    told.map_err(late).and_then(|told| told.map_err(Unsent))
+    let late = |_| PostError(format!("no answer in {} s", patience.as_secs()));
+    told.map_err(late).and_then(|told| told.map_err(PostError))
 }
 
 async fn sent(
@@ -249,7 +248,7 @@ mod tests {
     use super::Address;
 
     #[test]
-    fn addresses_are_read_strictly() {
+    fn post_address_is_parsed_strictly() {
         for (url, expected) in [
             ("https://w.example", Some(("w.example", 443, "", false))),
             ("https://w.example/", Some(("w.example", 443, "", false))),

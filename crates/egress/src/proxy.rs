@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostName, HostPart, Scheme};
+use atoll_model::network::{Flow, FlowKind, HostPart, Scheme};
 use atoll_sys::funnel::original_destination;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
@@ -21,31 +21,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::arrival::{Arrival, Asked, No, reset};
-use crate::given_up::Renounced;
-use crate::inspect::{self, Answer, Unrecorded};
-use crate::tunnel::{self, Wanted};
-use crate::{Egress, dns, inside};
-use socks::{Method, Read, Unasked};
+use crate::denial_body::refusal;
+use crate::destination::{self, Destination};
+use crate::dropped_rights::DroppedRights;
+use crate::inspect::{self, Answer, RecordError};
+use crate::names::PROXY_NAME;
+use crate::program_stream::{ProgramStream, reset};
+use crate::proxy_reply::{ProxyProtocol, SOCKS_VERSION, answer, reply};
+use crate::{Egress, dns, sandbox_api, tunnel};
+use socks::{HandshakeError, Method, Read};
 use target::Target;
-
-/// The name at which the proxy is reached, at whichever port.
-pub(crate) const NAME: &str = "proxy.atoll.internal";
 
 /// The longest time a program may take to name its destination.
 const ASKING_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest SOCKS message, bytes.
 const SOCKS_BYTES_MAX: usize = 1024;
-
-/// Returns whether a name is the proxy's.
-pub(crate) fn is_name(name: &HostName) -> bool {
-    name.as_str() == NAME
-}
-
-/// Returns whether a connection is to the proxy.
-pub(crate) fn is_meant(wanted: &Wanted) -> bool {
-    matches!(&wanted.host, HostPart::Name(name) if is_name(name))
-}
 
 /// Serves one connection to the proxy.
 pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
@@ -58,12 +48,12 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
             Some(Ok(_) | Err(_)) | None => return reset(program),
         }
     }
-    if first.first() == Some(&socks::VERSION) {
+    if first.first() == Some(&SOCKS_VERSION) {
         by_socks(egress, program, first, itself).await;
     } else if first.starts_with(connect::BEGINNING) {
         by_connect(egress, program, first, itself).await;
     } else {
-        by_requests(egress, Arrival::with(program, first), itself).await;
+        by_requests(egress, ProgramStream::with(program, first), itself).await;
     }
 }
 
@@ -77,7 +67,7 @@ fn itself(program: &TcpStream) -> Flow {
     };
     Flow {
         kind: FlowKind::Tunnel,
-        host: NAME.to_owned(),
+        host: PROXY_NAME.to_owned(),
         address: None,
         via: None,
         port,
@@ -94,7 +84,7 @@ fn itself(program: &TcpStream) -> Flow {
 async fn patiently<T>(egress: &Egress, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         done = timeout(ASKING_PATIENCE, work) => done.ok(),
-        () = egress.is_over() => None,
+        () = egress.run_ended() => None,
     }
 }
 
@@ -117,15 +107,15 @@ async fn by_connect(
     match head {
         Ok(Some((target, length))) => {
             let rest = bytes.split_off(length);
-            let program = Arrival::asked(program, rest, Asked::Connect);
-            lead(egress, program, target).await;
+            let program = ProgramStream::asked(program, rest, ProxyProtocol::Connect);
+            connect(egress, program, target).await;
         }
         Ok(None) => reset(program),
         Err(why) => {
             egress
-                .line
+                .control
                 .refuse(itself, format!("what it asks by CONNECT: {why}"));
-            let text = inspect::refusal("CONNECT", why);
+            let text = refusal("CONNECT", why);
             let _ = program.write_all(&answer("400 Bad Request", &text)).await;
             let _ = program.shutdown().await;
         }
@@ -134,54 +124,57 @@ async fn by_connect(
 
 async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u8>, itself: Flow) {
     let asked = patiently(egress, ask_by_socks(&mut program, &mut bytes)).await;
-    let (why, last) = match asked.unwrap_or(Err(Unasked::Over)) {
+    let (why, last) = match asked.unwrap_or(Err(HandshakeError::Over)) {
         Ok(target) => {
-            let program = Arrival::asked(program, bytes, Asked::Socks);
-            return lead(egress, program, target).await;
+            let program = ProgramStream::asked(program, bytes, ProxyProtocol::Socks);
+            return connect(egress, program, target).await;
         }
-        Err(Unasked::Over) => return reset(program),
-        Err(Unasked::Malformed) => {
+        Err(HandshakeError::Over) => return reset(program),
+        Err(HandshakeError::Malformed) => {
             let why = "what it says is none of SOCKS 5".to_owned();
-            egress.line.refuse(itself, why);
+            egress.control.refuse(itself, why);
             return reset(program);
         }
-        Err(Unasked::Unknown) => {
+        Err(HandshakeError::Unknown) => {
             let why = "by SOCKS 5 it says who it is in no way that is known";
-            (why, vec![socks::VERSION, 0xff])
+            (why, vec![SOCKS_VERSION, 0xff])
         }
-        Err(Unasked::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
+        Err(HandshakeError::Unable(unable)) => (unable.why(), reply(unable as u8).to_vec()),
     };
-    egress.line.refuse(itself, why.to_owned());
+    egress.control.refuse(itself, why.to_owned());
     let _ = program.write_all(&last).await;
     let _ = program.shutdown().await;
 }
 
 /// Performs the SOCKS handshake, and returns the destination. Bytes beyond it stay in `bytes`.
-async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Target, Unasked> {
-    match hear(program, bytes, socks::greeting).await? {
-        Some(Method::Nothing) => say(program, &[socks::VERSION, 0]).await?,
+async fn ask_by_socks(
+    program: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+) -> Result<Target, HandshakeError> {
+    match read_message(program, bytes, socks::greeting).await? {
+        Some(Method::Nothing) => write(program, &[SOCKS_VERSION, 0]).await?,
         Some(Method::Password) => {
-            say(program, &[socks::VERSION, 2]).await?;
-            hear(program, bytes, socks::password).await?;
-            say(program, &[1, 0]).await?;
+            write(program, &[SOCKS_VERSION, 2]).await?;
+            read_message(program, bytes, socks::password).await?;
+            write(program, &[1, 0]).await?;
         }
-        None => return Err(Unasked::Unknown),
+        None => return Err(HandshakeError::Unknown),
     }
-    let asked = hear(program, bytes, socks::request).await?;
-    asked.map_err(Unasked::Unable)
+    let asked = read_message(program, bytes, socks::request).await?;
+    asked.map_err(HandshakeError::Unable)
 }
 
-async fn say(program: &mut TcpStream, bytes: &[u8]) -> Result<(), Unasked> {
+async fn write(program: &mut TcpStream, bytes: &[u8]) -> Result<(), HandshakeError> {
     let said = program.write_all(bytes).await;
-    said.map_err(|_| Unasked::Over)
+    said.map_err(|_| HandshakeError::Over)
 }
 
 /// Reads until one message is whole, and removes it from `bytes`.
-async fn hear<T>(
+async fn read_message<T>(
     program: &mut TcpStream,
     bytes: &mut Vec<u8>,
     read: impl Fn(&[u8]) -> Read<T>,
-) -> Result<T, Unasked> {
+) -> Result<T, HandshakeError> {
     loop {
         match read(bytes) {
             Read::Whole(found, length) => {
@@ -189,52 +182,56 @@ async fn hear<T>(
                 *bytes = rest;
                 return Ok(found);
             }
-            Read::Malformed => return Err(Unasked::Malformed),
-            Read::Partial if bytes.len() > SOCKS_BYTES_MAX => return Err(Unasked::Malformed),
+            Read::Malformed => return Err(HandshakeError::Malformed),
+            Read::Partial if bytes.len() > SOCKS_BYTES_MAX => {
+                return Err(HandshakeError::Malformed);
+            }
             Read::Partial => {}
         }
         match program.read_buf(bytes).await {
             Ok(got) if got > 0 => {}
-            Ok(_) | Err(_) => return Err(Unasked::Over),
+            Ok(_) | Err(_) => return Err(HandshakeError::Over),
         }
     }
 }
 
 /// Carries a program's connection to the destination it has asked for, if that is allowed: as if it
 /// had connected there itself.
-async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
-    match meant(egress, target) {
-        Ok(wanted) if inside::is_meant(&wanted) => {
+async fn connect(egress: &Arc<Egress>, program: ProgramStream, target: Target) {
+    match destination_of(egress, target) {
+        Ok(to) if to.is_sandbox_api() => {
             let mut program = program;
             if program.grant().await.is_ok() {
-                inside::serve(egress, program).await;
+                sandbox_api::serve(egress, program).await;
             }
         }
-        Ok(wanted) => tunnel::judge(egress, program, wanted).await,
-        Err((wanted, why)) => tunnel::refuse(egress, program, wanted.flow(), why).await,
+        Ok(to) => tunnel::judge(egress, program, to).await,
+        Err((to, why)) => tunnel::refuse(egress, program, to.flow(), why).await,
     }
 }
 
 /// Returns the destination a program asks for: its address may stand for a name.
-fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
+fn destination_of(egress: &Egress, target: Target) -> Result<Destination, (Destination, String)> {
     let Target { host, port } = target;
-    let wanted = match host {
-        HostPart::Address(address) => tunnel::wanted(egress, SocketAddr::new(address, port))?,
-        HostPart::Name(_) => Wanted { host, port },
+    let to = match host {
+        HostPart::Address(address) => {
+            destination::of_address(egress, SocketAddr::new(address, port))?
+        }
+        HostPart::Name(_) => Destination { host, port },
     };
-    let why = if is_meant(&wanted) {
+    let why = if to.is_proxy() {
         "a proxy leads to no proxy"
     } else if dns::is_name_server(SocketAddr::new([0, 0, 0, 0].into(), port)) {
         // What is asked there is not seen.
         "names are asked for without a proxy"
     } else {
-        return Ok(wanted);
+        return Ok(to);
     };
-    Err((wanted, why.to_owned()))
+    Err((to, why.to_owned()))
 }
 
 /// Answers requests in absolute form.
-async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
+async fn by_requests(egress: &Arc<Egress>, program: ProgramStream, itself: Flow) {
     // One at a time by HTTP/1: where it leads, so that it ends when that is given up.
     let carried = Mutex::new(None::<HostPart>);
     let answer = |request| answer_one(Arc::clone(egress), itself.clone(), &carried, request);
@@ -245,18 +242,18 @@ async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     };
-    let denied = |all: &Renounced| host().and_then(|host| all.host(&host));
+    let denied = |all: &DroppedRights| host().and_then(|host| all.host(&host));
     let served = tokio::select! {
         served = served => served,
-        _ = egress.policies.renounced.denied(denied) => return,
-        () = egress.is_over() => return,
+        _ = egress.policies.dropped.denied(denied) => return,
+        () = egress.run_ended() => return,
     };
     // What can be told the program of a mistake hyper has told.
     if let Err(error) = served
         && error.is_parse()
     {
         let why = format!("what it asks is no request that can be read in one way: {error}");
-        egress.line.refuse(itself, why);
+        egress.control.refuse(itself, why);
     }
 }
 
@@ -265,82 +262,47 @@ async fn answer_one(
     itself: Flow,
     carried: &Mutex<Option<HostPart>>,
     request: Request<Incoming>,
-) -> Result<Response<Answer>, Unrecorded> {
+) -> Result<Response<Answer>, RecordError> {
     let target = match (request.uri().scheme_str(), request.uri().authority()) {
-        (Some("http"), Some(authority)) => written(authority.as_str()),
+        (Some("http"), Some(authority)) => parse_authority(authority.as_str()),
         (_, _) => None,
     };
     let Some(target) = target else {
         let why = "a proxy is asked by CONNECT, by SOCKS 5, or for http:// with a host";
-        egress.line.refuse(itself, why.to_owned());
+        egress.control.refuse(itself, why.to_owned());
         return Ok(inspect::unclear(request.method().as_str(), why));
     };
-    let wanted = match meant(&egress, target) {
-        Ok(wanted) => wanted,
-        Err((wanted, why)) => {
-            egress.line.refuse(wanted.flow(), why.clone());
+    let to = match destination_of(&egress, target) {
+        Ok(to) => to,
+        Err((to, why)) => {
+            egress.control.refuse(to.flow(), why.clone());
             return Ok(inspect::unclear(request.method().as_str(), &why));
         }
     };
-    if inside::is_meant(&wanted) {
-        return inside::answer(egress, request).await;
+    if to.is_sandbox_api() {
+        return sandbox_api::answer(egress, request).await;
     }
     // What is denied from the beginning is answered.
-    let is_denied = egress.policies.renounced.host(&wanted.host).is_some();
-    *carried.lock().unwrap_or_else(PoisonError::into_inner) =
-        (!is_denied).then(|| wanted.host.clone());
-    match inspect::Asked::new(&wanted, Scheme::Http) {
+    let is_denied = egress.policies.dropped.host(&to.host).is_some();
+    *carried.lock().unwrap_or_else(PoisonError::into_inner) = (!is_denied).then(|| to.host.clone());
+    match inspect::Origin::new(&to, Scheme::Http) {
         Some(asked) => inspect::answer(egress, Arc::new(asked), request).await,
         None => {
             let why = "its host cannot be written";
-            egress.line.refuse(wanted.flow(), why.to_owned());
+            egress.control.refuse(to.flow(), why.to_owned());
             Ok(inspect::unclear(request.method().as_str(), why))
         }
     }
 }
 
 /// Parses a request's authority: its host, and its port, by default 80.
-fn written(authority: &str) -> Option<Target> {
+fn parse_authority(authority: &str) -> Option<Target> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, target::port(port)?),
         _ => (authority, 80),
     };
     let host = host.parse().ok()?;
     Some(Target { host, port })
-}
-
-/// Returns the answer for a connection that is established.
-pub(crate) fn granted(asked: Asked) -> Vec<u8> {
-    match asked {
-        Asked::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
-        Asked::Socks => reply(0).to_vec(),
-    }
-}
-
-/// Returns the answer for a connection that is denied or fails.
-pub(crate) fn denied(asked: Asked, no: No, what: &str, why: &str) -> Vec<u8> {
-    match (asked, no) {
-        (Asked::Connect, No::Refused) => answer("403 Forbidden", &inspect::refusal(what, why)),
-        (Asked::Connect, No::Unreachable) => {
-            answer("502 Bad Gateway", &inspect::failure(what, why))
-        }
-        (Asked::Socks, No::Refused) => reply(2).to_vec(),
-        (Asked::Socks, No::Unreachable) => reply(4).to_vec(),
-    }
-}
-
-fn answer(status: &str, text: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        text.len()
-    );
-    [head.as_bytes(), text].concat()
-}
-
-/// Encodes a SOCKS reply (RFC 1928, 6) without an address, which no client needs.
-fn reply(code: u8) -> [u8; 10] {
-    [socks::VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
 #[cfg(test)]

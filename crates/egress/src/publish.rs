@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Egress;
-use crate::arrival::reset;
-use crate::given_up::Renounced;
-use crate::limits::Way;
-use crate::line::Carried;
-use crate::opening::Stop;
-use crate::policies::Now;
+use crate::control_channel::FlowOutcome;
+use crate::dropped_rights::DroppedRights;
+use crate::limits::Direction;
+use crate::opening::StopReason;
+use crate::policies::PolicySnapshot;
+use crate::program_stream::reset;
 use crate::pump::pump;
 use crate::scan::Scan;
 
@@ -43,15 +43,15 @@ const ITSELF: &str = "localhost";
 
 /// Unconnected sockets of the sandbox's network.
 #[derive(Debug)]
-pub(crate) struct Inward {
-    free: Mutex<Vec<Pair>>,
+pub(crate) struct InnerSockets {
+    free: Mutex<Vec<SocketPair>>,
     /// Permits for the free ones.
-    room: Arc<Semaphore>,
+    permit: Arc<Semaphore>,
 }
 
 /// The sockets for one connection: one of each address family.
 #[derive(Debug)]
-struct Pair {
+struct SocketPair {
     four: OwnedFd,
     six: Option<OwnedFd>,
 }
@@ -62,13 +62,13 @@ pub(crate) fn begin(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
     descriptors: Vec<OwnedFd>,
-) -> io::Result<(Arc<Inward>, Vec<OwnedFd>)> {
+) -> io::Result<(Arc<InnerSockets>, Vec<OwnedFd>)> {
     let is_inward = |one: &OwnedFd| {
         matches!(socket_type(one), Ok(SocketType::STREAM))
             && matches!(socket_acceptconn(one), Ok(false))
     };
     let (inward, rest): (Vec<_>, Vec<_>) = descriptors.into_iter().partition(is_inward);
-    let inward = Arc::new(Inward::of(inward));
+    let inward = Arc::new(InnerSockets::of(inward));
     let mut others = Vec::new();
     for listener in rest {
         let Some(published) = published(egress, &listener) else {
@@ -81,23 +81,30 @@ pub(crate) fn begin(
 }
 
 /// Handles orders, among them to publish further ports, until the run ends.
-pub(crate) async fn hear(egress: &Arc<Egress>, tasks: &mut JoinSet<()>, inward: &Arc<Inward>) {
+pub(crate) async fn serve(
+    egress: &Arc<Egress>,
+    tasks: &mut JoinSet<()>,
+    inward: &Arc<InnerSockets>,
+) {
     let further = |published: Published, listeners: Vec<OwnedFd>| {
         for listener in listeners {
             // Nobody comes to one that is closed: that shows outside.
             let _ = take(egress, tasks, inward, published.clone(), listener);
         }
     };
-    let renounce = |given| egress.policies.renounced.add_all(given);
+    let renounce = |given| egress.policies.dropped.add_all(given);
     let reload = |version, file| egress.policies.reload(version, file);
-    egress.line.hear(further, renounce, reload).await;
+    egress
+        .control
+        .receive_orders(further, renounce, reload)
+        .await;
 }
 
 /// Begins to accept clients of one listener.
 fn take(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
-    inward: &Arc<Inward>,
+    inward: &Arc<InnerSockets>,
     published: Published,
     listener: OwnedFd,
 ) -> io::Result<()> {
@@ -120,30 +127,30 @@ fn published(egress: &Egress, listener: &OwnedFd) -> Option<Published> {
     all.find(|one| one.port.outside == at.port()).cloned()
 }
 
-impl Inward {
+impl InnerSockets {
     fn of(sockets: Vec<OwnedFd>) -> Self {
         let is_4 = |one: &OwnedFd| matches!(socket_domain(one), Ok(AddressFamily::INET));
         let (fours, sixes): (Vec<_>, Vec<_>) = sockets.into_iter().partition(is_4);
         let mut sixes = sixes.into_iter();
-        let pair = |four| Pair {
+        let pair = |four| SocketPair {
             four,
             six: sixes.next(),
         };
-        let free: Vec<Pair> = fours.into_iter().map(pair).collect();
+        let free: Vec<SocketPair> = fours.into_iter().map(pair).collect();
         Self {
-            room: Arc::new(Semaphore::new(free.len())),
+            permit: Arc::new(Semaphore::new(free.len())),
             free: Mutex::new(free),
         }
     }
 
-    fn take(&self) -> Option<Pair> {
+    fn take(&self) -> Option<SocketPair> {
         self.free
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop()
     }
 
-    fn give_back(&self, pair: Pair) {
+    fn give_back(&self, pair: SocketPair) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(pair);
     }
@@ -153,7 +160,7 @@ impl Inward {
 async fn accept(
     egress: Arc<Egress>,
     listener: TcpListener,
-    inward: Arc<Inward>,
+    inward: Arc<InnerSockets>,
     published: Published,
 ) {
     let mut carried = JoinSet::new();
@@ -161,22 +168,22 @@ async fn accept(
         while carried.try_join_next().is_some() {}
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = egress.is_over() => break,
+            () = egress.run_ended() => break,
         };
         let Ok((visitor, _)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let room = tokio::select! {
-            room = Arc::clone(&inward.room).acquire_owned() => room,
-            () = egress.is_over() => break,
+        let permit = tokio::select! {
+            permit = Arc::clone(&inward.permit).acquire_owned() => permit,
+            () = egress.run_ended() => break,
         };
-        let Ok(room) = room else {
+        let Ok(permit) = permit else {
             break;
         };
         let (egress, inward) = (Arc::clone(&egress), Arc::clone(&inward));
         let published = published.clone();
-        carried.spawn(async move { visit(&egress, &inward, visitor, &published, room).await });
+        carried.spawn(async move { visit(&egress, &inward, visitor, &published, permit).await });
     }
     drop(listener);
     while carried.join_next().await.is_some() {}
@@ -185,10 +192,10 @@ async fn accept(
 /// Connects one client to the sandbox's port, once that is recorded.
 async fn visit(
     egress: &Egress,
-    inward: &Inward,
+    inward: &InnerSockets,
     visitor: TcpStream,
     published: &Published,
-    room: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     let now = egress.policies.now();
     let flow = Flow {
@@ -204,24 +211,24 @@ async fn visit(
     let closed = egress.policies.closed(published.port.inside);
     let admitted = admitted.and_then(|()| closed.map_or(Ok(()), Err));
     if let Err(why) = admitted.and_then(|()| is_published(&now, published)) {
-        egress.line.refuse(flow, why);
+        egress.control.refuse(flow, why);
         return reset(visitor);
     }
-    let Ok(opened) = egress.line.open(flow, true).await else {
+    let Ok(opened) = egress.control.open(flow, true).await else {
         return reset(visitor);
     };
     let Some(pair) = inward.take() else {
         return reset(visitor);
     };
     let carried = match connect(&pair, published.port.inside).await {
-        Ok(server) => relay(egress, visitor, server, (published, now.version())).await,
+        Ok(server) => relay(egress, visitor, server, published, now.version()).await,
         Err(error) => {
             reset(visitor);
             let why = match error.kind() {
                 io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
                 _ => format!("nothing answers there: {error}"),
             };
-            Carried::nothing(why).at_last(true)
+            FlowOutcome::nothing(why).at_last(true)
         }
     };
     // What was broken off is ended inside at once.
@@ -229,18 +236,18 @@ async fn visit(
         Some(_) => Duration::ZERO,
         None => FAREWELL,
     };
-    egress.line.close(&opened, carried);
+    egress.control.close(&opened, carried);
     tokio::select! {
         () = pair.settle(patience) => {}
-        () = egress.is_over() => return,
+        () = egress.run_ended() => return,
     }
     inward.give_back(pair);
-    drop(room);
+    drop(permit);
 }
 
 /// Checks the policies that have come since the port was published. The first ones were asked
 /// before it was.
-fn is_published(now: &Now<'_>, published: &Published) -> Result<(), String> {
+fn is_published(now: &PolicySnapshot<'_>, published: &Published) -> Result<(), String> {
     match now.version() {
         0 => Ok(()),
         _ => now.publishing(published).map_err(|forbidden| forbidden.why),
@@ -248,7 +255,7 @@ fn is_published(now: &Now<'_>, published: &Published) -> Result<(), String> {
 }
 
 /// Connects to a port of the sandbox, at the first address of its loopback with a listener.
-async fn connect(pair: &Pair, port: u16) -> io::Result<TcpStream> {
+async fn connect(pair: &SocketPair, port: u16) -> io::Result<TcpStream> {
     let places = [
         (Some(&pair.four), IpAddr::from(Ipv4Addr::LOCALHOST)),
         (pair.six.as_ref(), Ipv6Addr::LOCALHOST.into()),
@@ -275,8 +282,9 @@ async fn relay(
     egress: &Egress,
     mut visitor: TcpStream,
     mut server: TcpStream,
-    (published, policies): (&Published, u32),
-) -> Carried {
+    published: &Published,
+    policies: u32,
+) -> FlowOutcome {
     let _ = (visitor.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
@@ -287,39 +295,41 @@ async fn relay(
         let [mut shown, mut said] = [Scan::Not, Scan::Not];
         let both = tokio::try_join!(
             pump(
-                (None, Way::Up),
+                None,
+                Direction::Up,
                 &mut shown,
                 &from_server,
                 &mut to_visitor,
                 up
             ),
             pump(
-                (None, Way::Down),
+                None,
+                Direction::Down,
                 &mut said,
                 &from_visitor,
                 &mut to_server,
                 down
             ),
         );
-        both.map(drop).map_err(Stop::why)
+        both.map(drop).map_err(StopReason::why)
     };
     let worked = tokio::select! {
         worked = work => worked,
-        why = egress.policies.renounced.denied(Renounced::network) => Err(why),
+        why = egress.policies.dropped.denied(DroppedRights::network) => Err(why),
         why = egress.policies.denied_since(policies, |now| now.publishing(published)) => Err(why),
-        () = egress.is_over() => Err("the sandbox ended".to_owned()),
+        () = egress.run_ended() => Err("the sandbox ended".to_owned()),
     };
     if worked.is_err() {
         reset(visitor);
     }
-    Carried {
+    FlowOutcome {
         bytes: carried.map(AtomicU64::into_inner),
         failure: worked.err(),
-        ..Carried::default()
+        ..FlowOutcome::default()
     }
 }
 
-impl Pair {
+impl SocketPair {
     /// Disconnects the sockets for their next use, once their last bytes are acknowledged.
     async fn settle(&self, patience: Duration) {
         let until = Instant::now() + patience;

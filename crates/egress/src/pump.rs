@@ -7,8 +7,8 @@ use bytes::BufMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-use crate::limits::{Part, Way, passed};
-use crate::opening::Stop;
+use crate::limits::{BudgetShare, Direction, passed};
+use crate::opening::StopReason;
 use crate::scan::Scan;
 
 /// The largest block that is carried at once, bytes.
@@ -18,15 +18,16 @@ const BLOCK_BYTES: usize = 128 * 1024;
 /// it pass. No buffer is held while nothing comes: most connections are idle most of the time.
 ///
 /// # Errors
-/// [`Stop`]: nothing more passes.
+/// [`StopReason`]: nothing more passes.
 pub(crate) async fn pump(
-    (part, way): (Option<&Part>, Way),
+    part: Option<&BudgetShare>,
+    way: Direction,
     scan: &mut Scan,
     from: &ReadHalf<'_>,
     to: &mut WriteHalf<'_>,
     carried: &AtomicU64,
-) -> Result<(), Stop> {
-    let piece_bytes = part.map_or(BLOCK_BYTES, Part::piece_bytes);
+) -> Result<(), StopReason> {
+    let piece_bytes = part.map_or(BLOCK_BYTES, BudgetShare::piece_bytes);
     loop {
         tokio::select! {
             ready = from.readable() => ready?,

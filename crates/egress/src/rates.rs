@@ -10,7 +10,7 @@ use atoll_cedar::Rate;
 /// far back as they reach. A reloaded policy may have another rate; the times counted until then
 /// stay.
 #[derive(Debug, Default)]
-struct Counted {
+struct RateWindow {
     times: VecDeque<Instant>,
     /// The largest count of all its rates so far.
     most: usize,
@@ -18,7 +18,7 @@ struct Counted {
     span: Duration,
 }
 
-impl Counted {
+impl RateWindow {
     /// Returns the time until this rate has room for one more; `None` where it has room now.
     fn full(&mut self, rate: Rate, now: Instant) -> Option<Duration> {
         let (most, span) = bounds(rate);
@@ -41,7 +41,7 @@ impl Counted {
 
 /// The counts under rates, by the policies' ids.
 #[derive(Debug, Default)]
-pub(crate) struct Rates(Mutex<BTreeMap<Arc<str>, Counted>>);
+pub(crate) struct Rates(Mutex<BTreeMap<Arc<str>, RateWindow>>);
 
 /// An exceeded rate.
 #[derive(Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rate_is_kept_to_by_its_own_policy_and_in_every_span() {
+    fn rate_holds_per_policy_in_every_span() {
         let rates = Rates::default();
         let begin = Instant::now();
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
@@ -140,7 +140,7 @@ mod tests {
 
     /// Reloaded policies forget nothing by another count or another period.
     #[test]
-    fn another_rate_of_a_policy_counts_what_was_counted() {
+    fn rate_reloaded_keeps_its_count() {
         let rates = Rates::default();
         let begin = Instant::now();
         let at = |seconds: u64| begin + Duration::from_secs(seconds);

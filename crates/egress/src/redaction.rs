@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use atoll_cedar::Redaction;
 use hyper::header::{HeaderMap, HeaderName};
 
-use crate::limits::Way;
+use crate::limits::Direction;
 
 /// The headers to remove. Several policies add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,15 +40,15 @@ impl Redactions {
 
     /// Removes them from headers or trailers in this direction, by any name that servers read as
     /// the same.
-    pub(crate) fn take_out(&self, way: Way, headers: &mut HeaderMap) {
+    pub(crate) fn take_out(&self, way: Direction, headers: &mut HeaderMap) {
         let is_one = |name: &&HeaderName| {
             self.all.iter().any(|one| match (one, way) {
-                (Redaction::Header(own), Way::Up) | (Redaction::ResponseHeader(own), Way::Down) => {
+                (Redaction::Header(own), Direction::Up)
+                | (Redaction::ResponseHeader(own), Direction::Down) => {
                     folded(own) == folded(name.as_str())
                 }
-                (Redaction::Header(_), Way::Down) | (Redaction::ResponseHeader(_), Way::Up) => {
-                    false
-                }
+                (Redaction::Header(_), Direction::Down)
+                | (Redaction::ResponseHeader(_), Direction::Up) => false,
             })
         };
         let names: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redacted_header_by_other_name_is_taken_out() {
+    fn redacted_header_by_other_name_is_removed() {
         let own = Redaction::Header("x-internal-id".to_owned());
         let all = Redactions::of([own].into_iter());
         for (name, is_taken) in [
@@ -97,7 +97,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::from_static("a");
             headers.insert(HeaderName::from_static(name), value);
-            all.take_out(Way::Up, &mut headers);
+            all.take_out(Direction::Up, &mut headers);
             assert_eq!(
                 (headers.is_empty(), all.takes(name)),
                 (is_taken, is_taken),

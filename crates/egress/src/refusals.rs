@@ -55,7 +55,7 @@ impl Refusals {
         if of_kind.whole.len() < REFUSALS_MAX {
             let (flow, why) = key.clone();
             of_kind.whole.insert(key, 1);
-            return Some(refused(flow, why, 1));
+            return Some(refusal_report(flow, why, 1));
         }
         let (flow, _) = key;
         of_kind.count_place(kind, (flow.host, flow.port))
@@ -86,31 +86,32 @@ impl Refused {
             return None;
         }
         self.places.insert(place.clone(), 1);
-        Some(further(kind, place, 1))
+        let (host, port) = place;
+        Some(place_report(kind, host, port, 1))
     }
 
     fn rest(self, kind: FlowKind) -> impl Iterator<Item = FlowReport> {
         let others = (self.others > 0).then(|| {
             let flow = Flow::to(kind, "(others)".to_owned(), 0);
             let why = format!("more than {PLACES_MAX} further hosts and ports");
-            refused(flow, why, self.others)
+            refusal_report(flow, why, self.others)
         });
         let whole = self.whole.into_iter().filter(|(_, count)| *count > 1);
-        let whole = whole.map(|((flow, why), count)| refused(flow, why, count));
+        let whole = whole.map(|((flow, why), count)| refusal_report(flow, why, count));
         let places = self.places.into_iter().filter(|(_, count)| *count > 1);
-        let places = places.map(move |(place, count)| further(kind, place, count));
+        let places = places.map(move |((host, port), count)| place_report(kind, host, port, count));
         whole.chain(places).chain(others)
     }
 }
 
-fn refused(flow: Flow, why: String, count: u64) -> FlowReport {
+fn refusal_report(flow: Flow, why: String, count: u64) -> FlowReport {
     FlowReport::Refused { flow, why, count }
 }
 
 /// Returns the report of a refusal beyond the limit of its kind.
-fn further(kind: FlowKind, (host, port): (String, u16), count: u64) -> FlowReport {
+fn place_report(kind: FlowKind, host: String, port: u16, count: u64) -> FlowReport {
     let why = format!("refused after {REFUSALS_MAX} different others: no more of it is kept");
-    refused(Flow::to(kind, host, port), why, count)
+    refusal_report(Flow::to(kind, host, port), why, count)
 }
 
 /// Shortens a text to at most this many bytes, with a mark where it goes on: a text that a program

@@ -14,8 +14,8 @@ use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 
 use crate::Egress;
-use crate::dial::Place;
-use crate::line::{Carried, Opened};
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::dial::Route;
 
 /// The longest time that resolving a name may take, in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,13 +71,13 @@ impl Resolver {
 
 /// The names that were queried though no rule names them.
 #[derive(Debug)]
-pub(crate) struct Unnamed {
+pub(crate) struct UnnamedQueries {
     known: HashSet<HostName>,
     room: f64,
     since: Instant,
 }
 
-impl Default for Unnamed {
+impl Default for UnnamedQueries {
     fn default() -> Self {
         Self {
             known: HashSet::new(),
@@ -87,7 +87,7 @@ impl Default for Unnamed {
     }
 }
 
-impl Unnamed {
+impl UnnamedQueries {
     /// Takes a token for one more query now. Returns whether there was one.
     fn has_room(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
@@ -110,19 +110,23 @@ impl Unnamed {
 
 /// The reason for which a name leads nowhere.
 #[derive(Debug)]
-pub(crate) enum Nowhere {
-    /// A name without an address that may be dialled, with the reasons for the record and for the
-    /// program.
-    Refused { why: String, inside: String },
+pub enum ResolveError {
+    /// A name without an address that may be dialled.
+    Refused {
+        /// The reason for the record.
+        why: String,
+        /// The reason for the program.
+        shown: String,
+    },
     /// An unknown name, or no answer of a name server.
     Unknown(String),
 }
 
-impl Nowhere {
+impl ResolveError {
     fn refused(unreachable: &Unreachable<'_>) -> Self {
         Self::Refused {
             why: unreachable.why(),
-            inside: unreachable.why_inside(),
+            shown: unreachable.why_inside(),
         }
     }
 }
@@ -134,12 +138,12 @@ pub(crate) async fn addresses(
     host: &HostPart,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<Place>, Nowhere> {
+) -> Result<Vec<Route>, ResolveError> {
     let places = addresses_by(egress, &egress.network, host, port, request).await?;
     // As with an address that a rule refuses: one among others is a name somebody plays with.
     match places.iter().find_map(|place| given_up(egress, *place)) {
-        Some(why) => Err(Nowhere::Refused {
-            inside: why.clone(),
+        Some(why) => Err(ResolveError::Refused {
+            shown: why.clone(),
             why,
         }),
         None => Ok(places),
@@ -147,10 +151,10 @@ pub(crate) async fn addresses(
 }
 
 /// Returns the reason for which an address is not dialled any more, if it was given up.
-pub(crate) fn given_up(egress: &Egress, place: Place) -> Option<String> {
+pub(crate) fn given_up(egress: &Egress, place: Route) -> Option<String> {
     match place {
-        Place::At(address) => egress.policies.renounced.address(address),
-        Place::ByProxy => None,
+        Route::At(address) => egress.policies.dropped.address(address),
+        Route::ByProxy => None,
     }
 }
 
@@ -162,16 +166,16 @@ pub(crate) async fn addresses_by(
     host: &HostPart,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<Place>, Nowhere> {
+) -> Result<Vec<Route>, ResolveError> {
     if network.proxy_for(host, port).is_some() {
         let asks = network.asks_proxy(host, port, request);
-        asks.map_err(|unreachable| Nowhere::refused(&unreachable))?;
+        asks.map_err(|unreachable| ResolveError::refused(&unreachable))?;
         if let HostPart::Name(name) = host {
             // The proxy learns it, and asks name servers for it.
             let recorded = recorded(egress, network, name).await?;
-            recorded.inspect(|opened| egress.line.close(opened, Carried::default()));
+            recorded.inspect(|opened| egress.control.close(opened, FlowOutcome::default()));
         }
-        return Ok(vec![Place::ByProxy]);
+        return Ok(vec![Route::ByProxy]);
     }
     let addresses = match host {
         HostPart::Address(address) => checked(network, host, &[*address], port, request),
@@ -181,20 +185,20 @@ pub(crate) async fn addresses_by(
         }
         HostPart::Name(name) => resolve(egress, network, name, port, request).await,
     }?;
-    Ok(addresses.into_iter().map(Place::At).collect())
+    Ok(addresses.into_iter().map(Route::At).collect())
 }
 
 /// Checks whether a connection that leads to a place may be used for a host and this request.
 pub(crate) fn may<'a>(
     egress: &'a Egress,
     host: &HostPart,
-    place: Place,
+    place: Route,
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<(), Unreachable<'a>> {
     match place {
-        Place::At(address) => egress.network.dials(host, address, port, request),
-        Place::ByProxy => egress.network.asks_proxy(host, port, request),
+        Route::At(address) => egress.network.dials(host, address, port, request),
+        Route::ByProxy => egress.network.asks_proxy(host, port, request),
     }
 }
 
@@ -205,10 +209,10 @@ fn checked(
     addresses: &[IpAddr],
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<IpAddr>, Nowhere> {
+) -> Result<Vec<IpAddr>, ResolveError> {
     for address in addresses {
         let dials = network.dials(host, *address, port, request);
-        dials.map_err(|unreachable| Nowhere::refused(&unreachable))?;
+        dials.map_err(|unreachable| ResolveError::refused(&unreachable))?;
     }
     Ok(addresses.to_vec())
 }
@@ -221,31 +225,31 @@ async fn resolve(
     name: &HostName,
     port: u16,
     request: Option<&Request<'_>>,
-) -> Result<Vec<IpAddr>, Nowhere> {
+) -> Result<Vec<IpAddr>, ResolveError> {
     let recorded = recorded(egress, network, name).await?;
     let found = egress.resolver.find(name).await;
     if let Some(opened) = recorded {
         let failure = found.as_ref().err().cloned();
-        let carried = Carried {
+        let carried = FlowOutcome {
             failure,
-            ..Carried::default()
+            ..FlowOutcome::default()
         };
-        egress.line.close(&opened, carried);
+        egress.control.close(&opened, carried);
     }
-    let found = found.map_err(Nowhere::Unknown)?;
+    let found = found.map_err(ResolveError::Unknown)?;
     let mut addresses = Vec::new();
     let mut refused = None;
     for address in found.iter().map(|address| address.to_canonical()) {
         match network.address_of_name(address, port, request) {
             Ok(()) if addresses.len() < ADDRESSES_MAX => addresses.push(address),
             Ok(()) => {}
-            Err(unreachable) => refused = Some(Nowhere::refused(&unreachable)),
+            Err(unreachable) => refused = Some(ResolveError::refused(&unreachable)),
         }
     }
     // One that is refused among others is a name that somebody plays with.
     match refused {
         Some(refused) => Err(refused),
-        None if addresses.is_empty() => Err(Nowhere::Unknown("it has no address".to_owned())),
+        None if addresses.is_empty() => Err(ResolveError::Unknown("it has no address".to_owned())),
         None => Ok(addresses),
     }
 }
@@ -256,7 +260,7 @@ async fn recorded(
     egress: &Egress,
     network: &Network,
     name: &HostName,
-) -> Result<Option<Opened>, Nowhere> {
+) -> Result<Option<OpenFlow>, ResolveError> {
     if network.is_named(name) {
         return Ok(None);
     }
@@ -269,21 +273,21 @@ async fn recorded(
             "more than {UNNAMED_MAX} different names that only a rule with * allows were asked \
              for: there are {UNNAMED_PER_SECOND} more in a second"
         );
-        let inside = why.clone();
-        return Err(Nowhere::Refused { why, inside });
+        let shown = why.clone();
+        return Err(ResolveError::Refused { why, shown });
     }
     let now = egress.policies.now();
-    now.name(name).map_err(|forbidden| Nowhere::Refused {
+    now.name(name).map_err(|forbidden| ResolveError::Refused {
         why: forbidden.why,
-        inside: forbidden.inside,
+        shown: forbidden.shown,
     })?;
     let flow = Flow {
         rule: network.name(name).ok().map(NetworkRule::told),
         policies: now.version(),
         ..Flow::to(FlowKind::Name, name.to_string(), 0)
     };
-    let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());
-    let opened = egress.line.open(flow, true).await.map_err(unrecorded)?;
+    let unrecorded = |_| ResolveError::Unknown("nobody records that it is asked for".to_owned());
+    let opened = egress.control.open(flow, true).await.map_err(unrecorded)?;
     unnamed.remember(name);
     Ok(Some(opened))
 }
@@ -320,7 +324,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn name_servers_that_are_silent_are_not_waited_for_as_long_again() {
+    async fn name_server_silent_gets_shorter_patience() {
         let mut hosts = Hosts::default();
         hosts
             .read_hosts_conf(&b"192.0.2.1 known.test\n"[..])
@@ -340,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_rule_names_are_asked_for_so_often_and_no_more() {
+    fn unnamed_queries_are_limited() {
         let start = Instant::now();
-        let mut unnamed = Unnamed {
+        let mut unnamed = UnnamedQueries {
             since: start,
-            ..Unnamed::default()
+            ..UnnamedQueries::default()
         };
         let most = UNNAMED_MAX as usize;
         assert!((0..most).all(|_| unnamed.has_room(start)));

@@ -78,7 +78,11 @@ impl Scan {
             }
             Self::Back(mask) => {
                 let is_short = mask.held() > 0 && mask.is_short();
-                let short = if is_short { released(mask) } else { Vec::new() };
+                let short = if is_short {
+                    released_bytes(mask)
+                } else {
+                    Vec::new()
+                };
                 mask.give_back();
                 short
             }
@@ -93,7 +97,7 @@ impl Scan {
         match self {
             Self::Back(mask) if mask.held() > 0 => {
                 sleep(HOLD).await;
-                released(mask)
+                released_bytes(mask)
             }
             Self::Not | Self::Out(_) | Self::Back(_) => pending().await,
         }
@@ -102,13 +106,13 @@ impl Scan {
     /// Returns the held-back bytes, at the end.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         match self {
-            Self::Back(mask) => released(mask),
+            Self::Back(mask) => released_bytes(mask),
             Self::Not | Self::Out(_) => Vec::new(),
         }
     }
 }
 
-fn released(mask: &mut Mask) -> Vec<u8> {
+fn released_bytes(mask: &mut Mask) -> Vec<u8> {
     let mut out = Vec::new();
     mask.release(&mut out);
     out

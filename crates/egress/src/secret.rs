@@ -26,7 +26,7 @@
 //! nothing of the secret that its placeholder does not: a replacement has the length of what it
 //! replaces, and the bytes held back until more has come depend only on which bytes could be part
 //! of any value at all, never on whether they are. A guess can be checked, since only a whole
-//! value is replaced; with at least 64 bits to guess ([`Unfit`]) that leads nowhere.
+//! value is replaced; with at least 64 bits to guess ([`PlaceholderError`]) that leads nowhere.
 //!
 //! A pause within a value must not have its beginning handed on. So the end of what has come
 //! waits for the next byte: for a moment if only a few bytes in a row could be a part of a value,
@@ -38,7 +38,6 @@ mod checksum;
 mod coding;
 mod finder;
 mod gap;
-mod held;
 mod login;
 mod mask;
 mod patterns;
@@ -49,25 +48,27 @@ mod shape;
 mod symbols;
 mod table;
 mod units;
+mod value;
 mod view;
 mod walk;
 
 pub use atoll_sys::memory::erase_stack;
-pub use bodies::{Failed, MaskedBody, SearchedBody, Stalled};
 pub(crate) use bodies::{HOLD, STALL_MAX, longer};
+pub use bodies::{MaskedBody, SearchedBody, Stalled, StreamError};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Located, Placeholders};
-pub(crate) use held::is_unlocked;
-pub use held::{Secret, erase_what_is_given_back};
-pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
-pub use mask::{Mask, Masks, Noted};
+pub use login::{LOGIN_BYTES_MAX, LoginMaskError, StandInLookup, stand_for_token, stand_in};
+pub use mask::{Mask, MaskedNumbers, Masks};
 pub(crate) use patterns::VALUES_MAX;
-pub use placeholder::{Unfit, placeholder};
+pub use placeholder::{PlaceholderError, make_placeholder, placeholder};
 pub use settings::{
-    SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
+    FieldRules, SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsMaskError,
+    mask as mask_settings,
 };
 pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;
+pub(crate) use value::is_unlocked;
+pub use value::{Secret, erase_freed_memory};
 
 /// The shortest secret, and the shortest line of one that is searched for by itself, bytes.
 pub const BYTES_MIN: usize = 16;

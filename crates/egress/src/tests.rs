@@ -68,7 +68,7 @@ fn addresses(answer: &Message) -> Vec<IpAddr> {
 }
 
 #[test]
-fn the_sandboxs_own_name_leads_to_its_loopback_and_is_not_refused() {
+fn dns_sandbox_name_resolves_to_loopback() {
     let names = Mutex::default();
     for (kind, expected) in [
         (RecordType::A, vec![IpAddr::from([127, 0, 0, 1])]),
@@ -96,7 +96,7 @@ fn the_sandboxs_own_name_leads_to_its_loopback_and_is_not_refused() {
 }
 
 #[test]
-fn a_name_that_may_be_reached_gets_an_address_of_its_own() {
+fn dns_allowed_name_gets_own_address() {
     let names = Mutex::default();
     let mut known = Vec::new();
     for (name, form) in [
@@ -128,7 +128,7 @@ fn a_name_that_may_be_reached_gets_an_address_of_its_own() {
 }
 
 #[test]
-fn other_names_are_refused_with_a_reason() {
+fn dns_other_name_is_refused_with_reason() {
     let names = Mutex::default();
     for name in [
         "example.org.",
@@ -160,7 +160,7 @@ fn other_names_are_refused_with_a_reason() {
 }
 
 #[test]
-fn questions_for_something_else_tell_nothing() {
+fn dns_other_question_reveals_nothing() {
     let names = Mutex::default();
     for kind in [
         RecordType::TXT,
@@ -199,7 +199,7 @@ fn questions_for_something_else_tell_nothing() {
 }
 
 #[test]
-fn addresses_that_stand_for_nothing_are_known_so() {
+fn names_unknown_address_has_no_name() {
     let names = Names::default();
     for (address, stands) in [
         ("198.18.0.0", false),
@@ -265,7 +265,7 @@ pub(crate) fn client_hello(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_name_in_the_first_bytes_is_read_however_they_come() {
+fn client_hello_name_is_read_in_any_pieces() {
     let bytes = client_hello("example.com");
     for length in 1..bytes.len() {
         assert_eq!(hello::read(&bytes[..length]), Hello::Partial, "{length}");
@@ -312,7 +312,7 @@ fn flow(kind: FlowKind, host: &str, port: u16) -> Flow {
 }
 
 #[test]
-fn refusals_are_told_of_once_and_counted() {
+fn refusal_repeated_is_reported_once_and_counted() {
     let flow = |port: u16| flow(FlowKind::Tunnel, "evil.example", port);
     let mut refusals = Refusals::default();
     assert!(refusals.count(flow(1), "so".to_owned()).is_some());
@@ -340,7 +340,7 @@ fn refusals_are_told_of_once_and_counted() {
 }
 
 #[test]
-fn many_refusals_of_one_kind_hide_none_of_another() {
+fn refusals_of_one_kind_hide_no_other_kind() {
     let mut refusals = Refusals::default();
     let why = || "no rule allows it".to_owned();
     for number in 0..10_000 {
@@ -369,7 +369,7 @@ fn many_refusals_of_one_kind_hide_none_of_another() {
 }
 
 #[test]
-fn a_new_host_is_told_of_after_many_refusals_of_another() {
+fn refusal_of_new_host_is_reported_after_many() {
     let asked = |host: &str, path: usize| Flow {
         request: Some(FlowRequest {
             scheme: Scheme::Https,
@@ -430,7 +430,7 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
 }
 
 #[test]
-fn many_refusals_hide_no_misuse_of_a_credential() {
+fn refusals_hide_no_credential_misuse() {
     let mut refusals = Refusals::default();
     for path in 0..2 * REFUSALS_MAX {
         let request = FlowRequest {
@@ -458,7 +458,7 @@ fn many_refusals_hide_no_misuse_of_a_credential() {
 }
 
 #[test]
-fn a_text_is_cut_between_two_letters() {
+fn shown_text_is_cut_between_characters() {
     for (text, expected) in [
         ("", ""),
         ("abcd", "abcd"),
@@ -475,7 +475,7 @@ fn a_text_is_cut_between_two_letters() {
 
 proptest! {
     #[test]
-    fn whatever_comes_as_a_question_is_answered_or_not(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+    fn dns_any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
         let names = Mutex::default();
         let answered = dns::answer(&bytes, &network(&["example.com"]), &Policies::default().now(), &names);
         if let Some(answer) = answered.answer {
@@ -489,7 +489,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_as_first_bytes_is_read(bytes in prop::collection::vec(any::<u8>(), 0..512), begins in any::<bool>()) {
+    fn client_hello_any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..512), begins in any::<bool>()) {
         let bytes = if begins { [&[22, 3, 1][..], &bytes].concat() } else { bytes };
         let read = hello::read(&bytes);
         let is_tls = matches!(

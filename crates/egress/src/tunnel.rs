@@ -1,180 +1,120 @@
 //! Connections of programs: each is decided on, recorded, dialled and carried.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use atoll_model::network::{Flow, FlowKind, HostPart, Look, NoConsent};
-use atoll_sys::funnel::original_destination;
-use tokio::net::TcpStream;
+use atoll_model::network::{Flow, Look, NoConsent};
 use tokio::time::timeout;
 
-use crate::arrival::{Arrival, No, reset};
-use crate::dial::{Dialled, Place, dial};
-use crate::inspect::asking;
-use crate::limits::{Asked, Part, Way, late};
-use crate::line::Carried;
-use crate::names::Names;
-use crate::opening::{Opening, Stop};
-use crate::policies::{Asks, Forbidden, Now};
+use crate::control_channel::FlowOutcome;
+use crate::destination::{Destination, refuse_another};
+use crate::dial::{Route, UpstreamStream, dial};
+use crate::inspect::approval;
+use crate::limits::{BudgetRequest, BudgetShare, Direction, late};
+use crate::opening::{Opening, StopReason};
+use crate::origin_error::why_not;
+use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot};
+use crate::program_stream::{ProgramStream, reset};
+use crate::proxy_reply::Reject;
 use crate::pump::pump;
-use crate::resolve::{Nowhere, addresses};
+use crate::resolve::{ResolveError, addresses};
 use crate::scan::Scan;
-use crate::secret::Found;
-use crate::{Egress, dns, inside, inspect, postgres, proxy};
+use crate::{Egress, inspect};
 
 /// The longest time a server may take to accept a connection.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The destination of a program's connection.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub(crate) host: HostPart,
-    pub(crate) port: u16,
-}
-
-impl Wanted {
-    /// Returns the record of a connection to it, of which nothing else is known.
-    pub(crate) fn flow(&self) -> Flow {
-        Flow::to(FlowKind::Tunnel, self.host.to_string(), self.port)
-    }
-}
-
-/// Carries one connection from its arrival to its end.
-pub(crate) async fn carry(egress: Arc<Egress>, program: TcpStream) {
-    match destination(&program) {
-        Ok(meant) => carry_to(egress, program, meant).await,
-        // Made to the funnel's port itself: it was meant for nobody.
-        Err(_) => reset(program),
-    }
-}
-
-/// Carries one connection whose destination is known.
-pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: SocketAddr) {
-    // What follows a first small piece is not held back until that was acknowledged, for which a
-    // program's side may take 40 ms (tcp(7), `TCP_NODELAY`).
-    let _ = program.set_nodelay(true);
-    let meant = SocketAddr::new(meant.ip().to_canonical(), meant.port());
-    if dns::is_name_server(meant) {
-        return crate::serve_names_over_tcp(&egress, program).await;
-    }
-    match wanted(&egress, meant) {
-        Ok(wanted) if proxy::is_meant(&wanted) => proxy::serve(&egress, program).await,
-        Ok(wanted) if inside::is_meant(&wanted) => {
-            inside::serve(&egress, Arrival::new(program)).await;
-        }
-        Ok(wanted) => judge(&egress, Arrival::new(program), wanted).await,
-        Err((wanted, why)) => refuse(&egress, Arrival::new(program), wanted.flow(), why).await,
-    }
-}
-
-fn destination(program: &TcpStream) -> io::Result<SocketAddr> {
-    let meant = original_destination(program.as_fd())?;
-    if meant == program.local_addr()? {
-        return Err(io::ErrorKind::AddrNotAvailable.into());
-    }
-    Ok(meant)
-}
-
-/// Returns the destination behind an address, which may stand for a name.
-pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)> {
-    let (address, port) = (meant.ip(), meant.port());
-    let of = |host| Wanted { host, port };
-    if !Names::is_for_names(address) {
-        return Ok(of(HostPart::address(address)));
-    }
-    let name = egress.name(address);
-    name.map(|name| of(HostPart::Name(name))).ok_or_else(|| {
-        let why = "this address stands for no name that was asked for".to_owned();
-        (of(HostPart::address(address)), why)
-    })
-}
-
-/// Refuses a connection or a request that is for another host than the program asked for, or cannot
-/// be parsed; for the misuse of a placeholder, if the name in it has one.
-pub(crate) fn refuse_another(egress: &Egress, mut flow: Flow, mut why: String) {
-    if let Some((credential, misused)) = egress.credentials.misused_in(&why) {
-        flow.credentials.push(credential);
-        why = format!("{misused}: {why}");
-    }
-    egress.line.refuse(flow, why);
-}
-
 /// Carries a connection to a program's destination, if that is allowed.
-pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
+pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, to: Destination) {
     let now = egress.policies.now();
-    let mut flow = wanted.flow();
+    let mut flow = to.flow();
     flow.policies = now.version();
-    if let Some((credential, why)) = egress.credentials.misused_by(&wanted.host) {
+    if let Some((credential, why)) = egress.credentials.misused_by(&to.host) {
         flow.credentials.push(credential);
         return refuse(egress, program, flow, why).await;
     }
-    let found = egress.network.connection(&wanted.host, wanted.port);
+    let found = egress.network.connection(&to.host, to.port);
     // Where tokens of a login are issued nothing is carried unseen, whoever asks for a tunnel.
-    let is_issuer = || egress.credentials.are_issued_at(&wanted.host, wanted.port);
+    let is_issuer = || egress.credentials.are_issued_at(&to.host, to.port);
     let found = found.map(|(rule, look)| match look {
         Look::Past if is_issuer() => (rule, Look::Into),
         look => (rule, look),
     });
     // By what a person is asked is asked again once they would be.
     if let Ok((_, look)) = found
-        && let Err(forbidden) = now.connection(&wanted.host, wanted.port, look)
+        && let Err(forbidden) = now.connection(&to.host, to.port, look)
     {
-        return refuse_telling(egress, program, flow, forbidden.why, &forbidden.inside).await;
+        return refuse_with(egress, program, flow, forbidden.why, &forbidden.shown).await;
     }
     let (part, approval) = match found {
         Ok((rule, Look::Past)) => {
             flow.rule = Some(rule.told());
-            match egress.budgets.begin(rule, Asked::Tunnel) {
+            match egress.budgets.begin(rule, BudgetRequest::Tunnel) {
                 // A person is asked once it is known as whom.
-                Ok(part) if postgres::is_signed_in(egress, &wanted.host, wanted.port) => {
-                    return postgres::serve(egress, program, (wanted, flow), part).await;
+                Ok(part) if egress.postgres_logins(&to).next().is_some() => {
+                    return sign_in(egress, program, to, flow, part).await;
                 }
-                Ok(part) => match consent(egress, &program, &wanted, &mut flow).await {
+                Ok(part) => match consent(egress, &program, &to, &mut flow).await {
                     Ok(approval) => (part, approval),
-                    Err((why, inside)) => {
-                        return refuse_telling(egress, program, flow, why, &inside).await;
+                    Err((why, shown)) => {
+                        return refuse_with(egress, program, flow, why, &shown).await;
                     }
                 },
                 Err(excess) => {
                     let what = place(&flow);
-                    egress.line.refuse_beyond(flow, &excess);
-                    return program.end(No::Refused, &what, &excess.why()).await;
+                    egress.control.refuse_beyond(flow, &excess);
+                    return program.end(Reject::Refused, &what, &excess.why()).await;
                 }
             }
         }
         Ok((_, Look::Into)) => {
             return match program.grant().await {
-                Ok(()) => inspect::serve(egress, program, &wanted).await,
+                Ok(()) => inspect::serve(egress, program, &to).await,
                 Err(_) => program.reset(),
             };
         }
         Err(unreachable) => {
             // Where a rule is written is not for programs.
-            let (why, inside) = (unreachable.why(), unreachable.why_inside());
-            return refuse_telling(egress, program, flow, why, &inside).await;
+            let (why, shown) = (unreachable.why(), unreachable.why_inside());
+            return refuse_with(egress, program, flow, why, &shown).await;
         }
     };
-    match addresses(egress, &wanted.host, wanted.port, None).await {
+    match addresses(egress, &to.host, to.port, None).await {
         Ok(addresses) => {
-            connect(egress, program, (wanted, flow, approval), addresses, part).await;
+            connect(egress, program, to, flow, approval, addresses, part).await;
         }
-        Err(Nowhere::Refused { why, inside }) => {
-            refuse_telling(egress, program, flow, why, &inside).await;
+        Err(ResolveError::Refused { why, shown }) => {
+            refuse_with(egress, program, flow, why, &shown).await;
         }
-        Err(Nowhere::Unknown(why)) => {
+        Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
             let what = place(&flow);
             let why = format!("its name leads nowhere: {why}");
-            let Ok(opened) = egress.line.open(flow, false).await else {
+            let Ok(opened) = egress.control.open(flow, false).await else {
                 return program.reset();
             };
-            let failure = Carried::nothing(why.clone()).at_last(true);
-            egress.line.close(&opened, failure);
-            program.end(No::Unreachable, &what, &why).await;
+            let failure = FlowOutcome::nothing(why.clone()).at_last(true);
+            egress.control.close(&opened, failure);
+            program.end(Reject::Unreachable, &what, &why).await;
+        }
+    }
+}
+
+/// Carries a connection to a database whose login Atoll injects.
+async fn sign_in(
+    egress: &Arc<Egress>,
+    program: ProgramStream,
+    to: Destination,
+    flow: Flow,
+    part: Option<BudgetShare>,
+) {
+    match &egress.connectors.postgres {
+        Some(connector) => connector.serve(egress, program, to, flow, part).await,
+        None => {
+            let why = "this build of Atoll has no connector for PostgreSQL".to_owned();
+            refuse(egress, program, flow, why).await;
         }
     }
 }
@@ -183,21 +123,21 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
 /// or the reasons for which there is none: for the record, and for the program.
 async fn consent(
     egress: &Egress,
-    program: &Arrival,
-    wanted: &Wanted,
+    program: &ProgramStream,
+    to: &Destination,
     flow: &mut Flow,
 ) -> Result<Option<u32>, (String, String)> {
-    let (host, port) = (&wanted.host, wanted.port);
-    let forbidden = |one: Forbidden| (one.why, one.inside);
+    let (host, port) = (&to.host, to.port);
+    let forbidden = |one: Forbidden| (one.why, one.shown);
     let rule = egress.network.asks_of_connection(host, port);
     let now = egress.policies.now();
     flow.policies = now.version();
     let asks = now.begin_connection(host, port, Look::Past);
-    let Some(asked) = Asks::beside(rule, asks.map_err(forbidden)?) else {
+    let Some(asked) = ApprovalNeed::beside(rule, asks.map_err(forbidden)?) else {
         return Ok(None);
     };
     let approval = tokio::select! {
-        given = asking::consent(egress, asking::connection(flow, asked.clone())) => given,
+        given = approval::consent(egress, approval::connection(flow, asked.clone())) => given,
         () = program.is_gone() => Err(NoConsent::Left),
     };
     let approval = approval.map_err(|why| (why.why().to_owned(), why.why().to_owned()))?;
@@ -206,17 +146,19 @@ async fn consent(
     let now = egress.policies.now();
     flow.policies = now.version();
     let granted = now.connection(host, port, Look::Past);
-    Asks::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
+    ApprovalNeed::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
     Ok(Some(approval))
 }
 
 /// Has the connection recorded, then makes it.
 async fn connect(
     egress: &Egress,
-    mut program: Arrival,
-    (wanted, mut flow, approval): (Wanted, Flow, Option<u32>),
-    places: Vec<Place>,
-    part: Option<Part>,
+    mut program: ProgramStream,
+    to: Destination,
+    mut flow: Flow,
+    approval: Option<u32>,
+    places: Vec<Route>,
+    part: Option<BudgetShare>,
 ) {
     let mut places = places.into_iter().peekable();
     while let Some(place) = places.next() {
@@ -224,11 +166,11 @@ async fn connect(
         if egress.touch(&flow).await.is_err() {
             return program.reset();
         }
-        let opened = egress.line.open_by(flow.clone(), true, approval).await;
+        let opened = egress.control.open_by(flow.clone(), true, approval).await;
         let Ok(opened) = opened else {
             return program.reset();
         };
-        let dialled = dial(egress, &wanted.host, wanted.port, place);
+        let dialled = dial(egress, &to.host, to.port, place);
         let dialled = match timeout(DIAL_PATIENCE, dialled).await {
             Ok(dialled) => dialled,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -236,76 +178,68 @@ async fn connect(
         match dialled {
             Ok(server) => {
                 if let Err(error) = program.grant().await {
-                    let failure = Carried::nothing(error.to_string());
-                    return egress.line.close(&opened, failure);
+                    let failure = FlowOutcome::nothing(error.to_string());
+                    return egress.control.close(&opened, failure);
                 }
-                let whom = (&wanted, place, flow.policies);
-                let ended = relay(egress, program, server, whom, part.as_ref()).await;
+                let policies = flow.policies;
+                let limits = part.as_ref();
+                let ended = relay(egress, program, server, &to, place, policies, limits).await;
                 let failure = match ended.stopped {
-                    Some(Stop::ForAnother(why)) => {
-                        refuse_another(egress, wanted.flow(), why.clone());
+                    Some(StopReason::ForAnother(why)) => {
+                        refuse_another(egress, to.flow(), why.clone());
                         Some(why)
                     }
-                    Some(Stop::Beyond(excess)) => {
-                        egress.line.refuse_beyond(flow, &excess);
+                    Some(StopReason::Beyond(excess)) => {
+                        egress.control.refuse_beyond(flow, &excess);
                         None
                     }
-                    Some(Stop::Carries { found, place }) => {
-                        Some(misused(egress, flow, found, place))
+                    Some(StopReason::Carries { found, place }) => {
+                        Some(inspect::misused(egress, flow, found, place))
                     }
-                    Some(Stop::Failed(why)) => Some(why),
+                    Some(StopReason::Failed(why)) => Some(why),
                     None => None,
                 };
-                let carried = Carried {
+                let carried = FlowOutcome {
                     bytes: ended.bytes,
                     failure,
-                    ..Carried::default()
+                    ..FlowOutcome::default()
                 };
-                let excess = part.as_ref().and_then(Part::excess);
-                return egress.line.close(&opened, carried.ended_by(excess));
+                let excess = part.as_ref().and_then(BudgetShare::excess);
+                return egress.control.close(&opened, carried.ended_by(excess));
             }
             Err(error) => {
-                let failure = inspect::why_not(&error);
-                let carried = Carried::nothing(failure);
+                let failure = why_not(&error);
+                let carried = FlowOutcome::nothing(failure);
                 let carried = carried.at_last(places.peek().is_none());
-                egress.line.close(&opened, carried);
+                egress.control.close(&opened, carried);
             }
         }
     }
-    let what = wanted.flow();
+    let what = to.flow();
     let why = "the host cannot be reached";
-    program.end(No::Unreachable, &place(&what), why).await;
-}
-
-/// Reports a placeholder in a tunnel. Returns the reason for which the connection ends.
-pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
-    match inspect::misuse_in(&egress.credentials, found, place) {
-        Some(misuse) => {
-            misuse.tell(egress, flow);
-            misuse.why
-        }
-        None => found.to_string(),
-    }
+    program.end(Reject::Unreachable, &place(&what), why).await;
 }
 
 /// The end of a connection.
-struct Ended {
+struct RelayEnd {
     bytes: [u64; 2],
-    stopped: Option<Stop>,
+    stopped: Option<StopReason>,
 }
 
 /// Carries bytes in both directions, once the first ones are for no host but the one asked for.
 async fn relay(
     egress: &Egress,
-    program: Arrival,
-    server: Dialled,
-    (wanted, place, policies): (&Wanted, Place, u32),
-    part: Option<&Part>,
-) -> Ended {
-    let (host, port) = (&wanted.host, wanted.port);
-    let may = |now: &Now<'_>| now.connection(host, port, Look::Past).map(drop);
+    program: ProgramStream,
+    server: UpstreamStream,
+    to: &Destination,
+    place: Route,
+    policies: u32,
+    part: Option<&BudgetShare>,
+) -> RelayEnd {
+    let (host, port) = (&to.host, to.port);
+    let may = |now: &PolicySnapshot<'_>| now.connection(host, port, Look::Past).map(drop);
     let (mut program, first) = program.into_parts();
-    let Dialled {
+    let UpstreamStream {
         stream: mut server,
         wide: _wide,
     } = server;
@@ -327,36 +261,49 @@ async fn relay(
         let (from_server, mut to_server) = server.split();
         let [out, back] = &mut scans;
         let both = tokio::try_join!(
-            pump((part, Way::Up), out, &from_program, &mut to_server, up),
-            pump((part, Way::Down), back, &from_server, &mut to_program, down),
+            pump(part, Direction::Up, out, &from_program, &mut to_server, up),
+            pump(
+                part,
+                Direction::Down,
+                back,
+                &from_server,
+                &mut to_program,
+                down
+            ),
         );
         both.map(drop)
     };
     let worked = tokio::select! {
         worked = work => worked,
-        excess = late(part) => Err(Stop::Beyond(excess)),
-        why = egress.lost(host, Some(place), policies, may) => Err(Stop::Failed(why)),
-        () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
+        excess = late(part) => Err(StopReason::Beyond(excess)),
+        why = egress.lost(host, Some(place), policies, may) => Err(StopReason::Failed(why)),
+        () = egress.run_ended() => Err(StopReason::Failed("the sandbox ended".to_owned())),
     };
     if worked.is_err() {
         reset(server);
         reset(program);
     }
-    Ended {
+    RelayEnd {
         bytes: carried.map(AtomicU64::into_inner),
         stopped: worked.err(),
     }
 }
 
-pub(crate) async fn refuse(egress: &Egress, program: Arrival, flow: Flow, why: String) {
-    refuse_telling(egress, program, flow, why.clone(), &why).await;
+pub(crate) async fn refuse(egress: &Egress, program: ProgramStream, flow: Flow, why: String) {
+    refuse_with(egress, program, flow, why.clone(), &why).await;
 }
 
 /// Refuses a connection, where a program learns less than is recorded.
-async fn refuse_telling(egress: &Egress, program: Arrival, flow: Flow, why: String, inside: &str) {
+async fn refuse_with(
+    egress: &Egress,
+    program: ProgramStream,
+    flow: Flow,
+    why: String,
+    shown: &str,
+) {
     let what = place(&flow);
-    egress.line.refuse(flow, why);
-    program.end(No::Refused, &what, inside).await;
+    egress.control.refuse(flow, why);
+    program.end(Reject::Refused, &what, shown).await;
 }
 
 /// Returns the destination of a connection as text.

@@ -28,7 +28,7 @@ const PASSPHRASE_LANES: u32 = 4;
 
 /// A secret could not be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VaultFault {
+pub enum VaultSealError {
     /// A sealed secret of another key or another name, or one that was changed.
     #[error("it does not open: another key or name has sealed it, or it was changed")]
     Sealed,
@@ -50,21 +50,21 @@ impl VaultKey {
     /// Generates a random key.
     ///
     /// # Errors
-    /// [`VaultFault::Host`].
-    pub fn generate() -> Result<Self, VaultFault> {
+    /// [`VaultSealError::Host`].
+    pub fn generate() -> Result<Self, VaultSealError> {
         let mut key = Zeroizing::new([0; VAULT_KEY_BYTES]);
-        rand::fill(key.as_mut()).map_err(|_| VaultFault::Host)?;
+        rand::fill(key.as_mut()).map_err(|_| VaultSealError::Host)?;
         Ok(Self(key))
     }
 
     /// Makes a key of these bytes.
     ///
     /// # Errors
-    /// [`VaultFault::NoKey`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, VaultFault> {
+    /// [`VaultSealError::NoKey`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, VaultSealError> {
         let mut key = Zeroizing::new([0; VAULT_KEY_BYTES]);
         if bytes.len() != VAULT_KEY_BYTES {
-            return Err(VaultFault::NoKey);
+            return Err(VaultSealError::NoKey);
         }
         key.copy_from_slice(bytes);
         Ok(Self(key))
@@ -79,10 +79,10 @@ impl VaultKey {
     /// Seals a secret for its name.
     ///
     /// # Errors
-    /// [`VaultFault::TooLong`], [`VaultFault::Host`].
-    pub fn seal(&self, name: &str, secret: &[u8]) -> Result<Vec<u8>, VaultFault> {
+    /// [`VaultSealError::TooLong`], [`VaultSealError::Host`].
+    pub fn seal(&self, name: &str, secret: &[u8]) -> Result<Vec<u8>, VaultSealError> {
         if secret.len() > SECRET_BYTES_MAX {
-            return Err(VaultFault::TooLong);
+            return Err(VaultSealError::TooLong);
         }
         seal(&self.0, &[SECRET_MARK, name.as_bytes()].concat(), secret)
     }
@@ -90,18 +90,18 @@ impl VaultKey {
     /// Opens what was sealed for this name.
     ///
     /// # Errors
-    /// [`VaultFault::Sealed`].
-    pub fn open(&self, name: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultFault> {
+    /// [`VaultSealError::Sealed`].
+    pub fn open(&self, name: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultSealError> {
         open(&self.0, &[SECRET_MARK, name.as_bytes()].concat(), sealed)
     }
 
     /// Wraps the key by a passphrase, which alone unwraps it.
     ///
     /// # Errors
-    /// [`VaultFault::Host`].
-    pub fn wrap(&self, passphrase: &[u8]) -> Result<Vec<u8>, VaultFault> {
+    /// [`VaultSealError::Host`].
+    pub fn wrap(&self, passphrase: &[u8]) -> Result<Vec<u8>, VaultSealError> {
         let mut salt = [0; SALT_BYTES];
-        rand::fill(&mut salt).map_err(|_| VaultFault::Host)?;
+        rand::fill(&mut salt).map_err(|_| VaultSealError::Host)?;
         let wrapping = derive(passphrase, &salt)?;
         let sealed = seal(&wrapping, WRAPPED_MARK, self.0.as_ref())?;
         Ok([&salt[..], &sealed].concat())
@@ -110,33 +110,36 @@ impl VaultKey {
     /// Unwraps a key that was wrapped by this passphrase.
     ///
     /// # Errors
-    /// [`VaultFault::Sealed`] for another passphrase, [`VaultFault::Host`].
-    pub fn unwrap(wrapped: &[u8], passphrase: &[u8]) -> Result<Self, VaultFault> {
+    /// [`VaultSealError::Sealed`] for another passphrase, [`VaultSealError::Host`].
+    pub fn unwrap(wrapped: &[u8], passphrase: &[u8]) -> Result<Self, VaultSealError> {
         let (salt, sealed) = wrapped
             .split_at_checked(SALT_BYTES)
-            .ok_or(VaultFault::Sealed)?;
+            .ok_or(VaultSealError::Sealed)?;
         let wrapping = derive(passphrase, salt)?;
         Self::from_bytes(&open(&wrapping, WRAPPED_MARK, sealed)?)
     }
 }
 
-fn derive(passphrase: &[u8], salt: &[u8]) -> Result<Zeroizing<[u8; VAULT_KEY_BYTES]>, VaultFault> {
+fn derive(
+    passphrase: &[u8],
+    salt: &[u8],
+) -> Result<Zeroizing<[u8; VAULT_KEY_BYTES]>, VaultSealError> {
     let parameters = Params::new(
         PASSPHRASE_MEMORY_KIB,
         PASSPHRASE_PASSES,
         PASSPHRASE_LANES,
         Some(VAULT_KEY_BYTES),
     )
-    .map_err(|_| VaultFault::Host)?;
+    .map_err(|_| VaultSealError::Host)?;
     let mut key = Zeroizing::new([0; VAULT_KEY_BYTES]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, parameters)
         .hash_password_into(passphrase, salt, key.as_mut())
-        .map_err(|_| VaultFault::Host)?;
+        .map_err(|_| VaultSealError::Host)?;
     Ok(key)
 }
 
-fn cipher(key: &[u8; VAULT_KEY_BYTES]) -> Result<LessSafeKey, VaultFault> {
-    let key = UnboundKey::new(&AES_256_GCM, key).map_err(|_| VaultFault::NoKey)?;
+fn cipher(key: &[u8; VAULT_KEY_BYTES]) -> Result<LessSafeKey, VaultSealError> {
+    let key = UnboundKey::new(&AES_256_GCM, key).map_err(|_| VaultSealError::NoKey)?;
     Ok(LessSafeKey::new(key))
 }
 
@@ -146,9 +149,9 @@ fn seal(
     key: &[u8; VAULT_KEY_BYTES],
     bound_to: &[u8],
     secret: &[u8],
-) -> Result<Vec<u8>, VaultFault> {
+) -> Result<Vec<u8>, VaultSealError> {
     let mut number = [0; NONCE_LEN];
-    rand::fill(&mut number).map_err(|_| VaultFault::Host)?;
+    rand::fill(&mut number).map_err(|_| VaultSealError::Host)?;
     // With room for all of it, so that no copy of the secret stays behind as it grows.
     let room = NONCE_LEN + secret.len() + AES_256_GCM.tag_len();
     let mut sealed = Vec::with_capacity(room);
@@ -156,7 +159,7 @@ fn seal(
     let nonce = Nonce::assume_unique_for_key(number);
     cipher(key)?
         .seal_in_place_append_tag(nonce, Aad::from(bound_to), &mut sealed)
-        .map_err(|_| VaultFault::Host)?;
+        .map_err(|_| VaultSealError::Host)?;
     sealed.splice(0..0, number);
     Ok(sealed)
 }
@@ -165,15 +168,15 @@ fn open(
     key: &[u8; VAULT_KEY_BYTES],
     bound_to: &[u8],
     sealed: &[u8],
-) -> Result<Zeroizing<Vec<u8>>, VaultFault> {
+) -> Result<Zeroizing<Vec<u8>>, VaultSealError> {
     let (number, rest) = sealed
         .split_at_checked(NONCE_LEN)
-        .ok_or(VaultFault::Sealed)?;
-    let nonce = Nonce::try_assume_unique_for_key(number).map_err(|_| VaultFault::Sealed)?;
+        .ok_or(VaultSealError::Sealed)?;
+    let nonce = Nonce::try_assume_unique_for_key(number).map_err(|_| VaultSealError::Sealed)?;
     let mut opened = Zeroizing::new(rest.to_vec());
     let length = cipher(key)?
         .open_in_place(nonce, Aad::from(bound_to), &mut opened)
-        .map_err(|_| VaultFault::Sealed)?
+        .map_err(|_| VaultSealError::Sealed)?
         .len();
     opened.truncate(length);
     Ok(opened)

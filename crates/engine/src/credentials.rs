@@ -56,7 +56,7 @@ pub fn read(
             CredentialSource::Variable(variable) => {
                 taken.push(variable);
                 let names = served(rules, variable);
-                handover.take_variable(&names, variable, &atoll_egress::disguise)
+                handover.take_variable(&names, variable, &atoll_egress::make_placeholder)
             }
             CredentialSource::Key(KeySource::Variables(names)) => {
                 keys::take(&mut handover, rules, credential, names, &mut taken)?;
@@ -85,7 +85,7 @@ pub fn read(
                     None => failure,
                 })?;
                 let name = &credential.binding.name;
-                handover.take_value(name, &value, &atoll_egress::disguise)
+                handover.take_value(name, &value, &atoll_egress::make_placeholder)
             }
             CredentialSource::Command(command) => {
                 let writers = errands::writers(places, Some(workspace));
@@ -191,7 +191,7 @@ fn read_file(
     notices: &dyn Notices,
 ) -> Result<(), SourceError> {
     let name = &credential.binding.name;
-    if handover.read_file(name, path, &atoll_egress::disguise)? {
+    if handover.read_file(name, path, &atoll_egress::make_placeholder)? {
         warn_of_open(notices, name, path);
     }
     Ok(())

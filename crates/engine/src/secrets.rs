@@ -5,7 +5,7 @@ pub mod keyring;
 
 use std::collections::BTreeSet;
 
-use atoll_egress::{VaultFault, VaultKey};
+use atoll_egress::{VaultKey, VaultSealError};
 use atoll_ledger::{Durability, Filter, Ledger, StateDir};
 use atoll_model::network::CredentialName;
 use atoll_model::{RunId, SecretName};
@@ -169,7 +169,7 @@ pub enum Stopped {
     /// Its file or its key's cannot be used.
     Vault(VaultError),
     /// Sealed content cannot be opened.
-    Fault(VaultFault),
+    Fault(VaultSealError),
     /// A passphrase gives its key, and it is locked.
     Locked,
 }
@@ -180,8 +180,8 @@ impl From<VaultError> for Stopped {
     }
 }
 
-impl From<VaultFault> for Stopped {
-    fn from(fault: VaultFault) -> Self {
+impl From<VaultSealError> for Stopped {
+    fn from(fault: VaultSealError) -> Self {
         Self::Fault(fault)
     }
 }

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use atoll_egress::ssh::{
+use atoll_connectors::ssh::{
     Identity, KNOWN_HOSTS_BYTES_MAX, OwnAgent, OwnKey, OwnKeyError, decoded, fingerprint,
-    host_keys, told,
+    host_keys, public_key,
 };
 use atoll_model::network::{CREDENTIAL_BYTES_MAX, HostPart, SSH_KEYS_MAX, SshKey, SshKeys};
 use atoll_policy::{Rules, SshKeySource, SshRule};
@@ -92,7 +92,7 @@ fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     let is_pinned = !rule.host_keys.is_empty();
     let pinned = is_pinned.then(|| rule.host_keys.iter().filter_map(key).collect());
     let found = host_keys(pinned, &texts, host, port);
-    let keys: Vec<SshKey> = found.iter().filter_map(|key| told(key, "")).collect();
+    let keys: Vec<SshKey> = found.iter().filter_map(|key| public_key(key, "")).collect();
     if keys.is_empty() {
         let name = match host {
             HostPart::Name(name) => name.to_string(),
@@ -170,7 +170,7 @@ fn chosen(
     let is_plain = |key: &SshKey| !key.kind.contains("-cert-");
     // What its owner calls it is nobody else's: the grant's name says enough.
     let name = rule.grant.name.as_str();
-    let keys = keys.filter_map(|one| told(&one.key, name));
+    let keys = keys.filter_map(|one| public_key(&one.key, name));
     let keys: Vec<SshKey> = keys.filter(is_plain).take(SSH_KEYS_MAX).collect();
     if keys.is_empty() {
         let why = match wanted {
@@ -252,5 +252,5 @@ fn own(rule: &SshRule, text: &[u8], from: &str) -> Result<SshKey, Failure> {
             .advise(advice)
     })?;
     let name = rule.grant.name.as_str();
-    told(key.public(), name).ok_or_else(|| unusable(rule).because("its key is none"))
+    public_key(key.public(), name).ok_or_else(|| unusable(rule).because("its key is none"))
 }

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use atoll_egress::post::{Address, Headers, Reply, Unsent, post};
+use atoll_egress::post::{Address, Headers, PostError, Reply, post};
 use atoll_engine::events;
 use atoll_engine::export::otlp::{Batch, Follower, Message};
 use atoll_engine::failure::{Doing, Failure};
@@ -223,7 +223,7 @@ impl<'a> Collector<'a> {
             PATIENCE,
         );
         let reply =
-            told.map_err(|unsent: Unsent| Undelivered::Perhaps(unsent.to_string(), None))?;
+            told.map_err(|unsent: PostError| Undelivered::Perhaps(unsent.to_string(), None))?;
         self.read(message, &reply, output)
     }
 

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use zeroize::Zeroizing;
 
-use super::values::Fresh;
+use super::values::FetchedValue;
 
 /// The lines that Git's helpers print (git-credential(1)).
 const PASSWORD: &[u8] = b"password=";
@@ -24,7 +24,7 @@ const KUBERNETES: &str = "client.authentication.k8s.io/";
 ///
 /// # Errors
 /// The reason why there is no value in it, without any of its text.
-pub(super) fn read(output: &[u8]) -> Result<Fresh, String> {
+pub(super) fn read(output: &[u8]) -> Result<FetchedValue, String> {
     let text = output.trim_ascii();
     if text.is_empty() {
         return Err("it prints nothing".to_owned());
@@ -39,10 +39,10 @@ pub(super) fn read(output: &[u8]) -> Result<Fresh, String> {
     if lines().count() > 1 {
         return Err("it prints several lines, of which none is password=".to_owned());
     }
-    Ok(Fresh::new(text, None))
+    Ok(FetchedValue::new(text, None))
 }
 
-fn of_git<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Fresh, String> {
+fn of_git<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<FetchedValue, String> {
     let (mut password, mut ends) = (None, None);
     for line in lines {
         if let Some(value) = line.strip_prefix(PASSWORD) {
@@ -60,12 +60,12 @@ fn of_git<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Fresh, String> {
     }
     let password = password.filter(|value| !value.is_empty());
     let password = password.ok_or("its password= is empty")?;
-    Ok(Fresh::new(password, ends))
+    Ok(FetchedValue::new(password, ends))
 }
 
 /// The kind of a JSON object, whatever else is in it.
 #[derive(Deserialize)]
-struct Kind {
+struct ObjectKind {
     kind: Option<String>,
     #[serde(rename = "apiVersion")]
     version: Option<String>,
@@ -86,10 +86,10 @@ struct ExecStatus {
     expiration_timestamp: Option<String>,
 }
 
-fn of_json(text: &[u8]) -> Result<Fresh, String> {
+fn of_json(text: &[u8]) -> Result<FetchedValue, String> {
     // What the library says of a mistake can have a part of the value in it.
     let unread = |_| "what it prints is no JSON that can be read".to_owned();
-    let kind: Kind = serde_json::from_slice(text).map_err(unread)?;
+    let kind: ObjectKind = serde_json::from_slice(text).map_err(unread)?;
     let is_kubernetes = kind.version.is_some_and(|one| one.starts_with(KUBERNETES));
     if kind.kind.as_deref() == Some("ExecCredential") && is_kubernetes {
         let read: ExecCredential = serde_json::from_slice(text).map_err(unread)?;
@@ -103,7 +103,7 @@ fn of_json(text: &[u8]) -> Result<Fresh, String> {
     })
 }
 
-fn of_kubernetes(status: Option<ExecStatus>) -> Result<Fresh, String> {
+fn of_kubernetes(status: Option<ExecStatus>) -> Result<FetchedValue, String> {
     let status = status.ok_or("its ExecCredential has no status")?;
     let token = Zeroizing::new(status.token.unwrap_or_default());
     if token.is_empty() {
@@ -113,7 +113,7 @@ fn of_kubernetes(status: Option<ExecStatus>) -> Result<Fresh, String> {
         Some(text) => Some(time_of(&text).ok_or("its expirationTimestamp is no time")?),
         None => None,
     };
-    Ok(Fresh::new(token.as_bytes(), ends))
+    Ok(FetchedValue::new(token.as_bytes(), ends))
 }
 
 /// Parses an RFC 3339 time.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_told_by_its_beginning() {
+    fn command_output_form_is_recognized() {
         let exec = |status: &str| {
             format!(
                 "{{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\"spec\":{{}},\"status\":{status}}}\n"
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_none_and_is_not_repeated() {
+    fn command_output_invalid_is_refused_unrepeated() {
         for (text, why) in [
             ("", "prints nothing"),
             (" \n\n", "prints nothing"),

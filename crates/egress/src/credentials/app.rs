@@ -19,8 +19,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::answer;
 use super::fetch::Source;
-use super::own::{self, Answer, Asking, JSON};
-use super::values::Fresh;
+use super::own_request::{self, JSON, OwnRequest, OwnResponse};
+use super::values::FetchedValue;
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -83,7 +83,7 @@ fn statement(app: u64, key: &RsaKeyPair, now: SystemTime) -> Result<Zeroizing<St
 
 /// The body of a token request.
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct TokenRequestBody<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     repositories: &'a [String],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -99,11 +99,11 @@ pub(super) async fn fetch(
     name: &CredentialName,
     source: &Source,
     request: &AppRequest,
-) -> Result<Fresh, String> {
+) -> Result<FetchedValue, String> {
     let text = source.ingredient(Ingredient::PrivateKey)?;
     let key = key(text.expose()).map_err(|why| format!("its key: {why}"))?;
     let statement = statement(request.app, &key, SystemTime::now())?;
-    let wanted = Wanted {
+    let wanted = TokenRequestBody {
         repositories: &request.repositories,
         permissions: &request.permissions,
     };
@@ -112,7 +112,7 @@ pub(super) async fn fetch(
     let endpoint = request.api.beneath(&path);
     let mut headers = headers(statement.as_bytes())?;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Fetch,
         method: Method::POST,
         endpoint: &endpoint,
@@ -120,7 +120,7 @@ pub(super) async fn fetch(
         body: Zeroizing::new(body),
     };
     let patience = Duration::from_secs(request.patience_s);
-    let answer = own::ask(egress, &source.network, name, asking, patience).await?;
+    let answer = own_request::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.api.host;
     read(&answer, request).map_err(|why| format!("{host}: {why}"))
 }
@@ -129,22 +129,23 @@ pub(super) async fn fetch(
 ///
 /// # Errors
 /// The reason why it may still be valid.
-pub(super) async fn take_back(
+pub(super) async fn revoke(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
-    (request, token): (&AppRequest, &Secret),
+    request: &AppRequest,
+    token: &Secret,
     patience: Duration,
 ) -> Result<(), String> {
     let endpoint = request.api.beneath("/installation/token");
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Revocation,
         method: Method::DELETE,
         endpoint: &endpoint,
         headers: headers(token.expose())?,
         body: Zeroizing::default(),
     };
-    own::ask(egress, &source.network, name, asking, patience)
+    own_request::ask(egress, &source.network, name, asking, patience)
         .await
         .map(drop)
 }
@@ -165,7 +166,7 @@ fn headers(bearer: &[u8]) -> Result<HeaderMap, String> {
 
 /// A token response, as far as it is used.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     token: String,
     expires_at: String,
     #[serde(default)]
@@ -175,7 +176,7 @@ struct Granted {
     repositories: Vec<Repository>,
 }
 
-impl Drop for Granted {
+impl Drop for TokenResponse {
     fn drop(&mut self) {
         self.token.zeroize();
     }
@@ -187,7 +188,7 @@ struct Repository {
 }
 
 /// Reads a token response, which must grant what was requested and no more.
-fn read(answer: &Answer, request: &AppRequest) -> Result<Fresh, String> {
+fn read(answer: &OwnResponse, request: &AppRequest) -> Result<FetchedValue, String> {
     match answer.status {
         StatusCode::CREATED => {}
         StatusCode::UNAUTHORIZED => {
@@ -208,7 +209,7 @@ fn read(answer: &Answer, request: &AppRequest) -> Result<Fresh, String> {
         return Err("its answer is not of the type application/json".to_owned());
     }
     // What the library says of a mistake can have a part of the value in it.
-    let read = serde_json::from_slice::<Granted>(&answer.body);
+    let read = serde_json::from_slice::<TokenResponse>(&answer.body);
     let granted = read.map_err(|_| "its answer is no JSON with a token".to_owned())?;
     let ends = answer::time_of(&granted.expires_at);
     let ends = ends.ok_or_else(|| "its expires_at is no time".to_owned())?;
@@ -233,7 +234,7 @@ fn read(answer: &Answer, request: &AppRequest) -> Result<Fresh, String> {
     if !request.repositories.is_empty() && is_wider {
         return Err("its token is for more repositories than were asked for".to_owned());
     }
-    Ok(Fresh::new(granted.token.as_bytes(), Some(ends)))
+    Ok(FetchedValue::new(granted.token.as_bytes(), Some(ends)))
 }
 
 #[cfg(test)]
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_signs_for_itself_with_an_rsa_key() {
+    fn github_app_signs_with_rsa_key() {
         let made = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
         let der = made.as_der().unwrap();
         let text = pem("PRIVATE KEY", der.as_ref());
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_for_what_was_asked_for_and_no_more() {
+    fn github_app_token_covers_only_the_request() {
         let request = |repositories: &[&str], permissions: &[(&str, Permission)]| AppRequest {
             api: "https://api.github.com".parse().unwrap(),
             app: 1,
@@ -299,7 +300,7 @@ mod tests {
         let narrow = request(&["one"], &[("contents", Permission::Read)]);
         let broad = request(&[], &[]);
         let answer = |status: u16, further: &str| {
-            Answer {
+            OwnResponse {
             status: StatusCode::from_u16(status).unwrap(),
             is_json: true,
             body: Zeroizing::new(

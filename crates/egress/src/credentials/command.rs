@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::answer::{self, key};
-use super::fetch::Unfetched;
-use super::values::Got;
+use super::fetch::FetchError;
+use super::values::FetchedValues;
 use crate::Egress;
-use crate::line::Heard;
+use crate::control_channel::CommandMessage;
 
 /// The additional time for the recording side, which enforces the command's time limit itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const SECRET_BYTES_MIN: usize = 16;
 const PRINTED_BYTES_MIN: usize = 4;
 
 /// The output of a command.
-struct Written {
+struct CommandOutput {
     output: Zeroizing<Vec<u8>>,
     errors: Zeroizing<Vec<u8>>,
 }
@@ -41,29 +41,30 @@ struct Written {
 /// Has the command of a credential run, and reads its output.
 ///
 /// # Errors
-/// [`Unfetched`]: the reason why there is no value, without the command's output.
+/// [`FetchError`]: the reason why there is no value, without the command's output.
 pub(super) async fn fetch(
     egress: &Egress,
-    (index, name): (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     patience: Duration,
-) -> Result<Got, Unfetched> {
+) -> Result<FetchedValues, FetchError> {
     let held = egress.credentials.get(index);
     let is_key = held.is_some_and(|held| !held.part.is_whole());
     let nobody = || "nobody runs its command any more".to_owned();
-    let mut heard = egress.line.command(name).map_err(|_| nobody())?;
+    let mut heard = egress.control.command(name).map_err(|_| nobody())?;
     let late = |_| format!("its command took longer than {} s", patience.as_secs());
     let ran = async {
         let outputs = match heard.recv().await {
-            Some(Heard::Running(outputs)) => outputs,
-            Some(Heard::Ran(end)) => return Err(failed(end, patience).into()),
-            Some(Heard::Renewing(_)) | None => return Err(nobody().into()),
+            Some(CommandMessage::Running(outputs)) => outputs,
+            Some(CommandMessage::Ran(end)) => return Err(failure_text(end, patience).into()),
+            Some(CommandMessage::Renewing(_)) | None => return Err(nobody().into()),
         };
         let (written, end) = follow(outputs, &mut heard).await?;
         match end.ok_or_else(nobody)? {
             CommandEnd::Exited(0) => {
                 let read = match is_key {
                     true => key::read(&written.output, SystemTime::now()),
-                    false => answer::read(&written.output).map(Got::from),
+                    false => answer::read(&written.output).map(FetchedValues::from),
                 };
                 read.map_err(|why| format!("its command: {why}").into())
             }
@@ -73,8 +74,8 @@ pub(super) async fn fetch(
                     (true, CommandEnd::Exited(_)) => key::LOG_IN,
                     (_, _) => "",
                 };
-                Err(Unfetched {
-                    why: format!("{}{hint}", failed(end, patience)),
+                Err(FetchError {
+                    why: format!("{}{hint}", failure_text(end, patience)),
                     said: last_line(&written),
                 })
             }
@@ -86,18 +87,18 @@ pub(super) async fn fetch(
 /// Reads both outputs until it has ended.
 async fn follow(
     [output, errors]: [OwnedFd; 2],
-    heard: &mut mpsc::Receiver<Heard>,
-) -> Result<(Written, Option<CommandEnd>), String> {
+    heard: &mut mpsc::Receiver<CommandMessage>,
+) -> Result<(CommandOutput, Option<CommandEnd>), String> {
     let room = || Zeroizing::new(Vec::with_capacity(COMMAND_OUTPUT_BYTES_MAX + BLOCK_BYTES));
-    let mut written = Written {
+    let mut written = CommandOutput {
         output: room(),
         errors: room(),
     };
     let end = {
         let reading = async {
             let (output, errors) = tokio::join!(
-                read(output, &mut written.output, Excess::Refused),
-                read(errors, &mut written.errors, Excess::LetGo)
+                read(output, &mut written.output, OverlongOutput::Refused),
+                read(errors, &mut written.errors, OverlongOutput::LetGo)
             );
             // What is said beside is of no consequence.
             let _ = errors;
@@ -107,8 +108,8 @@ async fn follow(
         let ending = async {
             loop {
                 match heard.recv().await {
-                    Some(Heard::Ran(end)) => break Some(end),
-                    Some(Heard::Running(_) | Heard::Renewing(_)) => {}
+                    Some(CommandMessage::Ran(end)) => break Some(end),
+                    Some(CommandMessage::Running(_) | CommandMessage::Renewing(_)) => {}
                     None => break None,
                 }
             }
@@ -134,7 +135,7 @@ async fn follow(
 
 /// The handling of an output that is too long.
 #[derive(Clone, Copy)]
-enum Excess {
+enum OverlongOutput {
     /// An error: all of it is needed.
     Refused,
     /// The beginning is dropped: the end is needed.
@@ -142,7 +143,7 @@ enum Excess {
 }
 
 /// Reads an output, up to the limit.
-async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()> {
+async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: OverlongOutput) -> io::Result<()> {
     // What it is could not be asked here.
     let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
     let mut block = Zeroizing::new([0; BLOCK_BYTES]);
@@ -153,11 +154,11 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()>
         }
         if to.len() + got > COMMAND_OUTPUT_BYTES_MAX {
             match excess {
-                Excess::Refused => {
+                OverlongOutput::Refused => {
                     let why = format!("it prints more than {COMMAND_OUTPUT_BYTES_MAX} bytes");
                     return Err(io::Error::other(why));
                 }
-                Excess::LetGo => drop(to.drain(..to.len() / 2)),
+                OverlongOutput::LetGo => drop(to.drain(..to.len() / 2)),
             }
         }
         to.extend_from_slice(block.get(..got).unwrap_or_default());
@@ -165,7 +166,7 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()>
 }
 
 /// Returns why there is no value, in words.
-fn failed(end: CommandEnd, patience: Duration) -> String {
+fn failure_text(end: CommandEnd, patience: Duration) -> String {
     match end {
         CommandEnd::Exited(status) => format!("its command ended with status {status}"),
         CommandEnd::Signalled(signal) => format!("signal {signal} ended its command"),
@@ -179,7 +180,7 @@ fn failed(end: CommandEnd, patience: Duration) -> String {
 }
 
 /// Returns the last line of its error output, without what could be a secret.
-fn last_line(written: &Written) -> String {
+fn last_line(written: &CommandOutput) -> String {
     let lines = written.errors.split(|byte| *byte == b'\n');
     let mut lines = lines.map(<[u8]>::trim_ascii);
     let Some(line) = lines.rfind(|line| !line.is_empty()) else {
@@ -261,9 +262,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_says_is_told_without_what_it_prints() {
+    fn command_error_output_is_shown_without_secrets() {
         let told = |output: &str, errors: &str| {
-            last_line(&Written {
+            last_line(&CommandOutput {
                 output: Zeroizing::new(output.as_bytes().to_vec()),
                 errors: Zeroizing::new(errors.as_bytes().to_vec()),
             })

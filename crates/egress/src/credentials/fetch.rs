@@ -13,9 +13,9 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::client_secret::ClientSecret;
 use super::login::Login;
-use super::published::Heard;
-use super::values::{Got, Values};
+use super::values::{FetchedValues, Values};
 use super::{app, command, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
@@ -40,14 +40,14 @@ pub(crate) const TAKING_BACK: Duration = Duration::from_secs(5);
 
 /// The reason why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unfetched {
+pub(crate) struct FetchError {
     /// The reason for the program.
     pub(crate) why: String,
     /// The last line of its command's error output, for the record alone; empty if there is none.
     pub(super) said: String,
 }
 
-impl Unfetched {
+impl FetchError {
     /// Returns the reason for the record, outside the sandbox.
     pub(crate) fn recorded(&self) -> String {
         let Self { why, said } = self;
@@ -58,7 +58,7 @@ impl Unfetched {
     }
 }
 
-impl From<String> for Unfetched {
+impl From<String> for FetchError {
     fn from(why: String) -> Self {
         Self {
             why,
@@ -75,8 +75,8 @@ pub(crate) struct Source {
     ingredients: std::sync::Mutex<Ingredients>,
     /// A login's value at the beginning.
     first: Option<Arc<Secret>>,
-    pub(super) unwritten: std::sync::Mutex<Option<login::Unwritten>>,
-    pub(super) heard: Heard,
+    pub(super) unwritten: std::sync::Mutex<Option<login::UnwrittenTokens>>,
+    pub(super) client_secret: ClientSecret,
     /// Held from before a login's issuer is asked until its response is written.
     open: Mutex<()>,
     state: Arc<Mutex<State>>,
@@ -88,7 +88,7 @@ pub(super) type Ingredients = BTreeMap<Ingredient, Arc<Secret>>;
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    failed: Option<Failed>,
+    failed: Option<LastFailure>,
     /// The age from which its values are now fetched anew when their host rejects them.
     doubted_after: Option<Duration>,
     /// The earlier values that may still be valid, where they are revoked.
@@ -105,8 +105,8 @@ struct Token {
     is_doubted: bool,
 }
 
-struct Failed {
-    why: Unfetched,
+struct LastFailure {
+    why: FetchError,
     until: Instant,
     pause: Duration,
 }
@@ -131,7 +131,7 @@ impl Token {
 
 impl State {
     /// Returns the result that is known without asking the source.
-    fn known(&self, now: SystemTime) -> Option<Result<Values, Unfetched>> {
+    fn known(&self, now: SystemTime) -> Option<Result<Values, FetchError>> {
         if let Some(token) = self.token.as_ref().filter(|token| token.is_fresh(now)) {
             return Some(Ok(token.values.clone()));
         }
@@ -141,7 +141,7 @@ impl State {
 
     /// Returns the value to use when no new one could be obtained: the last one, as long as it is
     /// valid.
-    fn otherwise(&self, now: SystemTime, why: &Unfetched) -> Result<Values, Unfetched> {
+    fn otherwise(&self, now: SystemTime, why: &FetchError) -> Result<Values, FetchError> {
         match self.token.as_ref().filter(|token| token.holds(now)) {
             Some(token) => Ok(token.values.clone()),
             None => Err(why.clone()),
@@ -151,9 +151,9 @@ impl State {
     /// Keeps the result of asking the source, and the earlier value where that is revoked later.
     fn keep(
         &mut self,
-        got: Result<Token, Unfetched>,
+        got: Result<Token, FetchError>,
         now: SystemTime,
-    ) -> Result<Values, Unfetched> {
+    ) -> Result<Values, FetchError> {
         match got {
             Ok(token) => {
                 self.failed = None;
@@ -169,7 +169,7 @@ impl State {
                 let before = self.failed.as_ref().map(|failed| failed.pause * 2);
                 let pause = before.map_or(PAUSE, |pause| pause.min(PAUSE_MAX));
                 let answer = self.otherwise(now, &why);
-                self.failed = Some(Failed {
+                self.failed = Some(LastFailure {
                     why,
                     until: Instant::now() + pause,
                     pause,
@@ -192,7 +192,7 @@ impl Source {
             ingredients: std::sync::Mutex::new(ingredients),
             first: None,
             unwritten: std::sync::Mutex::default(),
-            heard: Heard::default(),
+            client_secret: ClientSecret::default(),
             open: Mutex::default(),
             state: Arc::default(),
         }
@@ -290,18 +290,16 @@ impl Source {
     }
 
     /// Revokes a value at its issuer. A failure is recorded with its flow.
-    async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
+    async fn revoke(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
         let (Fetch::Token(request), Some(token)) = (&self.by, one.values.whole()) else {
             return;
         };
         let _ = match &**request {
             TokenRequest::OAuth(request) => {
-                let what = (request, &**token);
-                oauth::take_back(egress, name, self, what, TAKING_BACK).await
+                oauth::revoke(egress, name, self, request, token, TAKING_BACK).await
             }
             TokenRequest::GithubApp(request) => {
-                let what = (request, &**token);
-                app::take_back(egress, name, self, what, TAKING_BACK).await
+                app::revoke(egress, name, self, request, token, TAKING_BACK).await
             }
         };
     }
@@ -331,7 +329,7 @@ impl Source {
 
 /// Returns the value of a credential that is fetched: the one that is there, or a new one.
 /// Concurrent callers wait for one fetch.
-pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, Unfetched> {
+pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, FetchError> {
     let Some((name, source)) = egress.credentials.source(index) else {
         return Err("there is no such credential".to_owned().into());
     };
@@ -346,7 +344,7 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, 
         let current = state.token.as_ref().and_then(|token| token.values.whole());
         let current = current.map(Arc::clone);
         let got = fetch(&asking, index, current).await;
-        let got = got.map_err(|unfetched| Unfetched {
+        let got = got.map_err(|unfetched| FetchError {
             why: format!("credential {asked} cannot be fetched: {}", unfetched.why),
             ..unfetched
         });
@@ -358,7 +356,7 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, 
             && source.by.is_taken_back()
         {
             for one in oldest {
-                source.take_back(&asking, name, &one).await;
+                source.revoke(&asking, name, &one).await;
             }
         }
     });
@@ -371,7 +369,7 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, 
 pub(crate) async fn life(
     egress: &Arc<Egress>,
     index: usize,
-) -> Result<Option<Duration>, Unfetched> {
+) -> Result<Option<Duration>, FetchError> {
     value(egress, index).await?;
     let Some((_, source)) = egress.credentials.source(index) else {
         return Ok(None);
@@ -386,12 +384,12 @@ fn fetch(
     egress: &Arc<Egress>,
     index: usize,
     current: Option<Arc<Secret>>,
-) -> Pin<Box<dyn Future<Output = Result<Token, Unfetched>> + Send + '_>> {
+) -> Pin<Box<dyn Future<Output = Result<Token, FetchError>> + Send + '_>> {
     Box::pin(async move {
         let Some((name, source)) = egress.credentials.source(index) else {
             return Err("there is none".to_owned().into());
         };
-        let got = ask(egress, (index, name), source, current).await?;
+        let got = ask(egress, index, name, source, current).await?;
         let (since, ends) = (SystemTime::now(), got.ends);
         if ends.is_some_and(|ends| ends <= since) {
             return Err("what it gives has expired".to_owned().into());
@@ -407,10 +405,11 @@ fn fetch(
 
 async fn ask(
     egress: &Arc<Egress>,
-    (index, name): (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     source: &Source,
     current: Option<Arc<Secret>>,
-) -> Result<Got, Unfetched> {
+) -> Result<FetchedValues, FetchError> {
     match &source.by {
         Fetch::Login { request, by, .. } => {
             let login = Login {
@@ -424,12 +423,12 @@ async fn ask(
         }
         Fetch::Command { patience_s } => {
             let patience = Duration::from_secs(*patience_s);
-            command::fetch(egress, (index, name), patience).await
+            command::fetch(egress, index, name, patience).await
         }
         Fetch::Token(request) => {
             let fresh = match &**request {
                 TokenRequest::OAuth(request) => {
-                    oauth::fetch(egress, (index, name), source, request).await?
+                    oauth::fetch(egress, index, name, source, request).await?
                 }
                 TokenRequest::GithubApp(request) => {
                     app::fetch(egress, name, source, request).await?
@@ -442,13 +441,13 @@ async fn ask(
 
 /// Revokes everything that was fetched and can be revoked, in a short while. The outcome is
 /// recorded flow by flow.
-pub(crate) async fn take_back(egress: &Arc<Egress>) {
+pub(crate) async fn revoke(egress: &Arc<Egress>) {
     let mut taking = JoinSet::new();
     for index in 0..egress.credentials.iter().len() {
         let source = egress.credentials.source(index);
         if source.is_some_and(|(_, source)| source.by.is_taken_back()) {
             let egress = Arc::clone(egress);
-            taking.spawn(async move { take_back_of(&egress, index).await });
+            taking.spawn(async move { revoke_of(&egress, index).await });
         }
     }
     // What is on its way then is told of as broken off.
@@ -472,7 +471,7 @@ pub(crate) async fn settle(egress: &Arc<Egress>) {
     let _ = timeout(login::SETTLING, all).await;
 }
 
-async fn take_back_of(egress: &Arc<Egress>, index: usize) {
+async fn revoke_of(egress: &Arc<Egress>, index: usize) {
     let Some((name, source)) = egress.credentials.source(index) else {
         return;
     };
@@ -482,7 +481,7 @@ async fn take_back_of(egress: &Arc<Egress>, index: usize) {
     let State { token, earlier, .. } = &mut *state;
     let all = token.take().into_iter().chain(std::mem::take(earlier));
     for one in all.filter(|one| one.holds(now)) {
-        source.take_back(egress, name, &one).await;
+        source.revoke(egress, name, &one).await;
     }
 }
 

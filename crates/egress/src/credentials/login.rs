@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::fetch::Source;
-use super::keeper::{Keeper, READING, WRITING};
-use super::oauth::{self, FORM, Form, Unsaid};
-use super::own::{self, Asking, JSON};
-use super::values::Fresh;
+use super::oauth::{self, FORM, Form, MissingTokenType};
+use super::own_request::{self, JSON, OwnRequest};
+use super::store_client::{CredentialStoreClient, READING, WRITING};
+use super::values::FetchedValue;
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -37,14 +37,14 @@ const MARGIN: Duration = Duration::from_secs(60);
 const ENDS_S: u64 = 4_940_000_000;
 
 /// An issuer's response that is not written yet, with the refresh token used for it.
-pub(super) struct Unwritten {
+pub(super) struct UnwrittenTokens {
     pub(super) by: Zeroizing<String>,
     pub(super) renewed: Renewed,
 }
 
 impl Source {
     /// Takes the response that could not be written, once.
-    pub(super) fn unwritten(&self) -> Option<Unwritten> {
+    pub(super) fn unwritten(&self) -> Option<UnwrittenTokens> {
         let mut unwritten = self
             .unwritten
             .lock()
@@ -52,7 +52,7 @@ impl Source {
         unwritten.take()
     }
 
-    pub(super) fn keep_unwritten(&self, given: Unwritten) {
+    pub(super) fn keep_unwritten(&self, given: UnwrittenTokens) {
         let mut unwritten = self
             .unwritten
             .lock()
@@ -81,11 +81,11 @@ pub(super) async fn fetch(
     login: Login<'_>,
     source: &Source,
     current: Option<Arc<Secret>>,
-) -> Result<Fresh, String> {
-    let keeper = Keeper::of(egress, login.name, "its login file").await?;
-    let there = match keeper.hear(READING).await? {
+) -> Result<FetchedValue, String> {
+    let store = CredentialStoreClient::of(egress, login.name, "its login file").await?;
+    let there = match store.receive(READING).await? {
         RenewalSaid::There(there) => there,
-        RenewalSaid::Written => return Err(keeper.unclear()),
+        RenewalSaid::Written => return Err(store.unclear()),
         RenewalSaid::Unfit(why) => return Err(why),
     };
     let _open = source.begin(egress).await?;
@@ -94,15 +94,15 @@ pub(super) async fn fetch(
     let is_other = current.is_none_or(|current| current.expose() != there.access.as_bytes());
     let given = match unwritten {
         Some(given) => given,
-        None if is_other && is_fresh(&there) => return taken(egress, login, &there),
-        None => Unwritten {
+        None if is_other && is_fresh(&there) => return use_stored_token(egress, login, &there),
+        None => UnwrittenTokens {
             by: Zeroizing::new(there.refresh.clone()),
-            renewed: asked(egress, login, source, &there).await?,
+            renewed: request_token(egress, login, source, &there).await?,
         },
     };
-    let said = keeper.say(&given.renewed).await;
+    let said = store.send(&given.renewed).await;
     let said = match said {
-        Ok(()) => keeper.hear(WRITING).await,
+        Ok(()) => store.receive(WRITING).await,
         Err(why) => Err(why),
     };
     let why = match said {
@@ -110,10 +110,10 @@ pub(super) async fn fetch(
             let refresh = given.renewed.refresh.as_ref().unwrap_or(&given.by);
             egress.credentials.supersede(login, refresh);
             let ends = end_of(&given.renewed.access, given.renewed.ends_s);
-            return Ok(Fresh::new(given.renewed.access.as_bytes(), ends));
+            return Ok(FetchedValue::new(given.renewed.access.as_bytes(), ends));
         }
         // Somebody has logged in anew meanwhile.
-        Ok(RenewalSaid::There(there)) => return taken(egress, login, &there),
+        Ok(RenewalSaid::There(there)) => return use_stored_token(egress, login, &there),
         Ok(RenewalSaid::Unfit(why)) | Err(why) => why,
     };
     source.keep_unwritten(given);
@@ -123,13 +123,17 @@ pub(super) async fn fetch(
 }
 
 /// Uses the token that is in the file.
-fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<Fresh, String> {
+fn use_stored_token(
+    egress: &Egress,
+    login: Login<'_>,
+    there: &LoginTokens,
+) -> Result<FetchedValue, String> {
     let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
     let checked = egress.credentials.keep_refresh(login, refresh);
     checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
     egress.credentials.supersede(login, &there.refresh);
     let ends = end_of(&there.access, there.ends_s);
-    Ok(Fresh::new(there.access.as_bytes(), ends))
+    Ok(FetchedValue::new(there.access.as_bytes(), ends))
 }
 
 fn is_fresh(there: &LoginTokens) -> bool {
@@ -138,7 +142,7 @@ fn is_fresh(there: &LoginTokens) -> bool {
 }
 
 /// Requests another token, and checks that all of the response is fit.
-async fn asked(
+async fn request_token(
     egress: &Arc<Egress>,
     login: Login<'_>,
     source: &Source,
@@ -153,7 +157,7 @@ async fn asked(
     let (kind, body) = body(request, &there.refresh, published.as_deref())?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Fetch,
         method: Method::POST,
         endpoint: &request.token,
@@ -161,11 +165,11 @@ async fn asked(
         body,
     };
     let asked_at = SystemTime::now();
-    let answer = own::ask(egress, &source.network, login.name, asking, ASKING).await?;
+    let answer = own_request::ask(egress, &source.network, login.name, asking, ASKING).await?;
     let host = &request.token.host;
-    let read = oauth::read(&answer, asked_at, Unsaid::IsBearer);
+    let read = oauth::read(&answer, asked_at, MissingTokenType::IsBearer);
     if let (true, Some(sent)) = (read.is_ok(), &published) {
-        source.heard.has_worked(sent);
+        source.client_secret.has_worked(sent);
     }
     let read = read.map_err(|why| match why.contains("invalid_grant") {
         true => format!("{host}: {why}: log in again outside, with the agent's own command"),
@@ -304,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_ends_as_its_file_says_or_as_it_says_itself() {
+    fn login_token_expiry_is_from_file_or_token() {
         let at = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let token = |claims: &str| {
             let parts = ["{\"alg\":\"none\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
@@ -321,13 +325,13 @@ mod tests {
     const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 
     #[test]
-    fn what_stands_for_a_token_that_is_renewed_does_not_end() {
+    fn renewed_token_placeholder_claims_long_validity() {
         let token = |claims: &str| {
             let parts = ["{\"alg\":\"RS256\"}", claims].map(|part| URL_SAFE_NO_PAD.encode(part));
             format!("{}.{}.{}", parts[0], parts[1], SIGNATURE)
         };
         let real = token("{\"sub\":\"somebody\",\"exp\":1700000000,\"email\":\"ann@example.com\"}");
-        let made = super::super::disguise_renewed(real.as_bytes()).unwrap();
+        let made = super::super::make_renewed_placeholder(real.as_bytes()).unwrap();
         let made = String::from_utf8(made).unwrap();
         assert_eq!(end_of(&made, None), end_of("", Some(ENDS_S)), "{made}");
         assert_eq!(made.len(), real.len());
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_written_as_its_issuer_reads_it() {
+    fn renewal_request_has_issuers_format() {
         let mut request = RenewalRequest {
             token: "https://login.example/token".parse().unwrap(),
             client: "a client".to_owned(),

@@ -14,9 +14,9 @@ use serde::Deserialize;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::fetch::Source;
-use super::own::{self, Answer, Asking};
+use super::own_request::{self, OwnRequest, OwnResponse};
 use super::rotation;
-use super::values::Fresh;
+use super::values::FetchedValue;
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -49,14 +49,15 @@ const ERRORS: &[&str] = &[
 /// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
-    which: (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
-) -> Result<Fresh, String> {
+) -> Result<FetchedValue, String> {
     match request.grant {
-        TokenGrant::Refresh => rotation::fetch(egress, which, source, request).await,
+        TokenGrant::Refresh => rotation::fetch(egress, index, name, source, request).await,
         TokenGrant::ClientCredentials | TokenGrant::Exchange { .. } => {
-            Ok(asked(egress, which.1, source, request).await?.fresh)
+            Ok(request_token(egress, name, source, request).await?.fresh)
         }
     }
 }
@@ -65,12 +66,12 @@ pub(super) async fn fetch(
 ///
 /// # Errors
 /// As [`fetch`].
-pub(super) async fn asked(
+pub(super) async fn request_token(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
-) -> Result<Read, String> {
+) -> Result<TokenContents, String> {
     let mut form = Form::default();
     match &request.grant {
         TokenGrant::ClientCredentials => {
@@ -98,7 +99,7 @@ pub(super) async fn asked(
         values.iter().for_each(|one| form.add(key, one.as_bytes()));
     }
     let headers = authenticated(&mut form, source, request)?;
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Fetch,
         method: Method::POST,
         endpoint: &request.token,
@@ -107,20 +108,21 @@ pub(super) async fn asked(
     };
     let patience = Duration::from_secs(request.patience_s);
     let asked_at = SystemTime::now();
-    let answer = own::ask(egress, &source.network, name, asking, patience).await?;
+    let answer = own_request::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.token.host;
-    read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))
+    read(&answer, asked_at, MissingTokenType::IsRefused).map_err(|why| format!("{host}: {why}"))
 }
 
 /// Revokes a token (RFC 7009).
 ///
 /// # Errors
 /// The reason why it may still be valid.
-pub(super) async fn take_back(
+pub(super) async fn revoke(
     egress: &Arc<Egress>,
     name: &CredentialName,
     source: &Source,
-    (request, token): (&OAuthRequest, &Secret),
+    request: &OAuthRequest,
+    token: &Secret,
     patience: Duration,
 ) -> Result<(), String> {
     let Some(endpoint) = &request.revoke else {
@@ -130,14 +132,14 @@ pub(super) async fn take_back(
     form.add("token", token.expose());
     form.add("token_type_hint", b"access_token");
     let headers = authenticated(&mut form, source, request)?;
-    let asking = Asking {
+    let asking = OwnRequest {
         kind: FlowKind::Revocation,
         method: Method::POST,
         endpoint,
         headers,
         body: form.0,
     };
-    own::ask(egress, &source.network, name, asking, patience)
+    own_request::ask(egress, &source.network, name, asking, patience)
         .await
         .map(drop)
 }
@@ -221,8 +223,8 @@ impl Form {
 }
 
 /// The contents of a token response.
-pub(super) struct Read {
-    pub(super) fresh: Fresh,
+pub(super) struct TokenContents {
+    pub(super) fresh: FetchedValue,
     /// The refresh token for the next time.
     pub(super) refresh: Option<Zeroizing<Vec<u8>>>,
     /// The ID token (OpenID Connect).
@@ -231,7 +233,7 @@ pub(super) struct Read {
 
 /// The handling of a token whose issuer does not state the type, as it must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsaid {
+pub(super) enum MissingTokenType {
     /// Refused: the type is unknown.
     IsRefused,
     /// Taken for a bearer token, as the one before it was: issuers of agents' logins omit the type.
@@ -240,18 +242,18 @@ pub(super) enum Unsaid {
 
 /// A token response (RFC 6749, 5.1). A repeated member is refused.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     #[serde(default)]
     access_token: String,
     token_type: Option<String>,
-    expires_in: Option<Life>,
+    expires_in: Option<TokenLifetime>,
     #[serde(default)]
     refresh_token: String,
     #[serde(default)]
     id_token: String,
 }
 
-impl Drop for Granted {
+impl Drop for TokenResponse {
     fn drop(&mut self) {
         self.access_token.zeroize();
         self.refresh_token.zeroize();
@@ -262,7 +264,7 @@ impl Drop for Granted {
 /// A token's lifetime, seconds; some issuers write it as a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Life {
+enum TokenLifetime {
     Number(u64),
     Text(String),
 }
@@ -273,18 +275,22 @@ struct Refusal {
 }
 
 /// Reads a token response.
-pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Result<Read, String> {
+pub(super) fn read(
+    answer: &OwnResponse,
+    asked_at: SystemTime,
+    missing_type: MissingTokenType,
+) -> Result<TokenContents, String> {
     if answer.status != StatusCode::OK {
-        return Err(refused(answer));
+        return Err(refusal_text(answer));
     }
     if !answer.is_json {
         return Err("its answer is not of the type application/json".to_owned());
     }
     // What the library says of a mistake can have a part of the value in it.
-    let read = serde_json::from_slice::<Granted>(&answer.body);
+    let read = serde_json::from_slice::<TokenResponse>(&answer.body);
     let granted = read.map_err(|_| "its answer is no JSON with a token".to_owned())?;
     if granted.access_token.is_empty() {
-        return Err(match said(answer) {
+        return Err(match standard_error(answer) {
             Some(error) => format!("it refuses: {error}"),
             None => "its answer has no access_token".to_owned(),
         });
@@ -293,13 +299,13 @@ pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Res
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case("Bearer") => {}
         Some(_) => return Err("its token is of another type than Bearer".to_owned()),
-        None if unsaid == Unsaid::IsBearer => {}
+        None if missing_type == MissingTokenType::IsBearer => {}
         None => return Err("its answer does not say that its token is a Bearer".to_owned()),
     }
     let life = match &granted.expires_in {
         None => None,
-        Some(Life::Number(seconds)) => Some(*seconds),
-        Some(Life::Text(text)) => {
+        Some(TokenLifetime::Number(seconds)) => Some(*seconds),
+        Some(TokenLifetime::Text(text)) => {
             let seconds = text.parse::<u64>();
             Some(seconds.map_err(|_| "its expires_in is no number of seconds".to_owned())?)
         }
@@ -308,23 +314,23 @@ pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Res
     let ends =
         life.and_then(|life| asked_at.checked_add(Duration::from_secs(life.min(LIFE_S_MAX))));
     let some = |text: &str| (!text.is_empty()).then(|| Zeroizing::new(text.as_bytes().to_vec()));
-    Ok(Read {
-        fresh: Fresh::new(granted.access_token.as_bytes(), ends),
+    Ok(TokenContents {
+        fresh: FetchedValue::new(granted.access_token.as_bytes(), ends),
         refresh: some(&granted.refresh_token),
         id: some(&granted.id_token),
     })
 }
 
 /// Returns why a response of another status has no token.
-fn refused(answer: &Answer) -> String {
+fn refusal_text(answer: &OwnResponse) -> String {
     let status = answer.status.as_u16();
-    match said(answer) {
+    match standard_error(answer) {
         Some(error) => format!("it answers {status}: {error}"),
         None => format!("it answers {status}"),
     }
 }
 
-fn said(answer: &Answer) -> Option<&'static str> {
+fn standard_error(answer: &OwnResponse) -> Option<&'static str> {
     let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
     let error = refusal.error?;
     let known = ERRORS.iter().find(|known| **known == error);
@@ -335,8 +341,8 @@ fn said(answer: &Answer) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer {
+    fn answer(status: u16, body: &str) -> OwnResponse {
+        OwnResponse {
             status: StatusCode::from_u16(status).unwrap(),
             is_json: true,
             body: Zeroizing::new(body.as_bytes().to_vec()),
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_is_meant_or_not_at_all() {
+    fn token_response_is_parsed_strictly() {
         let now = SystemTime::now();
         let plain = "\"access_token\":\"one-of-them\",\"token_type\":\"bEaReR\"";
         for (further, life, refresh) in [
@@ -359,7 +365,7 @@ mod tests {
             ),
         ] {
             let answer = answer(200, &format!("{{{plain}{further}}}"));
-            let read = read(&answer, now, Unsaid::IsRefused).unwrap();
+            let read = read(&answer, now, MissingTokenType::IsRefused).unwrap();
             assert_eq!(&read.fresh.value[..], b"one-of-them");
             let ends = life.map(|life| now + Duration::from_secs(life));
             assert_eq!(read.fresh.ends, ends, "{further}");
@@ -422,25 +428,27 @@ mod tests {
             ),
             (500, "one-of-them", "it answers 500"),
         ] {
-            let said = read(&answer(status, body), now, Unsaid::IsRefused);
+            let said = read(&answer(status, body), now, MissingTokenType::IsRefused);
             let said = said.map(drop).unwrap_err();
             assert!(said.contains(why), "{body}: {said}");
             assert!(!said.contains("-of-them"), "{body}: {said}");
         }
         let mut page = answer(200, &format!("{{{plain}}}"));
         page.is_json = false;
-        let said = read(&page, now, Unsaid::IsBearer).map(drop).unwrap_err();
+        let said = read(&page, now, MissingTokenType::IsBearer)
+            .map(drop)
+            .unwrap_err();
         assert!(said.contains("not of the type"), "{said}");
-        let unsaid = answer(
+        let missing_type = answer(
             200,
             "{\"access_token\":\"one-of-them\",\"id_token\":\"who\"}",
         );
-        let read = read(&unsaid, now, Unsaid::IsBearer).unwrap();
+        let read = read(&missing_type, now, MissingTokenType::IsBearer).unwrap();
         assert_eq!(read.id.as_deref().map(Vec::as_slice), Some(&b"who"[..]));
     }
 
     #[test]
-    fn what_is_sent_is_escaped_as_forms_are() {
+    fn token_request_form_is_escaped() {
         let mut form = Form::default();
         form.add("scope", b"read:a write/b");
         form.add("secret", "a+b&c=d%\u{e9}~*".as_bytes());

@@ -8,7 +8,7 @@ use atoll_model::network::{CREDENTIAL_BYTES_MAX, CredentialName};
 use zeroize::Zeroizing;
 
 use super::login::Login;
-use super::{Credentials, Held, MASKED_MAX, MaskedValue, Role, holds};
+use super::{CredentialPart, Credentials, MASKED_MAX, MaskedValue, Role, holds};
 use crate::secret::{self, Secret};
 
 /// The number of secrets that an issuer gives at once: an access token and a refresh token.
@@ -56,7 +56,7 @@ impl Credentials {
                 "it is not one word of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
             ));
         }
-        let stands = |one: &Held| holds(value, one.placeholder.as_bytes());
+        let stands = |one: &CredentialPart| holds(value, one.placeholder.as_bytes());
         match self.held.iter().any(stands) {
             true => Err("it has a placeholder in it".to_owned()),
             false => Ok(()),
@@ -114,7 +114,7 @@ impl Credentials {
     pub(super) fn is_nobodys(&self, value: &[u8]) -> Result<(), String> {
         let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
         let mut all = masked.values.iter();
-        let stands = |one: &Held| holds(value, one.placeholder.as_bytes());
+        let stands = |one: &CredentialPart| holds(value, one.placeholder.as_bytes());
         let is_other = all.any(|one| holds(value, one.secret.expose()));
         match is_other || self.held.iter().any(stands) {
             true => Err("what it gives of who has logged in has a credential in it".to_owned()),
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_issuer_is_asked_only_while_there_is_room_for_what_it_gives() {
-        let held = Held {
+    fn refresh_without_room_is_not_requested() {
+        let held = CredentialPart {
             binding: Binding {
                 name: "login".parse().unwrap(),
                 to: vec!["example.com:443".parse().unwrap()],

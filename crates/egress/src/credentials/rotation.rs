@@ -14,10 +14,10 @@ use atoll_model::network::{
 use zeroize::Zeroizing;
 
 use super::fetch::Source;
-use super::keeper::{Keeper, READING, WRITING};
-use super::login::Unwritten;
-use super::oauth::{self, Read};
-use super::values::Fresh;
+use super::login::UnwrittenTokens;
+use super::oauth::{self, TokenContents};
+use super::store_client::{CredentialStoreClient, READING, WRITING};
+use super::values::FetchedValue;
 use crate::Egress;
 
 /// Requests a token by a refresh token.
@@ -26,19 +26,20 @@ use crate::Egress;
 /// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
-    (index, name): (usize, &CredentialName),
+    index: usize,
+    name: &CredentialName,
     source: &Source,
     request: &OAuthRequest,
-) -> Result<Fresh, String> {
-    let keeper = Keeper::of(egress, name, "its refresh token").await?;
-    match keeper.hear(READING).await? {
+) -> Result<FetchedValue, String> {
+    let store = CredentialStoreClient::of(egress, name, "its refresh token").await?;
+    match store.receive(READING).await? {
         KeptSaid::There(there) => {
-            take_up(egress, index, source, &there)
+            use_token(egress, index, source, &there)
                 .map_err(|why| format!("its refresh token: {why}"))?;
         }
         // The one that was handed over is all that there is.
         KeptSaid::Unkept(_) => {}
-        KeptSaid::Written => return Err(keeper.unclear()),
+        KeptSaid::Written => return Err(store.unclear()),
         KeptSaid::Unfit(why) => return Err(why),
     }
     // From here on the end of the run waits: what an issuer has given is not lost by it.
@@ -50,30 +51,31 @@ pub(super) async fn fetch(
         Some(given) => given,
         None => {
             egress.credentials.has_room(index)?;
-            let read = oauth::asked(egress, name, source, request).await?;
+            let read = oauth::request_token(egress, name, source, request).await?;
             let is_other = |one: &Zeroizing<Vec<u8>>| before.expose() != &one[..];
             if !read.refresh.as_ref().is_some_and(is_other) {
                 return Ok(read.fresh);
             }
             let host = &request.token.host;
-            given(egress, index, before.expose(), &read).map_err(|why| format!("{host}: {why}"))?
+            unwritten_tokens(egress, index, before.expose(), &read)
+                .map_err(|why| format!("{host}: {why}"))?
         }
     };
     let Some(new) = given.renewed.refresh.as_deref().map(KeptToken::new) else {
-        return Err(keeper.unclear());
+        return Err(store.unclear());
     };
-    let said = match keeper.say(&new).await {
-        Ok(()) => keeper.hear(WRITING).await,
+    let said = match store.send(&new).await {
+        Ok(()) => store.receive(WRITING).await,
         Err(why) => Err(why),
     };
     let why = match said {
         // There it is told that it could not be kept.
         Ok(KeptSaid::Written | KeptSaid::Unkept(_)) => {
-            take_up(egress, index, source, &new)?;
+            use_token(egress, index, source, &new)?;
             return Ok(fresh(&given.renewed));
         }
         Ok(KeptSaid::There(there)) => {
-            take_up(egress, index, source, &there)?;
+            use_token(egress, index, source, &there)?;
             return Err("somebody has put another refresh token in its place meanwhile, which is used the next time".to_owned());
         }
         Ok(KeptSaid::Unfit(why)) | Err(why) => why,
@@ -85,7 +87,7 @@ pub(super) async fn fetch(
 }
 
 /// Uses this refresh token from here on, if it is another one.
-fn take_up(
+fn use_token(
     egress: &Egress,
     index: usize,
     source: &Source,
@@ -100,7 +102,12 @@ fn take_up(
 }
 
 /// Returns the part of an issuer's response that is to be written. All of it must be fit for use.
-fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwritten, String> {
+fn unwritten_tokens(
+    egress: &Egress,
+    index: usize,
+    by: &[u8],
+    read: &TokenContents,
+) -> Result<UnwrittenTokens, String> {
     let text = |value: &[u8]| {
         let text = std::str::from_utf8(value).map(str::to_owned);
         text.map_err(|_| "its answer has no text in it".to_owned())
@@ -114,7 +121,7 @@ fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwrit
         .fresh
         .ends
         .and_then(|ends| ends.duration_since(UNIX_EPOCH).ok());
-    Ok(Unwritten {
+    Ok(UnwrittenTokens {
         by: Zeroizing::new(text(by)?),
         renewed: Renewed {
             access: text(&read.fresh.value)?,
@@ -125,8 +132,8 @@ fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwrit
     })
 }
 
-fn fresh(given: &Renewed) -> Fresh {
+fn fresh(given: &Renewed) -> FetchedValue {
     let ends = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
     let ends: Option<SystemTime> = given.ends_s.and_then(ends);
-    Fresh::new(given.access.as_bytes(), ends)
+    FetchedValue::new(given.access.as_bytes(), ends)
 }

@@ -3,18 +3,23 @@
 use atoll_model::network::Ingredient;
 
 use super::*;
+use crate::secret::make_placeholder;
 
 #[test]
-fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
+fn placeholder_has_only_the_shape_of_its_value() {
     let real = b"ghp_0123456789abcdefABCDEF012345678901";
-    let made = disguise(real).unwrap();
+    let made = make_placeholder(real).unwrap();
     assert_eq!(made.len(), real.len());
     assert!(made.starts_with(b"ghp_"), "{made:?}");
-    assert_ne!(made, disguise(real).unwrap());
+    assert_ne!(made, make_placeholder(real).unwrap());
     // Nobody knows what of an unknown kind is not secret.
-    let made = disguise(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
+    let made = make_placeholder(b"550e8400-e29b-41d4-a716-446655440000").unwrap();
     assert!(!made.starts_with(b"550e8400-"), "{made:?}");
-    assert!(disguise(b"password").unwrap_err().contains("shorter"));
+    assert!(
+        make_placeholder(b"password")
+            .unwrap_err()
+            .contains("shorter")
+    );
 }
 
 /// Returns a given credential and a fetched one.
@@ -34,13 +39,13 @@ fn with(ingredients: Ingredients) -> Credentials {
     let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
     let by = atoll_model::network::Fetch::Command { patience_s: 1 };
     let held = vec![
-        Held {
+        CredentialPart {
             binding: binding("given"),
             part: Part::Whole,
             placeholder: "given-fedcba9876543210".to_owned(),
             value: Value::Given(Arc::new(given)),
         },
-        Held {
+        CredentialPart {
             binding: binding("fetched"),
             part: Part::Whole,
             placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
@@ -51,7 +56,7 @@ fn with(ingredients: Ingredients) -> Credentials {
 }
 
 #[test]
-fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
+fn fetched_value_is_masked_beside_earlier_ones() {
     let credentials = two();
     let shown = |text: &str| {
         let masks = credentials.masks().unwrap();
@@ -105,7 +110,7 @@ fn a_value_that_is_fetched_is_masked_from_then_on_with_those_before_it() {
 }
 
 #[test]
-fn what_a_token_is_asked_for_by_is_masked_and_is_no_token() {
+fn ingredient_is_masked_and_no_token() {
     const CLIENT: &str = "client-Zk3fQ81xw0LmT7uP";
     const FIRST: &str = "refresh-9sKd83jfLq0XvBn2";
     const NEXT: &str = "refresh-Wm4tR7yUeP1aZc5x-and-longer";
@@ -152,7 +157,7 @@ fn what_a_token_is_asked_for_by_is_masked_and_is_no_token() {
 }
 
 #[test]
-fn a_placeholder_is_found_in_a_name_however_it_is_written() {
+fn placeholder_in_host_name_is_found_in_any_form() {
     let credentials = two();
     let placeholder = "given-fedcba9876543210";
     let digits: String = placeholder.bytes().map(|b| format!("{b:02x}")).collect();
@@ -170,7 +175,7 @@ fn a_placeholder_is_found_in_a_name_however_it_is_written() {
 }
 
 #[test]
-fn what_cannot_be_the_value_is_not_taken_up() {
+fn fetched_value_invalid_is_refused() {
     let credentials = two();
     let before = credentials.masked_count();
     for (value, why) in [
@@ -193,7 +198,7 @@ fn what_cannot_be_the_value_is_not_taken_up() {
 }
 
 #[test]
-fn parts_are_found_wherever_they_are() {
+fn substring_is_found_anywhere() {
     for (text, part, is_in, in_any_case) in [
         ("abc", "bc", true, true),
         ("aab", "ab", true, true),
@@ -211,7 +216,7 @@ fn parts_are_found_wherever_they_are() {
 }
 
 #[tokio::test]
-async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_back() {
+async fn dropped_address_gets_only_revocations() {
     use std::time::Duration;
 
     use atoll_model::network::{
@@ -238,14 +243,14 @@ async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_bac
     endpoint.host = HostPart::Name(HostName::parse("host.atoll.internal").unwrap());
     let name = "key".parse().unwrap();
     let ask = async |kind| {
-        let asking = own::Asking {
+        let asking = own_request::OwnRequest {
             kind,
             method: hyper::Method::POST,
             endpoint: &endpoint,
             headers: hyper::HeaderMap::new(),
             body: Zeroizing::new(Vec::new()),
         };
-        let asked = own::ask(
+        let asked = own_request::ask(
             &way.egress,
             &network,
             &name,
@@ -256,7 +261,7 @@ async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_bac
     };
     let before = ask(FlowKind::Fetch).await;
     assert!(!before.contains(GIVEN_UP), "{before}");
-    way.egress.policies.renounced.add_all(vec![GivenUp {
+    way.egress.policies.dropped.add_all(vec![GivenUp {
         at_s: 1,
         by: GivenUpBy::Program {},
         what: Restriction::Host("127.0.0.1".to_owned().try_into().unwrap()),

@@ -13,13 +13,13 @@ use super::Credentials;
 use crate::secret::Secret;
 
 /// A value just fetched.
-pub(super) struct Fresh {
+pub(super) struct FetchedValue {
     pub(super) value: Zeroizing<Vec<u8>>,
     /// Its expiry, if known.
     pub(super) ends: Option<SystemTime>,
 }
 
-impl Fresh {
+impl FetchedValue {
     pub(super) fn new(value: &[u8], ends: Option<SystemTime>) -> Self {
         Self {
             value: Zeroizing::new(value.to_vec()),
@@ -29,13 +29,13 @@ impl Fresh {
 }
 
 /// The values just fetched together.
-pub(super) struct Got {
+pub(super) struct FetchedValues {
     pub(super) values: Vec<(Part, Zeroizing<Vec<u8>>)>,
     pub(super) ends: Option<SystemTime>,
 }
 
-impl From<Fresh> for Got {
-    fn from(fresh: Fresh) -> Self {
+impl From<FetchedValue> for FetchedValues {
+    fn from(fresh: FetchedValue) -> Self {
         Self {
             values: vec![(Part::Whole, fresh.value)],
             ends: fresh.ends,
@@ -88,7 +88,7 @@ impl Credentials {
     ///
     /// # Errors
     /// The reason why it is not, without any of its text.
-    pub(super) fn accept_all(&self, index: usize, got: Got) -> Result<Values, String> {
+    pub(super) fn accept_all(&self, index: usize, got: FetchedValues) -> Result<Values, String> {
         let name = self.get(index).ok_or("there is none")?.name();
         let mut values = Vec::with_capacity(got.values.len());
         for (part, value) in got.values {
@@ -161,9 +161,9 @@ mod tests {
         }
     }
 
-    fn got(all: &[(Part, &str)]) -> Got {
+    fn got(all: &[(Part, &str)]) -> FetchedValues {
         let one = |(part, text): &(Part, &str)| (*part, Zeroizing::new(text.as_bytes().to_vec()));
-        Got {
+        FetchedValues {
             values: all.iter().map(one).collect(),
             ends: None,
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_of_a_key_is_masked_from_when_it_is_there() {
+    fn key_values_are_masked_once_fetched() {
         let (credentials, [id, secret, token]) = printed();
         let shown = |text: &str| {
             let masks = credentials.masks().unwrap();

@@ -19,20 +19,20 @@ use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::body::Broken;
+use super::body::BodyError;
 use super::expectation;
 use super::injection::Injection;
 use super::upload;
 use crate::Egress;
-use crate::secret::{Coding, Failed, Placeholders, SearchedBody, longer};
+use crate::secret::{Coding, Placeholders, SearchedBody, StreamError, longer};
 
 mod fields;
-mod passing;
-mod untaken;
+mod maskable;
+mod rejection;
 
-use passing::{Passing, Stopped};
-pub(super) use untaken::Renewing;
-pub(crate) use untaken::Untaken;
+use maskable::{MaskableBody, MaskableBodyError};
+pub(crate) use rejection::BodyRejection;
+pub(super) use rejection::Renewing;
 
 /// The longest body that is read whole before anything of its request is sent, bytes.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
@@ -55,7 +55,7 @@ const TOO_SLOW: &str = "its body took too long";
 
 /// The memory limits shared by all bodies that are searched or masked.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct BodyMemory {
     held: Arc<Semaphore>,
     decoded: Arc<Semaphore>,
     /// Permits for bodies that are read before they are sent, since their digest is signed.
@@ -64,26 +64,29 @@ pub(crate) struct Memory {
     pieces: Arc<Semaphore>,
 }
 
-impl Default for Memory {
+impl Default for BodyMemory {
     fn default() -> Self {
         Self {
             held: Arc::new(Semaphore::new(HELD_KIB_MAX)),
             decoded: Arc::new(Semaphore::new(DECODED_MAX)),
-            ahead: Arc::new(upload::room()),
+            ahead: Arc::new(upload::permit()),
             pieces: Arc::new(Semaphore::new(PIECED_MAX)),
         }
     }
 }
 
 /// A memory permit, held for as long as the body is; `None` where none is needed.
-pub(crate) type Held = Option<OwnedSemaphorePermit>;
+pub(crate) type MemoryPermit = Option<OwnedSemaphorePermit>;
 
-impl Memory {
+impl BodyMemory {
     /// Acquires a permit for decompressing a body with this coding.
     ///
     /// # Errors
     /// The reason why there is none, in words.
-    pub(crate) async fn decoding(&self, coding: Option<Coding>) -> Result<Held, &'static str> {
+    pub(crate) async fn decoding(
+        &self,
+        coding: Option<Coding>,
+    ) -> Result<MemoryPermit, &'static str> {
         match coding {
             None | Some(Coding::Gzip | Coding::Deflate) => Ok(None),
             Some(Coding::Brotli | Coding::Zstd) => {
@@ -109,7 +112,7 @@ impl Memory {
         place.ok_or("too many bodies of this run are signed in pieces")
     }
 
-    async fn holding(&self, bytes: u64) -> Result<Held, &'static str> {
+    async fn holding(&self, bytes: u64) -> Result<MemoryPermit, &'static str> {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let place = Arc::clone(&self.held).acquire_many_owned(kib);
         let place = timeout(PATIENCE, place).await.ok().and_then(Result::ok);
@@ -120,129 +123,131 @@ impl Memory {
 }
 
 /// The body of a request on its way to the upstream.
-pub(crate) enum Source {
+pub(crate) enum BodySource {
     /// Forwarded as it comes, with nothing to search for.
     Plain(Incoming),
     /// Searched while it streams.
     Searched {
         /// The body.
-        body: Box<SearchedBody<Passing>>,
+        body: Box<SearchedBody<MaskableBody>>,
         /// The permit for the memory that this takes.
-        _held: Held,
+        _held: MemoryPermit,
     },
     /// Read whole and searched.
     Whole {
         /// The body.
-        body: Again,
+        body: ReplayedBody,
         /// The permit for holding it.
-        _held: Held,
+        _held: MemoryPermit,
     },
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for BodySource {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Source").finish_non_exhaustive()
+        to.debug_struct("BodySource").finish_non_exhaustive()
     }
 }
 
 /// The part of a body that was read, followed by the rest. The frames read are joined: many small
 /// ones, each kept, would take far more memory than their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Again {
+pub(crate) struct ReplayedBody {
     first: Bytes,
     /// The trailers of a body that was read to its end.
     trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
     /// The original body before injection, for the approver.
-    rewritten: Option<fields::Rewritten>,
+    rewritten: Option<fields::RewrittenBody>,
 }
 
 /// Takes a request's body, and returns what is forwarded of it. A credential put into it is added
-/// to those of its request, whose headers must then be updated ([`Source::tell`]).
+/// to those of its request, whose headers must then be updated ([`BodySource::tell`]).
 pub(crate) async fn take(
     egress: &Egress,
     judged: &Judged<'_>,
     headers: &HeaderMap,
     injection: &mut Injection,
     body: Incoming,
-) -> Result<Option<Source>, Untaken> {
+) -> Result<Option<BodySource>, BodyRejection> {
     if body.is_end_stream() {
         return Ok(None);
     }
     let source = match injection.unfit(&egress.credentials) {
-        None => Source::Plain(body),
+        None => BodySource::Plain(body),
         Some(placeholders) => {
-            let looked = looked_through(egress, &placeholders, judged, headers, injection, body);
+            let looked = search_whole(egress, &placeholders, judged, headers, injection, body);
             looked.await?
         }
     };
     Ok(Some(source))
 }
 
-async fn looked_through(
+async fn search_whole(
     egress: &Egress,
     placeholders: &Placeholders,
     judged: &Judged<'_>,
     headers: &HeaderMap,
     injection: &mut Injection,
     body: Incoming,
-) -> Result<Source, Untaken> {
+) -> Result<BodySource, BodyRejection> {
     // Compressed in an unknown way it is searched as it stands: what somebody hides so
     // opens nothing anywhere.
     let coding = Coding::of(headers).unwrap_or(None);
     let length = body.size_hint().exact();
-    let body = Again {
+    let body = ReplayedBody {
         rest: Some(body),
-        ..Again::default()
+        ..ReplayedBody::default()
     };
-    let kind = fields::Kind::of(headers).filter(|_| coding.is_none());
+    let kind = fields::FieldFormat::of(headers).filter(|_| coding.is_none());
     let is_placed = egress
         .credentials
         .iter()
         .any(|held| held.is_for_body(judged));
-    let is_heard = egress.credentials.hear_published(judged);
+    let is_heard = egress.credentials.learns_client_secret(judged);
     let is_read = (is_placed || is_heard) && length.unwrap_or(0) <= PLACED_BYTES_MAX;
     if let Some(kind) = kind.filter(|_| is_read) {
         let bytes = 2 * length.unwrap_or(PLACED_BYTES_MAX);
         let held = egress.bodies.holding(bytes).await?;
         let again = body.gathered().await?;
         if again.rest.is_some() {
-            let again = Passing::new(again, None);
+            let again = MaskableBody::new(again, None);
             let searched = SearchedBody::new(again, placeholders, None);
-            return Ok(Source::searched(searched, held));
+            return Ok(BodySource::searched(searched, held));
         }
         let published = is_heard.then(|| kind.text(&again.first, CLIENT_SECRET));
-        let credentials = (&egress.credentials, placeholders);
-        let whole = fields::placed(credentials, judged, kind, again, injection);
+        let credentials = &egress.credentials;
+        let whole = fields::inject(credentials, placeholders, judged, kind, again, injection);
         let whole = whole.map_err(|untaken| untaken.sending(published.flatten()))?;
-        return Ok(Source::whole(whole, held));
+        return Ok(BodySource::whole(whole, held));
     }
     let decoding = egress.bodies.decoding(coding).await?;
-    let may_be_changed = !is_placed && passing::may_be_changed(headers);
+    let may_be_changed = !is_placed && maskable::may_be_changed(headers);
     let mask = may_be_changed.then(|| injection.without_others(&egress.credentials));
-    let body = Passing::new(body, mask.flatten());
+    let body = MaskableBody::new(body, mask.flatten());
     let searched = SearchedBody::new(body, placeholders, coding);
     let whole = length.filter(|bytes| *bytes <= WHOLE_BYTES_MAX && !expectation::is_asked(headers));
     let Some(bytes) = whole else {
-        return Ok(Source::searched(searched, decoding));
+        return Ok(BodySource::searched(searched, decoding));
     };
     let held = egress.bodies.holding(bytes).await?;
     let mut searched = searched;
     let whole = timeout(PATIENCE, searched_whole(&mut searched)).await;
     match whole.map_err(|_| TOO_SLOW)? {
-        Ok(whole) => Ok(Source::whole(whole, held)),
-        Err(Failed::Found(found)) => {
+        Ok(whole) => Ok(BodySource::whole(whole, held)),
+        Err(StreamError::Found(found)) => {
             // By HTTP/2 a body that is dropped takes the answer with it.
             let unread = searched.into_inner().into_rest();
-            Err(Untaken::found(&egress.credentials, judged, found).with(unread))
+            Err(BodyRejection::found(&egress.credentials, judged, found).with(unread))
         }
-        Err(failed) => Err(Untaken::Broken(failed.to_string())),
+        Err(failed) => Err(BodyRejection::Broken(failed.to_string())),
     }
 }
 
 /// Reads a whole body and searches it.
-async fn searched_whole(body: &mut SearchedBody<Passing>) -> Result<Again, Failed<Stopped>> {
-    let mut read = Read::default();
+async fn searched_whole(
+    body: &mut SearchedBody<MaskableBody>,
+) -> Result<ReplayedBody, StreamError<MaskableBodyError>> {
+    let mut read = ReadBody::default();
     while let Some(frame) = body.frame().await {
         read.take(frame?);
     }
@@ -251,12 +256,12 @@ async fn searched_whole(body: &mut SearchedBody<Passing>) -> Result<Again, Faile
 
 /// The part of a body that was read so far.
 #[derive(Default)]
-struct Read {
+struct ReadBody {
     bytes: BytesMut,
     trailers: Option<HeaderMap>,
 }
 
-impl Read {
+impl ReadBody {
     fn take(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
             Ok(data) => self.bytes.extend_from_slice(&data),
@@ -268,8 +273,8 @@ impl Read {
         }
     }
 
-    fn followed_by(self, rest: Option<Incoming>) -> Again {
-        Again {
+    fn followed_by(self, rest: Option<Incoming>) -> ReplayedBody {
+        ReplayedBody {
             first: self.bytes.freeze(),
             trailers: self.trailers,
             rest,
@@ -278,16 +283,16 @@ impl Read {
     }
 }
 
-impl Again {
+impl ReplayedBody {
     /// Reads on until the end, or until the body is too long to be rewritten.
-    async fn gathered(self) -> Result<Self, Untaken> {
+    async fn gathered(self) -> Result<Self, BodyRejection> {
         let mut rest = self.rest;
-        let mut read = Read::default();
+        let mut read = ReadBody::default();
         let gathering = async {
             while let Some(unread) = &mut rest {
                 match unread.frame().await {
                     Some(Ok(frame)) => read.take(frame),
-                    Some(Err(error)) => return Err(Untaken::Broken(error.to_string())),
+                    Some(Err(error)) => return Err(BodyRejection::Broken(error.to_string())),
                     None => rest = None,
                 }
                 if read.bytes.len() as u64 > PLACED_BYTES_MAX {
@@ -306,7 +311,7 @@ impl Again {
     }
 }
 
-impl Body for Again {
+impl Body for ReplayedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -345,15 +350,15 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-impl Source {
-    fn searched(body: SearchedBody<Passing>, held: Held) -> Self {
+impl BodySource {
+    fn searched(body: SearchedBody<MaskableBody>, held: MemoryPermit) -> Self {
         Self::Searched {
             body: Box::new(body),
             _held: held,
         }
     }
 
-    fn whole(body: Again, held: Held) -> Self {
+    fn whole(body: ReplayedBody, held: MemoryPermit) -> Self {
         Self::Whole { body, _held: held }
     }
 
@@ -395,26 +400,26 @@ impl Source {
     }
 }
 
-impl Body for Source {
+impl Body for BodySource {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(match self.get_mut() {
             Self::Plain(incoming) => {
                 let frame = ready!(Pin::new(incoming).poll_frame(context));
-                frame.map(|frame| frame.map_err(Broken::Off))
+                frame.map(|frame| frame.map_err(BodyError::Off))
             }
             Self::Searched { body, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
-                frame.map(|frame| frame.map_err(Broken::from))
+                frame.map(|frame| frame.map_err(BodyError::from))
             }
             Self::Whole { body, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
-                frame.map(|frame| frame.map_err(Broken::Off))
+                frame.map(|frame| frame.map_err(BodyError::Off))
             }
         })
     }
@@ -441,8 +446,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn small_pieces_are_put_together() {
-        let mut read = Read::default();
+    async fn body_small_frames_are_joined() {
+        let mut read = ReadBody::default();
         for byte in b"many pieces of one byte" {
             read.take(Frame::data(Bytes::copy_from_slice(&[*byte])));
         }

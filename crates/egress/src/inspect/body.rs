@@ -8,25 +8,25 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::bodies::Held;
-use super::brake::{self, Brake, Pieces};
-use super::exchange::{Exchange, Rights};
-use super::expectation::{Unwanted, Waiting};
+use super::bodies::MemoryPermit;
+use super::body_throttle::{self, BodyThrottle, Pieces};
+use super::exchange::{Exchange, RightsWatch};
+use super::expectation::{BodyUnwanted, GateWait};
 use super::injection::Misuse;
-use super::ranges::Window;
+use super::ranges::WindowedBody;
 use super::upload::Upload;
-use crate::limits::{Excess, Way};
-use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
+use crate::limits::{Direction, Excess};
+use crate::secret::{Coding, Found, MaskedBody, Masks, Stalled, StreamError, Undecodable};
 
 /// The reason why a body broke off.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum BodyError {
     /// The sender broke off.
     #[error(transparent)]
     Off(#[from] hyper::Error),
     /// The receiver does not want it.
     #[error(transparent)]
-    Unwanted(#[from] Unwanted),
+    Unwanted(#[from] BodyUnwanted),
     /// A credential's placeholder was found in it.
     #[error(transparent)]
     Found(#[from] Found),
@@ -58,31 +58,31 @@ pub(crate) enum Broken {
 
 /// A request's body on its way to the server.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct RequestBody {
     incoming: Option<Upload>,
     exchange: Arc<Exchange>,
     /// The rights that it needs for as long as it is forwarded.
-    rights: Rights,
+    rights: RightsWatch,
     /// The wait until the server wants it, where the program asked for that.
-    waiting: Option<Waiting>,
+    waiting: Option<GateWait>,
     /// The throttle of its rule's limits.
-    brake: Brake,
+    brake: BodyThrottle,
 }
 
-impl Sent {
+impl RequestBody {
     /// Wraps a body (`None` is an empty one), which waits until the server wants it where the
     /// program asked for that.
     pub(crate) fn new(incoming: Option<Upload>, exchange: Arc<Exchange>) -> Self {
         if incoming.as_ref().is_none_or(Body::is_end_stream) {
-            exchange.is_over(Way::Up);
+            exchange.is_over(Direction::Up);
         }
-        let waiting = exchange.gate().cloned().map(Waiting::new);
+        let waiting = exchange.gate().cloned().map(GateWait::new);
         Self {
             incoming,
-            rights: Rights::of(&exchange),
+            rights: RightsWatch::of(&exchange),
             exchange,
             waiting,
-            brake: Brake::default(),
+            brake: BodyThrottle::default(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Sent {
     }
 }
 
-impl Drop for Sent {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         // By HTTP/2 a body that is dropped takes the answer with it.
         let unread = self.incoming.take().and_then(Upload::into_rest);
@@ -102,14 +102,14 @@ impl Drop for Sent {
     }
 }
 
-impl Body for Sent {
+impl Body for RequestBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let Some(incoming) = &mut this.incoming else {
             return Poll::Ready(None);
@@ -124,7 +124,7 @@ impl Body for Sent {
             this.waiting = None;
         }
         match this.exchange.part() {
-            None => poll(incoming, &this.exchange, Way::Up, context),
+            None => poll(incoming, &this.exchange, Direction::Up, context),
             Some(part) => this.brake.poll(incoming, &this.exchange, part, context),
         }
     }
@@ -140,7 +140,7 @@ impl Body for Sent {
 }
 
 /// A response's body on its way to the program.
-pub(crate) enum Received {
+pub(crate) enum ResponseBody {
     /// The upstream's body as it comes.
     Through {
         /// The upstream's body.
@@ -148,7 +148,7 @@ pub(crate) enum Received {
         /// Its exchange.
         exchange: Arc<Exchange>,
         /// The rights that it needs for as long as it is forwarded.
-        rights: Rights,
+        rights: RightsWatch,
     },
     /// The upstream's body, within its rule's limits.
     Limited {
@@ -162,14 +162,14 @@ pub(crate) enum Received {
     /// One of those, with real values masked.
     Masked {
         /// The body.
-        body: Box<MaskedBody<Received>>,
+        body: Box<MaskedBody<ResponseBody>>,
         /// Its exchange.
         exchange: Arc<Exchange>,
         /// The permit for decompressing it.
-        _held: Held,
+        _held: MemoryPermit,
     },
     /// A masked body, cut down to the range that was requested.
-    Part(Box<Window<Received>>),
+    Part(Box<WindowedBody<ResponseBody>>),
     /// Atoll's own response.
     Told {
         /// The text.
@@ -179,19 +179,19 @@ pub(crate) enum Received {
     },
 }
 
-impl std::fmt::Debug for Received {
+impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Received").finish_non_exhaustive()
+        to.debug_struct("ResponseBody").finish_non_exhaustive()
     }
 }
 
-impl Received {
+impl ResponseBody {
     pub(crate) fn new(incoming: Incoming, exchange: Arc<Exchange>) -> Self {
         if incoming.is_end_stream() {
-            exchange.is_over(Way::Down);
+            exchange.is_over(Direction::Down);
         } else if exchange.part().is_some() {
             let hint = incoming.size_hint();
-            let pieces = brake::carry(incoming, exchange);
+            let pieces = body_throttle::carry(incoming, exchange);
             let is_over = false;
             return Self::Limited {
                 pieces,
@@ -199,7 +199,7 @@ impl Received {
                 is_over,
             };
         }
-        let rights = Rights::of(&exchange);
+        let rights = RightsWatch::of(&exchange);
         Self::Through {
             incoming,
             exchange,
@@ -213,7 +213,7 @@ impl Received {
         masks: &Masks,
         coding: Option<Coding>,
         exchange: Arc<Exchange>,
-        held: Held,
+        held: MemoryPermit,
     ) -> Self {
         Self::Masked {
             body: Box::new(MaskedBody::new(self, masks, coding)),
@@ -240,7 +240,7 @@ impl Received {
     }
 }
 
-impl Drop for Received {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         if let Self::Through { exchange, .. } = self
             && let Some(gate) = exchange.gate()
@@ -250,14 +250,14 @@ impl Drop for Received {
     }
 }
 
-impl Body for Received {
+impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Through {
                 incoming,
@@ -265,7 +265,7 @@ impl Body for Received {
                 rights,
             } => match rights.poll(exchange, context) {
                 Poll::Ready(lost) => Poll::Ready(Some(Err(lost))),
-                Poll::Pending => poll(incoming, exchange, Way::Down, context),
+                Poll::Pending => poll(incoming, exchange, Direction::Down, context),
             },
             Self::Limited { is_over: true, .. } => Poll::Ready(None),
             Self::Limited {
@@ -276,17 +276,19 @@ impl Body for Received {
                     *is_over = true;
                     Poll::Ready(None)
                 }
-                None => Poll::Ready(Some(Err(Broken::Short))),
+                None => Poll::Ready(Some(Err(BodyError::Short))),
             },
             Self::Masked { body, exchange, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 match &frame {
-                    Some(Err(Failed::Undecodable(error))) => exchange.fail(Way::Down, error),
-                    Some(Err(Failed::Stalled(stalled))) => exchange.stalled(*stalled),
+                    Some(Err(StreamError::Undecodable(error))) => {
+                        exchange.fail(Direction::Down, error)
+                    }
+                    Some(Err(StreamError::Stalled(stalled))) => exchange.stalled(*stalled),
                     // Those are told of where they happen.
-                    Some(Ok(_) | Err(Failed::Inner(_) | Failed::Found(_))) | None => {}
+                    Some(Ok(_) | Err(StreamError::Inner(_) | StreamError::Found(_))) | None => {}
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
             }
             Self::Part(window) => Pin::new(window).poll_frame(context),
             Self::Told { text, .. } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
@@ -317,35 +319,35 @@ impl Body for Received {
     }
 }
 
-impl From<Failed<hyper::Error>> for Broken {
-    fn from(failed: Failed<hyper::Error>) -> Self {
+impl From<StreamError<hyper::Error>> for BodyError {
+    fn from(failed: StreamError<hyper::Error>) -> Self {
         match failed {
-            Failed::Inner(error) => Self::Off(error),
-            Failed::Undecodable(error) => Self::Undecodable(error),
-            Failed::Found(found) => Self::Found(found),
-            Failed::Stalled(stalled) => Self::Stalled(stalled),
+            StreamError::Inner(error) => Self::Off(error),
+            StreamError::Undecodable(error) => Self::Undecodable(error),
+            StreamError::Found(found) => Self::Found(found),
+            StreamError::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
 
-impl From<Failed<Failed<hyper::Error>>> for Broken {
-    fn from(failed: Failed<Failed<hyper::Error>>) -> Self {
+impl From<StreamError<StreamError<hyper::Error>>> for BodyError {
+    fn from(failed: StreamError<StreamError<hyper::Error>>) -> Self {
         match failed {
-            Failed::Inner(failed) => failed.into(),
-            Failed::Undecodable(error) => Self::Undecodable(error),
-            Failed::Found(found) => Self::Found(found),
-            Failed::Stalled(stalled) => Self::Stalled(stalled),
+            StreamError::Inner(failed) => failed.into(),
+            StreamError::Undecodable(error) => Self::Undecodable(error),
+            StreamError::Found(found) => Self::Found(found),
+            StreamError::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
 
-impl From<Failed<Broken>> for Broken {
-    fn from(failed: Failed<Broken>) -> Self {
+impl From<StreamError<BodyError>> for BodyError {
+    fn from(failed: StreamError<BodyError>) -> Self {
         match failed {
-            Failed::Inner(broken) => broken,
-            Failed::Undecodable(error) => Self::Undecodable(error),
-            Failed::Found(found) => Self::Found(found),
-            Failed::Stalled(stalled) => Self::Stalled(stalled),
+            StreamError::Inner(broken) => broken,
+            StreamError::Undecodable(error) => Self::Undecodable(error),
+            StreamError::Found(found) => Self::Found(found),
+            StreamError::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
@@ -354,15 +356,15 @@ impl From<Failed<Broken>> for Broken {
 fn poll<B>(
     incoming: &mut B,
     exchange: &Exchange,
-    way: Way,
+    way: Direction,
     context: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, Broken>>>
+) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>
 where
     B: Body<Data = Bytes> + Unpin,
-    Broken: From<B::Error>,
+    BodyError: From<B::Error>,
 {
     let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
-    let mut frame = frame.map(|frame| frame.map_err(Broken::from));
+    let mut frame = frame.map(|frame| frame.map_err(BodyError::from));
     if let Some(Ok(piece)) = &mut frame
         && let Some(trailers) = piece.trailers_mut()
         && let Err(broken) = exchange.trail(way, trailers)

@@ -45,10 +45,10 @@ pub(crate) struct Certificates {
     key: KeyPair,
     provider: Arc<CryptoProvider>,
     sessions: Arc<dyn StoresServerSessions>,
-    known: Mutex<HashMap<HostPart, Known>>,
+    known: Mutex<HashMap<HostPart, CachedConfig>>,
 }
 
-struct Known {
+struct CachedConfig {
     config: Arc<ServerConfig>,
     made: SystemTime,
 }
@@ -98,7 +98,7 @@ impl Certificates {
     /// Returns the TLS configuration for a host.
     pub(crate) fn of(&self, host: &HostPart) -> Result<Arc<ServerConfig>, CertificateError> {
         let now = SystemTime::now();
-        let is_fresh = |known: &&Known| {
+        let is_fresh = |known: &&CachedConfig| {
             now.duration_since(known.made)
                 .is_ok_and(|age| age < RENEWAL)
         };
@@ -111,7 +111,7 @@ impl Certificates {
         if known.len() >= HOSTS_MAX {
             known.clear();
         }
-        let kept = Known {
+        let kept = CachedConfig {
             config: Arc::clone(&config),
             made: now,
         };

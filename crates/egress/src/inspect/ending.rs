@@ -21,25 +21,25 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::body::{Broken, Received};
-use super::exchange::Unrecorded;
+use super::body::{BodyError, ResponseBody};
+use super::exchange::RecordError;
 use super::limits::{HEAD_BYTES_MAX, SILENCE_MAX};
-use crate::arrival::Arrival;
+use crate::program_stream::ProgramStream;
 
 /// The program's side of a connection.
-pub(crate) trait Side: AsyncRead + AsyncWrite + Send + Unpin + 'static {
+pub(crate) trait ProgramSide: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Returns the underlying connection, inside TLS or not.
-    fn arrival(&self) -> &Arrival;
+    fn arrival(&self) -> &ProgramStream;
 }
 
-impl Side for Arrival {
-    fn arrival(&self) -> &Arrival {
+impl ProgramSide for ProgramStream {
+    fn arrival(&self) -> &ProgramStream {
         self
     }
 }
 
-impl Side for TlsStream<Arrival> {
-    fn arrival(&self) -> &Arrival {
+impl ProgramSide for TlsStream<ProgramStream> {
+    fn arrival(&self) -> &ProgramStream {
         self.get_ref().0
     }
 }
@@ -47,12 +47,12 @@ impl Side for TlsStream<Arrival> {
 /// Serves the requests of one HTTP/1 connection.
 pub(crate) async fn serve<T, A, F>(stream: T, answer: A) -> Result<(), hyper::Error>
 where
-    T: Side,
+    T: ProgramSide,
     A: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Result<Response<Received>, Unrecorded>>,
+    F: Future<Output = Result<Response<ResponseBody>, RecordError>>,
 {
     let broke = Arc::new(AtomicBool::new(false));
-    let stream = Ending {
+    let stream = ResetOnBreak {
         stream,
         broke: Arc::clone(&broke),
     };
@@ -62,7 +62,7 @@ where
         let answered = answer(request);
         async move {
             let answered = answered.await?;
-            Ok::<_, Unrecorded>(answered.map(|body| Watched {
+            Ok::<_, RecordError>(answered.map(|body| WatchedBody {
                 told: Some(broke).filter(|_| is_old && body.size_hint().exact().is_none()),
                 body,
             }))
@@ -79,20 +79,20 @@ where
 }
 
 /// The body of a response.
-struct Watched {
-    body: Received,
+struct WatchedBody {
+    body: ResponseBody,
     /// The flag to set when it breaks off, where the program would not notice otherwise.
     told: Option<Arc<AtomicBool>>,
 }
 
-impl Body for Watched {
+impl Body for WatchedBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
         if let (Some(Err(_)), Some(told)) = (&frame, &this.told) {
@@ -111,12 +111,12 @@ impl Body for Watched {
 }
 
 /// A connection that is reset when it closes, if a response broke off.
-struct Ending<T: Side> {
+struct ResetOnBreak<T: ProgramSide> {
     stream: T,
     broke: Arc<AtomicBool>,
 }
 
-impl<T: Side> Drop for Ending<T> {
+impl<T: ProgramSide> Drop for ResetOnBreak<T> {
     fn drop(&mut self) {
         if self.broke.load(Ordering::Relaxed) {
             self.stream.arrival().reset_at_its_end();
@@ -124,7 +124,7 @@ impl<T: Side> Drop for Ending<T> {
     }
 }
 
-impl<T: Side> AsyncRead for Ending<T> {
+impl<T: ProgramSide> AsyncRead for ResetOnBreak<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -134,7 +134,7 @@ impl<T: Side> AsyncRead for Ending<T> {
     }
 }
 
-impl<T: Side> AsyncWrite for Ending<T> {
+impl<T: ProgramSide> AsyncWrite for ResetOnBreak<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

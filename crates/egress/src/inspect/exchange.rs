@@ -1,17 +1,17 @@
 //! One request and its response: judged, recorded, forwarded, returned.
 
-mod beginning;
+mod broken_body;
 mod consent;
 mod dates;
-mod issued;
+mod error;
+mod issuance;
 mod masked;
-mod misused;
+mod opening;
 mod proof;
 mod releases;
-pub(super) mod renewed;
+pub(super) mod renewal;
 mod rights;
 mod sending;
-mod unanswered;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,57 +23,57 @@ use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
-use super::Asked;
-use super::answers::{self, Denial};
+use super::Origin;
 use super::bodies;
-use super::body::Received;
-use super::expectation::{self, Gate};
+use super::body::ResponseBody;
+use super::denial::{self, Denial};
+use super::expectation::{self, BodyGate};
 use super::head::{self, Head};
-use super::injection::{self, Injection, Misuse, Outgoing};
-use super::ranges::Ranged;
-use super::room::Room;
+use super::injection::{self, Injection, Misuse, OutgoingRequest};
+use super::ranges::PaddedRange;
+use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use super::upstream::Server;
 use super::web_socket;
 use crate::Egress;
-use crate::dial::Place;
-use crate::limits::Way;
-use crate::line::{Carried, Opened};
-use crate::secret::{Noted, Placeholders};
-pub(crate) use consent::Leave;
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::dial::Route;
+use crate::limits::Direction;
+use crate::secret::{MaskedNumbers, Placeholders};
+pub(crate) use consent::SendPermission;
+pub(crate) use error::RecordError;
+use error::{ExchangeError, unclear};
 pub(crate) use releases::Releases;
-pub(crate) use rights::{Again, Rights};
+pub(crate) use rights::{JudgedRequest, RightsWatch};
 use sending::carry;
-pub(crate) use unanswered::Unrecorded;
-use unanswered::{Unanswered, unclear};
 
 /// An exchange between a program and a server. When it is dropped both bodies have ended.
 pub(crate) struct Exchange {
     egress: Arc<Egress>,
-    asked: Arc<Asked>,
+    origin: Arc<Origin>,
     /// The facts by which it is judged again when the policies change.
-    judged: Arc<Again>,
-    opened: Opened,
+    judged: Arc<JudgedRequest>,
+    opened: OpenFlow,
     /// The address that it goes to, and the route there.
-    place: Place,
+    place: Route,
     /// Set if the program speaks HTTP/2.
     is_2: bool,
     /// The gate that holds the request's body back, where the program has asked for that.
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<BodyGate>>,
     /// The flow to report for a misplaced placeholder, and the placeholders that the body must not
     /// carry; `None` where the body is not searched.
     searched: Option<(Flow, Placeholders)>,
     /// The record of placeholders that were masked in its body.
-    masked: Option<Arc<Noted>>,
+    masked: Option<Arc<MaskedNumbers>>,
     up: AtomicU64,
     down: AtomicU64,
     is_sent: AtomicBool,
     is_received: AtomicBool,
     status: AtomicU16,
     state: Mutex<State>,
-    room: Arc<Room>,
+    permit: Arc<RequestPermit>,
     /// The range that was requested of the answer.
-    ranged: Option<Ranged>,
+    ranged: Option<PaddedRange>,
 }
 
 #[derive(Debug, Default)]
@@ -98,9 +98,10 @@ impl std::fmt::Debug for Exchange {
 impl Exchange {
     fn new(
         egress: &Arc<Egress>,
-        asked: &Arc<Asked>,
-        (opened, place): (Opened, Place),
-        outgoing: &Outgoing,
+        origin: &Arc<Origin>,
+        opened: OpenFlow,
+        place: Route,
+        outgoing: &OutgoingRequest,
     ) -> Arc<Self> {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
         Arc::new(Self {
@@ -111,8 +112,8 @@ impl Exchange {
                 .map(|all| (outgoing.flow.clone(), all)),
             masked: outgoing.injection.masked().map(Arc::clone),
             egress: Arc::clone(egress),
-            asked: Arc::clone(asked),
-            judged: Arc::new(Again::of(outgoing)),
+            origin: Arc::clone(origin),
+            judged: Arc::new(JudgedRequest::of(outgoing)),
             opened,
             place,
             is_2: outgoing.is_2,
@@ -122,34 +123,34 @@ impl Exchange {
             is_received: AtomicBool::new(false),
             status: AtomicU16::new(0),
             state: Mutex::default(),
-            room: Arc::clone(&outgoing.room),
+            permit: Arc::clone(&outgoing.permit),
             ranged: outgoing.injection.ranged,
         })
     }
 
     /// Counts bytes in flight.
-    pub(crate) fn count(&self, way: Way, bytes: usize) {
+    pub(crate) fn count(&self, way: Direction, bytes: usize) {
         let counter = match way {
-            Way::Up => &self.up,
-            Way::Down => &self.down,
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Notes that all of one direction has passed.
-    pub(crate) fn is_over(&self, way: Way) {
+    pub(crate) fn is_over(&self, way: Direction) {
         let flag = match way {
-            Way::Up => &self.is_sent,
-            Way::Down => &self.is_received,
+            Direction::Up => &self.is_sent,
+            Direction::Down => &self.is_received,
         };
         flag.store(true, Ordering::Relaxed);
     }
 
     /// Notes that one side broke off.
-    pub(crate) fn fail(&self, way: Way, error: &dyn std::fmt::Display) {
+    pub(crate) fn fail(&self, way: Direction, error: &dyn std::fmt::Display) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failure.is_none() {
-            state.is_left = way == Way::Up;
+            state.is_left = way == Direction::Up;
             let who = if state.is_left { "program" } else { "host" };
             state.failure = Some(format!("the {who} broke off: {error}"));
         }
@@ -161,7 +162,7 @@ impl Exchange {
     }
 
     /// Returns the gate that holds the request's body back.
-    pub(crate) fn gate(&self) -> Option<&Arc<Gate>> {
+    pub(crate) fn gate(&self) -> Option<&Arc<BodyGate>> {
         self.gate.as_ref()
     }
 
@@ -188,9 +189,11 @@ impl Drop for Exchange {
             failure = Some("it ended before its answer was whole".to_owned());
         }
         if let Some(server) = state.server.filter(|_| is_whole && failure.is_none()) {
-            self.egress.upstream.keep(self.asked.key(self.is_2), server);
+            self.egress
+                .upstream
+                .keep(self.origin.key(self.is_2), server);
         }
-        let carried = Carried {
+        let carried = FlowOutcome {
             bytes: [*self.up.get_mut(), *self.down.get_mut()],
             status,
             is_unreached: status.is_none() && failure.is_some() && !state.is_left,
@@ -198,65 +201,65 @@ impl Drop for Exchange {
             limit: None,
             masked: self.masked_names(),
         };
-        let carried = carried.ended_by(self.room.excess());
-        self.egress.line.close(&self.opened, carried);
+        let carried = carried.ended_by(self.permit.excess());
+        self.egress.control.close(&self.opened, carried);
     }
 }
 
 /// Answers a request of a program that has connected to a host.
 pub(crate) async fn answer(
     egress: Arc<Egress>,
-    asked: Arc<Asked>,
+    origin: Arc<Origin>,
     request: Request<Incoming>,
-) -> Result<Response<Received>, Unrecorded> {
+) -> Result<Response<ResponseBody>, RecordError> {
     let (mut parts, body) = request.into_parts();
     let now = egress.policies.now();
-    let head = match head::read(&egress, &now, &asked, &parts) {
+    let head = match head::read(&egress, &now, &origin, &parts) {
         Ok(head) => head,
         Err(fault) => {
-            return Ok(unclear(&egress, (&asked, now.version()), fault, &parts, body).await);
+            return Ok(unclear(&egress, &origin, now.version(), fault, &parts, body).await);
         }
     };
     head::write_length(&mut parts.headers);
-    let mut flow = flow(&asked, &parts, Some(&head));
+    let mut flow = flow(&origin, &parts, Some(&head));
     flow.policies = now.version();
-    let judged = judged(&asked, &parts, &head);
+    let judged = judged(&origin, &parts, &head);
     let mut injection = match Injection::of(&egress.credentials, &judged, &parts) {
         Ok(injection) => injection,
         Err(misuse) => {
-            let denial = misuse.told(&egress, &asked, &parts, flow);
-            return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
+            let denial = misuse.record_and_deny(&egress, &origin, &parts, flow);
+            return Ok(denial::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     let sent = head.sent(!body.is_end_stream());
-    let rule = match answers::allowing(&egress, &asked, &parts, &judged, (&now, sent)) {
+    let rule = match denial::allowing(&egress, &origin, &parts, &judged, &now, sent) {
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;
-            egress.line.refuse(flow, why);
-            return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
+            egress.control.refuse(flow, why);
+            return Ok(denial::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
     drop(now);
     flow.rule = Some(rule.told());
-    let what = Denial::of(&asked, &parts, String::new());
-    let room = match Room::take(&egress, rule, &flow, &parts, &body) {
-        Ok(room) => room,
-        Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
+    let what = Denial::of(&origin, &parts, String::new());
+    let permit = match RequestPermit::take(&egress, rule, &flow, &parts, &body) {
+        Ok(permit) => permit,
+        Err(full) => return Ok(denial::full(&full, what, &parts, body).await),
     };
     let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
-    let body = match room.within(taken).await {
+    let body = match permit.within(taken).await {
         Ok(Ok(body)) => body,
         Ok(Err(untaken)) => return untaken.told(&egress, flow, what).await,
-        Err(excess) => return Ok(answers::beyond(&excess, what, None)),
+        Err(excess) => return Ok(denial::beyond(&excess, what, None)),
     };
-    let issue = match issued::admitted(&egress, &judged, &parts, &head) {
+    let issue = match issuance::admitted(&egress, &judged, &parts, &head) {
         Ok(issue) => issue,
-        Err(why) => return Ok(issued::refused(&egress, flow, (what, why), &parts, body).await),
+        Err(why) => return Ok(issuance::refuse(&egress, flow, what, why, &parts, body).await),
     };
-    let mut outgoing = Outgoing {
-        issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
-        room: Arc::new(room),
+    let mut outgoing = OutgoingRequest {
+        issue: issuance::prepare_headers(issue, body.as_ref(), &mut parts.headers),
+        permit: Arc::new(permit),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
         body: body.map(Upload::from),
@@ -264,53 +267,53 @@ pub(crate) async fn answer(
         head,
         flow: injection.flow(&egress.credentials, &flow),
         injection,
-        leave: Leave::default(),
+        leave: SendPermission::default(),
     };
-    let room = Arc::clone(&outgoing.room);
-    let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
-        Ok(Ok(response)) => return Ok(response),
-        Ok(Err(unanswered)) => unanswered,
-        Err(excess) => Unanswered::Failed(excess.why()),
-    };
-    unanswered::told(&egress, unanswered, outgoing, (flow, what)).await
+    let permit = Arc::clone(&outgoing.permit);
+    let sending = send_on(&egress, &origin, &mut outgoing);
+    let answered = permit.within(sending).await;
+    match answered.unwrap_or_else(|excess| Err(ExchangeError::Failed(excess.why()))) {
+        Ok(response) => Ok(response),
+        Err(unanswered) => error::respond(&egress, unanswered, outgoing, flow, what).await,
+    }
 }
 
 /// Returns a request as rules see it.
-fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
+fn judged<'a>(origin: &'a Origin, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
     Judged {
-        host: &asked.host,
-        port: asked.port,
-        scheme: asked.scheme,
+        host: &origin.host,
+        port: origin.port,
+        scheme: origin.scheme,
         method: parts.method.as_str(),
         target: &head.target,
     }
 }
 
-fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
+fn flow(origin: &Origin, parts: &Parts, head: Option<&Head>) -> Flow {
     let request = head.map(|head| FlowRequest {
         confidence: head.confidence,
-        ..FlowRequest::of(&judged(asked, parts, head))
+        ..FlowRequest::of(&judged(origin, parts, head))
     });
     Flow {
         request,
-        ..Flow::to(FlowKind::Request, asked.host.to_string(), asked.port)
+        ..Flow::to(FlowKind::Request, origin.host.to_string(), origin.port)
     }
 }
 
 /// Forwards a request once all checks allow it.
 async fn send_on(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    outgoing: &mut Outgoing,
-) -> Result<Response<Received>, Unanswered> {
-    proof::check(egress, asked, outgoing).await?;
-    consent::wait(egress, asked, outgoing).await?;
-    releases::check(egress, asked, outgoing, SystemTime::now).await?;
-    let answered = carry(egress, asked, outgoing).await;
+    origin: &Arc<Origin>,
+    outgoing: &mut OutgoingRequest,
+) -> Result<Response<ResponseBody>, ExchangeError> {
+    proof::check(egress, origin, outgoing).await?;
+    consent::wait(egress, origin, outgoing).await?;
+    releases::check(egress, origin, outgoing, SystemTime::now).await?;
+    let answered = carry(egress, origin, outgoing).await;
     // Once: what is asked for now is not a part.
     match answered {
-        Err(Unanswered::Failed(_)) if outgoing.injection.asks_all => {
-            carry(egress, asked, outgoing).await
+        Err(ExchangeError::Failed(_)) if outgoing.injection.asks_all => {
+            carry(egress, origin, outgoing).await
         }
         answered => answered,
     }
@@ -321,10 +324,10 @@ async fn answered(
     exchange: Arc<Exchange>,
     server: Server,
     mut response: Response<Incoming>,
-    outgoing: &mut Outgoing,
-) -> Response<Received> {
+    outgoing: &mut OutgoingRequest,
+) -> Response<ResponseBody> {
     let status = response.status();
-    if let Some(unrecorded) = beginning::unheard(&exchange, outgoing).await {
+    if let Some(unrecorded) = opening::unheard(&exchange, outgoing).await {
         return unrecorded;
     }
     injection::mask(&exchange.egress.credentials, response.headers_mut());
@@ -346,16 +349,16 @@ async fn answered(
     let (mut parts, body) = response.into_parts();
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
-    let body = Received::new(body, Arc::clone(&exchange));
-    match issued::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
+    let body = ResponseBody::new(body, Arc::clone(&exchange));
+    match issuance::response_body(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
         Ok(body) => {
             // At last: what is to be masked is read by the whole head.
-            exchange.redact(Way::Down, &mut parts.headers);
+            exchange.redact(Direction::Down, &mut parts.headers);
             Response::from_parts(parts, body)
         }
         Err(why) => {
-            exchange.fail(Way::Down, &why);
-            answers::failed(&exchange.denial(&outgoing.parts, &why), None)
+            exchange.fail(Direction::Down, &why);
+            denial::failed(&exchange.denial(&outgoing.parts, &why), None)
         }
     }
 }

@@ -24,15 +24,15 @@ pub(crate) const ENDLESS: &str = "the host goes on giving answers that are none 
 
 /// The interim responses of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct InterimResponses {
     count: AtomicU32,
     too_many: Notify,
 }
 
-impl Early {
+impl InterimResponses {
     /// Counts the interim responses to a request from here on, and passes them to the gate of its
     /// body.
-    pub(crate) fn heard<B>(request: &mut Request<B>, gate: Option<Arc<Gate>>) -> Arc<Self> {
+    pub(crate) fn observe<B>(request: &mut Request<B>, gate: Option<Arc<BodyGate>>) -> Arc<Self> {
         let early = Arc::new(Self::default());
         let count = Arc::clone(&early);
         on_informational(request, move |answer| {
@@ -57,7 +57,7 @@ impl Early {
 
 /// A gate that holds a body back.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct BodyGate {
     state: Mutex<State>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-impl Gate {
+impl BodyGate {
     fn go(&self, on: impl Fn(Stage) -> Stage) {
         let waits = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,11 +136,11 @@ impl Gate {
     }
 
     /// Ready once the body may be sent; an error if it is no longer wanted.
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), BodyUnwanted>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.stage {
             Stage::Open => Poll::Ready(Ok(())),
-            Stage::Over => Poll::Ready(Err(Unwanted)),
+            Stage::Over => Poll::Ready(Err(BodyUnwanted)),
             Stage::Shut | Stage::Answered => {
                 state.waits = Some(context.waker().clone());
                 Poll::Pending
@@ -152,23 +152,23 @@ impl Gate {
 /// The server has answered without the body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the host did not want the body")]
-pub(crate) struct Unwanted;
+pub(crate) struct BodyUnwanted;
 
 /// Waits at a gate.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    gate: Arc<Gate>,
+pub(crate) struct GateWait {
+    gate: Arc<BodyGate>,
     patience: Pin<Box<Sleep>>,
 }
 
-impl Waiting {
-    pub(crate) fn new(gate: Arc<Gate>) -> Self {
+impl GateWait {
+    pub(crate) fn new(gate: Arc<BodyGate>) -> Self {
         let patience = Box::pin(sleep(PATIENCE));
         Self { gate, patience }
     }
 
     /// Ready once the body may be sent; an error if it is no longer wanted.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyUnwanted>> {
         if self.patience.as_mut().poll(context).is_ready() {
             self.gate.open();
         }

@@ -12,9 +12,9 @@ use hyper::http::uri::{self, PathAndQuery};
 use hyper::{Method, StatusCode, Uri, Version};
 
 use super::limits::PATH_BYTES_MAX;
-use super::{Asked, header_names};
+use super::{Origin, header_names};
 use crate::Egress;
-use crate::policies::{Now, Sent};
+use crate::policies::{PolicySnapshot, RequestFacts};
 use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
@@ -37,13 +37,13 @@ pub(crate) struct Head {
 
 impl Head {
     /// Returns the facts that policies see: the confidence, and whether anything follows the head.
-    pub(crate) fn sent(&self, has_body: bool) -> Sent {
+    pub(crate) fn sent(&self, has_body: bool) -> RequestFacts {
         let follows = match (self.is_web_socket, has_body) {
             (true, _) => Follows::Messages,
             (false, true) => Follows::Body,
             (false, false) => Follows::Nothing,
         };
-        Sent {
+        RequestFacts {
             follows,
             confidence: self.confidence,
         }
@@ -88,8 +88,8 @@ pub(crate) fn is_hop(name: &str) -> bool {
 /// Reads the head of a request to a host, on which these policies decide.
 pub(crate) fn read(
     egress: &Egress,
-    now: &Now<'_>,
-    asked: &Asked,
+    now: &PolicySnapshot<'_>,
+    origin: &Origin,
     parts: &Parts,
 ) -> Result<Head, Fault> {
     if parts.method.as_str().len() > METHOD_BYTES_MAX {
@@ -104,14 +104,14 @@ pub(crate) fn read(
         let why = "TRACE shows what was sent, and is not sent on";
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
-    if let Some(why) = overridden(egress, now, asked, &parts.headers) {
+    if let Some(why) = overridden(egress, now, origin, &parts.headers) {
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
     if let Some(why) = header_names::doubt(&parts.headers) {
         return Err(fault(StatusCode::BAD_REQUEST, why));
     }
     check_framing(parts)?;
-    check_host(asked, parts)?;
+    check_host(origin, parts)?;
     let written = parts.uri.path_and_query().map_or("/", |both| both.as_str());
     let target = Target::parse(written)
         .map_err(|error| fault(StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -157,13 +157,13 @@ pub(crate) fn is_safe(parts: &Parts) -> bool {
 /// policies can be about that.
 pub(crate) fn overridden(
     egress: &Egress,
-    now: &Now<'_>,
-    asked: &Asked,
+    now: &PolicySnapshot<'_>,
+    origin: &Origin,
     headers: &HeaderMap,
 ) -> Option<&'static str> {
     let (network, of_policies) = (&egress.network, now.are_about_requests());
-    let is_about_methods = || network.is_about_methods(&asked.host, asked.port);
-    let is_about_paths = || network.is_about_paths(&asked.host, asked.port);
+    let is_about_methods = || network.is_about_methods(&origin.host, origin.port);
+    let is_about_paths = || network.is_about_paths(&origin.host, origin.port);
     if header_names::name_method(headers) && (of_policies || is_about_methods()) {
         Some(TWO_METHODS)
     } else if header_names::name_path(headers) && (of_policies || is_about_paths()) {
@@ -221,22 +221,22 @@ fn check_framing(parts: &Parts) -> Result<(), Fault> {
 }
 
 /// Checks that the request names the host that was connected to.
-fn check_host(asked: &Asked, parts: &Parts) -> Result<(), Fault> {
+fn check_host(origin: &Origin, parts: &Parts) -> Result<(), Fault> {
     let another = |named: &str| {
         let why = format!(
             "the request is for another host than {}: {:?}",
-            asked.authority.as_str(),
+            origin.authority.as_str(),
             shown(named, SHOWN_BYTES_MAX)
         );
         fault(StatusCode::MISDIRECTED_REQUEST, why)
     };
     if let Some(authority) = parts.uri.authority()
-        && !asked.is(authority.as_str())
+        && !origin.is(authority.as_str())
     {
         return Err(another(authority.as_str()));
     }
     if let Some(scheme) = parts.uri.scheme_str()
-        && scheme != asked.scheme_text()
+        && scheme != origin.scheme_text()
     {
         let why = format!("it is said to be sent by {scheme}, and is not");
         return Err(fault(StatusCode::MISDIRECTED_REQUEST, why));
@@ -248,7 +248,7 @@ fn check_host(asked: &Asked, parts: &Parts) -> Result<(), Fault> {
             Err(fault(StatusCode::BAD_REQUEST, why))
         }
         (Some(host), None) => match host.to_str() {
-            Ok(host) if asked.is(host) => Ok(()),
+            Ok(host) if origin.is(host) => Ok(()),
             _ => Err(another(&String::from_utf8_lossy(host.as_bytes()))),
         },
         (None, _) if parts.version == Version::HTTP_11 => {
@@ -316,12 +316,12 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> bool {
 }
 
 /// Turns the headers of a request into those that are forwarded.
-pub(crate) fn prepare(asked: &Asked, head: &Head, headers: &mut HeaderMap, is_2: bool) {
+pub(crate) fn prepare(origin: &Origin, head: &Head, headers: &mut HeaderMap, is_2: bool) {
     let takes_trailers = strip(headers);
     if is_2 {
         headers.remove(HOST);
     } else {
-        headers.insert(HOST, asked.host_header.clone());
+        headers.insert(HOST, origin.host_header.clone());
         join_cookies(headers);
     }
     if takes_trailers {
@@ -351,7 +351,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-impl Asked {
+impl Origin {
     /// Returns whether a host, with its port unless that is the default, is the one that was
     /// connected to.
     fn is(&self, written: &str) -> bool {
@@ -386,17 +386,17 @@ impl Asked {
 }
 
 /// Builds the URI to request from the target that was judged.
-pub(super) fn uri(asked: &Asked, written: &str, is_2: bool) -> Option<Uri> {
+pub(super) fn uri(origin: &Origin, written: &str, is_2: bool) -> Option<Uri> {
     let written = Bytes::copy_from_slice(written.as_bytes());
     let path = PathAndQuery::from_maybe_shared(written).ok()?;
     let mut parts = uri::Parts::default();
     parts.path_and_query = Some(path);
     if is_2 {
-        parts.scheme = Some(match asked.scheme {
+        parts.scheme = Some(match origin.scheme {
             Scheme::Http => uri::Scheme::HTTP,
             Scheme::Https => uri::Scheme::HTTPS,
         });
-        parts.authority = Some(asked.authority.clone());
+        parts.authority = Some(origin.authority.clone());
     }
     Uri::from_parts(parts).ok()
 }

@@ -5,7 +5,7 @@
 //! is not sent. A real value in a response's head becomes the placeholder again.
 
 mod claim;
-mod others;
+mod other_placeholders;
 mod readable;
 mod redacted;
 mod renewal;
@@ -25,51 +25,51 @@ use hyper::Uri;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::Asked;
-use super::answers::Denial;
-use super::exchange::Leave;
+use super::Origin;
+use super::denial::Denial;
+use super::exchange::SendPermission;
 use super::head::{self, Head};
-use super::ranges::Ranged;
-use super::room::Room;
+use super::ranges::PaddedRange;
+use super::request_permit::RequestPermit;
 use super::upload::Upload;
 use crate::Egress;
-use crate::credentials::{Credentials, Held, fetch};
-use crate::limits::Way;
+use crate::credentials::{CredentialPart, Credentials, fetch};
+use crate::limits::Direction;
 use crate::redaction::Redactions;
-use crate::secret::{Form, Found, Located, Noted, Secret};
-pub(crate) use claim::Pieced;
+use crate::secret::{Form, Found, Located, MaskedNumbers, Secret};
+pub(crate) use claim::ChunkedBody;
 use readable::ask_for_readable;
 pub(super) use renewal::renewal;
-pub(crate) use signing::{Needed, Signing};
-pub(crate) use sigv4::{Chain, Link};
+pub(crate) use signing::{Signing, VerificationInput};
+pub(crate) use sigv4::{ChainItem, SignatureChain};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
 
 /// The credentials that are injected into a request.
 #[derive(Debug, Default)]
 pub(crate) struct Injection {
-    found: Vec<Put>,
+    found: Vec<InjectedValue>,
     /// The signature that is made anew.
     signing: Option<Signing>,
     /// The record of other credentials' placeholders that are masked in the body, if they are.
-    masked: Option<Arc<Noted>>,
+    masked: Option<Arc<MaskedNumbers>>,
     /// The range that is requested of the answer.
-    pub(super) ranged: Option<Ranged>,
+    pub(super) ranged: Option<PaddedRange>,
     /// Set to request the whole where the program has requested a range: the response to that range
     /// could not be handed on.
     pub(super) asks_all: bool,
 }
 
 /// An injected credential, by its index among all.
-struct Put {
+struct InjectedValue {
     index: usize,
     /// The value to inject; `None` until it is fetched.
     real: Option<Arc<Secret>>,
 }
 
-impl fmt::Debug for Put {
+impl fmt::Debug for InjectedValue {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_tuple("Put").field(&self.index).finish()
+        to.debug_tuple("InjectedValue").field(&self.index).finish()
     }
 }
 
@@ -87,24 +87,30 @@ pub(crate) struct Misuse {
 
 impl Misuse {
     /// Reports the misuse, and returns the denial for the program.
-    pub(crate) fn told(self, egress: &Egress, asked: &Asked, parts: &Parts, flow: Flow) -> Denial {
-        self.tell(egress, flow);
-        Denial::misused(asked, parts, self)
+    pub(crate) fn record_and_deny(
+        self,
+        egress: &Egress,
+        origin: &Origin,
+        parts: &Parts,
+        flow: Flow,
+    ) -> Denial {
+        self.record(egress, flow);
+        Denial::misused(origin, parts, self)
     }
 
     /// Reports the misuse.
-    pub(crate) fn tell(&self, egress: &Egress, flow: Flow) {
+    pub(crate) fn record(&self, egress: &Egress, flow: Flow) {
         let named = self.is_alert.then(|| self.name.clone());
         let flow = Flow {
             credentials: named.into_iter().collect(),
             ..flow
         };
-        egress.line.refuse(flow, self.why.clone());
+        egress.control.refuse(flow, self.why.clone());
     }
 }
 
 /// Builds a misuse of this credential's placeholder.
-fn misuse(held: &Held, why: &str) -> Misuse {
+fn misuse(held: &CredentialPart, why: &str) -> Misuse {
     let name = held.name();
     Misuse {
         name: name.clone(),
@@ -115,7 +121,7 @@ fn misuse(held: &Held, why: &str) -> Misuse {
 }
 
 /// Builds the misuse of a placeholder in a request that its credential is not bound to.
-pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
+pub(super) fn misuse_of_request(held: &CredentialPart, judged: &Judged<'_>) -> Misuse {
     let differs = held.binding.differs(judged);
     misuse(held, &format!("is in a request {differs}"))
 }
@@ -126,7 +132,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
     let Place::Body(field) = &held.binding.place else {
         return misuse_in(credentials, found, "its body");
     };
-    let form = written_as(found.form);
+    let form = encoding_text(found.form);
     let why = format!(
         "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
     );
@@ -135,7 +141,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
 
 /// Builds the misuse of a placeholder in a part of a request into which nothing is injected.
 pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) -> Option<Misuse> {
-    let form = written_as(found.form);
+    let form = encoding_text(found.form);
     let held = credentials.get(found.number)?;
     let why = format!("is in {place}{form}, which it is not for");
     Some(misuse(held, &why))
@@ -145,7 +151,7 @@ pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) ->
 /// digits, within base64, as UTF-16.
 fn check_forms(
     credentials: &Credentials,
-    bound: &[Put],
+    bound: &[InjectedValue],
     judged: &Judged<'_>,
     parts: &Parts,
 ) -> Result<(), Misuse> {
@@ -153,7 +159,7 @@ fn check_forms(
         return Ok(());
     };
     // One that is put in was found as it is once, at its own place.
-    let is_put = |one: &Located, text: &[u8], held: &Held| {
+    let is_put = |one: &Located, text: &[u8], held: &CredentialPart| {
         let written = text.get(one.range.clone()).unwrap_or_default();
         let written = std::str::from_utf8(written).unwrap_or_default();
         bound.iter().any(|put| put.index == one.found.number)
@@ -171,7 +177,7 @@ fn check_forms(
                 && matches!(found.form, Form::Base64(_))
                 && bound.iter().any(|put| put.index == found.number);
             if !is_basic && !is_put(&one, text, held) {
-                let form = written_as(found.form);
+                let form = encoding_text(found.form);
                 let why = format!("is in {}{form}, which it is not for", place());
                 return Err(misuse(held, &why));
             }
@@ -194,7 +200,11 @@ fn check_forms(
 }
 
 /// Reads the signature that contains a key's id.
-fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing, Misuse> {
+fn signing_of(
+    held: &CredentialPart,
+    judged: &Judged<'_>,
+    parts: &Parts,
+) -> Result<Signing, Misuse> {
     let written = judged.target.as_written().split_once('?');
     let query = written.map_or("", |(_, query)| query);
     let read = Signing::read(held, parts, query);
@@ -202,7 +212,7 @@ fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing
 }
 
 /// Describes how a placeholder is encoded.
-fn written_as(form: Form) -> &'static str {
+fn encoding_text(form: Form) -> &'static str {
     match form {
         Form::Plain => "",
         Form::Hexadecimal => " as hexadecimal digits",
@@ -240,7 +250,7 @@ impl Injection {
                 made.signing = Some(signing_of(held, judged, parts)?);
             }
             let real = held.given().map(Arc::clone);
-            made.found.push(Put { index, real });
+            made.found.push(InjectedValue { index, real });
         }
         check_forms(credentials, &made.found, judged, parts)?;
         made.check_token(credentials)?;
@@ -249,7 +259,7 @@ impl Injection {
 
     /// Checks that a session token is sent only with its key's signature.
     fn check_token(&self, credentials: &Credentials) -> Result<(), Misuse> {
-        let signs = |held: &Held| {
+        let signs = |held: &CredentialPart| {
             let signing = self.signing.as_ref();
             signing.is_some_and(|signing| signing.is_of(held.name()))
         };
@@ -283,7 +293,7 @@ impl Injection {
     pub(super) fn add(
         &mut self,
         index: usize,
-        held: &Held,
+        held: &CredentialPart,
         real: &Arc<Secret>,
     ) -> Result<(), Misuse> {
         if self.signing.is_some() {
@@ -292,7 +302,7 @@ impl Injection {
         }
         if self.found.iter().all(|put| put.index != index) {
             let real = Some(Arc::clone(real));
-            self.found.push(Put { index, real });
+            self.found.push(InjectedValue { index, real });
         }
         Ok(())
     }
@@ -300,7 +310,7 @@ impl Injection {
     fn held<'a>(
         &'a self,
         credentials: &'a Credentials,
-    ) -> impl Iterator<Item = (&'a Held, Option<&'a [u8]>)> {
+    ) -> impl Iterator<Item = (&'a CredentialPart, Option<&'a [u8]>)> {
         self.found.iter().filter_map(|put| {
             let real = put.real.as_ref().map(|real| real.expose());
             Some((credentials.get(put.index)?, real))
@@ -315,7 +325,7 @@ impl Injection {
     }
 
     /// Fetches the credentials that are fetched on use, for a request that is allowed and recorded.
-    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
+    pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::FetchError> {
         for put in &mut self.found {
             if egress.credentials.source(put.index).is_some() {
                 put.real = signing::fetched(&mut self.signing, egress, put.index).await?;
@@ -368,34 +378,34 @@ impl Injection {
 }
 
 /// A request on its way to the upstream.
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRequest {
     pub(crate) parts: Parts,
     pub(super) body: Option<Upload>,
     pub(crate) head: Head,
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
-    pub(super) room: Arc<Room>,
+    pub(super) permit: Arc<RequestPermit>,
     /// Set if it can be sent again when no response came: it changes nothing on the server.
     pub(super) is_safe: bool,
     pub(super) is_2: bool,
     /// The approval and redactions under which it is sent.
-    pub(super) leave: Leave,
+    pub(super) leave: SendPermission,
     /// The login whose tokens it asks for.
     pub(super) issue: Option<Arc<Issue>>,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// Returns the target and headers with credentials injected; `None` if they cannot be written.
     pub(super) fn written(
         &mut self,
         egress: &Egress,
-        asked: &Asked,
+        origin: &Origin,
         is_2: bool,
     ) -> Option<(Uri, HeaderMap)> {
         let target = self.head.target.as_written();
         let mut target = self.injection.target(&egress.credentials, target);
         let mut headers = self.parts.headers.clone();
-        head::prepare(asked, &self.head, &mut headers, is_2);
+        head::prepare(origin, &self.head, &mut headers, is_2);
         if !egress.credentials.is_empty() {
             ask_for_readable(&mut headers, self.injection.ranged);
         }
@@ -403,24 +413,25 @@ impl Outgoing {
             return None;
         }
         // A signature is of what is left.
-        self.leave.redactions.take_out(Way::Up, &mut headers);
+        self.leave.redactions.take_out(Direction::Up, &mut headers);
         // At last, since it is of what is sent.
         if let Some(signing) = &self.injection.signing {
-            let whose = (asked, self.parts.method.as_str());
-            let signed = signing.sign(&egress.credentials, whose, &target, &mut headers)?;
+            let method = self.parts.method.as_str();
+            let signed =
+                signing.sign(&egress.credentials, origin, method, &target, &mut headers)?;
             target = Cow::Owned(signed.target);
             if let (Some(pieces), Some(body)) = (signed.pieces, &mut self.body) {
                 body.sign(pieces);
             }
         }
         // Also what signs.
-        self.leave.redactions.take_out(Way::Up, &mut headers);
-        Some((head::uri(asked, &target, is_2)?, headers))
+        self.leave.redactions.take_out(Direction::Up, &mut headers);
+        Some((head::uri(origin, &target, is_2)?, headers))
     }
 }
 
 /// Injects one credential into the one header value that has its placeholder.
-fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+fn put(held: &CredentialPart, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let Some(bound) = redacted::header(held) else {
         return Some(());
     };

@@ -12,7 +12,7 @@ use hyper::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
 };
 
-use super::body::Broken;
+use super::body::BodyError;
 
 /// Headers with a digest of exactly what is sent, besides those of S3.
 const DIGESTS: [HeaderName; 3] = [
@@ -25,7 +25,7 @@ const S3_DIGEST: &str = "x-amz-checksum-";
 
 /// The range that a program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestedRange {
     /// From this byte on, up to that one if given.
     From(u64, Option<u64>),
     /// The last bytes, this many.
@@ -34,15 +34,15 @@ enum Wanted {
 
 /// A requested range with its margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ranged {
-    wanted: Wanted,
+pub(crate) struct PaddedRange {
+    wanted: RequestedRange,
     /// The margin on each side, bytes.
     margin: u64,
 }
 
 /// The part of a response that is handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct DeliveredPart {
     /// The number of bytes before it.
     skip: u64,
     /// Its length, bytes; 0 if the program has requested a range after the end.
@@ -54,7 +54,7 @@ pub(crate) struct Cut {
     all: Option<u64>,
 }
 
-impl Ranged {
+impl PaddedRange {
     /// Reads the range of a request, with this margin; `None` unless it is a single range of bytes.
     pub(crate) fn read(method: &Method, headers: &HeaderMap, margin: u64) -> Option<Self> {
         let mut all = headers.get_all(RANGE).iter();
@@ -67,11 +67,11 @@ impl Ranged {
         }
         let (first, last) = range.trim().split_once('-')?;
         let wanted = match (first, last) {
-            ("", last) => Wanted::Last(number(last).filter(|bytes| *bytes > 0)?),
-            (first, "") => Wanted::From(number(first)?, None),
+            ("", last) => RequestedRange::Last(number(last).filter(|bytes| *bytes > 0)?),
+            (first, "") => RequestedRange::From(number(first)?, None),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                Wanted::From(first, Some(last).filter(|last| *last >= first)?.into())
+                RequestedRange::From(first, Some(last).filter(|last| *last >= first)?.into())
             }
         };
         Some(Self { wanted, margin })
@@ -86,12 +86,12 @@ impl Ranged {
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let margin = self.margin;
         let text = match self.wanted {
-            Wanted::From(first, last) => {
+            RequestedRange::From(first, last) => {
                 let last = last.map(|last| last.saturating_add(margin).to_string());
                 let first = first.saturating_sub(margin);
                 format!("bytes={first}-{}", last.unwrap_or_default())
             }
-            Wanted::Last(bytes) => format!("bytes=-{}", bytes.saturating_add(margin)),
+            RequestedRange::Last(bytes) => format!("bytes=-{}", bytes.saturating_add(margin)),
         };
         HeaderValue::try_from(text).ok()
     }
@@ -112,12 +112,12 @@ impl Ranged {
             .and_then(|one| one.to_str().ok());
         let length = length.and_then(number);
         let is_all = match self.wanted {
-            Wanted::From(first, None) => first <= self.margin,
-            Wanted::From(first, Some(last)) => {
+            RequestedRange::From(first, None) => first <= self.margin,
+            RequestedRange::From(first, Some(last)) => {
                 let asked = last.saturating_add(self.margin).saturating_add(1);
                 first <= self.margin && length.is_some_and(|length| length != asked)
             }
-            Wanted::Last(_) => false,
+            RequestedRange::Last(_) => false,
         };
         match is_all || !is_success {
             true => Ok(()),
@@ -131,7 +131,7 @@ impl Ranged {
     ///
     /// # Errors
     /// The reason why nothing is, in words.
-    pub(crate) fn cut(&self, headers: &HeaderMap) -> Result<Cut, String> {
+    pub(crate) fn cut(&self, headers: &HeaderMap) -> Result<DeliveredPart, String> {
         let another = || "it is another part than was asked for".to_owned();
         let is_of_several = |kind: &HeaderValue| {
             let kind = kind.as_bytes().to_ascii_lowercase();
@@ -148,15 +148,15 @@ impl Ranged {
         let (begin, end, all) = one.and_then(part).ok_or_else(another)?;
         let at_end = all.map(|all| all - 1);
         let (asked, asked_to, first, last) = match (self.wanted, all) {
-            (Wanted::From(first, last), _) => {
+            (RequestedRange::From(first, last), _) => {
                 let asked_to = last.map(|last| last.saturating_add(self.margin));
                 (first.saturating_sub(self.margin), asked_to, first, last)
             }
-            (Wanted::Last(bytes), Some(all)) => {
+            (RequestedRange::Last(bytes), Some(all)) => {
                 let asked = all.saturating_sub(bytes.saturating_add(self.margin));
                 (asked, None, all.saturating_sub(bytes), None)
             }
-            (Wanted::Last(_), None) => return Err(another()),
+            (RequestedRange::Last(_), None) => return Err(another()),
         };
         // It ends as was asked, or with the end of all: else nobody knows what goes on there.
         let is_to_end = at_end == Some(end);
@@ -175,7 +175,7 @@ impl Ranged {
         if !lengths.all(is_as_long) {
             return Err(another());
         }
-        Ok(Cut {
+        Ok(DeliveredPart {
             skip: first - begin,
             take: (last + 1).saturating_sub(first),
             came,
@@ -206,7 +206,7 @@ fn part(text: &str) -> Option<(u64, u64, Option<u64>)> {
     (unit.eq_ignore_ascii_case("bytes") && is_within).then_some((first, last, all))
 }
 
-impl Cut {
+impl DeliveredPart {
     /// Updates a response's head to match the part that is handed on.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         let all = self
@@ -238,7 +238,7 @@ impl Cut {
 /// A body cut down to the part that is handed on. It ends once all that was announced has come,
 /// which must have the announced length.
 #[derive(Debug)]
-pub(crate) struct Window<Inner> {
+pub(crate) struct WindowedBody<Inner> {
     inner: Inner,
     /// The number of bytes still to come.
     left: u64,
@@ -248,8 +248,8 @@ pub(crate) struct Window<Inner> {
     is_over: bool,
 }
 
-impl<Inner> Window<Inner> {
-    pub(crate) fn new(inner: Inner, cut: &Cut) -> Self {
+impl<Inner> WindowedBody<Inner> {
+    pub(crate) fn new(inner: Inner, cut: &DeliveredPart) -> Self {
         Self {
             inner,
             left: cut.came,
@@ -273,17 +273,17 @@ impl<Inner> Window<Inner> {
     }
 }
 
-impl<Inner> Body for Window<Inner>
+impl<Inner> Body for WindowedBody<Inner>
 where
-    Inner: Body<Data = Bytes, Error = Broken> + Unpin,
+    Inner: Body<Data = Bytes, Error = BodyError> + Unpin,
 {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         while !this.is_over {
             match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
@@ -292,7 +292,7 @@ where
                 Some(Ok(frame)) => {
                     let came = frame.data_ref().map_or(0, |data| data.len() as u64);
                     let Some(left) = this.left.checked_sub(came) else {
-                        return Poll::Ready(Some(Err(Broken::Short)));
+                        return Poll::Ready(Some(Err(BodyError::Short)));
                     };
                     this.left = left;
                     let data = frame.into_data().map(|data| this.cut(data));
@@ -309,7 +309,7 @@ where
             }
         }
         if this.take > 0 || this.left > 0 {
-            return Poll::Ready(Some(Err(Broken::Short)));
+            return Poll::Ready(Some(Err(BodyError::Short)));
         }
         Poll::Ready(this.last.take().map(|data| Ok(Frame::data(data))))
     }

@@ -24,13 +24,14 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{Memory, Trust};
-use crate::arrival::Arrival;
+use super::{BodyMemory, Trust};
+use crate::control_channel::ControlChannel;
+use crate::destination::Destination;
 use crate::limits::Budgets;
-use crate::line::Line;
 use crate::policies::Policies;
-use crate::tunnel::{self, Wanted};
-use crate::visitors::Visitors;
+use crate::port_peers::PortPeers;
+use crate::program_stream::ProgramStream;
+use crate::tunnel;
 use crate::{Credentials, Egress, Names, proxy};
 
 mod at_once;
@@ -188,9 +189,9 @@ pub(crate) struct Outside {
 }
 
 /// Answers reports as the recording side does.
-fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
+fn recorder(channel: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
     let mut message = vec![0; FLOW_MESSAGE_BYTES_MAX];
-    while let Ok((got, _)) = socket::receive(line.as_fd(), &mut message) {
+    while let Ok((got, _)) = socket::receive(channel.as_fd(), &mut message) {
         if got == 0 {
             return;
         }
@@ -210,7 +211,7 @@ fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
             told.lock().unwrap().push(report);
             if let Some(id) = recorded {
                 let order = serde_json::to_vec(&FlowOrder::Recorded { id }).unwrap();
-                socket::send(line.as_fd(), &order, &[]).unwrap();
+                socket::send(channel.as_fd(), &order, &[]).unwrap();
             }
         }
     }
@@ -239,8 +240,8 @@ impl Outside {
 
     /// Allows what these rules do.
     pub(crate) fn with(allow: Vec<NetworkRule>, trust: Trust) -> Self {
-        let (line, far) = socket::pair().unwrap();
-        descriptor::never_block(line.as_fd()).unwrap();
+        let (channel, far) = socket::pair().unwrap();
+        descriptor::never_block(channel.as_fd()).unwrap();
         let told = Arc::<Mutex<Vec<FlowReport>>>::default();
         let kept = Arc::clone(&told);
         std::thread::spawn(move || recorder(far, kept));
@@ -265,7 +266,7 @@ impl Outside {
             budgets: Budgets::new(&network),
             network,
             policies: Policies::default(),
-            line: Line::new(line).unwrap(),
+            control: ControlChannel::new(channel).unwrap(),
             names: Mutex::<Names>::default(),
             unnamed: tokio::sync::Mutex::default(),
             resolver: resolver.into(),
@@ -274,16 +275,21 @@ impl Outside {
             releases: crate::inspect::Releases::default(),
             locks: atoll_model::network::Locks::default(),
             credentials: Credentials::default(),
-            databases: crate::postgres::Sessions::default(),
-            visitors: Visitors::new(Vec::new()).unwrap(),
-            bodies: Memory::default(),
-            room: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
+            connectors: crate::connector::Connectors::default(),
+            visitors: PortPeers::new(Vec::new()).unwrap(),
+            bodies: BodyMemory::default(),
+            request_permits: Arc::new(tokio::sync::Semaphore::new(crate::REQUESTS_MAX)),
             wide: Arc::new(tokio::sync::Semaphore::new(crate::dial::WIDE_MAX)),
             over,
         });
         let (hears, sends) = (Arc::clone(&egress), Arc::clone(&egress));
-        tokio::spawn(async move { hears.line.hear(|_, _| {}, |_| {}, |_, _| false).await });
-        tokio::spawn(async move { sends.line.send().await });
+        tokio::spawn(async move {
+            hears
+                .control
+                .receive_orders(|_, _| {}, |_| {}, |_, _| false)
+                .await
+        });
+        tokio::spawn(async move { sends.control.send().await });
         Self {
             egress,
             told,
@@ -298,8 +304,8 @@ impl Outside {
         let (program, accepted) = tokio::join!(program, listener.accept());
         let (egress, host) = (Arc::clone(&self.egress), host.parse::<HostPart>().unwrap());
         tokio::spawn(async move {
-            let wanted = Wanted { host, port };
-            tunnel::judge(&egress, Arrival::new(accepted.unwrap().0), wanted).await;
+            let wanted = Destination { host, port };
+            tunnel::judge(&egress, ProgramStream::new(accepted.unwrap().0), wanted).await;
         });
         program.unwrap()
     }
@@ -382,7 +388,7 @@ async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8]) -> S
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_judged_and_its_answer_comes_back() {
+async fn request_is_forwarded_as_judged() {
     let origin = Origin::start(None, OK).await;
     let way = Outside::new(&[("host.atoll.internal", &[])], origin.port, no_trust());
     let program = way.connect("host.atoll.internal", origin.port).await;
@@ -401,7 +407,7 @@ async fn a_request_arrives_as_it_was_judged_and_its_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn tls_ends_at_the_boundary_and_begins_anew() {
+async fn tls_is_terminated_and_reopened() {
     let signer = Signer::new();
     for protocols in [&["http/1.1"][..], &[]] {
         let tls = signer.server("host.atoll.internal", protocols, 4000);
@@ -703,7 +709,7 @@ const FRAMINGS: &[(&str, &str, u16, &str)] = &[
 ];
 
 #[tokio::test]
-async fn a_request_whose_end_is_not_clear_reaches_nobody() {
+async fn request_with_ambiguous_framing_is_refused() {
     for (name, said, status, reaches) in FRAMINGS {
         let origin = Origin::start(None, OK).await;
         let way = Outside::new(
@@ -818,7 +824,7 @@ const NAMES: &[(&str, u16)] = &[
 ];
 
 #[tokio::test]
-async fn a_request_for_another_host_or_way_reaches_nobody() {
+async fn request_for_other_host_or_scheme_is_refused() {
     for (said, status) in NAMES {
         let origin = Origin::start(None, OK).await;
         let way = Outside::new(
@@ -844,7 +850,7 @@ async fn a_request_for_another_host_or_way_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn a_header_that_names_another_method_reaches_nobody_where_rules_are_about_methods() {
+async fn method_override_is_refused_under_method_rules() {
     let header = "X-HTTP-Method-Override: DELETE\r\n";
     for (methods, header, status) in [
         (&["GET"][..], header, 403),
@@ -864,7 +870,7 @@ async fn a_header_that_names_another_method_reaches_nobody_where_rules_are_about
 }
 
 #[tokio::test]
-async fn a_denial_says_what_and_why_and_how_to_ask() {
+async fn denial_says_what_why_and_how_to_ask() {
     let origin = Origin::start(None, OK).await;
     let way = Outside::new(
         &[("host.atoll.internal", &["GET"])],
@@ -895,7 +901,7 @@ async fn a_denial_says_what_and_why_and_how_to_ask() {
 }
 
 #[tokio::test]
-async fn the_first_bytes_of_a_connection_are_for_whom_was_asked() {
+async fn first_bytes_for_other_host_are_refused() {
     let signer = Signer::new();
     let tls = signer.server("host.atoll.internal", &[], 4000);
     for (asked, name, reaches) in [
@@ -929,7 +935,7 @@ async fn the_first_bytes_of_a_connection_are_for_whom_was_asked() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_who_it_should_be_gets_no_request() {
+async fn server_with_wrong_certificate_gets_no_request() {
     let (signer, stranger) = (Signer::new(), Signer::named("A stranger"));
     for (tls, why) in [
         (signer.server("host.atoll.internal", &[], 4000), None),
@@ -974,7 +980,7 @@ async fn a_server_that_is_not_who_it_should_be_gets_no_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_reaches_nobody() {
+async fn malformed_request_is_refused() {
     let signer = Signer::new();
     let tls = signer.server("host.atoll.internal", &[], 4000);
     for said in [
@@ -1002,7 +1008,7 @@ async fn what_is_no_request_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_long_is_refused_and_told_of() {
+async fn overlong_request_is_refused_and_reported() {
     let origin = Origin::start(None, OK).await;
     let rules: &[(&str, &[&str])] = &[("host.atoll.internal", &[])];
     let get = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "y".repeat(40_000));
@@ -1045,7 +1051,7 @@ async fn what_is_long_is_refused_and_told_of() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_cannot_read_is_told_of() {
+async fn proxy_unreadable_request_is_reported() {
     let long = [b"CONNECT ", &[b'y'; 20_000][..]].concat();
     for (bytes, heard, why) in [
         (
@@ -1118,6 +1124,9 @@ async fn what_a_proxy_cannot_read_is_told_of() {
             panic!("{text:?}: {told:?}");
         };
         assert!(said.contains(why), "{text:?}: {said}");
-        assert_eq!((flow.host.as_str(), flow.port), (proxy::NAME, 0));
+        assert_eq!(
+            (flow.host.as_str(), flow.port),
+            (crate::names::PROXY_NAME, 0)
+        );
     }
 }

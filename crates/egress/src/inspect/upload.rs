@@ -11,16 +11,16 @@ use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::bodies::Source;
-use super::body::Broken;
-use super::injection::{Chain, Misuse};
+use super::bodies::BodySource;
+use super::body::BodyError;
+use super::injection::{Misuse, SignatureChain};
 
-mod pieces;
-mod told;
+mod chunks;
+mod digest_check;
 
-pub(crate) use pieces::Pieces;
-use told::Told;
-pub(crate) use told::{Digest, digest};
+pub(crate) use chunks::Pieces;
+use digest_check::DigestCheck;
+pub(crate) use digest_check::{Digest, digest};
 
 /// The longest body that is read before it is sent, bytes.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
@@ -34,7 +34,7 @@ const AHEAD_FRAME_BYTES: usize = 64 << 10;
 const AHEAD_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the memory permits for bodies that are read before they are sent.
-pub(crate) fn room() -> Semaphore {
+pub(crate) fn permit() -> Semaphore {
     Semaphore::new(AHEAD_ALL_BYTES_MAX / AHEAD_UNIT_BYTES)
 }
 
@@ -43,33 +43,33 @@ pub(crate) fn room() -> Semaphore {
 pub(crate) struct Upload {
     /// The bytes read ahead, with their memory permit.
     ahead: Option<(Bytes, OwnedSemaphorePermit)>,
-    rest: Source,
+    rest: BodySource,
     /// Set once the rest has been read to its end.
     is_read: bool,
     /// The digest that the rest must match, if its request states one.
-    told: Option<Box<Told>>,
+    told: Option<Box<DigestCheck>>,
     /// The signed chunks that it must consist of, if they are signed.
     pieces: Option<Box<Pieces>>,
 }
 
 /// The body that a request's signature covers.
 #[derive(Debug)]
-pub(crate) enum Expected {
+pub(crate) enum SignedBody {
     /// A body with this digest: another one is not sent to its end, with this misuse as the reason.
     Digest(Digest, Misuse),
     /// A body of signed chunks.
     Pieces(Box<Pieces>),
 }
 
-impl Expected {
+impl SignedBody {
     /// Checks an empty body.
     ///
     /// # Errors
     /// The reason why it is not the expected one.
-    pub(crate) fn of_nothing(self) -> Result<(), Broken> {
+    pub(crate) fn of_nothing(self) -> Result<(), BodyError> {
         match self {
             Self::Digest(told, _) if told == digest(&[]) => Ok(()),
-            Self::Digest(_, misuse) => Err(Broken::AnotherBody(Box::new(misuse))),
+            Self::Digest(_, misuse) => Err(BodyError::AnotherBody(Box::new(misuse))),
             Self::Pieces(pieces) => pieces.check(&[]),
         }
     }
@@ -77,7 +77,7 @@ impl Expected {
 
 /// The reason why a body could not be read before it is sent.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unheld {
+pub(crate) enum BufferError {
     /// The body is too long.
     #[error("its body has more than 16 MiB, and its digest is not told (X-Amz-Content-Sha256)")]
     Long,
@@ -86,14 +86,14 @@ pub(crate) enum Unheld {
     Trailers,
     /// The body broke off.
     #[error("its body broke off: {0}")]
-    Broken(#[from] Broken),
+    Broken(#[from] BodyError),
     /// There was no memory, or no time.
     #[error("its body was not read in time")]
     Late,
 }
 
-impl From<Source> for Upload {
-    fn from(rest: Source) -> Self {
+impl From<BodySource> for Upload {
+    fn from(rest: BodySource) -> Self {
         Self {
             ahead: None,
             rest,
@@ -106,7 +106,7 @@ impl From<Source> for Upload {
 
 impl From<Incoming> for Upload {
     fn from(rest: Incoming) -> Self {
-        Source::Plain(rest).into()
+        BodySource::Plain(rest).into()
     }
 }
 
@@ -125,16 +125,18 @@ impl Upload {
     ///
     /// # Errors
     /// The reason, if all of it was read and it is another one.
-    pub(crate) fn expect(&mut self, expected: Expected) -> Result<(), Broken> {
+    pub(crate) fn expect(&mut self, expected: SignedBody) -> Result<(), BodyError> {
         match (expected, self.rest.all()) {
-            (Expected::Digest(told, _), Some(whole)) if digest(whole) == told => Ok(()),
-            (Expected::Digest(_, misuse), Some(_)) => Err(Broken::AnotherBody(Box::new(misuse))),
-            (Expected::Digest(told, misuse), None) => {
-                let new = || Box::new(Told::new(told, misuse));
+            (SignedBody::Digest(told, _), Some(whole)) if digest(whole) == told => Ok(()),
+            (SignedBody::Digest(_, misuse), Some(_)) => {
+                Err(BodyError::AnotherBody(Box::new(misuse)))
+            }
+            (SignedBody::Digest(told, misuse), None) => {
+                let new = || Box::new(DigestCheck::new(told, misuse));
                 self.told.get_or_insert_with(new);
                 Ok(())
             }
-            (Expected::Pieces(pieces), whole) => {
+            (SignedBody::Pieces(pieces), whole) => {
                 whole.map_or(Ok(()), |whole| pieces.check(whole))?;
                 self.pieces.get_or_insert(pieces);
                 Ok(())
@@ -143,7 +145,7 @@ impl Upload {
     }
 
     /// Sets the signer for its chunks, if they are signed.
-    pub(crate) fn sign(&mut self, pieces: Chain) {
+    pub(crate) fn sign(&mut self, pieces: SignatureChain) {
         if let Some(own) = &mut self.pieces {
             own.sign(pieces);
         }
@@ -153,7 +155,7 @@ impl Upload {
     fn poll_rest(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.told {
             Some(told) => told.poll(&mut self.rest, context),
             None => Pin::new(&mut self.rest).poll_frame(context),
@@ -161,7 +163,10 @@ impl Upload {
     }
 
     /// Reads the whole body before anything is sent.
-    pub(crate) async fn read(&mut self, room: &std::sync::Arc<Semaphore>) -> Result<Bytes, Unheld> {
+    pub(crate) async fn read(
+        &mut self,
+        permit: &std::sync::Arc<Semaphore>,
+    ) -> Result<Bytes, BufferError> {
         if let Some((bytes, _)) = &self.ahead {
             return Ok(bytes.clone());
         }
@@ -169,20 +174,21 @@ impl Upload {
         let longest = told.exact().and_then(|bytes| usize::try_from(bytes).ok());
         let longest = longest.unwrap_or(AHEAD_BYTES_MAX);
         if longest > AHEAD_BYTES_MAX || told.lower() > AHEAD_BYTES_MAX as u64 {
-            return Err(Unheld::Long);
+            return Err(BufferError::Long);
         }
-        let units = u32::try_from(longest.div_ceil(AHEAD_UNIT_BYTES)).map_err(|_| Unheld::Long)?;
+        let units =
+            u32::try_from(longest.div_ceil(AHEAD_UNIT_BYTES)).map_err(|_| BufferError::Long)?;
         let reading = async {
-            let room = std::sync::Arc::clone(room);
-            let permit = room.acquire_many_owned(units).await;
-            let permit = permit.map_err(|_| Unheld::Late)?;
+            let permit = std::sync::Arc::clone(permit);
+            let permit = permit.acquire_many_owned(units).await;
+            let permit = permit.map_err(|_| BufferError::Late)?;
             let mut bytes = BytesMut::new();
             while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
                 let Ok(data) = frame?.into_data() else {
-                    return Err(Unheld::Trailers);
+                    return Err(BufferError::Trailers);
                 };
                 if bytes.len() + data.len() > longest {
-                    return Err(Unheld::Long);
+                    return Err(BufferError::Long);
                 }
                 bytes.extend_from_slice(&data);
             }
@@ -192,7 +198,7 @@ impl Upload {
             Ok((bytes.freeze(), permit))
         };
         let read = timeout(AHEAD_PATIENCE, reading).await;
-        let (bytes, permit) = read.map_err(|_| Unheld::Late)??;
+        let (bytes, permit) = read.map_err(|_| BufferError::Late)??;
         self.ahead = Some((bytes.clone(), permit));
         self.is_read = true;
         Ok(bytes)
@@ -204,12 +210,12 @@ struct Unsigned<'a>(&'a mut Upload);
 
 impl Body for Unsigned<'_> {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let upload = &mut *self.0;
         if let Some(next) = upload.next_ahead() {
             return Poll::Ready(Some(Ok(Frame::data(next))));
@@ -254,12 +260,12 @@ impl Upload {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(mut pieces) = self.pieces.take() else {
             return Pin::new(&mut Unsigned(&mut self)).poll_frame(context);
         };
@@ -298,22 +304,22 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::inspect::bodies::Again;
+    use crate::inspect::bodies::ReplayedBody;
 
     /// Bytes read ahead keep their permit until the last of them is sent: otherwise any number of
     /// bodies could wait for a slow server.
     #[tokio::test]
-    async fn what_was_read_ahead_goes_in_small_frames_and_keeps_its_room_until_then() {
+    async fn read_ahead_body_keeps_memory_until_sent() {
         let whole: Vec<u8> = (0..3 * AHEAD_FRAME_BYTES + 7)
             .map(|at| (at % 251) as u8)
             .collect();
-        let room = Arc::new(Semaphore::new(1));
-        let held = Arc::clone(&room).acquire_owned().await.unwrap();
+        let permit = Arc::new(Semaphore::new(1));
+        let held = Arc::clone(&permit).acquire_owned().await.unwrap();
         let mut upload = Upload {
             ahead: Some((Bytes::from(whole.clone()), held)),
             is_read: true,
-            ..Upload::from(Source::Whole {
-                body: Again::default(),
+            ..Upload::from(BodySource::Whole {
+                body: ReplayedBody::default(),
                 _held: None,
             })
         };
@@ -322,7 +328,7 @@ mod tests {
             let left = (whole.len() - sent.len()) as u64;
             assert_eq!(upload.size_hint().exact(), Some(left));
             assert!(!upload.is_end_stream());
-            assert_eq!(room.available_permits(), 0);
+            assert_eq!(permit.available_permits(), 0);
             let frame = upload.frame().await.unwrap().unwrap();
             let data = frame.into_data().unwrap();
             assert!(!data.is_empty() && data.len() <= AHEAD_FRAME_BYTES);
@@ -331,7 +337,7 @@ mod tests {
             assert!(data.is_unique());
         }
         assert_eq!(sent, whole);
-        assert_eq!(room.available_permits(), 1);
+        assert_eq!(permit.available_permits(), 1);
         assert!(upload.is_end_stream());
         assert!(upload.frame().await.is_none());
     }

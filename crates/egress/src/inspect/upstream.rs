@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{CERTIFICATE_REFUSED, Endpoint, HostPart, SIGNED_BY_ITSELF, Scheme};
+use atoll_model::network::{Endpoint, HostPart, Scheme};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,20 +15,20 @@ use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, DnsName, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Asked;
-use super::body::Sent;
+use super::Origin;
+use super::body::RequestBody;
 use super::certificates::DATABASE;
 use super::limits::{CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, STREAM_WINDOW_BYTES};
 use super::tasks::Tasks;
 use crate::Egress;
-use crate::dial::{Dialled, Place, dial};
+use crate::dial::{Route, UpstreamStream, dial};
 
 /// The longest wait for a server's first packet, and again for its TLS handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -56,15 +56,15 @@ pub(crate) struct Key {
 pub(crate) struct Server {
     sender: Sender,
     /// The checked address and route.
-    pub(crate) place: Place,
+    pub(crate) place: Route,
 }
 
 #[derive(Debug)]
 enum Sender {
     /// HTTP/1.1: one request at a time.
-    One(http1::SendRequest<Sent>),
+    One(http1::SendRequest<RequestBody>),
     /// HTTP/2: many at once.
-    Many(http2::SendRequest<Sent>),
+    Many(http2::SendRequest<RequestBody>),
 }
 
 impl Server {
@@ -76,8 +76,8 @@ impl Server {
     /// Sends a request. A request that was not sent at all comes back with the error.
     pub(crate) async fn send(
         &mut self,
-        request: Request<Sent>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Sent>>> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match &mut self.sender {
             Sender::One(sender) => sender.try_send_request(request).await,
             Sender::Many(sender) => sender.try_send_request(request).await,
@@ -248,15 +248,15 @@ impl Upstream {
     pub(crate) async fn dial(
         &self,
         egress: &Egress,
-        asked: &Asked,
-        place: Place,
+        origin: &Origin,
+        place: Route,
         is_2: bool,
     ) -> io::Result<Server> {
-        let stream = reached(egress, &asked.host, asked.port, place).await?;
-        let sender = match asked.scheme {
+        let stream = dial_timely(egress, &origin.host, origin.port, place).await?;
+        let sender = match origin.scheme {
             Scheme::Http => self.speak(stream, is_2).await?,
             Scheme::Https => {
-                let stream = self.within_tls(stream, &asked.host, is_2).await?;
+                let stream = self.within_tls(stream, &origin.host, is_2).await?;
                 let speaks_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 self.speak(stream, speaks_2).await?
             }
@@ -270,19 +270,19 @@ impl Upstream {
         &self,
         egress: &Egress,
         endpoint: &Endpoint,
-        place: Place,
-    ) -> io::Result<TlsStream<Dialled>> {
-        let stream = reached(egress, &endpoint.host, endpoint.port, place).await?;
+        place: Route,
+    ) -> io::Result<TlsStream<UpstreamStream>> {
+        let stream = dial_timely(egress, &endpoint.host, endpoint.port, place).await?;
         self.within_tls(stream, &endpoint.host, false).await
     }
 
     /// Starts TLS with a host, whose certificate is verified.
     async fn within_tls(
         &self,
-        stream: Dialled,
+        stream: UpstreamStream,
         host: &HostPart,
         is_2: bool,
-    ) -> io::Result<TlsStream<Dialled>> {
+    ) -> io::Result<TlsStream<UpstreamStream>> {
         let config = self
             .tls
             .as_ref()
@@ -298,8 +298,8 @@ impl Upstream {
     pub(crate) async fn connect_database(
         &self,
         host: &HostPart,
-        stream: Dialled,
-    ) -> io::Result<TlsStream<Dialled>> {
+        stream: UpstreamStream,
+    ) -> io::Result<TlsStream<UpstreamStream>> {
         let config = self.tls.as_ref().map(|[one, _]| one);
         let mut config = ClientConfig::clone(config.ok_or(io::ErrorKind::Unsupported)?);
         config.alpn_protocols = vec![DATABASE.to_vec()];
@@ -336,7 +336,12 @@ impl Upstream {
 }
 
 /// Dials a checked address.
-async fn reached(egress: &Egress, host: &HostPart, port: u16, place: Place) -> io::Result<Dialled> {
+async fn dial_timely(
+    egress: &Egress,
+    host: &HostPart,
+    port: u16,
+    place: Route,
+) -> io::Result<UpstreamStream> {
     let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
     dialled.map_err(late)?
 }
@@ -352,57 +357,4 @@ pub(crate) fn server_name(host: &HostPart) -> io::Result<ServerName<'static>> {
             .map(ServerName::DnsName)
             .map_err(io::Error::other),
     }
-}
-
-/// Returns why a request has no response, in words.
-pub(crate) fn why_unanswered(error: &hyper::Error) -> String {
-    let what = match error.is_parse() {
-        true => "the host's answer cannot be read",
-        false => "the host ended the connection",
-    };
-    // The library's own words alone say little of HTTP/2.
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{what}: {error}: {cause}"),
-        None => format!("{what}: {error}"),
-    }
-}
-
-/// Returns whether the server was reached, and TLS with it failed.
-pub(crate) fn is_of_tls(error: &io::Error) -> bool {
-    let inner = error.get_ref();
-    inner.is_some_and(|inner| inner.is::<rustls::Error>())
-}
-
-/// Returns why a server could not be reached, in words.
-pub(crate) fn why_not(error: &io::Error) -> String {
-    let of_tls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let Some(of_tls) = of_tls else {
-        return match error.kind() {
-            io::ErrorKind::TimedOut => "the host does not answer".to_owned(),
-            io::ErrorKind::ConnectionRefused => {
-                "the host cannot be reached: nothing listens at that port of it".to_owned()
-            }
-            _ => format!("the host cannot be reached: {error}"),
-        };
-    };
-    let rustls::Error::InvalidCertificate(why) = of_tls else {
-        return format!("the host cannot be reached by TLS: {of_tls}");
-    };
-    let why = match why {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "it has expired".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "it does not hold yet".to_owned()
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for another name".to_owned()
-        }
-        CertificateError::UnknownIssuer => "nobody that this host trusts has signed it".to_owned(),
-        CertificateError::Other(_) => SIGNED_BY_ITSELF.to_owned(),
-        other => other.to_string(),
-    };
-    format!("{CERTIFICATE_REFUSED}: {why}")
 }

@@ -15,14 +15,14 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::sleep;
 
-use super::answers;
-use super::body::Received;
+use super::body::ResponseBody;
+use super::denial;
 use super::exchange::Exchange;
 use super::head;
-use super::injection::Outgoing;
-use crate::limits::{Way, late, passed};
+use super::injection::OutgoingRequest;
+use crate::limits::{Direction, late, passed};
 use crate::secret::{HOLD, STALL_MAX, Stalled};
-use frames::{Fault, Masked, Searched};
+use frames::{Fault, FrameMask, FrameSearch};
 
 /// The most bytes forwarded at once.
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -31,22 +31,22 @@ const BLOCK_BYTES: usize = 16 * 1024;
 pub(crate) fn begin(
     exchange: Arc<Exchange>,
     mut response: Response<Incoming>,
-    outgoing: &mut Outgoing,
-) -> Response<Received> {
+    outgoing: &mut OutgoingRequest,
+) -> Response<ResponseBody> {
     let is_web_socket = response
         .headers()
         .get(UPGRADE)
         .is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
     if !outgoing.head.is_web_socket || !is_web_socket {
         let why = "the host goes on with a protocol that was not asked for";
-        exchange.fail(Way::Down, &why);
-        return answers::failed(&exchange.denial(&outgoing.parts, why), None);
+        exchange.fail(Direction::Down, &why);
+        return denial::failed(&exchange.denial(&outgoing.parts, why), None);
     }
     let credentials = &exchange.egress().credentials;
     if !credentials.is_empty() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
         let why = "the host goes on with an extension of WebSocket that was not asked for";
-        exchange.fail(Way::Down, &why);
-        return answers::failed(&exchange.denial(&outgoing.parts, why), None);
+        exchange.fail(Direction::Down, &why);
+        return denial::failed(&exchange.denial(&outgoing.parts, why), None);
     }
     let server = hyper::upgrade::on(&mut response);
     let mut request = Request::new(());
@@ -55,11 +55,11 @@ pub(crate) fn begin(
     let egress = Arc::clone(exchange.egress());
     let carried = carry(Arc::clone(&exchange), program, server);
     egress.upstream.tasks.spawn(carried);
-    let mut answer = Response::new(Received::empty());
+    let mut answer = Response::new(ResponseBody::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = std::mem::take(response.headers_mut());
     head::strip(&mut headers);
-    exchange.redact(Way::Down, &mut headers);
+    exchange.redact(Direction::Down, &mut headers);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     *answer.headers_mut() = headers;
@@ -70,19 +70,29 @@ pub(crate) fn begin(
 async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     let (program, server) = match tokio::try_join!(program, server) {
         Ok(both) => both,
-        Err(error) => return exchange.fail(Way::Up, &error),
+        Err(error) => return exchange.fail(Direction::Up, &error),
     };
     let (from_program, to_program) = split(TokioIo::new(program));
     let (from_server, to_server) = split(TokioIo::new(server));
     let both = async {
         tokio::try_join!(
-            pump(&exchange, Look::out(&exchange), from_program, to_server),
-            pump(&exchange, Look::back(&exchange), from_server, to_program),
+            pump(
+                &exchange,
+                DirectionScan::out(&exchange),
+                from_program,
+                to_server
+            ),
+            pump(
+                &exchange,
+                DirectionScan::back(&exchange),
+                from_server,
+                to_program
+            ),
         )
     };
     let carried = tokio::select! {
         carried = both => carried,
-        excess = late(exchange.part()) => Err((Way::Up, io::Error::other(excess))),
+        excess = late(exchange.part()) => Err((Direction::Up, io::Error::other(excess))),
         // Nobody broke off: why it ends is noted.
         _ = exchange.unless_given_up(pending::<()>()) => return,
     };
@@ -92,34 +102,34 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
 }
 
 /// The inspection of one direction.
-enum Look {
+enum DirectionScan {
     /// None, in this direction.
-    Not(Way),
+    Not(Direction),
     /// A search for placeholders, on the way out.
-    Out(Box<Searched>),
+    Out(Box<FrameSearch>),
     /// Masking of real values, on the way back.
-    Back(Box<Masked>),
+    Back(Box<FrameMask>),
 }
 
-impl Look {
+impl DirectionScan {
     fn out(exchange: &Exchange) -> Self {
-        exchange.unfit().map_or(Self::Not(Way::Up), |all| {
-            Self::Out(Box::new(Searched::new(all)))
+        exchange.unfit().map_or(Self::Not(Direction::Up), |all| {
+            Self::Out(Box::new(FrameSearch::new(all)))
         })
     }
 
     fn back(exchange: &Exchange) -> Self {
         let masks = exchange.egress().credentials.masks();
-        masks.map_or(Self::Not(Way::Down), |all| {
-            Self::Back(Box::new(Masked::new(&all)))
+        masks.map_or(Self::Not(Direction::Down), |all| {
+            Self::Back(Box::new(FrameMask::new(&all)))
         })
     }
 
-    fn way(&self) -> Way {
+    fn way(&self) -> Direction {
         match self {
             Self::Not(way) => *way,
-            Self::Out(_) => Way::Up,
-            Self::Back(_) => Way::Down,
+            Self::Out(_) => Direction::Up,
+            Self::Back(_) => Direction::Down,
         }
     }
 
@@ -159,10 +169,10 @@ impl Look {
 /// Forwards one direction until its end.
 async fn pump(
     exchange: &Exchange,
-    mut look: Look,
+    mut look: DirectionScan,
     mut from: ReadHalf<TokioIo<Upgraded>>,
     mut to: WriteHalf<TokioIo<Upgraded>>,
-) -> Result<(), (Way, io::Error)> {
+) -> Result<(), (Direction, io::Error)> {
     let way = look.way();
     let mut block = vec![0_u8; BLOCK_BYTES];
     let mut out = Vec::with_capacity(BLOCK_BYTES);

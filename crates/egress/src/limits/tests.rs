@@ -23,12 +23,12 @@ fn one(limits: RuleLimits) -> (Network, Budgets) {
     (network, budgets)
 }
 
-fn request(head: u64, body: Option<u64>) -> Asked {
-    Asked::Request { head, body }
+fn request(head: u64, body: Option<u64>) -> BudgetRequest {
+    BudgetRequest::Request { head, body }
 }
 
 #[test]
-fn a_bucket_of_requests_is_full_at_first_and_fills_evenly() {
+fn request_bucket_starts_full_and_fills_evenly() {
     let most: Frequency = "3/min".parse().unwrap();
     let start = Instant::now();
     let mut full = None;
@@ -44,7 +44,7 @@ fn a_bucket_of_requests_is_full_at_first_and_fills_evenly() {
 }
 
 #[test]
-fn what_all_hosts_of_a_table_allow_is_counted_together() {
+fn budget_of_one_table_is_shared_by_its_hosts() {
     let limits = RuleLimits {
         requests: Some("2/h".parse().unwrap()),
         ..RuleLimits::default()
@@ -79,28 +79,28 @@ fn what_all_hosts_of_a_table_allow_is_counted_together() {
 }
 
 #[test]
-fn what_has_ended_leaves_room() {
+fn budget_ended_flow_frees_its_share() {
     let (network, budgets) = one(RuleLimits {
         connections: NonZero::new(2),
         ..RuleLimits::default()
     });
     let rule = &network.allow[0];
-    let first = budgets.begin(rule, Asked::Tunnel).unwrap();
-    let second = budgets.begin(rule, Asked::Tunnel).unwrap();
-    let excess = budgets.begin(rule, Asked::Tunnel).unwrap_err();
+    let first = budgets.begin(rule, BudgetRequest::Tunnel).unwrap();
+    let second = budgets.begin(rule, BudgetRequest::Tunnel).unwrap();
+    let excess = budgets.begin(rule, BudgetRequest::Tunnel).unwrap_err();
     assert_eq!(excess.limit, Limit::Connections);
     drop(first);
-    let third = budgets.begin(rule, Asked::Tunnel).unwrap();
-    assert!(budgets.begin(rule, Asked::Tunnel).is_err());
+    let third = budgets.begin(rule, BudgetRequest::Tunnel).unwrap();
+    assert!(budgets.begin(rule, BudgetRequest::Tunnel).is_err());
     drop((second, third));
-    assert!(budgets.begin(rule, Asked::Tunnel).is_ok());
+    assert!(budgets.begin(rule, BudgetRequest::Tunnel).is_ok());
 }
 
 #[test]
-fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
+fn byte_limit_exceeded_ends_flow() {
     for (way, limits, limit) in [
         (
-            Way::Up,
+            Direction::Up,
             RuleLimits {
                 upload: NonZero::new(100),
                 ..RuleLimits::default()
@@ -108,7 +108,7 @@ fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
             Limit::Upload,
         ),
         (
-            Way::Down,
+            Direction::Down,
             RuleLimits {
                 download: NonZero::new(100),
                 ..RuleLimits::default()
@@ -118,8 +118,8 @@ fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
     ] {
         let (network, budgets) = one(limits);
         let rule = &network.allow[0];
-        let part = budgets.begin(rule, Asked::Tunnel).unwrap().unwrap();
-        let other = budgets.begin(rule, Asked::Tunnel).unwrap().unwrap();
+        let part = budgets.begin(rule, BudgetRequest::Tunnel).unwrap().unwrap();
+        let other = budgets.begin(rule, BudgetRequest::Tunnel).unwrap().unwrap();
         assert!(part.pass(way, 60).unwrap().is_none());
         assert!(other.pass(way, 40).unwrap().is_none());
         assert_eq!(part.pass(way, 1).unwrap_err().limit, limit);
@@ -127,13 +127,13 @@ fn what_would_pass_a_limit_of_bytes_ends_and_nothing_follows() {
         // Not a byte more, neither of this one nor of others.
         assert!(part.pass(way, 0).is_err());
         assert!(other.pass(way, 1).is_err());
-        let next = budgets.begin(rule, Asked::Tunnel).unwrap_err();
+        let next = budgets.begin(rule, BudgetRequest::Tunnel).unwrap_err();
         assert_eq!(next.limit, limit);
     }
 }
 
 #[test]
-fn what_is_declared_is_refused_before_anything_is_sent() {
+fn byte_limit_declared_excess_is_refused_first() {
     let (network, budgets) = one(RuleLimits {
         body: Some(50),
         upload: NonZero::new(100),
@@ -146,55 +146,55 @@ fn what_is_declared_is_refused_before_anything_is_sent() {
     assert_eq!(begin(101, None).unwrap_err().limit, Limit::Upload);
     // Nothing of that was counted, but heads are.
     let part = begin(50, Some(50)).unwrap().unwrap();
-    assert!(part.pass(Way::Up, 50).unwrap().is_none());
+    assert!(part.pass(Direction::Up, 50).unwrap().is_none());
     assert_eq!(begin(1, None).unwrap_err().limit, Limit::Upload);
     // What comes back is no body of a request.
-    assert!(part.pass(Way::Down, 1000).unwrap().is_none());
-    assert_eq!(part.pass(Way::Up, 1).unwrap_err().limit, Limit::Body);
+    assert!(part.pass(Direction::Down, 1000).unwrap().is_none());
+    assert_eq!(part.pass(Direction::Up, 1).unwrap_err().limit, Limit::Body);
 }
 
 #[test]
-fn a_rate_has_each_way_wait_for_what_passes() {
+fn byte_rate_delays_each_direction() {
     let (network, budgets) = one(RuleLimits {
         rate: NonZero::new(1000),
         ..RuleLimits::default()
     });
     let begin = || {
-        let begun = budgets.begin(&network.allow[0], Asked::Tunnel);
+        let begun = budgets.begin(&network.allow[0], BudgetRequest::Tunnel);
         begun.unwrap().unwrap()
     };
     let (part, other) = (begin(), begin());
     assert_eq!(part.piece_bytes(), 125);
     let start = Instant::now();
-    let from = |part: &Part, way, bytes| {
+    let from = |part: &BudgetShare, way, bytes| {
         let from = part.pass(way, bytes).unwrap().unwrap();
         from.duration_since(start).as_secs()
     };
-    assert_eq!(from(&part, Way::Up, 5000), 5);
-    assert_eq!(from(&other, Way::Up, 5000), 10);
-    assert_eq!(from(&part, Way::Down, 3000), 3);
+    assert_eq!(from(&part, Direction::Up, 5000), 5);
+    assert_eq!(from(&other, Direction::Up, 5000), 10);
+    assert_eq!(from(&part, Direction::Down, 3000), 3);
     // What nobody waits for is no reason to stop.
-    assert!(part.pass(Way::Down, u64::MAX).is_ok());
-    assert!(part.pass(Way::Down, u64::MAX).is_ok());
+    assert!(part.pass(Direction::Down, u64::MAX).is_ok());
+    assert!(part.pass(Direction::Down, u64::MAX).is_ok());
 }
 
 #[tokio::test]
-async fn what_lasts_too_long_is_ended() {
+async fn duration_limit_exceeded_ends_flow() {
     let (network, budgets) = one(RuleLimits {
         duration_ms: NonZero::new(30),
         ..RuleLimits::default()
     });
-    let begun = budgets.begin(&network.allow[0], Asked::Tunnel);
+    let begun = budgets.begin(&network.allow[0], BudgetRequest::Tunnel);
     let part = begun.unwrap().unwrap();
-    assert!(part.pass(Way::Up, 1).unwrap().is_none());
+    assert!(part.pass(Direction::Up, 1).unwrap().is_none());
     let excess = part.late().await;
     assert_eq!(excess.limit, Limit::Duration);
     assert!(excess.why().ends_with("(duration = \"30ms\")"), "{excess}");
-    assert!(part.pass(Way::Up, 1).is_err());
+    assert!(part.pass(Direction::Up, 1).is_err());
 }
 
 #[test]
-fn what_is_not_limited_has_no_budget() {
+fn unlimited_rule_has_no_budget() {
     let (network, budgets) = one(RuleLimits::default());
     let begun = budgets.begin(&network.allow[0], request(u64::MAX, Some(u64::MAX)));
     assert!(begun.unwrap().is_none());
@@ -203,6 +203,6 @@ fn what_is_not_limited_has_no_budget() {
         body: Some(1),
         ..RuleLimits::default()
     });
-    let begun = budgets.begin(&limited.allow[0], Asked::Tunnel);
+    let begun = budgets.begin(&limited.allow[0], BudgetRequest::Tunnel);
     assert!(begun.is_err());
 }

@@ -9,7 +9,7 @@ use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Opening, Stop};
+use super::{Opening, StopReason};
 use crate::credentials::Credentials;
 use crate::hello::{self, AGAIN, Hello};
 use crate::scan::Scan;
@@ -25,7 +25,7 @@ fn server_hello(asks_again: bool) -> Vec<u8> {
 
 /// Returns the bytes that reach a server when a program sends these first, and these once the
 /// server has answered; and the outcome of the opening.
-async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(), Stop>) {
+async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(), StopReason>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
     let work = async {
@@ -64,7 +64,7 @@ async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(
 }
 
 #[tokio::test]
-async fn the_second_beginning_of_tls_is_for_whom_was_asked_too() {
+async fn second_client_hello_must_name_same_host() {
     let (own, other) = (client_hello("example.com"), client_hello("evil.example"));
     let unnamed = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     let compatible = vec![20, 3, 3, 0, 1, 1];
@@ -153,7 +153,7 @@ async fn the_second_beginning_of_tls_is_for_whom_was_asked_too() {
 }
 
 #[tokio::test]
-async fn tls_that_really_begins_twice_gets_through() {
+async fn hello_retry_request_passes() {
     let key = rcgen::generate_simple_self_signed(["example.com".to_owned()]).unwrap();
     let mut provider = default_provider();
     provider.kx_groups = vec![kx_group::SECP384R1];
@@ -233,14 +233,14 @@ async fn reaches_searched(host: &str, first: &[u8]) -> (Vec<u8>, Option<String>)
     let mut seen = Vec::new();
     server.read_to_end(&mut seen).await.unwrap();
     let place = passed.map(|passed| match passed {
-        Err(Stop::Carries { place, .. }) => Some(place.to_owned()),
+        Err(StopReason::Carries { place, .. }) => Some(place.to_owned()),
         Ok(()) | Err(_) => None,
     });
     (seen, place.unwrap_or_default())
 }
 
 #[tokio::test]
-async fn a_placeholder_in_the_beginning_of_a_connection_stays_here() {
+async fn placeholder_in_first_bytes_is_stopped() {
     let hello = client_hello("example.com");
     // The extension of protocols has room for as much as one likes.
     let carrying = |value: &str| {
@@ -296,7 +296,7 @@ async fn a_placeholder_in_the_beginning_of_a_connection_stays_here() {
 
 /// Returns the time for which a partial beginning is held while both sides stay, and the bytes that
 /// reach the server; one of these pieces comes every five seconds.
-async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(), Stop>) {
+async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(), StopReason>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
     let credentials = keyed();
@@ -333,7 +333,7 @@ async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(),
 /// Bytes that cannot become TLS are not waited for: a program of another protocol waits for an
 /// answer.
 #[tokio::test]
-async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
+async fn first_byte_of_tls_alone_is_judged_at_once() {
     let other: &[u8] = &[22, 0, 7];
     let (took, seen, passed) = held_up("192.0.2.7", &[other]).await;
     // Ten seconds are how long the beginning of TLS is waited for.
@@ -344,7 +344,10 @@ async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     let (took, seen, passed) = held_up("example.com", &[other]).await;
     assert!(took < Duration::from_secs(9), "{took:?}");
     assert_eq!(seen, b"");
-    assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
+    assert!(
+        matches!(passed, Err(StopReason::ForAnother(_))),
+        "{passed:?}"
+    );
 }
 
 /// Records that begin no connection, with the number of bytes that show it. Servers read on behind
@@ -359,7 +362,7 @@ const BEFORE: [(&[u8], usize); 6] = [
 ];
 
 #[test]
-fn no_beginning_of_tls_hides_behind_another_record() {
+fn client_hello_behind_other_record_is_found() {
     let own = client_hello("example.com");
     for (before, told) in BEFORE {
         let bytes = [before, &own].concat();
@@ -389,29 +392,29 @@ fn no_beginning_of_tls_hides_behind_another_record() {
 
 /// A server may read on behind a record that begins no connection, so a host name behind it counts.
 #[tokio::test]
-async fn no_beginning_for_another_host_hides_behind_another_record() {
+async fn foreign_client_hello_behind_record_is_refused() {
     let other = client_hello("evil.example");
     for (before, _) in BEFORE {
         let bytes = [before, &other].concat();
         let (seen, ended) = reaches(&bytes, b"", b"").await;
-        assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");
+        assert!(matches!(ended, Err(StopReason::ForAnother(_))), "{ended:?}");
         assert_eq!(seen, b"", "{before:?}");
         // Nor where the bytes come one by one.
         let (seen, ended) = reaches(&bytes[..1], b"", &bytes[1..]).await;
-        assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");
+        assert!(matches!(ended, Err(StopReason::ForAnother(_))), "{ended:?}");
         assert_eq!(seen, b"", "{before:?}");
     }
     // Whoever breaks off where TLS was to begin again has spoken to nobody else.
     let own = client_hello("example.com");
     let (seen, ended) = reaches(&own, &server_hello(true), &[21, 3, 3, 0, 2, 2, 47]).await;
-    assert!(matches!(ended, Err(Stop::Failed(_))), "{ended:?}");
+    assert!(matches!(ended, Err(StopReason::Failed(_))), "{ended:?}");
     assert_eq!(seen, own);
 }
 
 /// Bytes that may become TLS are held until the ClientHello is complete, and not for ever, in
 /// whatever pieces they come.
 #[tokio::test]
-async fn the_beginning_of_tls_has_its_time_all_together_and_no_part_of_it_leaves_slow() {
+async fn slow_client_hello_times_out_unsent() {
     let hello = client_hello("example.com");
     let bytes: Vec<&[u8]> = hello.chunks(1).take(20).collect();
     let (address, name) = ("192.0.2.7", "example.com");

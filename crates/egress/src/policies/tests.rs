@@ -40,7 +40,7 @@ fn host(text: &str) -> HostPart {
     text.parse().unwrap()
 }
 
-fn request(policies: &Policies, method: &str) -> Result<Option<Asks>, Forbidden> {
+fn request(policies: &Policies, method: &str) -> Result<Option<ApprovalNeed>, Forbidden> {
     let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
     let request = Request {
         host: &host,
@@ -54,7 +54,7 @@ fn request(policies: &Policies, method: &str) -> Result<Option<Asks>, Forbidden>
 }
 
 #[test]
-fn without_policies_everything_is_left_to_the_rules() {
+fn policies_absent_leave_all_to_rules() {
     let none = Policies::default();
     assert!(
         none.now()
@@ -66,7 +66,7 @@ fn without_policies_everything_is_left_to_the_rules() {
 }
 
 #[test]
-fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
+fn request_denied_with_its_connection_or_name() {
     let about = |action: &str| {
         policies(&format!(
             "@id(\"no\") forbid(principal in Person::\"1000\", action == Action::\"{action}\", resource);"
@@ -97,13 +97,13 @@ fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
         refused.why,
         "forbidden by policy no (/policies/own.cedar:1)"
     );
-    assert_eq!(refused.inside, "forbidden by policy no");
+    assert_eq!(refused.shown, "forbidden by policy no");
     assert_eq!(refused.policy.as_deref(), Some("policy no"));
 }
 
 /// A NAT64 network carries an IPv6 address to the IPv4 address within it.
 #[test]
-fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
+fn mapped_address_is_judged_as_inner_one() {
     let target = Target::parse("/v1").unwrap();
     let requests = |policies: &Policies, host: &HostPart| {
         let request = Request {
@@ -148,7 +148,7 @@ fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
 }
 
 #[test]
-fn the_time_is_that_of_the_question() {
+fn policies_use_time_of_question() {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -164,7 +164,7 @@ fn the_time_is_that_of_the_question() {
 
 /// An obligation that is not carried out here is a denial.
 #[test]
-fn what_is_not_carried_out_denies() {
+fn unsupported_obligation_denies() {
     for annotation in [
         "@approve(\"team-a\")",
         "@redact(\"cookie\")",
@@ -180,7 +180,7 @@ fn what_is_not_carried_out_denies() {
 
 /// Policies have a person asked as rules do, and the question names the policy.
 #[test]
-fn what_policies_ask_about_is_asked_about() {
+fn approval_obligation_is_asked() {
     let text = "@id(\"writes\") @approve(\"person\") permit(principal, action in [Action::\"request\", Action::\"connect\"], resource);";
     let asked = request(&policies(text), "POST").unwrap().unwrap();
     assert!(
@@ -199,12 +199,12 @@ fn what_policies_ask_about_is_asked_about() {
         .now()
         .connection(&host("example.com"), 443, Look::Past);
     assert!(refused.is_err());
-    assert_eq!(Asks::beside(None, None), None);
+    assert_eq!(ApprovalNeed::beside(None, None), None);
 }
 
 /// An approval of a level's question is none of a question by a person's own policy.
 #[test]
-fn no_question_stands_in_for_another_one() {
+fn approval_of_one_policy_is_none_of_another() {
     let level = (
         Layer::Level,
         "level/medium-layered.cedar",
@@ -230,7 +230,7 @@ fn no_question_stands_in_for_another_one() {
 
 /// A policy that merely permits adds no words to a question.
 #[test]
-fn who_merely_permits_does_not_ask() {
+fn permit_without_obligation_asks_nobody() {
     let asks = "@id(\"asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource);\n\
          @id(\"beside\") permit(principal, action == Action::\"request\", resource);";
     let soothes = "@id(\"soothes\") @reason(\"this is harmless\") permit(principal, action == Action::\"request\", resource);";
@@ -246,7 +246,7 @@ fn who_merely_permits_does_not_ask() {
 
 /// A lease for a whole rule is matched by its text: no two sets of policies share one.
 #[test]
-fn what_is_too_long_to_be_shown_is_told_apart() {
+fn bounded_long_texts_stay_distinct() {
     let asked = |last: &str| {
         let one = |id: &str| {
             format!(
@@ -269,7 +269,7 @@ fn what_is_too_long_to_be_shown_is_told_apart() {
 
 /// A needed approval is a denial where nobody is asked.
 #[test]
-fn strict_denies_what_policies_ask_about() {
+fn strict_level_denies_approvals() {
     let file = PolicyFile {
         name: "/policies/own.cedar".to_owned(),
         content: b"@id(\"asks\") @approve(\"person\") permit(principal, action in [Action::\"request\", Action::\"connect\"], resource);\n\
@@ -295,7 +295,7 @@ fn strict_denies_what_policies_ask_about() {
             Err(refused) => {
                 assert!(is_strict);
                 let why = "to be approved, by policy asks; trust mode strict denies that";
-                assert_eq!(refused.inside, why);
+                assert_eq!(refused.shown, why);
                 assert_eq!(refused.policy.as_deref(), Some("policy asks"));
             }
         }
@@ -305,7 +305,7 @@ fn strict_denies_what_policies_ask_about() {
 /// A flow in both directions goes on while anything is read: whoever vouches for its host, it
 /// counts as untrusted from its beginning, unless it is with a model.
 #[test]
-fn what_goes_both_ways_is_asked_as_if_it_had_read() {
+fn two_way_flow_is_judged_as_having_read() {
     let asking = "@id(\"a\") permit(principal, action in [Action::\"connect\", Action::\"request\"], resource) unless { context has labels && context.labels.contains(\"untrusted\") };";
     let principal = Principal {
         person: 1000,
@@ -356,25 +356,25 @@ fn what_goes_both_ways_is_asked_as_if_it_had_read() {
 
 /// An approval is for the question that was asked: another one that came meanwhile is asked anew.
 #[test]
-fn a_yes_is_to_what_was_asked() {
+fn approval_of_another_question_is_refused() {
     let asks = |rule: &str| {
-        Some(Asks {
+        Some(ApprovalNeed {
             rule: rule.to_owned(),
             is_of_level: false,
         })
     };
     for now in [None, asks("policy one")] {
-        assert!(Asks::still("policy one", None, now).is_ok());
+        assert!(ApprovalNeed::still("policy one", None, now).is_ok());
     }
     for now in ["policy two", "policy one; policy two"] {
-        let denied = Asks::still("policy one", None, asks(now)).unwrap_err();
-        assert!(denied.inside.contains("try again"), "{}", denied.inside);
+        let denied = ApprovalNeed::still("policy one", None, asks(now)).unwrap_err();
+        assert!(denied.shown.contains("try again"), "{}", denied.shown);
     }
 }
 
 /// Deeds of a run lower its reputation, once for each kind, and nothing raises it.
 #[test]
-fn reputation_falls_while_a_run_goes_on() {
+fn reputation_falls_during_run() {
     let text =
         "@id(\"much\") permit(principal, action, resource) when { context.reputation >= 40 };";
     let facts = Facts {
@@ -408,7 +408,7 @@ fn file(text: &[u8]) -> std::os::fd::OwnedFd {
 /// Reloaded policies decide from then on, on open flows as well; a decision begun is finished by
 /// its own.
 #[tokio::test]
-async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
+async fn reload_applies_to_new_and_open_flows() {
     let forbids = |action: &str, method: &str| {
         let text = format!(
             "@id(\"{method}\") forbid(principal, action == Action::\"{action}\", resource) \
@@ -425,7 +425,7 @@ async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
         assert_eq!(policies.now().version(), 0);
         assert!(request(&policies, "POST").is_err());
     }
-    let method = |now: &Now<'_>, method: &str| {
+    let method = |now: &PolicySnapshot<'_>, method: &str| {
         let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
         let request = Request {
             host: &host,
@@ -460,7 +460,7 @@ async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
 
 /// Counts for rates are not forgotten with the policies that counted them.
 #[test]
-fn rates_and_labels_outlive_their_policies() {
+fn reload_keeps_rates_and_labels() {
     let text =
         "@id(\"two\") @rate(\"2/h\") permit(principal, action == Action::\"connect\", resource);";
     let rated = handed(&[(Layer::User, "/policies/own.cedar", text)]);
@@ -494,7 +494,7 @@ fn rates_and_labels_outlive_their_policies() {
 }
 
 #[test]
-fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
+fn token_without_right_denies() {
     use atoll_tokens::{Held, Holder, IssuingKey, Terms, issue};
     let key = IssuingKey::generate();
     let rights = [
@@ -570,17 +570,17 @@ fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
     let why = with.now().credential(&"two".parse().unwrap()).unwrap_err();
     assert_eq!(
         (why.by, &*why.why),
-        (Forbids::Token, atoll_tokens::NOT_CARRIED)
+        (DenialCause::Token, atoll_tokens::NOT_CARRIED)
     );
 }
 
 /// Redactions of several policies, of one layer or many, add up; nothing is removed from Atoll's
 /// own requests, so those are denied.
 #[test]
-fn what_any_policy_names_is_taken_out() {
+fn redactions_of_all_policies_apply() {
     use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-    use crate::limits::Way;
+    use crate::limits::Direction;
 
     let permit = |names: &str| {
         format!("@redact(\"{names}\") permit(principal, action == Action::\"request\", resource);")
@@ -607,7 +607,7 @@ fn what_any_policy_names_is_taken_out() {
         all.told().as_deref(),
         Some("header:a,header:c,response-header:b")
     );
-    let left = |way: Way| {
+    let left = |way: Direction| {
         let names = ["a", "b", "c", "d"].map(HeaderName::from_static);
         let one = |name| (name, HeaderValue::from_static("x"));
         let mut headers: HeaderMap = names.into_iter().map(one).collect();
@@ -618,7 +618,7 @@ fn what_any_policy_names_is_taken_out() {
         left.concat()
     };
     assert_eq!(
-        (left(Way::Up), left(Way::Down)),
+        (left(Direction::Up), left(Direction::Down)),
         ("bd".into(), "acd".into())
     );
     let own = now.request_for_credential(&request, Follows::Body);

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use atoll_model::network::HostPart;
 
 use super::target::{self, Target};
+use crate::proxy_reply::SOCKS_VERSION;
 
-/// The version, the first byte of each message.
-pub(crate) const VERSION: u8 = 5;
 /// The version of username/password authentication.
 const PASSWORD_VERSION: u8 = 1;
 
@@ -42,7 +41,7 @@ impl<T> Read<T> {
 
 /// The reply to a request that is not supported (RFC 1928, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unable {
+pub(crate) enum UnsupportedReply {
     /// Any command but CONNECT.
     Command = 7,
     /// An unknown type of address.
@@ -51,7 +50,7 @@ pub(crate) enum Unable {
     Host = 1,
 }
 
-impl Unable {
+impl UnsupportedReply {
     /// Returns the reason as a sentence.
     pub(crate) fn why(self) -> &'static str {
         match self {
@@ -64,7 +63,7 @@ impl Unable {
 
 /// A handshake that leads to no destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unasked {
+pub(crate) enum HandshakeError {
     /// The end of the program's bytes, or of the run.
     Over,
     /// Bytes that are not SOCKS 5.
@@ -72,7 +71,7 @@ pub(crate) enum Unasked {
     /// No known method of authentication.
     Unknown,
     /// A request that is not supported.
-    Unable(Unable),
+    Unable(UnsupportedReply),
 }
 
 /// Parses the first message, the offered methods. The result is `None` where no method is known.
@@ -80,7 +79,7 @@ pub(crate) fn greeting(bytes: &[u8]) -> Read<Option<Method>> {
     let [version, rest @ ..] = bytes else {
         return Read::Partial;
     };
-    if *version != VERSION {
+    if *version != SOCKS_VERSION {
         return Read::Malformed;
     }
     let Some((count, rest)) = rest.split_first() else {
@@ -115,9 +114,9 @@ pub(crate) fn password(bytes: &[u8]) -> Read<()> {
 }
 
 /// Parses the request, to its destination.
-pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, Unable>> {
+pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, UnsupportedReply>> {
     let (version, reserved) = (bytes.first(), bytes.get(2));
-    if version.is_some_and(|one| *one != VERSION) || reserved.is_some_and(|one| *one != 0) {
+    if version.is_some_and(|one| *one != SOCKS_VERSION) || reserved.is_some_and(|one| *one != 0) {
         return Read::Malformed;
     }
     let read = || {
@@ -130,7 +129,7 @@ pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, Unable>> {
                 (bytes.get(5..5 + length), 5 + length)
             }
             // How long it is nobody knows.
-            _ => return Some((Err(Unable::Kind), bytes.len())),
+            _ => return Some((Err(UnsupportedReply::Kind), bytes.len())),
         };
         let (host, port) = (host?, bytes.get(length..length + 2)?);
         let port = port.try_into().map_or(0, u16::from_be_bytes);
@@ -138,8 +137,8 @@ pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, Unable>> {
             1 => named(kind, host)
                 .filter(|_| port != 0)
                 .map(|host| Target { host, port })
-                .ok_or(Unable::Host),
-            _ => Err(Unable::Command),
+                .ok_or(UnsupportedReply::Host),
+            _ => Err(UnsupportedReply::Command),
         };
         Some((target, length + 2))
     };

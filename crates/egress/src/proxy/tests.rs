@@ -4,7 +4,7 @@ use atoll_model::network::HostPart;
 use proptest::prelude::*;
 
 use super::connect;
-use super::socks::{self, Method, Read, Unable};
+use super::socks::{self, Method, Read, UnsupportedReply};
 use super::target::Target;
 
 fn target(host: &str, port: u16) -> Target {
@@ -13,7 +13,7 @@ fn target(host: &str, port: u16) -> Target {
 }
 
 #[test]
-fn a_connection_is_asked_for_in_one_way() {
+fn connect_request_is_parsed_strictly() {
     let long = format!(
         "CONNECT a.example:1 HTTP/1.1\r\nx: {}\r\n\r\n",
         "y".repeat(connect::HEAD_BYTES_MAX)
@@ -127,7 +127,7 @@ fn a_connection_is_asked_for_in_one_way() {
 }
 
 #[test]
-fn whoever_asks_by_socks_is_heard() {
+fn socks_greeting_is_parsed() {
     let whole = |method: Option<Method>, length| Read::Whole(method, length);
     for (bytes, expected) in [
         (&b""[..], Read::Partial),
@@ -162,7 +162,7 @@ fn name(text: &[u8], port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_host_is_asked_for_by_socks_in_one_form() {
+fn socks_host_has_one_form() {
     let found = |host: &str, port, length| Read::Whole(Ok(target(host, port)), length);
     let six = [
         &[5, 1, 0, 4][..],
@@ -195,31 +195,40 @@ fn a_host_is_asked_for_by_socks_in_one_form() {
         (name(b"2001:db8::1", 80), found("[2001:db8::1]", 80, 18)),
         (
             name(b"evil\0.example.com", 80),
-            Read::Whole(Err(Unable::Host), 24),
+            Read::Whole(Err(UnsupportedReply::Host), 24),
         ),
         (
             name(b"a\r\nb.example", 80),
-            Read::Whole(Err(Unable::Host), 19),
+            Read::Whole(Err(UnsupportedReply::Host), 19),
         ),
         (
             name(b"a%2e.example", 80),
-            Read::Whole(Err(Unable::Host), 19),
+            Read::Whole(Err(UnsupportedReply::Host), 19),
         ),
-        (name(b"127.1", 80), Read::Whole(Err(Unable::Host), 12)),
-        (name(b"0177.0.0.1", 80), Read::Whole(Err(Unable::Host), 17)),
-        (name(b"", 80), Read::Whole(Err(Unable::Host), 7)),
+        (
+            name(b"127.1", 80),
+            Read::Whole(Err(UnsupportedReply::Host), 12),
+        ),
+        (
+            name(b"0177.0.0.1", 80),
+            Read::Whole(Err(UnsupportedReply::Host), 17),
+        ),
+        (name(b"", 80), Read::Whole(Err(UnsupportedReply::Host), 7)),
         (
             name(b"\xff.example", 80),
-            Read::Whole(Err(Unable::Host), 16),
+            Read::Whole(Err(UnsupportedReply::Host), 16),
         ),
-        (name(b"example.com", 0), Read::Whole(Err(Unable::Host), 18)),
+        (
+            name(b"example.com", 0),
+            Read::Whole(Err(UnsupportedReply::Host), 18),
+        ),
         (
             b"\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50".to_vec(),
-            Read::Whole(Err(Unable::Command), 10),
+            Read::Whole(Err(UnsupportedReply::Command), 10),
         ),
         (
             b"\x05\x01\x00\x02ab".to_vec(),
-            Read::Whole(Err(Unable::Kind), 6),
+            Read::Whole(Err(UnsupportedReply::Kind), 6),
         ),
         (
             b"\x05\x01\x01\x01\x7f\x00\x00\x01\x00\x50".to_vec(),
@@ -252,14 +261,14 @@ fn holds<T: Clone + PartialEq + std::fmt::Debug>(read: impl Fn(&[u8]) -> Read<T>
 
 proptest! {
     #[test]
-    fn whatever_is_asked_by_socks_is_read_or_not(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn socks_any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         holds(socks::greeting, &bytes);
         holds(socks::password, &bytes);
         holds(socks::request, &bytes);
     }
 
     #[test]
-    fn whatever_is_asked_by_connect_is_one_host_or_none(
+    fn connect_any_bytes_are_one_host_or_none(
         line in "(CONNECT )?[a-z0-9.:\\[\\]@%/ -]{0,40}( HTTP/1.1)?",
         fields in "(([A-Za-z-]{1,8}|Host|Content-Length): ?[ -~]{0,20}\r\n){0,4}",
     ) {
@@ -274,7 +283,7 @@ proptest! {
     }
 
     #[test]
-    fn names_and_ports_arrive_as_they_were_asked_for(
+    fn proxy_names_and_ports_round_trip(
         labels in prop::collection::vec("[a-z][a-z0-9]{0,9}", 1..5),
         port in 1_u16..,
     ) {

@@ -17,16 +17,16 @@ use crate::tests::{PLACEHOLDER, REAL, keyed, pair};
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Runs one direction in a task: returns its input, its output, and the outcome.
-async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
+async fn carried(way: Direction) -> (TcpStream, TcpStream, JoinHandle<bool>) {
     let (near, mut from) = pair().await;
     let (mut to, far) = pair().await;
     let [out, back] = Scan::both(&keyed());
-    let mut scan = if way == Way::Up { out } else { back };
+    let mut scan = if way == Direction::Up { out } else { back };
     let work = tokio::spawn(async move {
         let (from, _) = from.split();
         let (_, mut to) = to.split();
         let bytes = AtomicU64::new(0);
-        pump((None, way), &mut scan, &from, &mut to, &bytes)
+        pump(None, way, &mut scan, &from, &mut to, &bytes)
             .await
             .is_ok()
     });
@@ -35,7 +35,7 @@ async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
 
 /// Sends these pieces with pauses between them, by a clock that stands still meanwhile. Returns the
 /// output, and whether the direction ends well.
-async fn pieces(way: Way, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
+async fn pieces(way: Direction, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
     let (mut near, mut far, work) = carried(way).await;
     let write = async {
         for piece in pieces {
@@ -65,14 +65,14 @@ fn written(value: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placeholder_ends_a_connection_before_it_is_whole_outside() {
+async fn pump_placeholder_ends_connection() {
     let other: String = PLACEHOLDER.chars().rev().collect();
     for (value, ends_well) in [(PLACEHOLDER, false), (other.as_str(), true)] {
         for text in written(value) {
             let all = [&b"before "[..], &text, b" after"].concat();
             for cut in [0, 8, 7 + text.len() / 2, 7 + text.len() - 3] {
                 let (first, rest) = all.split_at(cut);
-                let (seen, ended) = pieces(Way::Up, &[first, rest]).await;
+                let (seen, ended) = pieces(Direction::Up, &[first, rest]).await;
                 assert_eq!(ended, ends_well, "{cut} of {all:?}");
                 match ends_well {
                     true => assert_eq!(seen, all, "{cut}"),
@@ -84,13 +84,13 @@ async fn a_placeholder_ends_a_connection_before_it_is_whole_outside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_real_value_that_comes_back_is_masked_with_its_length() {
+async fn pump_real_value_is_masked_at_its_length() {
     for (real, standing) in written(REAL).into_iter().zip(written(PLACEHOLDER)) {
         let around = |value: &[u8]| [&b"\x01\x02"[..], value, b"\x03\n"].concat();
         let (all, masked) = (around(&real), around(&standing));
         for cut in [0, 6, 2 + real.len() / 2, all.len() - 2] {
             let (first, rest) = all.split_at(cut);
-            let (seen, ended) = pieces(Way::Down, &[first, rest]).await;
+            let (seen, ended) = pieces(Direction::Down, &[first, rest]).await;
             assert!(ended);
             // Few bytes go on at once: too few to be of use.
             let from = if cut > 2 && cut <= 9 { cut } else { 0 };
@@ -101,12 +101,12 @@ async fn a_real_value_that_comes_back_is_masked_with_its_length() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_types_waits_for_nothing() {
-    for way in [Way::Up, Way::Down] {
+async fn pump_interactive_bytes_pass_at_once() {
+    for way in [Direction::Up, Direction::Down] {
         let (letters, row) = typed(way).await;
         assert!(letters < HOLD, "{way:?} {letters:?}");
         // A long row that could be a value's beginning waits a little, and no longer.
-        let expected = if way == Way::Down {
+        let expected = if way == Direction::Down {
             HOLD
         } else {
             Duration::ZERO
@@ -116,7 +116,7 @@ async fn who_types_waits_for_nothing() {
 }
 
 /// Returns the time that letters take, one after the other, and then a row of them.
-async fn typed(way: Way) -> (Duration, Duration) {
+async fn typed(way: Direction) -> (Duration, Duration) {
     let (mut near, mut far, work) = carried(way).await;
     let began = Instant::now();
     for letter in "ls -l\r\n".bytes() {
@@ -138,7 +138,7 @@ async fn typed(way: Way) -> (Duration, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_bytes_pass_as_they_are() {
+async fn pump_other_bytes_pass_unchanged() {
     let mut state = 7_u64;
     let all: Vec<u8> = (0..3 << 20)
         .map(|_| {
@@ -149,7 +149,7 @@ async fn any_bytes_pass_as_they_are() {
         })
         .collect();
     let some = [&all[..1 << 20], &all[1 << 20..]];
-    for way in [Way::Up, Way::Down] {
+    for way in [Direction::Up, Direction::Down] {
         let (seen, ended) = pieces(way, &some).await;
         assert!(ended && seen == all, "{way:?}");
     }

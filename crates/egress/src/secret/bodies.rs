@@ -24,7 +24,7 @@ const TURN_BYTES: usize = 1 << 20;
 
 /// The reason why a body broke off.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed<Inner: std::error::Error + 'static> {
+pub enum StreamError<Inner: std::error::Error + 'static> {
     /// The inner body broke off.
     #[error(transparent)]
     Inner(Inner),
@@ -47,7 +47,7 @@ pub enum Failed<Inner: std::error::Error + 'static> {
 )]
 pub struct Stalled;
 
-type Polled<Error> = Poll<Option<Result<Frame<Bytes>, Failed<Error>>>>;
+type Polled<Error> = Poll<Option<Result<Frame<Bytes>, StreamError<Error>>>>;
 
 /// A body on its way out, unchanged; it ends with an error before the whole of a placeholder has
 /// passed. A compressed body is searched both as it is and decompressed.
@@ -122,7 +122,7 @@ impl From<Found> for SearchFailed {
     }
 }
 
-impl<Inner: std::error::Error> From<SearchFailed> for Failed<Inner> {
+impl<Inner: std::error::Error> From<SearchFailed> for StreamError<Inner> {
     fn from(failed: SearchFailed) -> Self {
         match failed {
             SearchFailed::Undecodable(error) => Self::Undecodable(error),
@@ -137,7 +137,7 @@ where
     Inner::Error: std::error::Error + 'static,
 {
     type Data = Bytes;
-    type Error = Failed<Inner::Error>;
+    type Error = StreamError<Inner::Error>;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled<Inner::Error> {
         let this = self.get_mut();
@@ -170,7 +170,7 @@ where
             let polled = Pin::new(&mut self.inner).poll_frame(context);
             let frame = match std::task::ready!(polled) {
                 Some(Ok(frame)) => frame,
-                Some(Err(error)) => return Poll::Ready(Some(Err(Failed::Inner(error)))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(StreamError::Inner(error)))),
                 None => return Poll::Ready(self.end().err().map(|error| Err(error.into()))),
             };
             match frame.into_data() {
@@ -261,7 +261,7 @@ where
     Inner::Error: std::error::Error + 'static,
 {
     type Data = Bytes;
-    type Error = Failed<Inner::Error>;
+    type Error = StreamError<Inner::Error>;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled<Inner::Error> {
         let this = self.get_mut();
@@ -319,7 +319,7 @@ where
                 Poll::Pending => return self.waited(context),
                 Poll::Ready(None) => self.is_over = true,
                 Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(Failed::Inner(error))));
+                    return Poll::Ready(Some(Err(StreamError::Inner(error))));
                 }
                 Poll::Ready(Some(Ok(frame))) => {
                     self.take(frame, &mut out);

@@ -7,9 +7,9 @@ use hyper::header::HeaderMap;
 
 use super::Secret;
 use super::patterns::{Match, Patterns};
-use super::placeholder::Unfit;
+use super::placeholder::PlaceholderError;
 use super::symbols::Form;
-use super::view::View;
+use super::view::DecodedView;
 
 /// The most bytes searched at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -49,8 +49,8 @@ impl Placeholders {
     /// Builds a set of these placeholders, numbered in this order.
     ///
     /// # Errors
-    /// [`Unfit`]: one of them is no placeholder.
-    pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, Unfit> {
+    /// [`PlaceholderError`]: one of them is no placeholder.
+    pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, PlaceholderError> {
         let held = placeholders.into_iter().map(Secret::new);
         let held = held.collect::<Result<_, _>>()?;
         Ok(Self {
@@ -86,7 +86,7 @@ impl Placeholders {
     /// the case of its letters has become.
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<Found> {
-        self.search(text, &mut View::default()).err()
+        self.search(text, &mut DecodedView::default()).err()
     }
 
     /// Searches names and values of headers or trailers.
@@ -104,27 +104,28 @@ impl Placeholders {
     #[must_use]
     pub fn locate(&self, text: &[u8]) -> Vec<Located> {
         let mut all: Vec<Vec<Located>> = vec![Vec::new(); self.patterns.sources()];
-        self.patterns.search(text, &mut View::default(), |one| {
-            let Some(number) = self.number(one.value) else {
-                return;
-            };
-            let located = Located {
-                found: Found {
-                    number,
-                    form: form(text, &one),
-                },
-                range: one.start..one.end,
-            };
-            let Some(its) = all.get_mut(number) else {
-                return;
-            };
-            let of_form = its
-                .iter()
-                .filter(|other| other.found.form == located.found.form);
-            if of_form.count() < LOCATED_MAX && !its.contains(&located) {
-                its.push(located);
-            }
-        });
+        self.patterns
+            .search(text, &mut DecodedView::default(), |one| {
+                let Some(number) = self.number(one.value) else {
+                    return;
+                };
+                let located = Located {
+                    found: Found {
+                        number,
+                        form: form(text, &one),
+                    },
+                    range: one.start..one.end,
+                };
+                let Some(its) = all.get_mut(number) else {
+                    return;
+                };
+                let of_form = its
+                    .iter()
+                    .filter(|other| other.found.form == located.found.form);
+                if of_form.count() < LOCATED_MAX && !its.contains(&located) {
+                    its.push(located);
+                }
+            });
         all.into_iter().flatten().collect()
     }
 
@@ -134,13 +135,13 @@ impl Placeholders {
         Finder {
             placeholders: self.clone(),
             bytes: Vec::new(),
-            view: View::default(),
+            view: DecodedView::default(),
         }
     }
 
     /// Searches these bytes, and returns the index from which a placeholder may begin that is not
     /// whole.
-    fn search(&self, bytes: &[u8], view: &mut View) -> Result<usize, Found> {
+    fn search(&self, bytes: &[u8], view: &mut DecodedView) -> Result<usize, Found> {
         let mut found = None;
         let resume = self.patterns.search(bytes, view, |one| {
             let number = self.number(one.value);
@@ -166,7 +167,7 @@ pub struct Finder {
     placeholders: Placeholders,
     /// The bytes that may be the beginning of a placeholder.
     bytes: Vec<u8>,
-    view: View,
+    view: DecodedView,
 }
 
 impl Finder {

@@ -2,7 +2,7 @@
 //! line breaks, and separators between bytes written as digits.
 
 use super::symbols::Form;
-use super::units::{self, Unit};
+use super::units::{self, EncodedUnit};
 
 /// The most units of a gap.
 pub(super) const UNITS_MAX: usize = 12;
@@ -51,12 +51,12 @@ pub(super) fn read(form: Form, place: usize, bytes: &[u8]) -> Gap {
     for _ in 0..UNITS_MAX {
         let rest = bytes.get(length..).unwrap_or_default();
         let (byte, unit) = match units::read(rest) {
-            None | Some(Unit::Begun) => return Gap::Open,
-            Some(Unit::Soft(unit)) => (b'\n', unit),
-            Some(Unit::Plain(byte)) if is_of(form, place, byte) => (byte, 1),
-            Some(Unit::Growing(byte, _)) if is_of(form, place, byte) => return Gap::Open,
-            Some(Unit::Escaped(byte, unit)) if is_of(form, place, byte) => (byte, unit),
-            Some(Unit::Plain(_) | Unit::Growing(..) | Unit::Escaped(..)) => {
+            None | Some(EncodedUnit::Begun) => return Gap::Open,
+            Some(EncodedUnit::Soft(unit)) => (b'\n', unit),
+            Some(EncodedUnit::Plain(byte)) if is_of(form, place, byte) => (byte, 1),
+            Some(EncodedUnit::Growing(byte, _)) if is_of(form, place, byte) => return Gap::Open,
+            Some(EncodedUnit::Escaped(byte, unit)) if is_of(form, place, byte) => (byte, unit),
+            Some(EncodedUnit::Plain(_) | EncodedUnit::Growing(..) | EncodedUnit::Escaped(..)) => {
                 if length > 0 && is_prefixed(form, place) {
                     match rest {
                         [b'0'] => return Gap::Open,

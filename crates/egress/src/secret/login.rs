@@ -14,8 +14,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use super::placeholder::make_placeholder;
 use super::text_of;
-use crate::credentials::disguise;
 
 /// The longest login file, bytes.
 pub const LOGIN_BYTES_MAX: usize = LOGIN_FILE_BYTES_MAX;
@@ -29,11 +29,11 @@ const NAME_BYTES_MAX: usize = 256;
 const TIMES: [&str; 3] = ["exp", "iat", "nbf"];
 
 /// A lookup of the stand-in for a known text, by the names that lead to it.
-pub type Known<'a> = &'a mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>;
+pub type StandInLookup<'a> = &'a mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>;
 
 /// The reason why a login file cannot have a stand-in. Its text contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
-pub enum LoginUnfit {
+pub enum LoginMaskError {
     /// The file is not JSON.
     #[error("it is no JSON, from byte {0} on")]
     Syntax(usize),
@@ -64,13 +64,13 @@ pub enum LoginUnfit {
 /// of a credential; `keep` and `claims` name what is harmless.
 ///
 /// # Errors
-/// [`LoginUnfit`]: then nothing of the file may be shown.
+/// [`LoginMaskError`]: then nothing of the file may be shown.
 pub fn stand_in(
     file: &[u8],
     keep: &[FieldPath],
     claims: &[String],
-    known: Known<'_>,
-) -> Result<Vec<u8>, LoginUnfit> {
+    known: StandInLookup<'_>,
+) -> Result<Vec<u8>, LoginMaskError> {
     let mut walk = Walk {
         file,
         at: 0,
@@ -84,7 +84,7 @@ pub fn stand_in(
     };
     walk.space();
     if !matches!(walk.next_byte(), Some(b'{' | b'[')) {
-        return Err(LoginUnfit::NoObject);
+        return Err(LoginMaskError::NoObject);
     }
     walk.value(0)?;
     walk.space();
@@ -96,7 +96,7 @@ pub fn stand_in(
         windows.any(|window| window == value.as_bytes())
     };
     match walk.replaced.iter().any(stays) {
-        true => Err(LoginUnfit::Kept),
+        true => Err(LoginMaskError::Kept),
         false => Ok(walk.made),
     }
 }
@@ -113,7 +113,7 @@ struct Walk<'a> {
     replaced: Vec<Zeroizing<String>>,
     keep: &'a [FieldPath],
     claims: &'a [String],
-    known: Known<'a>,
+    known: StandInLookup<'a>,
 }
 
 impl Walk<'_> {
@@ -121,8 +121,8 @@ impl Walk<'_> {
         self.file.get(self.at).copied()
     }
 
-    fn wrong(&self) -> LoginUnfit {
-        LoginUnfit::Syntax(self.at)
+    fn wrong(&self) -> LoginMaskError {
+        LoginMaskError::Syntax(self.at)
     }
 
     fn space(&mut self) {
@@ -131,7 +131,7 @@ impl Walk<'_> {
         }
     }
 
-    fn take(&mut self, byte: u8) -> Result<(), LoginUnfit> {
+    fn take(&mut self, byte: u8) -> Result<(), LoginMaskError> {
         self.space();
         match self.next_byte() == Some(byte) {
             true => self.at += 1,
@@ -141,14 +141,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn value(&mut self, depth: usize) -> Result<(), LoginUnfit> {
+    fn value(&mut self, depth: usize) -> Result<(), LoginMaskError> {
         self.space();
         self.values += 1;
         if self.values > VALUES_MAX {
-            return Err(LoginUnfit::Many);
+            return Err(LoginMaskError::Many);
         }
         match self.next_byte() {
-            Some(b'{' | b'[') if depth == DEPTH_MAX => Err(LoginUnfit::Deep),
+            Some(b'{' | b'[') if depth == DEPTH_MAX => Err(LoginMaskError::Deep),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.list(depth),
             Some(b'"') => self.text(),
@@ -157,7 +157,7 @@ impl Walk<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<(), LoginUnfit> {
+    fn object(&mut self, depth: usize) -> Result<(), LoginMaskError> {
         self.take(b'{')?;
         let mut names = BTreeSet::new();
         self.space();
@@ -168,11 +168,11 @@ impl Walk<'_> {
             }
             let name = self.read_text()?.to_string();
             if name.len() > NAME_BYTES_MAX {
-                return Err(LoginUnfit::Name);
+                return Err(LoginMaskError::Name);
             }
             self.write_text(&name)?;
             if !names.insert(name.clone()) {
-                return Err(LoginUnfit::Twice);
+                return Err(LoginMaskError::Twice);
             }
             self.take(b':')?;
             self.names.push(name);
@@ -183,7 +183,7 @@ impl Walk<'_> {
         self.take(b'}')
     }
 
-    fn list(&mut self, depth: usize) -> Result<(), LoginUnfit> {
+    fn list(&mut self, depth: usize) -> Result<(), LoginMaskError> {
         self.take(b'[')?;
         self.space();
         let mut is_first = true;
@@ -199,7 +199,7 @@ impl Walk<'_> {
     }
 
     /// Reads a number, `true`, `false` or `null`.
-    fn plain(&mut self) -> Result<(), LoginUnfit> {
+    fn plain(&mut self) -> Result<(), LoginMaskError> {
         let rest = self.file.get(self.at..).unwrap_or_default();
         let is_of_it = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let length = rest.iter().take_while(is_of_it).count();
@@ -213,10 +213,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn text(&mut self) -> Result<(), LoginUnfit> {
+    fn text(&mut self) -> Result<(), LoginMaskError> {
         let value = self.read_text()?;
         let known = (self.known)(&self.names, value.as_bytes());
-        if let Some(stands) = known.map_err(LoginUnfit::Unfit)? {
+        if let Some(stands) = known.map_err(LoginMaskError::Unfit)? {
             self.write_text(&stands)?;
             self.replaced.push(value);
             return Ok(());
@@ -225,7 +225,7 @@ impl Walk<'_> {
             return self.write_text(&value);
         }
         let stands = web_token(&value, self.claims)?;
-        self.write_text(&stands.unwrap_or_else(|| other(&value)))
+        self.write_text(&stands.unwrap_or_else(|| stand_in_text(&value)))
     }
 
     fn is_kept(&self) -> bool {
@@ -233,7 +233,7 @@ impl Walk<'_> {
     }
 
     /// Reads a quoted text.
-    fn read_text(&mut self) -> Result<Zeroizing<String>, LoginUnfit> {
+    fn read_text(&mut self) -> Result<Zeroizing<String>, LoginMaskError> {
         let range = self.quoted()?;
         let text = self.file.get(range.clone()).unwrap_or_default();
         let read: String = serde_json::from_slice(text).map_err(|_| self.wrong())?;
@@ -241,7 +241,7 @@ impl Walk<'_> {
         Ok(Zeroizing::new(read))
     }
 
-    fn quoted(&self) -> Result<Range<usize>, LoginUnfit> {
+    fn quoted(&self) -> Result<Range<usize>, LoginMaskError> {
         if self.next_byte() != Some(b'"') {
             return Err(self.wrong());
         }
@@ -256,9 +256,9 @@ impl Walk<'_> {
         }
     }
 
-    fn write_text(&mut self, text: &str) -> Result<(), LoginUnfit> {
+    fn write_text(&mut self, text: &str) -> Result<(), LoginMaskError> {
         let written = serde_json::to_string(text);
-        let written = written.map_err(|error| LoginUnfit::Unfit(error.to_string()))?;
+        let written = written.map_err(|error| LoginMaskError::Unfit(error.to_string()))?;
         self.made.extend_from_slice(written.as_bytes());
         Ok(())
     }
@@ -268,25 +268,25 @@ impl Walk<'_> {
 /// claims.
 ///
 /// # Errors
-/// [`LoginUnfit`]: it cannot have one.
-pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginUnfit> {
+/// [`LoginMaskError`]: it cannot have one.
+pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginMaskError> {
     // What cannot be masked is no token either.
-    let made = disguise(value.as_bytes()).map_err(LoginUnfit::Unfit)?;
+    let made = make_placeholder(value.as_bytes()).map_err(LoginMaskError::Unfit)?;
     match web_token(value, claims)? {
         Some(token) => Ok(token),
-        None => String::from_utf8(made).map_err(|error| LoginUnfit::Unfit(error.to_string())),
+        None => String::from_utf8(made).map_err(|error| LoginMaskError::Unfit(error.to_string())),
     }
 }
 
 /// Returns another text of the same shape, or else of the same length.
-pub(super) fn other(value: &str) -> String {
-    let made = disguise(value.as_bytes()).ok();
+pub(super) fn stand_in_text(value: &str) -> String {
+    let made = make_placeholder(value.as_bytes()).ok();
     let made = made.and_then(|made| String::from_utf8(made).ok());
     made.unwrap_or_else(|| "x".repeat(value.chars().count()))
 }
 
 /// Makes the placeholder of a JSON Web Token (RFC 7519), which programs read and do not verify.
-fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfit> {
+fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginMaskError> {
     let object = |part: &str| -> Option<Map<String, Value>> {
         let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(part).ok()?);
         serde_json::from_slice(&decoded).ok()
@@ -303,9 +303,9 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
     if !header.contains_key("alg") {
         return Ok(None);
     }
-    let kind = told(&header, &|name| ["alg", "typ"].contains(&name), 0);
+    let kind = keep_members(&header, &|name| ["alg", "typ"].contains(&name), 0);
     let is_named = |name: &str| claims.iter().any(|claim| claim == name);
-    let mut body_told = told(&body, &is_named, 0);
+    let mut body_told = keep_members(&body, &is_named, 0);
     for name in TIMES {
         if let Some(time) = body.get(name).filter(|time| time.is_u64()) {
             body_told.insert(name.to_owned(), time.clone());
@@ -313,7 +313,7 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
     }
     let encoded = |map: Map<String, Value>| URL_SAFE_NO_PAD.encode(Value::Object(map).to_string());
     let signature = text_of(&Shape::opaque());
-    let signature = signature.map_err(|error| LoginUnfit::Unfit(error.to_string()))?;
+    let signature = signature.map_err(|error| LoginMaskError::Unfit(error.to_string()))?;
     Ok(Some(format!(
         "{}.{}.{signature}",
         encoded(kind),
@@ -322,7 +322,7 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
 }
 
 /// Keeps the members of these names at any depth, unless they are objects themselves.
-fn told(
+fn keep_members(
     map: &Map<String, Value>,
     is_named: &dyn Fn(&str) -> bool,
     depth: usize,
@@ -331,7 +331,7 @@ fn told(
     for (name, value) in map {
         match value {
             Value::Object(within) if depth < DEPTH_MAX => {
-                let within = told(within, is_named, depth + 1);
+                let within = keep_members(within, is_named, depth + 1);
                 if !within.is_empty() {
                     kept.insert(name.clone(), Value::Object(within));
                 }

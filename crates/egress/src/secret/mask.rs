@@ -9,9 +9,9 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Secret;
 use super::patterns::{Match, Patterns};
-use super::placeholder::Unfit;
+use super::placeholder::PlaceholderError;
 use super::row::Until;
-use super::view::View;
+use super::view::DecodedView;
 
 /// The most bytes searched at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -26,9 +26,9 @@ const SHORT_LETTERS_MAX: usize = 20;
 /// A set of secrets with their placeholders. Streams made from it follow each later renewal of the
 /// set.
 #[derive(Clone)]
-pub struct Masks(Arc<Newest>);
+pub struct Masks(Arc<SharedMasks>);
 
-struct Newest {
+struct SharedMasks {
     /// The number of renewals.
     count: AtomicU64,
     inner: RwLock<Arc<Inner>>,
@@ -44,10 +44,10 @@ impl Masks {
     /// [`placeholder()`](super::placeholder()).
     ///
     /// # Errors
-    /// [`Unfit`]: one is not, or one contains a secret.
-    pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
+    /// [`PlaceholderError`]: one is not, or one contains a secret.
+    pub fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, PlaceholderError> {
         let inner = Inner::new(secrets)?;
-        Ok(Self(Arc::new(Newest {
+        Ok(Self(Arc::new(SharedMasks {
             count: AtomicU64::new(0),
             inner: RwLock::new(Arc::new(inner)),
         })))
@@ -57,8 +57,8 @@ impl Masks {
     /// these secrets.
     ///
     /// # Errors
-    /// [`Unfit`]: then nothing is replaced.
-    pub fn renew(&self, secrets: Vec<(Secret, Vec<u8>)>) -> Result<(), Unfit> {
+    /// [`PlaceholderError`]: then nothing is replaced.
+    pub fn renew(&self, secrets: Vec<(Secret, Vec<u8>)>) -> Result<(), PlaceholderError> {
         let inner = Arc::new(Inner::new(secrets)?);
         let mut newest = self.0.inner.write().unwrap_or_else(PoisonError::into_inner);
         *newest = inner;
@@ -117,14 +117,18 @@ impl Masks {
             noted: None,
             bytes: Vec::new(),
             sent: 0,
-            view: View::default(),
+            view: DecodedView::default(),
         }
     }
 
     /// Returns a streaming mask that leaves these secrets as they are, and records which of the
     /// others it has masked. One whose number is 64 or more stays.
     #[must_use]
-    pub fn stream_but(&self, numbers: impl Iterator<Item = usize>, noted: Arc<Noted>) -> Mask {
+    pub fn stream_but(
+        &self,
+        numbers: impl Iterator<Item = usize>,
+        noted: Arc<MaskedNumbers>,
+    ) -> Mask {
         Mask {
             but: numbers.filter_map(bit).fold(0, |all, bit| all | bit),
             noted: Some(noted),
@@ -135,9 +139,9 @@ impl Masks {
 
 /// The record of masked values, by their indices among all.
 #[derive(Debug, Default)]
-pub struct Noted(AtomicU64);
+pub struct MaskedNumbers(AtomicU64);
 
-impl Noted {
+impl MaskedNumbers {
     /// Returns whether this value was masked.
     #[must_use]
     pub fn holds(&self, number: usize) -> bool {
@@ -150,7 +154,7 @@ fn bit(number: usize) -> Option<u64> {
 }
 
 impl Inner {
-    fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, Unfit> {
+    fn new(secrets: Vec<(Secret, Vec<u8>)>) -> Result<Self, PlaceholderError> {
         let is_mark = |byte: &u8| byte.is_ascii_punctuation() || byte.is_ascii_whitespace();
         for (secret, placeholder) in &secrets {
             let real = secret.expose();
@@ -161,7 +165,7 @@ impl Inner {
                     && (is_mark(own) || !is_mark(other))
             };
             if real.len() != placeholder.len() || !real.iter().zip(placeholder).all(are_alike) {
-                return Err(Unfit::Unlike);
+                return Err(PlaceholderError::Unlike);
             }
         }
         let (secrets, placeholders): (Vec<_>, Vec<_>) = secrets.into_iter().unzip();
@@ -172,7 +176,7 @@ impl Inner {
         };
         let tells = |placeholder: &Vec<u8>| inner.whole(placeholder).is_some();
         if inner.placeholders.iter().any(tells) {
-            return Err(Unfit::Unlike);
+            return Err(PlaceholderError::Unlike);
         }
         Ok(inner)
     }
@@ -180,7 +184,7 @@ impl Inner {
     fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
         let mut found = Vec::new();
         let patterns = &self.patterns;
-        patterns.search(text, &mut View::default(), |one| found.push(one));
+        patterns.search(text, &mut DecodedView::default(), |one| found.push(one));
         if found.is_empty() {
             return None;
         }
@@ -243,12 +247,12 @@ pub struct Mask {
     inner: Arc<Inner>,
     /// The secrets that stay as they are: a bit for each, by its number.
     but: u64,
-    noted: Option<Arc<Noted>>,
+    noted: Option<Arc<MaskedNumbers>>,
     /// The bytes that may still be needed.
     bytes: Vec<u8>,
     /// The number of those that were handed on.
     sent: usize,
-    view: View,
+    view: DecodedView,
 }
 
 impl Mask {
@@ -345,7 +349,7 @@ impl Mask {
 }
 
 /// The error of memory that cannot be locked.
-impl From<io::Error> for Unfit {
+impl From<io::Error> for PlaceholderError {
     fn from(error: io::Error) -> Self {
         Self::Memory(error)
     }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::placeholder::{self, Unfit};
+use super::placeholder::{self, PlaceholderError};
 use super::row::{Row, Rows, Until};
 use super::symbols::{self, Form, Symbol};
 use super::table::{ANCHOR, Entry, STRIDE, Table, WINDOW};
-use super::units::Unit;
-use super::view::View;
-use super::walk::{Reach, Written};
+use super::units::EncodedUnit;
+use super::view::DecodedView;
+use super::walk::{Reach, ValueForm};
 use super::{BYTES_MIN, Secret, gap, units};
 
 /// The most values: each line counts as one.
@@ -53,18 +53,18 @@ pub(super) struct Match {
 }
 
 impl Patterns {
-    pub(super) fn new(sources: Vec<Secret>) -> Result<Self, Unfit> {
+    pub(super) fn new(sources: Vec<Secret>) -> Result<Self, PlaceholderError> {
         let mut values = Vec::new();
         for (source, secret) in sources.iter().enumerate() {
             let known = values.len();
             let ranges = lines(secret.expose());
             values.extend(ranges.map(|range| Value { source, range }));
             if values.len() == known {
-                return Err(Unfit::Short);
+                return Err(PlaceholderError::Short);
             }
         }
         if values.len() > VALUES_MAX {
-            return Err(Unfit::Many);
+            return Err(PlaceholderError::Many);
         }
         let mut patterns = Self {
             table: Table::new(std::iter::empty()),
@@ -76,7 +76,7 @@ impl Patterns {
         };
         let mut windows = Vec::new();
         for number in 0..patterns.values.len() {
-            let place = anchor(patterns.value(number)).ok_or(Unfit::Marks)?;
+            let place = anchor(patterns.value(number)).ok_or(PlaceholderError::Marks)?;
             for form in Form::ALL {
                 patterns.add(number, form, place, &mut windows);
             }
@@ -140,9 +140,9 @@ impl Patterns {
         value.unwrap_or_default()
     }
 
-    pub(super) fn written(&self, value: usize, form: Form) -> Written<'_> {
+    pub(super) fn written(&self, value: usize, form: Form) -> ValueForm<'_> {
         let value = self.value(value);
-        Written { value, form }
+        ValueForm { value, form }
     }
 
     /// Returns the longest form of a value, bytes.
@@ -161,7 +161,7 @@ impl Patterns {
     pub(super) fn search(
         &self,
         bytes: &[u8],
-        view: &mut View,
+        view: &mut DecodedView,
         mut each: impl FnMut(Match),
     ) -> usize {
         // Of what could become a value, and has not been found to be the beginning of one.
@@ -253,9 +253,11 @@ fn anchor(value: &[u8]) -> Option<usize> {
     let is_read_as_is = |place: &usize| {
         let from = place.saturating_sub(units::BYTES_MAX);
         (from..place + ANCHOR).all(|at| match value.get(at..).and_then(units::read) {
-            Some(Unit::Escaped(_, length) | Unit::Growing(_, length)) => at + length <= *place,
-            Some(Unit::Plain(_) | Unit::Soft(_)) => true,
-            Some(Unit::Begun) | None => false,
+            Some(EncodedUnit::Escaped(_, length) | EncodedUnit::Growing(_, length)) => {
+                at + length <= *place
+            }
+            Some(EncodedUnit::Plain(_) | EncodedUnit::Soft(_)) => true,
+            Some(EncodedUnit::Begun) | None => false,
         })
     };
     let all = || {

@@ -78,7 +78,7 @@ const CHECKED: &[&str] = &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"];
 
 /// The reason why a secret cannot have a placeholder.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum PlaceholderError {
     /// The secret is too short.
     #[error(
         "the secret is shorter than {BYTES_MIN} bytes, so it could be guessed and could stand anywhere by accident; make a longer one"
@@ -119,21 +119,21 @@ pub enum Unfit {
 /// each secret.
 ///
 /// # Errors
-/// [`Unfit`]: it cannot have one.
-pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Unfit> {
+/// [`PlaceholderError`]: it cannot have one.
+pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, PlaceholderError> {
     if real.len() > BYTES_MAX {
-        return Err(Unfit::Long);
+        return Err(PlaceholderError::Long);
     }
     let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r');
     if !real.iter().all(is_text) {
-        return Err(Unfit::Bytes);
+        return Err(PlaceholderError::Bytes);
     }
     let mut lines = patterns::lines(real).peekable();
-    lines.peek().ok_or(Unfit::Short)?;
+    lines.peek().ok_or(PlaceholderError::Short)?;
     if !lines.all(|line| real.get(line).is_some_and(patterns::can_be_found)) {
-        return Err(Unfit::Marks);
+        return Err(PlaceholderError::Marks);
     }
-    let mut draw = Draw::new(random);
+    let mut draw = RandomBytes::new(random);
     if let Some(token) = WebToken::read(real) {
         return token.placeholder(&mut draw);
     }
@@ -171,13 +171,13 @@ fn checked_bytes<'a>(prefix: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// A source of random bytes.
-struct Draw {
+struct RandomBytes {
     random: [u8; 32],
     block: u64,
     left: Vec<u8>,
 }
 
-impl Draw {
+impl RandomBytes {
     fn new(random: &[u8; 32]) -> Self {
         Self {
             random: *random,
@@ -237,7 +237,7 @@ fn letters(secret: &[u8]) -> Vec<u8> {
 }
 
 /// Replaces the letters of a secret by random ones.
-fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
+fn filled(secret: &[u8], draw: &mut RandomBytes) -> Result<Vec<u8>, PlaceholderError> {
     let all = letters(secret);
     let parts = secret.windows(COMMON_BYTES).filter_map(<[u8]>::first_chunk);
     let mut parts: Zeroizing<Vec<[u8; COMMON_BYTES]>> = Zeroizing::new(parts.copied().collect());
@@ -258,7 +258,7 @@ fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
                 continue;
             }
             if is_escaped(*byte) {
-                return Err(Unfit::Marks);
+                return Err(PlaceholderError::Marks);
             }
             let letters = if is_of_number(line, place) {
                 b"0123456789"
@@ -270,7 +270,7 @@ fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
         }
     }
     if room_bits < ROOM_BITS_MIN {
-        return Err(Unfit::Guessable);
+        return Err(PlaceholderError::Guessable);
     }
     Ok(made)
 }
@@ -280,8 +280,8 @@ fn drawn(
     letters: &[u8],
     parts: &[[u8; COMMON_BYTES]],
     made: &[u8],
-    draw: &mut Draw,
-) -> Result<u8, Unfit> {
+    draw: &mut RandomBytes,
+) -> Result<u8, PlaceholderError> {
     let before = made
         .len()
         .checked_sub(COMMON_BYTES - 1)
@@ -299,7 +299,7 @@ fn drawn(
             return Ok(letter);
         }
     }
-    Err(Unfit::Guessable)
+    Err(PlaceholderError::Guessable)
 }
 
 /// Returns whether a digit is of a longer number, as in the tokens of Slack.
@@ -338,23 +338,23 @@ impl<'a> WebToken<'a> {
         })
     }
 
-    fn placeholder(&self, draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
+    fn placeholder(&self, draw: &mut RandomBytes) -> Result<Vec<u8>, PlaceholderError> {
         let claims = Zeroizing::new(URL_SAFE_NO_PAD.decode(self.claims).unwrap_or_default());
         let known: Map<String, Value> = serde_json::from_slice(&claims).unwrap_or_default();
-        let claims = URL_SAFE_NO_PAD.encode(told(&known, claims.len(), draw));
+        let claims = URL_SAFE_NO_PAD.encode(write_claims(&known, claims.len(), draw));
         let signature = filled(self.signature, draw)?;
         let made = [self.header, claims.as_bytes(), &signature].join(&b'.');
         let length = self.header.len() + self.claims.len() + self.signature.len() + 2;
         if made.len() == length {
             Ok(made)
         } else {
-            Err(Unfit::Bytes)
+            Err(PlaceholderError::Bytes)
         }
     }
 }
 
 /// Writes claims of this length: the times of validity, and a filler.
-fn told(known: &Map<String, Value>, bytes: usize, draw: &mut Draw) -> Vec<u8> {
+fn write_claims(known: &Map<String, Value>, bytes: usize, draw: &mut RandomBytes) -> Vec<u8> {
     let mut text = "{".to_owned();
     let end = "\"jti\":\"\"}".len();
     for name in ["exp", "iat", "nbf"] {
@@ -378,4 +378,15 @@ fn told(known: &Map<String, Value>, bytes: usize, draw: &mut Draw) -> Vec<u8> {
     let mut text = text.into_bytes();
     text.resize(bytes, b' ');
     text
+}
+
+/// Makes the placeholder of a value, with unguessable random numbers.
+///
+/// # Errors
+/// The reason why it cannot have one, in words.
+pub fn make_placeholder(real: &[u8]) -> Result<Vec<u8>, String> {
+    let mut random = [0; 32];
+    aws_lc_rs::rand::fill(&mut random)
+        .map_err(|_| "there are no random numbers to make its placeholder of".to_owned())?;
+    placeholder(real, &random).map_err(|unfit| unfit.to_string())
 }

@@ -2,7 +2,7 @@
 //! which bytes could be, never on whether they are.
 
 use super::gap;
-use super::units::{self, Unit};
+use super::units::{self, EncodedUnit};
 
 /// The shortest line that may be base64 continued on the next one, bytes: wrapped lines usually
 /// have 60, 64 or 76, and lines of text are shorter.
@@ -162,11 +162,13 @@ fn is_after(bytes: &[u8], at: usize, before: &[u8]) -> bool {
 /// subtracted.
 fn escape(bytes: &[u8], left: usize) -> Option<isize> {
     match units::read(bytes)? {
-        Unit::Escaped(0 | b'\n' | b'\r', length) => Some(1 - length as isize),
-        Unit::Escaped(_, length) | Unit::Growing(_, length) => Some(2 - length as isize),
-        Unit::Soft(_) => Some(0),
-        Unit::Begun => Some(2 - left as isize),
-        Unit::Plain(_) => None,
+        EncodedUnit::Escaped(0 | b'\n' | b'\r', length) => Some(1 - length as isize),
+        EncodedUnit::Escaped(_, length) | EncodedUnit::Growing(_, length) => {
+            Some(2 - length as isize)
+        }
+        EncodedUnit::Soft(_) => Some(0),
+        EncodedUnit::Begun => Some(2 - left as isize),
+        EncodedUnit::Plain(_) => None,
     }
 }
 
@@ -178,7 +180,7 @@ fn is_escape_end(bytes: &[u8], at: usize) -> bool {
             .and_then(|start| bytes.get(start..at));
         let written = written.filter(|written| matches!(written, [b'&' | b'\\', ..]));
         let unit = written.and_then(units::read);
-        matches!(unit, Some(Unit::Escaped(_, read)) if read == length)
+        matches!(unit, Some(EncodedUnit::Escaped(_, read)) if read == length)
     })
 }
 

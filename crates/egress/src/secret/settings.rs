@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::BYTES_MIN;
-use super::login::{Known, other};
-use tree::{Leaf, Spot, Tree};
+use super::login::{StandInLookup, stand_in_text};
+use tree::{Leaf, Tree, ValuePath};
 pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
 
 /// The most values that are replaced: each is searched for in all others.
@@ -58,7 +58,7 @@ pub fn digest(text: &[u8]) -> String {
 
 /// The reason why a settings file cannot have a stand-in. Its text contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsUnfit {
+pub enum SettingsMaskError {
     /// The file cannot be parsed.
     #[error("it is no {0}")]
     Syntax(&'static str),
@@ -88,20 +88,27 @@ pub enum SettingsUnfit {
     Unfit(String),
 }
 
+/// The fields that a profile names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FieldRules<'a> {
+    /// Further values that do not enter the sandbox.
+    pub secrets: &'a [FieldPath],
+    /// Values that do, except for what has the shape of a key.
+    pub keep: &'a [FieldPath],
+}
+
 /// Makes the stand-in for a settings file. `known` returns the stand-in for a field that is the
-/// source of a credential, `secrets` names further values that do not enter the sandbox, and `keep`
-/// those that do, except for what has the shape of a key. What this leaves on the stack is
-/// overwritten.
+/// source of a credential. What this leaves on the stack is overwritten.
 ///
 /// # Errors
-/// [`SettingsUnfit`]: then nothing of the file may be shown.
+/// [`SettingsMaskError`]: then nothing of the file may be shown.
 pub fn mask(
     form: SettingsForm,
     file: &[u8],
-    (secrets, keep): (&[FieldPath], &[FieldPath]),
-    known: Known<'_>,
-) -> Result<Settings, SettingsUnfit> {
-    let masked = masked(form, file, (secrets, keep), known);
+    rules: FieldRules<'_>,
+    known: StandInLookup<'_>,
+) -> Result<Settings, SettingsMaskError> {
+    let masked = masked(form, file, rules, known);
     memory::erase_stack();
     masked
 }
@@ -109,19 +116,19 @@ pub fn mask(
 fn masked(
     form: SettingsForm,
     file: &[u8],
-    (secrets, keep): (&[FieldPath], &[FieldPath]),
-    known: Known<'_>,
-) -> Result<Settings, SettingsUnfit> {
+    rules: FieldRules<'_>,
+    known: StandInLookup<'_>,
+) -> Result<Settings, SettingsMaskError> {
     let mut tree = Tree::read(form, file)?;
-    let mut found = Found::default();
+    let mut found = FoundSecrets::default();
     tree.visit_names(&mut |name| match words::keys_in(name).is_empty() {
         true => Ok(()),
-        false => Err(SettingsUnfit::Kept),
+        false => Err(SettingsMaskError::Kept),
     })?;
     tree.visit(&mut |spot, leaf| match leaf {
-        Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
+        Leaf::Text(text) => found.look(spot, text, rules, &mut *known),
         Leaf::Number(written, is_zero) => {
-            *is_zero = is_secret_number(spot, written, (secrets, keep));
+            *is_zero = is_secret_number(spot, written, rules);
             found.has_any |= *is_zero;
             Ok(())
         }
@@ -142,10 +149,10 @@ fn masked(
     })?;
     let text = tree.text()?;
     if text.len() > TEXT_BYTES_MAX {
-        return Err(SettingsUnfit::Large);
+        return Err(SettingsMaskError::Large);
     }
     match found.is_in(&text) {
-        true => Err(SettingsUnfit::Kept),
+        true => Err(SettingsMaskError::Kept),
         false => Ok(Settings {
             text: text.as_bytes().to_vec(),
             has_secrets: true,
@@ -162,43 +169,43 @@ fn is_sought(text: &str) -> bool {
 
 /// The secrets that were found, with their replacements.
 #[derive(Default)]
-struct Found {
+struct FoundSecrets {
     /// Set if there is any.
     has_any: bool,
     /// Each secret with its replacement.
     replaced: Vec<(Zeroizing<String>, String)>,
 }
 
-impl Found {
+impl FoundSecrets {
     /// Replaces a text that is a secret, or the secrets in it.
     fn look(
         &mut self,
-        spot: &Spot,
+        spot: &ValuePath,
         text: &mut String,
-        (secrets, keep): (&[FieldPath], &[FieldPath]),
-        known: Known<'_>,
-    ) -> Result<(), SettingsUnfit> {
+        rules: FieldRules<'_>,
+        known: StandInLookup<'_>,
+    ) -> Result<(), SettingsMaskError> {
         let is_reference = words::is_reference(text);
         let stands = match is_reference {
             true => None,
-            false => known(&spot.names, text.as_bytes()).map_err(SettingsUnfit::Unfit)?,
+            false => known(&spot.names, text.as_bytes()).map_err(SettingsMaskError::Unfit)?,
         };
         let made = match stands {
             Some(stands) => {
                 self.note(text, &stands);
                 stands
             }
-            None if !is_reference && is_secret(spot, text, (secrets, keep)) => {
+            None if !is_reference && is_secret(spot, text, rules) => {
                 let from = words::scheme_bytes(text);
                 let (scheme, value) = text.split_at_checked(from).unwrap_or(("", text));
-                let stands = other(value);
+                let stands = stand_in_text(value);
                 self.note(value, &stands);
                 format!("{scheme}{stands}")
             }
             None => self.without_keys(text),
         };
         if self.replaced.len() > REPLACED_MAX {
-            return Err(SettingsUnfit::Many);
+            return Err(SettingsMaskError::Many);
         }
         self.has_any |= made != *text;
         *text = made;
@@ -221,7 +228,7 @@ impl Found {
         for key in words::keys_in(text) {
             let (before, real) = (text.get(at..key.start), text.get(key.clone()));
             let real = real.unwrap_or_default();
-            let stands = other(real);
+            let stands = stand_in_text(real);
             self.note(real, &stands);
             made.push_str(before.unwrap_or_default());
             made.push_str(&stands);
@@ -248,7 +255,7 @@ impl Found {
 }
 
 /// Returns whether a text is secret by where it is.
-fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
+fn is_secret(spot: &ValuePath, text: &str, rules: FieldRules<'_>) -> bool {
     if text.is_empty() {
         return false;
     }
@@ -261,7 +268,7 @@ fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bo
 }
 
 /// Returns whether a number is secret by where it is.
-fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
+fn is_secret_number(spot: &ValuePath, number: &str, rules: FieldRules<'_>) -> bool {
     named(spot, rules).unwrap_or_else(|| {
         let before = spot.before.as_deref();
         is_beneath(spot, number)
@@ -271,22 +278,22 @@ fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath
 }
 
 /// Returns whether the profile names a value as secret; `None` if it names it neither way.
-fn named(spot: &Spot, (secrets, keep): (&[FieldPath], &[FieldPath])) -> Option<bool> {
+fn named(spot: &ValuePath, rules: FieldRules<'_>) -> Option<bool> {
     let is_of = |paths: &[FieldPath]| paths.iter().any(|path| path.leads_along(&spot.names));
-    match (is_of(keep), is_of(secrets)) {
+    match (is_of(rules.keep), is_of(rules.secrets)) {
         (true, _) => Some(false),
         (false, true) => Some(true),
         (false, false) => None,
     }
 }
 
-fn own_name(spot: &Spot) -> &str {
+fn own_name(spot: &ValuePath) -> &str {
     spot.names.last().map_or("", String::as_str)
 }
 
 /// Returns whether a value is within something that is handed to others, or within an object named
 /// like a secret.
-fn is_beneath(spot: &Spot, text: &str) -> bool {
+fn is_beneath(spot: &ValuePath, text: &str) -> bool {
     let above = spot.names.split_last().map_or(&[][..], |(_, above)| above);
     let mut above = above.iter().skip(spot.referring);
     let is_held = spot.names.iter().any(|name| words::is_holder(name));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_for_an_unknown_key_has_the_shape_of_one_that_ends() {
+    fn key_placeholders_have_shape_of_temporary_key() {
         let [one, other] = [0; 2].map(|_| key().unwrap());
         let parts = one.iter().map(|(part, _)| *part).collect::<Vec<_>>();
         assert_eq!(parts, [Part::KeyId, Part::Secret, Part::Token]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_an_unknown_value_has_its_shape_and_is_never_the_same() {
+    fn unknown_value_placeholder_has_shape_and_differs() {
         for text in [
             "*".repeat(40),
             format!("ghs_{}", "*".repeat(36)),

@@ -113,7 +113,7 @@ fn written(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn every_form_becomes_the_same_form_of_the_placeholder() {
+fn mask_keeps_each_encoding() {
     let masks = masks(&[REAL]);
     let stands_for = placeholder(REAL.as_bytes(), &[0; 32]).unwrap();
     let forms = written(REAL.as_bytes())
@@ -144,7 +144,7 @@ fn every_form_becomes_the_same_form_of_the_placeholder() {
 }
 
 #[test]
-fn placeholders_are_found_in_every_form_wherever_it_is_cut() {
+fn finder_finds_every_encoding_across_cuts() {
     let value = stand_in(REAL);
     let placeholders = Placeholders::new(vec![
         stand_in("another-secret-of-some-length"),
@@ -175,7 +175,7 @@ fn placeholders_are_found_in_every_form_wherever_it_is_cut() {
 }
 
 #[test]
-fn what_is_held_back_depends_on_no_secret() {
+fn mask_held_bytes_depend_on_no_secret() {
     let masks = masks(&[REAL]);
     let held = |text: &str| {
         let mut mask = masks.stream();
@@ -213,7 +213,7 @@ fn paused(masks: &Masks, stream: &[u8], step: usize) -> Vec<u8> {
 }
 
 #[test]
-fn of_a_secret_that_comes_with_pauses_a_few_bytes_are_told() {
+fn mask_pauses_reveal_few_bytes() {
     let masks = masks(&[REAL]);
     for (name, form) in written(REAL.as_bytes()) {
         let stream = [b"x ", &form[..], b"\n"].concat();
@@ -240,7 +240,7 @@ fn of_a_secret_that_comes_with_pauses_a_few_bytes_are_told() {
 }
 
 #[test]
-fn a_secret_handed_on_in_part_is_masked_in_its_rest() {
+fn mask_released_part_has_rest_masked() {
     let masks = masks(&[REAL]);
     let stands_for = placeholder(REAL.as_bytes(), &[0; 32]).unwrap();
     let (begun, rest) = REAL.as_bytes().split_at(20);
@@ -256,7 +256,7 @@ fn a_secret_handed_on_in_part_is_masked_in_its_rest() {
 }
 
 #[test]
-fn a_stream_without_end_is_held_in_little_memory() {
+fn mask_endless_stream_uses_little_memory() {
     let masks = masks(&[REAL]);
     let mut mask = masks.stream();
     let mut out = Vec::new();
@@ -269,7 +269,7 @@ fn a_stream_without_end_is_held_in_little_memory() {
 }
 
 #[test]
-fn lines_of_a_key_are_masked_each() {
+fn mask_key_lines_are_masked_each() {
     let body = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgqP3mVX7d1YzT0kLs\nR8uW2hJ5cN4xF6bQ9aEoKtGiDwMzOyBpUvHlSfXjCrZeIgTnAmYqVsL1dRkP0b3h\n";
     let key = format!("-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n");
     let masks = masks(&[&key]);
@@ -284,7 +284,7 @@ fn lines_of_a_key_are_masked_each() {
 }
 
 #[test]
-fn headers_are_searched_in_names_and_masked_in_values() {
+fn headers_are_searched_and_masked() {
     let mut headers = HeaderMap::new();
     headers.insert(
         "location",
@@ -323,7 +323,7 @@ fn headers_are_searched_in_names_and_masked_in_values() {
 }
 
 #[test]
-fn a_placeholder_that_contains_a_secret_stands_for_none() {
+fn mask_unlike_placeholder_is_refused() {
     let inner = "Ab1Cd2Ef3Gh4Ij5Kl6Mn";
     let outer = "zzzzzzzzzzzzzzzzzzzzzzzzzzzz";
     let pair = |real: &str, stands: &str| (Secret::new(real.into()).unwrap(), stands.into());
@@ -331,7 +331,7 @@ fn a_placeholder_that_contains_a_secret_stands_for_none() {
         pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"),
         pair(outer, &format!("xxxx{inner}xxxx")),
     ];
-    assert!(matches!(Masks::new(bad), Err(Unfit::Unlike)));
+    assert!(matches!(Masks::new(bad), Err(PlaceholderError::Unlike)));
     let good = vec![
         pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql6Qn"),
         pair(outer, &"y".repeat(28)),
@@ -340,11 +340,11 @@ fn a_placeholder_that_contains_a_secret_stands_for_none() {
     // One that has another length, or a mark where there was a letter.
     assert!(matches!(
         Masks::new(vec![pair(inner, "short")]),
-        Err(Unfit::Unlike)
+        Err(PlaceholderError::Unlike)
     ));
     assert!(matches!(
         Masks::new(vec![pair(inner, "Qb1Cd2Qf3Qh4Qj5Ql\"Qn")]),
-        Err(Unfit::Unlike)
+        Err(PlaceholderError::Unlike)
     ));
 }
 
@@ -435,7 +435,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn no_secret_is_left_in_any_form(
+    fn mask_leaves_no_secret_in_any_encoding(
         reals in secrets(),
         pieces in pieces(),
         lengths in prop::collection::vec(1_usize..40, 1..6),
@@ -467,7 +467,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_is_what_stands_there(
+    fn finder_agrees_with_reference(
         reals in secrets(),
         pieces in pieces(),
         lengths in prop::collection::vec(1_usize..40, 1..6),
@@ -485,7 +485,7 @@ proptest! {
     }
 
     #[test]
-    fn cuts_and_pauses_never_change_what_is_no_secret(
+    fn mask_cuts_and_pauses_keep_other_bytes(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         lengths in prop::collection::vec(1_usize..40, 1..6),
         pauses in prop::collection::vec(any::<bool>(), 1..6),
@@ -505,7 +505,7 @@ proptest! {
 }
 
 #[test]
-fn of_many_placeholders_in_a_text_two_are_located() {
+fn locate_returns_at_most_two_per_form() {
     let placeholder = b"ghp_placeholder00000000000000000";
     let other = b"ghp_another111111111111111111111";
     let placeholders = Placeholders::new(vec![placeholder.to_vec(), other.to_vec()]).unwrap();
@@ -522,7 +522,7 @@ fn of_many_placeholders_in_a_text_two_are_located() {
 }
 
 #[test]
-fn what_comes_already_is_masked_for_values_that_are_new() {
+fn mask_open_stream_masks_new_values() {
     let masks = Masks::new(Vec::new()).unwrap();
     let mut mask = masks.stream();
     let mut out = Vec::new();
@@ -548,7 +548,7 @@ fn what_comes_already_is_masked_for_values_that_are_new() {
 }
 
 #[test]
-fn some_are_left_as_they_are_and_what_was_masked_is_noted() {
+fn mask_spares_some_and_records_the_rest() {
     let real = |number: u8| format!("k{number}y-0f-An0th3r-h0st-Wh1ch-n0b0dy");
     let pairs = (0..3).map(|number| {
         let stands = placeholder(real(number).as_bytes(), &[number + 1; 32]).unwrap();
@@ -558,7 +558,7 @@ fn some_are_left_as_they_are_and_what_was_masked_is_noted() {
     let text = format!("{} {} end", real(0), real(1));
     let (mut streams, mut out) = (Vec::new(), Vec::new());
     for chunk in [1, 7, 200] {
-        let noted = std::sync::Arc::<Noted>::default();
+        let noted = std::sync::Arc::<MaskedNumbers>::default();
         let mut mask = masks.stream_but([0, 2, 64].into_iter(), std::sync::Arc::clone(&noted));
         out.clear();
         for piece in text.as_bytes().chunks(chunk) {

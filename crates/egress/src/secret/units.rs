@@ -7,7 +7,7 @@ const DIGITS_MAX: usize = 8;
 
 /// The unit at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum EncodedUnit {
     /// A byte as itself, not the beginning of an escape.
     Plain(u8),
     /// An escaped byte, and the length of the escape.
@@ -28,20 +28,20 @@ pub(super) fn is_mark(byte: u8) -> bool {
 
 /// Reads the unit at the beginning of these bytes, if there are any.
 #[inline]
-pub(super) fn read(bytes: &[u8]) -> Option<Unit> {
+pub(super) fn read(bytes: &[u8]) -> Option<EncodedUnit> {
     let (first, rest) = bytes.split_first()?;
     Some(match first {
         b'%' => hexadecimal(rest).wrapped(*first, 1),
         b'\\' => escaped(rest),
         b'=' => quoted(rest),
         b'&' => reference(rest),
-        _ => Unit::Plain(*first),
+        _ => EncodedUnit::Plain(*first),
     })
 }
 
-fn escaped(rest: &[u8]) -> Unit {
+fn escaped(rest: &[u8]) -> EncodedUnit {
     let Some((kind, rest)) = rest.split_first() else {
-        return Unit::Begun;
+        return EncodedUnit::Begun;
     };
     let byte = match kind {
         b'u' if rest.first() == Some(&b'{') => return braced(rest),
@@ -55,60 +55,60 @@ fn escaped(rest: &[u8]) -> Unit {
         b'n' => b'\n',
         b'r' => b'\r',
         b't' => b'\t',
-        _ => return Unit::Plain(b'\\'),
+        _ => return EncodedUnit::Plain(b'\\'),
     };
-    Unit::Escaped(byte, 2)
+    EncodedUnit::Escaped(byte, 2)
 }
 
 /// Reads a character by its number, of which this many digits are zeros.
-fn fixed(rest: &[u8], zeros: usize) -> Unit {
+fn fixed(rest: &[u8], zeros: usize) -> EncodedUnit {
     let is_zero = |byte: &&u8| **byte == b'0';
     let found = rest.iter().take(zeros).take_while(is_zero).count();
     match rest.get(zeros..) {
         Some(digits) if found == zeros => match hexadecimal(digits) {
             // Beyond, it is a character of two bytes.
-            Digits::Both(byte) if byte >= 0x80 => Unit::Plain(b'\\'),
+            Digits::Both(byte) if byte >= 0x80 => EncodedUnit::Plain(b'\\'),
             digits => digits.wrapped(b'\\', 2 + zeros),
         },
-        None if found == rest.len() => Unit::Begun,
-        Some(_) | None => Unit::Plain(b'\\'),
+        None if found == rest.len() => EncodedUnit::Begun,
+        Some(_) | None => EncodedUnit::Plain(b'\\'),
     }
 }
 
 /// Reads a character by its number in braces, from the first brace on.
-fn braced(rest: &[u8]) -> Unit {
+fn braced(rest: &[u8]) -> EncodedUnit {
     let number = Number::read(rest.get(1..).unwrap_or_default(), 16);
     match rest.get(1 + number.digits) {
-        Some(b'}') if number.is_byte() => Unit::Escaped(number.value, 2 + number.digits + 2),
-        None if number.is_byte() || number.digits == 0 => Unit::Begun,
-        Some(_) | None => Unit::Plain(b'\\'),
+        Some(b'}') if number.is_byte() => EncodedUnit::Escaped(number.value, 2 + number.digits + 2),
+        None if number.is_byte() || number.digits == 0 => EncodedUnit::Begun,
+        Some(_) | None => EncodedUnit::Plain(b'\\'),
     }
 }
 
 /// Reads a byte of one to three octal digits, as many as make a byte.
-fn octal(first: u8, rest: &[u8]) -> Unit {
+fn octal(first: u8, rest: &[u8]) -> EncodedUnit {
     let (mut value, mut length) = (u16::from(first - b'0'), 2);
     for byte in rest.iter().take(2) {
         let longer = value * 8 + u16::from(byte.wrapping_sub(b'0'));
         if !matches!(byte, b'0'..=b'7') || longer > 0xff {
-            return Unit::Escaped(value as u8, length);
+            return EncodedUnit::Escaped(value as u8, length);
         }
         (value, length) = (longer, length + 1);
     }
     match length < 4 && value < 0o40 {
-        true => Unit::Growing(value as u8, length),
-        false => Unit::Escaped(value as u8, length),
+        true => EncodedUnit::Growing(value as u8, length),
+        false => EncodedUnit::Escaped(value as u8, length),
     }
 }
 
 /// Reads quoted-printable.
-fn quoted(rest: &[u8]) -> Unit {
+fn quoted(rest: &[u8]) -> EncodedUnit {
     match rest {
-        [b'\n', ..] => Unit::Soft(2),
-        [b'\r', b'\n', ..] => Unit::Soft(3),
-        [b'\r'] => Unit::Begun,
+        [b'\n', ..] => EncodedUnit::Soft(2),
+        [b'\r', b'\n', ..] => EncodedUnit::Soft(3),
+        [b'\r'] => EncodedUnit::Begun,
         rest => match hexadecimal(rest) {
-            Digits::Both(byte) if byte >= 0x80 => Unit::Plain(b'='),
+            Digits::Both(byte) if byte >= 0x80 => EncodedUnit::Plain(b'='),
             digits => digits.wrapped(b'=', 1),
         },
     }
@@ -152,9 +152,9 @@ impl Number {
 }
 
 /// Reads an HTML character reference, from its second byte on.
-fn reference(rest: &[u8]) -> Unit {
+fn reference(rest: &[u8]) -> EncodedUnit {
     let (value, length) = match rest {
-        [] | [b'#'] | [b'#', b'x' | b'X'] => return Unit::Begun,
+        [] | [b'#'] | [b'#', b'x' | b'X'] => return EncodedUnit::Begun,
         [b'#', ..] => {
             let (before, radix) = match rest.get(1) {
                 Some(b'x' | b'X') => (2, 16),
@@ -162,23 +162,23 @@ fn reference(rest: &[u8]) -> Unit {
             };
             let number = Number::read(rest.get(before..).unwrap_or_default(), radix);
             if number.digits == 0 {
-                return Unit::Plain(b'&');
+                return EncodedUnit::Plain(b'&');
             }
             if number.is_longer {
-                return Unit::Escaped(number.value, 1 + before + number.digits);
+                return EncodedUnit::Escaped(number.value, 1 + before + number.digits);
             }
             (number.value, before + number.digits)
         }
         _ => match named(rest) {
             Named::Whole(byte, length) => (byte, length),
-            Named::Begun => return Unit::Begun,
-            Named::Not => return Unit::Plain(b'&'),
+            Named::Begun => return EncodedUnit::Begun,
+            Named::Not => return EncodedUnit::Plain(b'&'),
         },
     };
     match rest.get(length) {
-        None => Unit::Growing(value, 1 + length),
-        Some(b';') => Unit::Escaped(value, 1 + length + 1),
-        Some(_) => Unit::Escaped(value, 1 + length),
+        None => EncodedUnit::Growing(value, 1 + length),
+        Some(b';') => EncodedUnit::Escaped(value, 1 + length + 1),
+        Some(_) => EncodedUnit::Escaped(value, 1 + length),
     }
 }
 
@@ -263,11 +263,11 @@ enum Digits {
 
 impl Digits {
     /// Completes an escape that begins by this byte and has this many before the digits.
-    fn wrapped(self, first: u8, before: usize) -> Unit {
+    fn wrapped(self, first: u8, before: usize) -> EncodedUnit {
         match self {
-            Self::Both(byte) => Unit::Escaped(byte, before + 2),
-            Self::Begun => Unit::Begun,
-            Self::None => Unit::Plain(first),
+            Self::Both(byte) => EncodedUnit::Escaped(byte, before + 2),
+            Self::Begun => EncodedUnit::Begun,
+            Self::None => EncodedUnit::Plain(first),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::gap;
 use super::table::ANCHOR;
-use super::units::{self, Unit};
+use super::units::{self, EncodedUnit};
 
 /// The number of bytes classified at once.
 const BLOCK: usize = 32;
@@ -18,7 +18,7 @@ const EACH: u64 = 0x0101_0101_0101_0101;
 
 /// The decoded parts of some bytes, and where each was.
 #[derive(Debug, Default)]
-pub(super) struct View {
+pub(super) struct DecodedView {
     bytes: Vec<u8>,
     /// Pairs of a decoded and an original index, from each of which on both advance together.
     turns: Vec<(u32, u32)>,
@@ -26,7 +26,7 @@ pub(super) struct View {
     digits: Vec<(usize, usize)>,
 }
 
-impl View {
+impl DecodedView {
     /// Decodes these bytes.
     pub(super) fn read(&mut self, written: &[u8]) {
         self.bytes.clear();
@@ -89,7 +89,7 @@ impl View {
     }
 
     #[inline]
-    fn push(&mut self, turn: Turn) -> usize {
+    fn push(&mut self, turn: EncodedPart) -> usize {
         if let Some(byte) = turn.byte {
             self.bytes.push(byte);
         }
@@ -195,7 +195,7 @@ fn from_bit(place: usize) -> u32 {
 }
 
 /// An encoded part.
-struct Turn {
+struct EncodedPart {
     /// The byte that it stands for; `None` for a gap between symbols.
     byte: Option<u8>,
     after: usize,
@@ -203,19 +203,19 @@ struct Turn {
 
 /// Decodes the part at this index, if it is encoded.
 #[inline(always)]
-fn turn(written: &[u8], at: usize) -> Option<Turn> {
+fn turn(written: &[u8], at: usize) -> Option<EncodedPart> {
     let rest = written.get(at..)?;
     // By far the most of what is written so throughout.
     match rest {
         [b'%', high, low, ..] => {
             let (high, low) = (units::digit(*high)?, units::digit(*low)?);
             let byte = high << 4 | low;
-            Some(Turn {
+            Some(EncodedPart {
                 byte: (!is_dropped(byte)).then_some(byte),
                 after: at + 3,
             })
         }
-        [0, other, ..] if *other != 0 => Some(Turn {
+        [0, other, ..] if *other != 0 => Some(EncodedPart {
             byte: None,
             after: at + 1,
         }),
@@ -225,7 +225,7 @@ fn turn(written: &[u8], at: usize) -> Option<Turn> {
 }
 
 #[inline(never)]
-fn any_turn(written: &[u8], at: usize) -> Option<Turn> {
+fn any_turn(written: &[u8], at: usize) -> Option<EncodedPart> {
     let rest = written.get(at..)?;
     let (byte, length) = match *rest.first()? {
         0 => {
@@ -240,17 +240,17 @@ fn any_turn(written: &[u8], at: usize) -> Option<Turn> {
             is_between.then_some((None, length))?
         }
         b'%' | b'\\' | b'&' | b'=' => match units::read(rest)? {
-            Unit::Escaped(byte, length) | Unit::Growing(byte, length) => {
+            EncodedUnit::Escaped(byte, length) | EncodedUnit::Growing(byte, length) => {
                 ((!is_dropped(byte)).then_some(byte), length)
             }
-            Unit::Soft(length) => (None, length),
+            EncodedUnit::Soft(length) => (None, length),
             // What it becomes is known when there is more.
-            Unit::Plain(_) | Unit::Begun => return None,
+            EncodedUnit::Plain(_) | EncodedUnit::Begun => return None,
         },
         _ => return None,
     };
     let after = at + length;
-    Some(Turn { byte, after })
+    Some(EncodedPart { byte, after })
 }
 
 /// Returns whether a byte is never of a value, only between its symbols.

@@ -2,11 +2,11 @@
 
 use super::gap::{self, Gap};
 use super::symbols::{self, Form, Style, Symbol};
-use super::units::{self, Unit};
+use super::units::{self, EncodedUnit};
 
 /// A value in one of its forms.
 #[derive(Clone, Copy)]
-pub(super) struct Written<'a> {
+pub(super) struct ValueForm<'a> {
     pub(super) value: &'a [u8],
     pub(super) form: Form,
 }
@@ -34,7 +34,7 @@ pub(super) enum Reach {
     Not,
 }
 
-impl Written<'_> {
+impl ValueForm<'_> {
     #[inline]
     fn symbol(self, place: usize) -> Option<Symbol> {
         symbols::at(self.form, self.value, place)
@@ -113,7 +113,7 @@ impl Written<'_> {
             let is_plain = rest.first().is_some_and(|byte| symbol.is(*byte));
             let length = match unit {
                 None => return none_left,
-                Some(Unit::Escaped(byte, length) | Unit::Growing(byte, length))
+                Some(EncodedUnit::Escaped(byte, length) | EncodedUnit::Growing(byte, length))
                     if symbol.is(byte) =>
                 {
                     if is_plain {
@@ -126,17 +126,19 @@ impl Written<'_> {
                         length
                     }
                 }
-                Some(Unit::Begun | Unit::Growing(..) | Unit::Soft(_)) if is_plain => {
-                    let is_soft = matches!(unit, Some(Unit::Soft(_)));
+                Some(EncodedUnit::Begun | EncodedUnit::Growing(..) | EncodedUnit::Soft(_))
+                    if is_plain =>
+                {
+                    let is_soft = matches!(unit, Some(EncodedUnit::Soft(_)));
                     match self.tried(place, bytes, at, 1, steps) {
                         Reach::Not if is_soft => 0,
                         Reach::Not => return Reach::Partly,
                         reach => return reach,
                     }
                 }
-                Some(Unit::Plain(_) | Unit::Escaped(..)) if is_plain => 1,
-                Some(Unit::Begun | Unit::Growing(..)) => return none_left,
-                Some(Unit::Plain(_) | Unit::Escaped(..) | Unit::Soft(_)) => 0,
+                Some(EncodedUnit::Plain(_) | EncodedUnit::Escaped(..)) if is_plain => 1,
+                Some(EncodedUnit::Begun | EncodedUnit::Growing(..)) => return none_left,
+                Some(EncodedUnit::Plain(_) | EncodedUnit::Escaped(..) | EncodedUnit::Soft(_)) => 0,
             };
             if length > 0 {
                 steps.push(Step::Symbol(length as u8));
@@ -213,21 +215,25 @@ impl Written<'_> {
         for length in 1..=units::BYTES_MAX.min(at) {
             let start = at - length;
             let written = bytes.get(start..at).unwrap_or_default();
-            let (byte, is_gap) = match written {
-                [byte] => (Some(*byte), gap::is_of(self.form, place, *byte)),
-                [b'0', b'x' | b'X'] => (None, gap::is_prefixed(self.form, place)),
-                [mark, ..] if units::is_mark(*mark) => match units::read(written) {
-                    Some(Unit::Escaped(byte, read) | Unit::Growing(byte, read))
-                        if read == length =>
-                    {
-                        (Some(byte), gap::is_of(self.form, place, byte))
-                    }
-                    Some(Unit::Soft(read)) => (None, read == length),
-                    Some(Unit::Plain(_) | Unit::Escaped(..) | Unit::Growing(..) | Unit::Begun)
-                    | None => continue,
-                },
-                _ => continue,
-            };
+            let (byte, is_gap) =
+                match written {
+                    [byte] => (Some(*byte), gap::is_of(self.form, place, *byte)),
+                    [b'0', b'x' | b'X'] => (None, gap::is_prefixed(self.form, place)),
+                    [mark, ..] if units::is_mark(*mark) => match units::read(written) {
+                        Some(
+                            EncodedUnit::Escaped(byte, read) | EncodedUnit::Growing(byte, read),
+                        ) if read == length => (Some(byte), gap::is_of(self.form, place, byte)),
+                        Some(EncodedUnit::Soft(read)) => (None, read == length),
+                        Some(
+                            EncodedUnit::Plain(_)
+                            | EncodedUnit::Escaped(..)
+                            | EncodedUnit::Growing(..)
+                            | EncodedUnit::Begun,
+                        )
+                        | None => continue,
+                    },
+                    _ => continue,
+                };
             let mut add = |one: Option<(usize, usize)>| found = found.into_iter().chain(one).min();
             if byte.is_some_and(|byte| symbol.is(byte)) {
                 add(self.backward_by_one(before, bytes, start, start));
@@ -279,10 +285,15 @@ impl Written<'_> {
             place += 1;
             let byte = match (written, units::read(written)) {
                 ([byte], _) => *byte,
-                (_, Some(Unit::Plain(byte) | Unit::Escaped(byte, _) | Unit::Growing(byte, _))) => {
-                    byte
-                }
-                (_, Some(Unit::Begun | Unit::Soft(_)) | None) => break,
+                (
+                    _,
+                    Some(
+                        EncodedUnit::Plain(byte)
+                        | EncodedUnit::Escaped(byte, _)
+                        | EncodedUnit::Growing(byte, _),
+                    ),
+                ) => byte,
+                (_, Some(EncodedUnit::Begun | EncodedUnit::Soft(_)) | None) => break,
             };
             if let (Some(own), Some(other)) = (own, other) {
                 match own.replaced(byte, other, style) {

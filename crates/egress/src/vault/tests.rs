@@ -3,22 +3,22 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_was_sealed_opens_with_its_key_and_name_alone() {
+fn vault_opens_with_own_key_and_name_only() {
     let (key, other) = (VaultKey::generate().unwrap(), VaultKey::generate().unwrap());
     let sealed = key.seal("github", b"ghp_secret").unwrap();
     assert_eq!(
         key.open("github", &sealed).unwrap().as_slice(),
         b"ghp_secret"
     );
-    assert_eq!(key.open("gitlab", &sealed), Err(VaultFault::Sealed));
-    assert_eq!(other.open("github", &sealed), Err(VaultFault::Sealed));
+    assert_eq!(key.open("gitlab", &sealed), Err(VaultSealError::Sealed));
+    assert_eq!(other.open("github", &sealed), Err(VaultSealError::Sealed));
     assert!(!sealed.windows(6).any(|part| part == b"secret"));
     // Twice the same are two.
     assert_ne!(sealed, key.seal("github", b"ghp_secret").unwrap());
 }
 
 #[test]
-fn a_wrapped_key_needs_its_passphrase() {
+fn vault_wrapped_key_needs_passphrase() {
     let key = VaultKey::generate().unwrap();
     let wrapped = key.wrap(b"correct horse").unwrap();
     let again = VaultKey::unwrap(&wrapped, b"correct horse").unwrap();
@@ -33,19 +33,19 @@ fn a_wrapped_key_needs_its_passphrase() {
 }
 
 #[test]
-fn a_secret_has_its_longest_length() {
+fn vault_secret_length_is_limited() {
     let key = VaultKey::generate().unwrap();
     let longest = vec![7; SECRET_BYTES_MAX];
     let sealed = key.seal("x", &longest).unwrap();
     assert_eq!(key.open("x", &sealed).unwrap().as_slice(), longest);
     let longer = vec![7; SECRET_BYTES_MAX + 1];
-    assert_eq!(key.seal("x", &longer), Err(VaultFault::TooLong));
+    assert_eq!(key.seal("x", &longer), Err(VaultSealError::TooLong));
     assert!(VaultKey::from_bytes(&[0; 31]).is_err());
 }
 
 proptest! {
     #[test]
-    fn any_change_is_noticed(
+    fn vault_any_change_is_detected(
         secret in prop::collection::vec(any::<u8>(), 0..80),
         at in any::<prop::sample::Index>(),
         bits in 1u8..=255,
@@ -55,9 +55,9 @@ proptest! {
         let sealed = key.seal("name", &secret).unwrap();
         let mut changed = sealed.clone();
         changed[at.index(sealed.len())] ^= bits;
-        prop_assert_eq!(key.open("name", &changed), Err(VaultFault::Sealed));
+        prop_assert_eq!(key.open("name", &changed), Err(VaultSealError::Sealed));
         let short = &sealed[..cut.index(sealed.len())];
-        prop_assert_eq!(key.open("name", short), Err(VaultFault::Sealed));
+        prop_assert_eq!(key.open("name", short), Err(VaultSealError::Sealed));
         let opened = key.open("name", &sealed).unwrap();
         prop_assert_eq!(opened.as_slice(), secret);
     }

@@ -44,7 +44,7 @@ pub(super) fn take<'a>(
         }
         taken.push(variable);
         let its = served(rules, variable);
-        match handover.take_variable(&its, variable, &atoll_egress::disguise) {
+        match handover.take_variable(&its, variable, &atoll_egress::make_placeholder) {
             Ok(()) => {}
             // Not every key has one.
             Err(SourceError::Unset(_)) if part == Part::Token => {}
@@ -231,7 +231,7 @@ fn hand_on(
     from: &str,
 ) -> Result<(), Failure> {
     handover
-        .take_part(name, part, value, &atoll_egress::disguise)
+        .take_part(name, part, value, &atoll_egress::make_placeholder)
         .map_err(|error| unread(name.as_str(), from, &error))
 }
 

@@ -5,7 +5,7 @@ mod settings;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use atoll_egress::secret::{LoginUnfit, stand_in};
+use atoll_egress::secret::{LoginMaskError, stand_in};
 use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
 use atoll_sandbox::copies_beside;
@@ -27,7 +27,7 @@ enum LoginError {
     #[error(transparent)]
     File(#[from] LoginFileError),
     #[error(transparent)]
-    Unfit(#[from] LoginUnfit),
+    Unfit(#[from] LoginMaskError),
 }
 
 /// Reads all login files, and adds the values that credentials need of them to the bundle.
@@ -185,8 +185,13 @@ fn hand_on(
         ));
     }
     let taken = match renewal {
-        Some(renewal) => handover.take_login(name, value, renewal, &atoll_egress::disguise_renewed),
-        None => handover.take_value(name, value, &atoll_egress::disguise),
+        Some(renewal) => handover.take_login(
+            name,
+            value,
+            renewal,
+            &atoll_egress::make_renewed_placeholder,
+        ),
+        None => handover.take_value(name, value, &atoll_egress::make_placeholder),
     };
     match taken {
         Ok(()) => {

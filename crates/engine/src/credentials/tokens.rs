@@ -122,7 +122,7 @@ pub(super) fn entrust(
     let secrets: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
     let by = Fetch::Token(Box::new(token.request.clone()));
     let text = standing(credential)?;
-    let handed = handover.entrust(name, text, by, &secrets, &atoll_egress::disguise);
+    let handed = handover.entrust(name, text, by, &secrets, &atoll_egress::make_placeholder);
     handed.map_err(|(index, error)| {
         let from = token.secrets.get(index).map(from).unwrap_or_default();
         unread(name.as_str(), &from, &error)

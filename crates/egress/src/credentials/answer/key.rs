@@ -8,7 +8,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::time_of;
-use crate::credentials::values::Got;
+use crate::credentials::values::FetchedValues;
 
 /// The advice after the reason why a command gives no key.
 pub(in crate::credentials) const LOG_IN: &str = ": run it outside, and log in where it takes its \
@@ -24,7 +24,7 @@ const ID_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Printed {
+struct PrintedKey {
     version: Option<u64>,
     access_key_id: Option<String>,
     secret_access_key: Option<String>,
@@ -36,13 +36,16 @@ struct Printed {
 ///
 /// # Errors
 /// The reason why there is no valid key in it, without any of its text.
-pub(in crate::credentials) fn read(output: &[u8], now: SystemTime) -> Result<Got, String> {
+pub(in crate::credentials) fn read(
+    output: &[u8],
+    now: SystemTime,
+) -> Result<FetchedValues, String> {
     let text = output.trim_ascii();
     if text.is_empty() {
         return Err(format!("it prints nothing: {FORM}"));
     }
     // What the library says of a mistake can have a part of a value in it.
-    let printed: Printed = serde_json::from_slice(text)
+    let printed: PrintedKey = serde_json::from_slice(text)
         .map_err(|_| format!("what it prints is no key that can be read: {FORM}"))?;
     let value = |text: Option<String>| {
         let value = Zeroizing::new(text.unwrap_or_default().into_bytes());
@@ -77,7 +80,7 @@ pub(in crate::credentials) fn read(output: &[u8], now: SystemTime) -> Result<Got
     }
     let mut values = vec![(Part::KeyId, id), (Part::Secret, secret)];
     values.extend(token.map(|token| (Part::Token, token)));
-    Ok(Got { values, ends })
+    Ok(FetchedValues { values, ends })
 }
 
 #[cfg(test)]
@@ -88,9 +91,9 @@ mod tests {
 
     const NOW_S: u64 = 1_700_000_000;
 
-    type Told = (Vec<(Part, String)>, Option<u64>);
+    type KeyParts = (Vec<(Part, String)>, Option<u64>);
 
-    fn of(text: &str) -> Result<Told, String> {
+    fn of(text: &str) -> Result<KeyParts, String> {
         let got = read(text.as_bytes(), UNIX_EPOCH + Duration::from_secs(NOW_S))?;
         let values = got.values.iter();
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_with_and_without_a_token_and_an_end() {
+    fn printed_key_is_read_with_and_without_token() {
         let pair = |part, text: &str| (part, text.to_owned());
         let id = pair(Part::KeyId, "ASIAONEOFTHEM0000001");
         let secret = pair(Part::Secret, "two-of-them");
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_that_holds_is_none_and_is_not_repeated() {
+    fn printed_key_invalid_is_refused_unrepeated() {
         let with = |from: &str, to: &str| {
             let text = printed("");
             assert!(text.contains(from), "{from}");

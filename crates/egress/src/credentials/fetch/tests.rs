@@ -10,7 +10,7 @@ fn token(since: SystemTime, life_s: Option<u64>) -> Token {
 }
 
 #[test]
-fn a_value_is_fetched_anew_before_it_ends_and_used_until_then() {
+fn fetch_renews_before_expiry() {
     let now = SystemTime::now();
     let after = |seconds| now + Duration::from_secs(seconds);
     for (life, at, is_fresh, holds) in [
@@ -30,7 +30,7 @@ fn a_value_is_fetched_anew_before_it_ends_and_used_until_then() {
 }
 
 #[test]
-fn what_failed_is_not_asked_again_at_once_and_later_each_time() {
+fn fetch_failed_backs_off() {
     let now = SystemTime::now();
     let mut state = State::default();
     assert!(state.known(now).is_none());
@@ -57,7 +57,7 @@ fn what_failed_is_not_asked_again_at_once_and_later_each_time() {
 }
 
 #[test]
-fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
+fn fetch_keeps_earlier_values_to_revoke() {
     let now = SystemTime::now();
     let mut state = State::default();
     for _ in 0..EARLIER_MAX + 4 {
@@ -81,9 +81,9 @@ fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
 }
 
 #[test]
-fn what_a_command_says_is_recorded_and_not_told() {
+fn fetch_command_error_is_recorded_not_shown() {
     let mut state = State::default();
-    let unfetched = Unfetched {
+    let unfetched = FetchError {
         why: "it ended".to_owned(),
         said: "not logged in".to_owned(),
     };
@@ -97,7 +97,7 @@ fn what_a_command_says_is_recorded_and_not_told() {
 }
 
 #[test]
-fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
+fn fetch_rejected_value_is_renewed_sparingly() {
     let now = SystemTime::now();
     let by = Fetch::Command { patience_s: 1 };
     let source = Source::new(by, &Network::default(), Ingredients::new());
@@ -115,7 +115,7 @@ fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
 }
 
 #[test]
-fn a_login_that_is_refused_is_renewed_more_and_more_seldom() {
+fn fetch_rejected_login_backs_off() {
     let by = Fetch::Login {
         request: Box::new(atoll_model::network::RenewalRequest {
             token: "https://login.example/token".parse().unwrap(),

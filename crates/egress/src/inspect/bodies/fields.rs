@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::super::injection::{Injection, escaped, unescaped};
-use super::{Again, Untaken};
-use crate::credentials::{Credentials, Held};
+use super::{BodyRejection, ReplayedBody};
+use crate::credentials::{CredentialPart, Credentials};
 use crate::secret::{Form, Located, Placeholders, Secret};
 
 /// A body into which a credential was put.
 #[derive(Debug)]
-pub(super) struct Rewritten {
+pub(super) struct RewrittenBody {
     /// The body as the program wrote it.
     pub(super) before: Bytes,
     /// The new length, bytes.
@@ -28,14 +28,14 @@ pub(super) struct Rewritten {
 
 /// The format of a body with fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FieldFormat {
     /// `application/x-www-form-urlencoded`.
     Form,
     /// JSON.
     Json,
 }
 
-impl Kind {
+impl FieldFormat {
     /// Returns the format of a body with these headers, if it is known and the text is UTF-8.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(CONTENT_TYPE).iter();
@@ -89,7 +89,7 @@ impl Kind {
     }
 
     /// Encodes a value of printable ASCII in this format.
-    fn written(self, real: &[u8]) -> Zeroizing<Vec<u8>> {
+    fn encode(self, real: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Form => escaped(real).into_bytes(),
             Self::Json => {
@@ -107,16 +107,17 @@ impl Kind {
 }
 
 /// Puts the bound credentials into a whole body.
-pub(super) fn placed(
-    (credentials, placeholders): (&Credentials, &Placeholders),
+pub(super) fn inject(
+    credentials: &Credentials,
+    placeholders: &Placeholders,
     judged: &Judged<'_>,
-    kind: Kind,
-    whole: Again,
+    kind: FieldFormat,
+    whole: ReplayedBody,
     injection: &mut Injection,
-) -> Result<Again, Untaken> {
+) -> Result<ReplayedBody, BodyRejection> {
     let trailers = whole.trailers.as_ref();
     if let Some(found) = trailers.and_then(|all| placeholders.find_in_headers(all)) {
-        return Err(Untaken::found(credentials, judged, found));
+        return Err(BodyRejection::found(credentials, judged, found));
     }
     let body = &whole.first;
     let mut all = placeholders.locate(body);
@@ -134,17 +135,17 @@ pub(super) fn placed(
         let (held, real) = bound(credentials, judged, kind, body, one, times)?;
         injection.add(one.found.number, held, real)?;
         made.extend_from_slice(body.get(from..one.range.start).unwrap_or_default());
-        made.extend_from_slice(&kind.written(real.expose()));
+        made.extend_from_slice(&kind.encode(real.expose()));
         from = one.range.end;
     }
     made.extend_from_slice(body.get(from..).unwrap_or_default());
-    let rewritten = Some(Rewritten {
+    let rewritten = Some(RewrittenBody {
         bytes: made.len(),
         before: whole.first,
     });
     // It is overwritten when nobody needs it any more.
-    Ok(Again {
-        first: Bytes::from_owner(Owned(made)),
+    Ok(ReplayedBody {
+        first: Bytes::from_owner(ZeroizedBytes(made)),
         trailers: whole.trailers,
         rest: None,
         rewritten,
@@ -155,12 +156,12 @@ pub(super) fn placed(
 fn bound<'a>(
     credentials: &'a Credentials,
     judged: &Judged<'_>,
-    kind: Kind,
+    kind: FieldFormat,
     body: &[u8],
     one: &Located,
     times: usize,
-) -> Result<(&'a Held, &'a Arc<Secret>), Untaken> {
-    let elsewhere = || Untaken::found(credentials, judged, one.found);
+) -> Result<(&'a CredentialPart, &'a Arc<Secret>), BodyRejection> {
+    let elsewhere = || BodyRejection::found(credentials, judged, one.found);
     let held = credentials.get(one.found.number).ok_or_else(elsewhere)?;
     let Place::Body(field) = &held.binding.place else {
         return Err(elsewhere());
@@ -175,9 +176,9 @@ fn bound<'a>(
 }
 
 /// Bytes that are zeroed when dropped.
-struct Owned(Zeroizing<Vec<u8>>);
+struct ZeroizedBytes(Zeroizing<Vec<u8>>);
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for ZeroizedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -187,18 +188,21 @@ impl AsRef<[u8]> for Owned {
 mod tests {
     use super::*;
 
-    fn kind(value: &str) -> Option<Kind> {
+    fn kind(value: &str) -> Option<FieldFormat> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, value.parse().unwrap());
-        Kind::of(&headers)
+        FieldFormat::of(&headers)
     }
 
     #[test]
-    fn fields_are_of_forms_and_objects_in_utf_8() {
+    fn body_fields_are_read_from_forms_and_json() {
         for (value, expected) in [
-            ("application/x-www-form-urlencoded", Some(Kind::Form)),
-            ("Application/JSON; charset=\"UTF-8\"", Some(Kind::Json)),
-            ("application/vnd.api+json", Some(Kind::Json)),
+            ("application/x-www-form-urlencoded", Some(FieldFormat::Form)),
+            (
+                "Application/JSON; charset=\"UTF-8\"",
+                Some(FieldFormat::Json),
+            ),
+            ("application/vnd.api+json", Some(FieldFormat::Json)),
             ("application/json; charset=utf-16", None),
             ("text/plain", None),
             ("multipart/form-data; boundary=x", None),
@@ -208,22 +212,22 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_all_of_one_value() {
+    fn body_field_must_be_one_whole_value() {
         for (kind, body, is_it) in [
-            (Kind::Form, "a=b&key=a+value%21", true),
-            (Kind::Form, "%6bey=a+value!", true),
-            (Kind::Form, "key=x&key=a+value!", false),
-            (Kind::Form, "other=a+value!", false),
-            (Kind::Form, "key=a+value!!", false),
-            (Kind::Json, r#"{"key": "a\u0020value!"}"#, true),
-            (Kind::Json, r#"{"key": ["a value!"]}"#, false),
-            (Kind::Json, r#"["key", "a value!"]"#, false),
-            (Kind::Json, r#"{"key": "a value!"} {}"#, false),
+            (FieldFormat::Form, "a=b&key=a+value%21", true),
+            (FieldFormat::Form, "%6bey=a+value!", true),
+            (FieldFormat::Form, "key=x&key=a+value!", false),
+            (FieldFormat::Form, "other=a+value!", false),
+            (FieldFormat::Form, "key=a+value!!", false),
+            (FieldFormat::Json, r#"{"key": "a\u0020value!"}"#, true),
+            (FieldFormat::Json, r#"{"key": ["a value!"]}"#, false),
+            (FieldFormat::Json, r#"["key", "a value!"]"#, false),
+            (FieldFormat::Json, r#"{"key": "a value!"} {}"#, false),
         ] {
             let holds = kind.holds(body.as_bytes(), "key", b"a value!");
             assert_eq!(holds, is_it, "{body}");
         }
-        assert_eq!(&*Kind::Json.written(b"a\"b\\c"), b"a\\\"b\\\\c");
-        assert_eq!(&*Kind::Form.written(b"a&b"), b"a%26b");
+        assert_eq!(&*FieldFormat::Json.encode(b"a\"b\\c"), b"a\\\"b\\\\c");
+        assert_eq!(&*FieldFormat::Form.encode(b"a&b"), b"a%26b");
     }
 }

@@ -2,17 +2,17 @@
 
 use atoll_model::network::Flow;
 
-use super::unanswered::{Refusal, Unanswered};
-use super::{Outgoing, judged, proof};
+use super::error::{ExchangeError, Refusal};
+use super::{OutgoingRequest, judged, proof};
 use crate::Egress;
-use crate::inspect::upload::Unheld;
-use crate::inspect::{Asked, asking, head};
-use crate::policies::{Asks, Forbidden, Now, Passed, bounded};
+use crate::inspect::upload::BufferError;
+use crate::inspect::{Origin, approval, head};
+use crate::policies::{ApprovalNeed, Forbidden, PolicySnapshot, SendConditions, bounded};
 use crate::redaction::Redactions;
 
 /// The permission by which a request is sent.
 #[derive(Debug, Default)]
-pub(crate) struct Leave {
+pub(crate) struct SendPermission {
     /// The approval's number, if a person was asked.
     pub(crate) approval: Option<u32>,
     /// The redactions that policies apply to it and to its response.
@@ -22,18 +22,18 @@ pub(crate) struct Leave {
 /// Waits for a person's decision about a request, where rules or policies require it.
 pub(super) async fn wait(
     egress: &Egress,
-    asked: &Asked,
-    outgoing: &mut Outgoing,
-) -> Result<(), Unanswered> {
+    origin: &Origin,
+    outgoing: &mut OutgoingRequest,
+) -> Result<(), ExchangeError> {
     let sent = outgoing.head.sent(outgoing.body.is_some());
     let rule = {
-        let now = decided_by(egress, asked, outgoing)?;
-        let request = judged(asked, &outgoing.parts, &outgoing.head);
+        let now = decided_by(egress, origin, outgoing)?;
+        let request = judged(origin, &outgoing.parts, &outgoing.head);
         let rule = egress.network.asks_of_request(&request);
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
         redact(egress, outgoing, passed.redactions).map_err(forbidden)?;
         let uses = proof::may_use(&now, &outgoing.flow)?;
-        Asks::beside(rule, Asks::and(passed.asks, uses))
+        ApprovalNeed::beside(rule, ApprovalNeed::and(passed.asks, uses))
     };
     let Some(rule) = rule else {
         return Ok(());
@@ -47,23 +47,23 @@ pub(super) async fn wait(
         }
         None => None,
     };
-    let call = asking::request(outgoing, rule.clone(), body.as_ref());
-    let approval = asking::consent(egress, call).await;
+    let call = approval::request(outgoing, rule.clone(), body.as_ref());
+    let approval = approval::consent(egress, call).await;
     outgoing.leave.approval = Some(approval.map_err(|why| {
-        Unanswered::Refused(Refusal {
+        ExchangeError::Refused(Refusal {
             why: why.why().to_owned(),
-            inside: why.why().to_owned(),
+            shown: why.why().to_owned(),
             how_to_ask: Some(why.how_to_ask().to_owned()),
         })
     })?);
     // While a person was waited for it has become another time, and labels or other policies may
     // have come.
-    let now = decided_by(egress, asked, outgoing)?;
-    let request = judged(asked, &outgoing.parts, &outgoing.head);
+    let now = decided_by(egress, origin, outgoing)?;
+    let request = judged(origin, &outgoing.parts, &outgoing.head);
     let passed = now.request(&request, sent).map_err(forbidden)?;
     still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
-    let asks = Asks::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
-    let still = Asks::still(&rule, egress.network.asks_of_request(&request), asks);
+    let asks = ApprovalNeed::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
+    let still = ApprovalNeed::still(&rule, egress.network.asks_of_request(&request), asks);
     still.map_err(forbidden)
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn wait(
 /// header. A request whose signature covers a redacted header is refused.
 fn redact(
     egress: &Egress,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingRequest,
     redactions: Redactions,
 ) -> Result<(), Forbidden> {
     if let Some(name) = outgoing.injection.is_of_redacted(&redactions) {
@@ -89,7 +89,7 @@ fn redact(
 
 /// Checks that policies require no more redaction than was done: an approver saw the request with
 /// only that redacted.
-pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), Forbidden> {
+pub(super) fn still_redacted(done: &Redactions, passed: &SendConditions) -> Result<(), Forbidden> {
     match passed
         .redactions
         .told()
@@ -104,32 +104,34 @@ pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), F
 /// credentials.
 fn decided_by<'a>(
     egress: &'a Egress,
-    asked: &Asked,
-    outgoing: &mut Outgoing,
-) -> Result<Now<'a>, Unanswered> {
+    origin: &Origin,
+    outgoing: &mut OutgoingRequest,
+) -> Result<PolicySnapshot<'a>, ExchangeError> {
     let now = egress.policies.now();
     // Its head was read under others.
     if now.version() != outgoing.flow.policies
-        && let Some(why) = head::overridden(egress, &now, asked, &outgoing.parts.headers)
+        && let Some(why) = head::overridden(egress, &now, origin, &outgoing.parts.headers)
     {
-        return Err(Unanswered::refused(why.to_owned(), why.to_owned()));
+        return Err(ExchangeError::refused(why.to_owned(), why.to_owned()));
     }
     outgoing.flow.policies = now.version();
     proof::may_use(&now, &outgoing.flow)?;
     Ok(now)
 }
 
-fn forbidden(forbidden: Forbidden) -> Unanswered {
-    Unanswered::refused(forbidden.why, forbidden.inside)
+fn forbidden(forbidden: Forbidden) -> ExchangeError {
+    ExchangeError::refused(forbidden.why, forbidden.shown)
 }
 
 /// Refuses a request whose body cannot be read whole: the approver sees all of it, or nothing is
 /// sent.
-fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+fn unread(egress: &Egress, flow: &Flow, why: &BufferError) -> ExchangeError {
     let why = match why {
-        Unheld::Long => "a person is asked about it, and its body has more than 16 MiB".to_owned(),
-        Unheld::Trailers => "a person is asked about it, and its body has trailers".to_owned(),
-        Unheld::Broken(_) | Unheld::Late => return proof::unread(egress, flow, why),
+        BufferError::Long => {
+            "a person is asked about it, and its body has more than 16 MiB".to_owned()
+        }
+        BufferError::Trailers => "a person is asked about it, and its body has trailers".to_owned(),
+        BufferError::Broken(_) | BufferError::Late => return proof::unread(egress, flow, why),
     };
-    Unanswered::Broken(why)
+    ExchangeError::Broken(why)
 }

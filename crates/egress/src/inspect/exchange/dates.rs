@@ -20,18 +20,18 @@ const FILES_MAX: usize = 200_000;
 const FILES: &str = "https://files.pythonhosted.org";
 
 /// The release date of each of a project's files, by its key.
-pub(super) type Dates = HashMap<String, Released>;
+pub(super) type Dates = HashMap<String, ReleaseDate>;
 
 /// A file's release date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Released {
+pub(super) enum ReleaseDate {
     /// The known time.
     At(SystemTime),
     /// The file is listed, and its date is missing or cannot be read.
     Unread,
 }
 
-impl Released {
+impl ReleaseDate {
     /// Parses a date (RFC 3339).
     fn read(text: &str) -> Self {
         let parsed = OffsetDateTime::parse(text, &Rfc3339).ok();
@@ -66,10 +66,10 @@ fn unread(error: serde_json::Error) -> String {
 struct TooMany;
 
 /// Adds a date. A file listed twice counts as having no readable date.
-fn note(dates: &mut Dates, key: String, released: Released) -> Result<(), TooMany> {
+fn note(dates: &mut Dates, key: String, released: ReleaseDate) -> Result<(), TooMany> {
     let count = dates.len();
     match dates.entry(key) {
-        Entry::Occupied(mut occupied) => drop(occupied.insert(Released::Unread)),
+        Entry::Occupied(mut occupied) => drop(occupied.insert(ReleaseDate::Unread)),
         Entry::Vacant(_) if count >= FILES_MAX => return Err(TooMany),
         Entry::Vacant(vacant) => drop(vacant.insert(released)),
     }
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for TimesOf {
 }
 
 /// A date, or any other JSON value in its place.
-struct Date(Released);
+struct Date(ReleaseDate);
 
 impl<'de> Deserialize<'de> for Date {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -132,37 +132,37 @@ impl<'de> Visitor<'de> for DateOf {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Date, E> {
-        Ok(Date(Released::read(text)))
+        Ok(Date(ReleaseDate::read(text)))
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<Date, E> {
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 
     fn visit_i64<E: Error>(self, _: i64) -> Result<Date, E> {
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 
     fn visit_u64<E: Error>(self, _: u64) -> Result<Date, E> {
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<Date, E> {
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Date, E> {
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Date, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Date, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Date(Released::Unread))
+        Ok(Date(ReleaseDate::Unread))
     }
 }
 
@@ -170,7 +170,7 @@ fn npm(project: &Project, text: &[u8]) -> Result<Dates, String> {
     let packument: Packument = serde_json::from_slice(text).map_err(unread)?;
     match packument.name == project.name {
         true => Ok(packument.time.0),
-        false => Err(another(&packument.name)),
+        false => Err(other_project(&packument.name)),
     }
 }
 
@@ -215,7 +215,7 @@ impl<'de> Visitor<'de> for FilesOf {
             });
             // What lies elsewhere is nothing that is asked for.
             if let Some(Ok(target)) = place {
-                let released = file.upload_time.map_or(Released::Unread, |date| date.0);
+                let released = file.upload_time.map_or(ReleaseDate::Unread, |date| date.0);
                 let path = target.path().to_owned();
                 note(&mut dates, path, released).map_err(A::Error::custom)?;
             }
@@ -228,7 +228,7 @@ fn pip(project: &Project, text: &[u8]) -> Result<Dates, String> {
     let page: Page = serde_json::from_slice(text).map_err(unread)?;
     match project.registry.normal(&page.name) == project.name {
         true => Ok(page.files.0),
-        false => Err(another(&page.name)),
+        false => Err(other_project(&page.name)),
     }
 }
 
@@ -248,14 +248,14 @@ fn cargo(text: &[u8]) -> Result<Dates, String> {
             continue;
         }
         let line: Line = serde_json::from_slice(line).map_err(unread)?;
-        let released = line.pubtime.map_or(Released::Unread, |date| date.0);
+        let released = line.pubtime.map_or(ReleaseDate::Unread, |date| date.0);
         let key = format!("{} {}", line.name, line.vers);
         note(&mut dates, key, released).map_err(|error| error.to_string())?;
     }
     Ok(dates)
 }
 
-fn another(name: &str) -> String {
+fn other_project(name: &str) -> String {
     let name: String = name.chars().take(64).collect();
     format!("its answer is of another package, {name:?}")
 }

@@ -12,8 +12,8 @@ use hyper::header::{
 use hyper::http::response::Parts;
 
 use super::Exchange;
-use crate::inspect::body::Received;
-use crate::inspect::ranges::{Cut, Ranged, Window};
+use crate::inspect::body::ResponseBody;
+use crate::inspect::ranges::{DeliveredPart, PaddedRange, WindowedBody};
 use crate::secret::{Coding, Masks, Undecodable};
 
 /// Headers that describe the compressed response, and are wrong once it is decompressed (RFC 9530).
@@ -35,8 +35,8 @@ const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 pub(super) async fn masked(
     exchange: &Arc<Exchange>,
     parts: &mut Parts,
-    body: Received,
-) -> Result<Received, String> {
+    body: ResponseBody,
+) -> Result<ResponseBody, String> {
     let egress = &exchange.egress;
     let Some(masks) = egress.credentials.masks() else {
         return Ok(body);
@@ -61,16 +61,16 @@ pub(super) async fn masked(
         return Ok(body);
     };
     cut.tell(&mut parts.headers);
-    let mut window = Window::new(body, &cut);
+    let mut window = WindowedBody::new(body, &cut);
     if cut.take > 0 {
-        return Ok(Received::Part(Box::new(window)));
+        return Ok(ResponseBody::Part(Box::new(window)));
     }
     // Whoever writes an answer of no bytes asks for none, and this one would never end.
     while let Some(frame) = window.frame().await {
         frame.map_err(|broken| broken.to_string())?;
     }
     parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
-    Ok(Received::empty())
+    Ok(ResponseBody::empty())
 }
 
 /// Returns whether a range was requested and a response with this head can be handed on neither as
@@ -85,11 +85,11 @@ pub(super) fn is_unfit(exchange: &Exchange, status: StatusCode, headers: &Header
 
 /// Returns the part of a response that is handed on; `None` for all of it.
 fn part(
-    ranged: Option<&Ranged>,
+    ranged: Option<&PaddedRange>,
     masks: &Masks,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Option<Cut>, String> {
+) -> Result<Option<DeliveredPart>, String> {
     match (status, ranged) {
         (StatusCode::PARTIAL_CONTENT, Some(ranged)) => cut(ranged, masks, headers).map(Some),
         (StatusCode::PARTIAL_CONTENT, None) => {
@@ -101,7 +101,7 @@ fn part(
 }
 
 /// Returns the part of a partial response that is handed on.
-fn cut(ranged: &Ranged, masks: &Masks, headers: &HeaderMap) -> Result<Cut, String> {
+fn cut(ranged: &PaddedRange, masks: &Masks, headers: &HeaderMap) -> Result<DeliveredPart, String> {
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
         return Err(
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_made_that_of_what_is_not_compressed() {
+    fn masked_response_head_loses_its_coding() {
         let mut packed = parts(
             200,
             &[
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_through_is_not() {
+    fn masked_response_unreadable_coding_is_refused() {
         for (status, headers, is_known) in [
             (200, &[][..], true),
             (200, &[("content-encoding", "gzip")], true),

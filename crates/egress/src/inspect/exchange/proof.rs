@@ -3,41 +3,41 @@
 
 use atoll_model::network::Flow;
 
-use super::Outgoing;
-use super::unanswered::Unanswered;
+use super::OutgoingRequest;
+use super::error::ExchangeError;
 use crate::Egress;
-use crate::inspect::Asked;
-use crate::inspect::body::Broken;
-use crate::inspect::injection::{self, Misuse, Needed};
-use crate::inspect::upload::{Expected, Unheld};
-use crate::policies::{Asks, Now};
+use crate::inspect::Origin;
+use crate::inspect::body::BodyError;
+use crate::inspect::injection::{self, Misuse, VerificationInput};
+use crate::inspect::upload::{BufferError, SignedBody};
+use crate::policies::{ApprovalNeed, PolicySnapshot};
 
 /// Checks that credentials may be injected, and that the program signed what it sends.
 pub(super) async fn check(
     egress: &Egress,
-    asked: &Asked,
-    outgoing: &mut Outgoing,
-) -> Result<(), Unanswered> {
+    origin: &Origin,
+    outgoing: &mut OutgoingRequest,
+) -> Result<(), ExchangeError> {
     may_use(&egress.policies.now(), &outgoing.flow)?;
     let Some(signing) = outgoing.injection.signing() else {
         return Ok(());
     };
     let body = match (signing.needs(), &mut outgoing.body) {
-        (Needed::Body, Some(body)) => {
+        (VerificationInput::Body, Some(body)) => {
             let read = body.read(egress.bodies.ahead()).await;
             read.map_err(|why| unread(egress, &outgoing.flow, &why))?
         }
-        (Needed::Body, None) | (Needed::Nothing, _) => Default::default(),
+        (VerificationInput::Body, None) | (VerificationInput::Nothing, _) => Default::default(),
     };
     let (credentials, parts) = (&egress.credentials, &outgoing.parts);
-    let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
+    let proven = signing.prove(credentials, origin, parts, &outgoing.head, &body);
     proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))?;
     let Some(mut expected) = signing.expected(credentials) else {
         return Ok(());
     };
-    if let Expected::Pieces(pieces) = &mut expected {
-        let room = egress.bodies.piece().await;
-        pieces.within(room.map_err(|why| Unanswered::Broken(why.to_owned()))?);
+    if let SignedBody::Pieces(pieces) = &mut expected {
+        let permit = egress.bodies.piece().await;
+        pieces.within(permit.map_err(|why| ExchangeError::Broken(why.to_owned()))?);
     }
     let right = match &mut outgoing.body {
         Some(body) => body.expect(expected),
@@ -48,27 +48,32 @@ pub(super) async fn check(
 
 /// Checks that policies allow the use of a request's credentials now, and returns the approval that
 /// they require first: a run's right to a credential may not hold at all times.
-pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<Option<Asks>, Unanswered> {
+pub(super) fn may_use(
+    now: &PolicySnapshot<'_>,
+    flow: &Flow,
+) -> Result<Option<ApprovalNeed>, ExchangeError> {
     let granted = now.credentials(&flow.credentials);
-    granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))
+    granted.map_err(|forbidden| ExchangeError::refused(forbidden.why, forbidden.shown))
 }
 
 /// Returns the reason for refusing a body that could not be read, which may be a placeholder in it.
-pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
+pub(super) fn unread(egress: &Egress, flow: &Flow, why: &BufferError) -> ExchangeError {
     let misuse = match why {
-        Unheld::Broken(Broken::Found(found)) => {
+        BufferError::Broken(BodyError::Found(found)) => {
             injection::misuse_in_body(&egress.credentials, *found)
         }
-        Unheld::Broken(Broken::AnotherBody(misuse)) => Some((**misuse).clone()),
-        Unheld::Broken(_) | Unheld::Long | Unheld::Trailers | Unheld::Late => None,
+        BufferError::Broken(BodyError::AnotherBody(misuse)) => Some((**misuse).clone()),
+        BufferError::Broken(_) | BufferError::Long | BufferError::Trailers | BufferError::Late => {
+            None
+        }
     };
     match misuse {
         Some(misuse) => misused(egress, flow, misuse),
-        None => Unanswered::Broken(why.to_string()),
+        None => ExchangeError::Broken(why.to_string()),
     }
 }
 
-fn misused(egress: &Egress, flow: &Flow, misuse: Misuse) -> Unanswered {
-    misuse.tell(egress, flow.clone());
-    Unanswered::Misused(Box::new(misuse))
+fn misused(egress: &Egress, flow: &Flow, misuse: Misuse) -> ExchangeError {
+    misuse.record(egress, flow.clone());
+    ExchangeError::Misused(Box::new(misuse))
 }

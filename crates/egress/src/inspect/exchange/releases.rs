@@ -18,17 +18,17 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::dates::{self, Dates, Released};
-use super::unanswered::{Refusal, Unanswered};
-use super::{Leave, Outgoing, flow, judged, send_on};
+use super::dates::{self, Dates, ReleaseDate};
+use super::error::{ExchangeError, Refusal};
+use super::{OutgoingRequest, SendPermission, flow, judged, send_on};
 use crate::Egress;
-use crate::inspect::Asked;
-use crate::inspect::body::Received;
+use crate::destination::Destination;
+use crate::inspect::Origin;
+use crate::inspect::body::ResponseBody;
 use crate::inspect::head::Head;
 use crate::inspect::injection::Injection;
-use crate::inspect::room::Room;
-use crate::policies::Passed;
-use crate::tunnel::Wanted;
+use crate::inspect::request_permit::RequestPermit;
+use crate::policies::SendConditions;
 
 /// The longest time for one response, including the wait for other requests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 /// The registries' responses in this run.
 #[derive(Debug)]
 pub(crate) struct Releases {
-    known: Mutex<HashMap<Project, Arc<tokio::sync::Mutex<Option<Told>>>>>,
+    known: Mutex<HashMap<Project, Arc<tokio::sync::Mutex<Option<RegistryResponse>>>>>,
     asking: Semaphore,
     /// The approximate number of dates held.
     dates: AtomicUsize,
@@ -72,14 +72,14 @@ impl Default for Releases {
 
 /// A registry's response about a project.
 #[derive(Debug)]
-struct Told {
+struct RegistryResponse {
     dates: Result<Dates, String>,
     at: Instant,
 }
 
-impl Told {
+impl RegistryResponse {
     /// Returns the known date of a file; `None` when the registry must be asked again.
-    fn of(&self, key: &str) -> Option<Result<Option<Released>, String>> {
+    fn of(&self, key: &str) -> Option<Result<Option<ReleaseDate>, String>> {
         let elapsed = self.at.elapsed();
         match &self.dates {
             Ok(dates) => match dates.get(key) {
@@ -94,15 +94,15 @@ impl Told {
 /// Checks what rules require of releases: that lock files name the file, and that it is old enough.
 pub(super) async fn check(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    outgoing: &Outgoing,
+    origin: &Arc<Origin>,
+    outgoing: &OutgoingRequest,
     now: fn() -> SystemTime,
-) -> Result<(), Unanswered> {
-    let judged = judged(asked, &outgoing.parts, &outgoing.head);
+) -> Result<(), ExchangeError> {
+    let judged = judged(origin, &outgoing.parts, &outgoing.head);
     if let Some(unlocked) = egress.network.unlocked(&judged, &egress.locks) {
-        return Err(Unanswered::Refused(Refusal {
+        return Err(ExchangeError::Refused(Refusal {
             why: unlocked.why(),
-            inside: unlocked.why_inside(),
+            shown: unlocked.why_inside(),
             how_to_ask: Some(unlocked.how_to_ask()),
         }));
     }
@@ -116,9 +116,9 @@ pub(super) async fn check(
         Err(_) => Err(Unaged::Unknown("its registry took too long".to_owned())),
     };
     aged.map_err(|unaged| {
-        Unanswered::Refused(Refusal {
+        ExchangeError::Refused(Refusal {
             why: demand.why(&unaged),
-            inside: demand.why_inside(&unaged),
+            shown: demand.why_inside(&unaged),
             how_to_ask: Some(demand.how_to_ask()),
         })
     })
@@ -130,8 +130,8 @@ async fn released(egress: &Arc<Egress>, file: &ReleaseFile) -> Result<SystemTime
     let mut doubt = "its registry does not know it".to_owned();
     for project in file.projects() {
         match of_project(egress, project, &key).await {
-            Ok(Some(Released::At(time))) => return Ok(time),
-            Ok(Some(Released::Unread)) => {
+            Ok(Some(ReleaseDate::At(time))) => return Ok(time),
+            Ok(Some(ReleaseDate::Unread)) => {
                 return Err("its registry tells no date that can be read".to_owned());
             }
             Ok(None) => {}
@@ -145,7 +145,7 @@ async fn of_project(
     egress: &Arc<Egress>,
     project: Project,
     key: &str,
-) -> Result<Option<Released>, String> {
+) -> Result<Option<ReleaseDate>, String> {
     let releases = &egress.releases;
     let entry = releases.entry(&project)?;
     // Who wants the same waits for the one answer.
@@ -159,7 +159,7 @@ async fn of_project(
         ask(egress, &project).await
     };
     let count = dates.as_ref().map_or(0, Dates::len);
-    let fresh = told.insert(Told {
+    let fresh = told.insert(RegistryResponse {
         dates,
         at: Instant::now(),
     });
@@ -170,7 +170,10 @@ async fn of_project(
 }
 
 impl Releases {
-    fn entry(&self, project: &Project) -> Result<Arc<tokio::sync::Mutex<Option<Told>>>, String> {
+    fn entry(
+        &self,
+        project: &Project,
+    ) -> Result<Arc<tokio::sync::Mutex<Option<RegistryResponse>>>, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = known.get(project) {
             return Ok(Arc::clone(entry));
@@ -204,26 +207,26 @@ fn ask<'a>(
     Box::pin(async move {
         let (host, path) = project.told_at();
         let at = |why: String| format!("asking {host}: {why}");
-        let (asked, mut outgoing) = prepared(egress, host, &path).map_err(at)?;
+        let (asked, mut outgoing) = prepare_request(egress, host, &path).map_err(at)?;
         let sent = send_on(egress, &asked, &mut outgoing).await;
         let response = sent.map_err(|unanswered| at(unanswered.why()))?;
-        let body = received(response).await.map_err(at)?;
+        let body = read_body(response).await.map_err(at)?;
         dates::read(project, &body).map_err(at)
     })
 }
 
 /// Builds a request of Atoll's own, if rules allow it.
-fn prepared(
+fn prepare_request(
     egress: &Arc<Egress>,
     host: &str,
     path: &str,
-) -> Result<(Arc<Asked>, Outgoing), String> {
+) -> Result<(Arc<Origin>, OutgoingRequest), String> {
     let unwritable = || "it cannot be written".to_owned();
-    let wanted = Wanted {
+    let wanted = Destination {
         host: host.parse::<HostPart>().map_err(|_| unwritable())?,
         port: Scheme::Https.port(),
     };
-    let asked = Asked::own(&wanted, Scheme::Https).ok_or_else(unwritable)?;
+    let asked = Origin::own(&wanted, Scheme::Https).ok_or_else(unwritable)?;
     let request = Request::get(path)
         .header(HOST, host)
         .header(ACCEPT, HeaderValue::from_static(dates::KINDS))
@@ -245,30 +248,31 @@ fn prepared(
     let now = egress.policies.now();
     flow.policies = now.version();
     let passed = now.request(&whole, Follows::Nothing);
-    match passed.and_then(Passed::of_atoll) {
+    match passed.and_then(SendConditions::of_atoll) {
         Ok(None) => {}
         Ok(Some(_)) => return Err(ASKED.to_owned()),
-        Err(forbidden) => return Err(forbidden.inside),
+        Err(forbidden) => return Err(forbidden.shown),
     }
     flow.rule = Some(format!("for the date of a release: {}", rule.told()));
-    let room = Room::own(egress).ok_or_else(|| "too many requests are on their way".to_owned())?;
-    let outgoing = Outgoing {
+    let permit = RequestPermit::own(egress)
+        .ok_or_else(|| "too many requests are on their way".to_owned())?;
+    let outgoing = OutgoingRequest {
         parts,
         body: None,
         head,
         injection: Injection::default(),
         flow,
-        room: Arc::new(room),
+        permit: Arc::new(permit),
         is_safe: true,
         is_2: true,
-        leave: Leave::default(),
+        leave: SendPermission::default(),
         issue: None,
     };
     Ok((Arc::new(asked), outgoing))
 }
 
 /// Reads the whole body of a successful response.
-async fn received(response: Response<Received>) -> Result<Vec<u8>, String> {
+async fn read_body(response: Response<ResponseBody>) -> Result<Vec<u8>, String> {
     match response.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND | StatusCode::GONE => {

@@ -10,22 +10,22 @@ use atoll_model::network::{CredentialName, Request as Judged, Target};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 
-use super::{Exchange, Outgoing, consent};
+use super::{Exchange, OutgoingRequest, consent};
 use crate::Egress;
-use crate::dial::Place;
-use crate::inspect::answers::Denial;
-use crate::inspect::body::Broken;
-use crate::inspect::{Asked, head, header_names};
-use crate::limits::{Part, Way};
-use crate::policies::{Forbidden, Now, Sent};
+use crate::dial::Route;
+use crate::inspect::body::BodyError;
+use crate::inspect::denial::Denial;
+use crate::inspect::{Origin, head, header_names};
+use crate::limits::{BudgetShare, Direction};
+use crate::policies::{Forbidden, PolicySnapshot, RequestFacts};
 use crate::redaction::Redactions;
 
 /// The facts by which a request is judged again when the policies change.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub(crate) struct JudgedRequest {
     method: String,
     target: Target,
-    sent: Sent,
+    sent: RequestFacts,
     credentials: Vec<CredentialName>,
     /// The redactions of the request and of its response.
     redactions: Redactions,
@@ -33,9 +33,9 @@ pub(crate) struct Again {
     policies: u32,
 }
 
-impl Again {
+impl JudgedRequest {
     /// Takes the facts of a request that is about to be sent.
-    pub(super) fn of(outgoing: &Outgoing) -> Self {
+    pub(super) fn of(outgoing: &OutgoingRequest) -> Self {
         Self {
             method: outgoing.parts.method.as_str().to_owned(),
             target: outgoing.head.target.clone(),
@@ -46,11 +46,11 @@ impl Again {
         }
     }
 
-    fn may(&self, now: &Now<'_>, asked: &Asked) -> Result<(), Forbidden> {
+    fn may(&self, now: &PolicySnapshot<'_>, origin: &Origin) -> Result<(), Forbidden> {
         let judged = Judged {
-            host: &asked.host,
-            port: asked.port,
-            scheme: asked.scheme,
+            host: &origin.host,
+            port: origin.port,
+            scheme: origin.scheme,
             method: &self.method,
             target: &self.target,
         };
@@ -60,9 +60,9 @@ impl Again {
     }
 
     /// Resolves with the reason once it may go on no longer.
-    async fn lost(&self, egress: &Egress, asked: &Asked, place: Place) -> String {
-        let may = |now: &Now<'_>| self.may(now, asked);
-        let lost = egress.lost(&asked.host, Some(place), self.policies, may);
+    async fn lost(&self, egress: &Egress, origin: &Origin, place: Route) -> String {
+        let may = |now: &PolicySnapshot<'_>| self.may(now, origin);
+        let lost = egress.lost(&origin.host, Some(place), self.policies, may);
         lost.await
     }
 }
@@ -70,51 +70,51 @@ impl Again {
 impl Exchange {
     /// Returns the denial for a program whose exchange is not carried on.
     pub(crate) fn denial(&self, parts: &Parts, why: &str) -> Denial {
-        Denial::of(&self.asked, parts, why.to_owned())
+        Denial::of(&self.origin, parts, why.to_owned())
     }
 
     /// Redacts headers or trailers as policies say.
-    pub(crate) fn redact(&self, way: Way, headers: &mut HeaderMap) {
+    pub(crate) fn redact(&self, way: Direction, headers: &mut HeaderMap) {
         self.judged.redactions.take_out(way, headers);
     }
 
     /// Prepares trailers for forwarding.
     ///
     /// # Errors
-    /// [`Broken::Trailers`], where a server may read those of a request in another way.
-    pub(crate) fn trail(&self, way: Way, trailers: &mut HeaderMap) -> Result<(), Broken> {
+    /// [`BodyError::Trailers`], where a server may read those of a request in another way.
+    pub(crate) fn trail(&self, way: Direction, trailers: &mut HeaderMap) -> Result<(), BodyError> {
         self.redact(way, trailers);
-        if way == Way::Down {
+        if way == Direction::Down {
             return Ok(());
         }
         header_names::unframe(trailers);
         let now = self.egress.policies.now();
-        let overridden = head::overridden(&self.egress, &now, &self.asked, trailers);
+        let overridden = head::overridden(&self.egress, &now, &self.origin, trailers);
         let why = overridden.map(str::to_owned);
         match why.or_else(|| header_names::doubt(trailers)) {
-            Some(why) => Err(Broken::Trailers(why)),
+            Some(why) => Err(BodyError::Trailers(why)),
             None => Ok(()),
         }
     }
 }
 
 /// Watches, beside a body, the rights of its exchange.
-pub(crate) struct Rights {
+pub(crate) struct RightsWatch {
     lost: Pin<Box<dyn Future<Output = String> + Send>>,
     /// The reason, once they are lost.
     why: Option<String>,
 }
 
-impl std::fmt::Debug for Rights {
+impl std::fmt::Debug for RightsWatch {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Rights").finish_non_exhaustive()
+        to.debug_struct("RightsWatch").finish_non_exhaustive()
     }
 }
 
-impl Rights {
+impl RightsWatch {
     /// Watches the rights of this exchange.
     pub(crate) fn of(exchange: &Exchange) -> Self {
-        let (egress, asked) = (Arc::clone(&exchange.egress), Arc::clone(&exchange.asked));
+        let (egress, asked) = (Arc::clone(&exchange.egress), Arc::clone(&exchange.origin));
         let (judged, place) = (Arc::clone(&exchange.judged), exchange.place);
         Self {
             lost: Box::pin(async move { judged.lost(&egress, &asked, place).await }),
@@ -123,7 +123,11 @@ impl Rights {
     }
 
     /// Ready once the rights are lost, and ever after, with the error that ends the body.
-    pub(crate) fn poll(&mut self, exchange: &Exchange, context: &mut Context<'_>) -> Poll<Broken> {
+    pub(crate) fn poll(
+        &mut self,
+        exchange: &Exchange,
+        context: &mut Context<'_>,
+    ) -> Poll<BodyError> {
         let why = match &self.why {
             Some(why) => why.clone(),
             None => {
@@ -132,7 +136,7 @@ impl Rights {
                 self.why.insert(why).clone()
             }
         };
-        Poll::Ready(Broken::GivenUp(why))
+        Poll::Ready(BodyError::GivenUp(why))
     }
 }
 
@@ -141,7 +145,7 @@ impl Exchange {
     /// it.
     async fn given_up(&self) -> String {
         self.judged
-            .lost(&self.egress, &self.asked, self.place)
+            .lost(&self.egress, &self.origin, self.place)
             .await
     }
 
@@ -166,8 +170,8 @@ impl Exchange {
 
 impl Exchange {
     /// Returns its part of its rule's limits, if the rule has any.
-    pub(crate) fn part(&self) -> Option<&Part> {
-        self.room.part()
+    pub(crate) fn part(&self) -> Option<&BudgetShare> {
+        self.permit.part()
     }
 
     /// Returns the egress process's state, for tasks that run beside it.

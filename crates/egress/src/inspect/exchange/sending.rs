@@ -5,16 +5,17 @@ use std::sync::Arc;
 use atoll_model::network::Scheme;
 use hyper::{Request, Response, Version};
 
-use super::beginning::begin;
-use super::unanswered::Unanswered;
-use super::{Exchange, Outgoing, answered, judged, masked};
+use super::error::ExchangeError;
+use super::opening::begin;
+use super::{Exchange, OutgoingRequest, answered, judged, masked};
 use crate::Egress;
-use crate::inspect::Asked;
-use crate::inspect::body::{Received, Sent};
-use crate::inspect::expectation::{ENDLESS, Early};
-use crate::inspect::upstream::{Server, is_of_tls, why_not, why_unanswered};
-use crate::line::{Carried, Opened};
-use crate::resolve::{Nowhere, addresses, given_up, may};
+use crate::control_channel::{FlowOutcome, OpenFlow};
+use crate::inspect::Origin;
+use crate::inspect::body::{RequestBody, ResponseBody};
+use crate::inspect::expectation::{ENDLESS, InterimResponses};
+use crate::inspect::upstream::Server;
+use crate::origin_error::{is_of_tls, why_not, why_unanswered};
+use crate::resolve::{ResolveError, addresses, given_up, may};
 
 /// The reason for requesting the whole after a range.
 const NOT_THAT_PART: &str = "what came is not the part that was asked for, so all is asked for";
@@ -27,104 +28,110 @@ const NOT_BY_2: &str = "the host gives no answer by HTTP/2 without TLS, by which
 /// Sends an allowed request on a kept connection, or on a new one.
 pub(super) async fn carry(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    outgoing: &mut Outgoing,
-) -> Result<Response<Received>, Unanswered> {
-    let key = asked.key(outgoing.is_2);
+    origin: &Arc<Origin>,
+    outgoing: &mut OutgoingRequest,
+) -> Result<Response<ResponseBody>, ExchangeError> {
+    let key = origin.key(outgoing.is_2);
     // A connection that becomes a WebSocket is nobody else's.
     while let Some(server) = egress.upstream.kept(key).await {
         // What may be dialled for another request may not for this one.
-        let judged = judged(asked, &outgoing.parts, &outgoing.head);
-        let may = may(egress, &asked.host, server.place, asked.port, Some(&judged));
+        let judged = judged(origin, &outgoing.parts, &outgoing.head);
+        let may = may(
+            egress,
+            &origin.host,
+            server.place,
+            origin.port,
+            Some(&judged),
+        );
         let is_denied = may.is_err() || given_up(egress, server.place).is_some();
         if outgoing.head.is_web_socket && server.is_2() || is_denied {
             break;
         }
-        match attempt(egress, asked, server, outgoing).await? {
-            Attempted::Answered(response) => return Ok(response),
-            Attempted::Unsent(_) => {}
-            Attempted::Failed(unanswered) => return Err(unanswered),
+        match attempt(egress, origin, server, outgoing).await? {
+            AttemptOutcome::Answered(response) => return Ok(response),
+            AttemptOutcome::Unsent(_) => {}
+            AttemptOutcome::Failed(unanswered) => return Err(unanswered),
         }
         // It would be taken again and again.
         egress.upstream.part(key);
     }
-    let judged = judged(asked, &outgoing.parts, &outgoing.head);
-    let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
+    let judged = judged(origin, &outgoing.parts, &outgoing.head);
+    let resolved = match addresses(egress, &origin.host, origin.port, Some(&judged)).await {
         Ok(resolved) => resolved,
-        Err(Nowhere::Refused { why, inside }) => {
-            return Err(Unanswered::refused(why, inside));
+        Err(ResolveError::Refused { why, shown }) => {
+            return Err(ExchangeError::refused(why, shown));
         }
-        Err(Nowhere::Unknown(why)) => {
+        Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
             let why = format!("its name leads nowhere: {why}");
-            let opened = egress.line.open(outgoing.flow.clone(), false).await?;
-            let failure = Carried::nothing(why.clone()).at_last(true);
-            egress.line.close(&opened, failure);
-            return Err(Unanswered::Failed(why));
+            let opened = egress.control.open(outgoing.flow.clone(), false).await?;
+            let failure = FlowOutcome::nothing(why.clone()).at_last(true);
+            egress.control.close(&opened, failure);
+            return Err(ExchangeError::Failed(why));
         }
     };
     let mut failure = "its name leads nowhere".to_owned();
     let mut places = resolved.into_iter().peekable();
     while let Some(place) = places.next() {
         let opened = begin(egress, outgoing, place).await?;
-        let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
+        let dialled = egress.upstream.dial(egress, origin, place, outgoing.is_2);
         match dialled.await {
             Ok(server) => {
                 egress.upstream.share(key, &server);
-                return match send(egress, asked, server, opened, outgoing).await {
-                    Attempted::Answered(response) => Ok(response),
-                    Attempted::Unsent(why) => Err(Unanswered::Failed(why)),
-                    Attempted::Failed(unanswered) => Err(unanswered),
+                return match send(egress, origin, server, opened, outgoing).await {
+                    AttemptOutcome::Answered(response) => Ok(response),
+                    AttemptOutcome::Unsent(why) => Err(ExchangeError::Failed(why)),
+                    AttemptOutcome::Failed(unanswered) => Err(unanswered),
                 };
             }
             Err(error) => {
                 failure = why_not(&error);
                 // Who is there and is not who was asked for is elsewhere no other.
                 let is_last = is_of_tls(&error) || places.peek().is_none();
-                let carried = Carried::nothing(failure.clone()).at_last(is_last);
-                egress.line.close(&opened, carried);
+                let carried = FlowOutcome::nothing(failure.clone()).at_last(is_last);
+                egress.control.close(&opened, carried);
                 if is_last {
                     break;
                 }
             }
         }
     }
-    Err(Unanswered::Failed(failure))
+    Err(ExchangeError::Failed(failure))
 }
 
 /// The outcome of a request on one connection.
-enum Attempted {
-    Answered(Response<Received>),
+enum AttemptOutcome {
+    Answered(Response<ResponseBody>),
     /// No response, and no effect, so the request may be sent again; with the reason.
     Unsent(String),
-    Failed(Unanswered),
+    Failed(ExchangeError),
 }
 
 async fn attempt(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
+    origin: &Arc<Origin>,
     server: Server,
-    outgoing: &mut Outgoing,
-) -> Result<Attempted, Unanswered> {
+    outgoing: &mut OutgoingRequest,
+) -> Result<AttemptOutcome, ExchangeError> {
     let opened = begin(egress, outgoing, server.place).await?;
-    Ok(send(egress, asked, server, opened, outgoing).await)
+    Ok(send(egress, origin, server, opened, outgoing).await)
 }
 
 /// Sends a recorded request.
 async fn send(
     egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
+    origin: &Arc<Origin>,
     mut server: Server,
-    opened: Opened,
-    outgoing: &mut Outgoing,
-) -> Attempted {
+    opened: OpenFlow,
+    outgoing: &mut OutgoingRequest,
+) -> AttemptOutcome {
     outgoing.find_range(&egress.credentials);
-    let exchange = Exchange::new(egress, asked, (opened, server.place), outgoing);
-    let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
+    let exchange = Exchange::new(egress, origin, opened, server.place, outgoing);
+    let Some((uri, headers)) = outgoing.written(egress, origin, server.is_2()) else {
         let why = "it cannot be written".to_owned();
-        return Attempted::Failed(Unanswered::Broken(why));
+        return AttemptOutcome::Failed(ExchangeError::Broken(why));
     };
-    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
+    let body = RequestBody::new(outgoing.body.take(), Arc::clone(&exchange));
     let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
     let mut request = Request::new(body);
     *request.method_mut() = outgoing.parts.method.clone();
@@ -133,7 +140,7 @@ async fn send(
     if server.is_2() {
         *request.version_mut() = Version::HTTP_2;
     }
-    let early = Early::heard(&mut request, exchange.gate().cloned());
+    let early = InterimResponses::observe(&mut request, exchange.gate().cloned());
     let sent = early.unless_endless(server.send(request));
     let sent = exchange.unless_given_up(sent).await;
     let mut error = match sent.and_then(|sent| sent.ok_or_else(|| ENDLESS.to_owned())) {
@@ -143,24 +150,24 @@ async fn send(
             outgoing.injection.asks_all = true;
             exchange.answered(response.status(), None);
             exchange.failed(NOT_THAT_PART.to_owned());
-            return Attempted::Failed(Unanswered::Failed(NOT_THAT_PART.to_owned()));
+            return AttemptOutcome::Failed(ExchangeError::Failed(NOT_THAT_PART.to_owned()));
         }
         Ok(Ok(response)) => {
             let answered = answered(exchange, server, response, outgoing).await;
-            return Attempted::Answered(answered);
+            return AttemptOutcome::Answered(answered);
         }
         Ok(Err(error)) => error,
         Err(why) => {
             exchange.failed(why.clone());
             outgoing.body = exchange.give_back(&mut outgoing.parts);
-            return Attempted::Failed(Unanswered::Failed(why));
+            return AttemptOutcome::Failed(ExchangeError::Failed(why));
         }
     };
     let unsent = error.take_message().map(Request::into_body);
     let broken = exchange.failure();
     let error = error.into_error();
     let is_answered = error.is_parse();
-    let why = match server.is_2() && asked.scheme == Scheme::Http {
+    let why = match server.is_2() && origin.scheme == Scheme::Http {
         true => format!("{NOT_BY_2} ({})", why_unanswered(&error)),
         false => why_unanswered(&error),
     };
@@ -171,12 +178,12 @@ async fn send(
         None => exchange.give_back(&mut outgoing.parts),
     };
     if let Some(misuse) = exchange.misuse() {
-        Attempted::Failed(Unanswered::Misused(Box::new(misuse)))
+        AttemptOutcome::Failed(ExchangeError::Misused(Box::new(misuse)))
     } else if let Some(broken) = broken {
-        Attempted::Failed(Unanswered::Broken(broken))
+        AttemptOutcome::Failed(ExchangeError::Broken(broken))
     } else if is_unsent || may_repeat && !is_answered {
-        Attempted::Unsent(why)
+        AttemptOutcome::Unsent(why)
     } else {
-        Attempted::Failed(Unanswered::Failed(why))
+        AttemptOutcome::Failed(ExchangeError::Failed(why))
     }
 }

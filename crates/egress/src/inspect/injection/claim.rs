@@ -62,13 +62,13 @@ pub(super) enum Payload {
         /// The payload value.
         told: String,
         /// The facts about the chunks.
-        body: Pieced,
+        body: ChunkedBody,
     },
 }
 
 /// A request's claim about a body in signed chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pieced {
+pub(crate) struct ChunkedBody {
     /// The body's length without framing, bytes.
     pub(crate) bytes: u64,
     /// The names of the trailers, where those are signed too.
@@ -115,7 +115,7 @@ impl Claim {
         let scope = scope.and_then(|rest| Scope::parse(rest.strip_prefix('/')?));
         let scope = scope.ok_or(UNREADABLE)?;
         check_time(&parts, &scope, now)?;
-        let signed = signed(&parts.signed, headers)?;
+        let signed = signed_headers(&parts.signed, headers)?;
         let signature = Signature::parse(&parts.signature).ok_or(UNREADABLE)?;
         Ok(Self {
             payload: payload(parts.form, parts.payload, &scope, headers)?,
@@ -296,7 +296,7 @@ fn instant(text: &str) -> Option<OffsetDateTime> {
 }
 
 /// Reads the names of the signed headers, which must include the host and all AWS headers.
-fn signed(written: &str, headers: &HeaderMap) -> Result<Vec<String>, String> {
+fn signed_headers(written: &str, headers: &HeaderMap) -> Result<Vec<String>, String> {
     let names: Vec<String> = written.split(';').map(str::to_owned).collect();
     let is_name = |name: &String| {
         let parsed = HeaderName::from_bytes(name.as_bytes());
@@ -338,7 +338,7 @@ fn payload(
     }
     let has_trailers = told == PIECES_AND_TRAILERS;
     if form == Form::Header && (has_trailers || told == PIECES) {
-        let body = pieced(has_trailers, headers)?;
+        let body = chunked_claim(has_trailers, headers)?;
         return Ok(Payload::Pieces { told, body });
     }
     if told.starts_with(STREAMING) {
@@ -352,7 +352,7 @@ fn payload(
 }
 
 /// Reads a request's claim about its body in signed chunks.
-fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<Pieced, String> {
+fn chunked_claim(has_trailers: bool, headers: &HeaderMap) -> Result<ChunkedBody, String> {
     let bytes = header(headers, &DECODED_HEADER)?;
     let bytes = bytes.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let bytes = bytes.and_then(|text| text.parse().ok());
@@ -367,7 +367,7 @@ fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<Pieced, String> {
         }
         false => None,
     };
-    Ok(Pieced { bytes, trailers })
+    Ok(ChunkedBody { bytes, trailers })
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@ use hyper::header::{
     ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, SEC_WEBSOCKET_EXTENSIONS,
 };
 
-use super::Outgoing;
+use super::OutgoingRequest;
 use crate::credentials::Credentials;
-use crate::inspect::ranges::Ranged;
+use crate::inspect::ranges::PaddedRange;
 use crate::secret::narrow;
 
 /// The header with the gRPC message compressions that a program reads.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
-impl Outgoing {
+impl OutgoingRequest {
     /// Finds the range that the request asks for, with a margin for the longest real value that
     /// there is by now.
     pub(crate) fn find_range(&mut self, credentials: &Credentials) {
@@ -22,14 +22,14 @@ impl Outgoing {
         }
         let longest = credentials.masks().map_or(0, |masks| masks.longest());
         let (method, headers) = (&self.parts.method, &self.parts.headers);
-        self.injection.ranged = Ranged::read(method, headers, longest as u64);
+        self.injection.ranged = PaddedRange::read(method, headers, longest as u64);
     }
 }
 
 /// Changes a request so that the response can be masked: no unknown coding, and no range (RFC 9110,
 /// 14) except one with its margin, since a real value could be cut by two ranges and be whole in
 /// neither.
-pub(super) fn ask_for_readable(headers: &mut HeaderMap, ranged: Option<Ranged>) {
+pub(super) fn ask_for_readable(headers: &mut HeaderMap, ranged: Option<PaddedRange>) {
     narrow(headers);
     if let Some(range) = ranged.and_then(|ranged| ranged.header()) {
         headers.insert(RANGE, range);

@@ -6,14 +6,14 @@
 use atoll_model::network::Place;
 
 use super::{Misuse, misuse};
-use crate::credentials::Held;
+use crate::credentials::CredentialPart;
 
 /// The advice for a login that is no longer valid.
 const OUTSIDE: &str = "log in again outside with the agent's own command, or let it renew its login there, \
                        and start a new run";
 
 /// Builds the misuse of a refresh token's placeholder in a request that would refresh its login.
-pub(in crate::inspect) fn renewal(held: &Held) -> Misuse {
+pub(in crate::inspect) fn renewal(held: &CredentialPart) -> Misuse {
     let why = "is in a request that would renew its login, which is not done from inside: log in again outside";
     Misuse {
         is_alert: false,
@@ -22,7 +22,7 @@ pub(in crate::inspect) fn renewal(held: &Held) -> Misuse {
 }
 
 /// Returns the advice on where a placeholder belongs.
-pub(super) fn instead(held: &Held) -> String {
+pub(super) fn instead(held: &CredentialPart) -> String {
     let name = held.name();
     match &held.binding.place {
         Place::Refresh(_) => {

@@ -12,13 +12,15 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::claim::{self, Claim, Form, Payload};
-use super::sigv4::{ALGORITHM, Chain, Reading, SIGNATURE, Signable, digest, undigested};
+use super::sigv4::{
+    ALGORITHM, Canonicalization, SIGNATURE, Signable, SignatureChain, digest, undigested,
+};
 use super::{Misuse, escaped, unescaped};
 use crate::Egress;
-use crate::credentials::{Credentials, Held, Values, fetch};
-use crate::inspect::Asked;
+use crate::credentials::{CredentialPart, Credentials, Values, fetch};
+use crate::inspect::Origin;
 use crate::inspect::head::{self, Head};
-use crate::inspect::upload::{Expected, Pieces};
+use crate::inspect::upload::{Pieces, SignedBody};
 use crate::redaction::Redactions;
 use crate::secret::Secret;
 
@@ -27,30 +29,30 @@ use crate::secret::Secret;
 pub(crate) struct Signing {
     credential: CredentialName,
     claim: Claim,
-    proven: Option<Proven>,
+    proven: Option<VerifiedSignature>,
     /// The real key, if it is fetched on use.
     key: Option<Values>,
 }
 
 /// The result of verifying the program's own signature.
 #[derive(Debug)]
-struct Proven {
-    reading: Reading,
+struct VerifiedSignature {
+    reading: Canonicalization,
     payload: String,
     /// The program's own signatures of its body's chunks, if it signs those.
-    pieces: Option<Chain>,
+    pieces: Option<SignatureChain>,
 }
 
 /// The changes to a request that is signed anew.
-pub(super) struct Signed {
+pub(super) struct SignedRequest {
     pub(super) target: String,
     /// The signer of the body's chunks, if they are signed.
-    pub(super) pieces: Option<Chain>,
+    pub(super) pieces: Option<SignatureChain>,
 }
 
 /// The input needed to verify the program's signature.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Needed {
+pub(crate) enum VerificationInput {
     /// The head alone.
     Nothing,
     /// The whole body.
@@ -62,12 +64,12 @@ pub(super) const VERSION_2: &str =
     "a signature of version 2 (boto3 makes one of version 4 with signature_version = \"s3v4\")";
 
 /// Returns whether a key's id is in a query in the way of version 2 signatures.
-pub(super) fn is_of_version_2(held: &Held, pair: &str) -> bool {
+pub(super) fn is_of_version_2(held: &CredentialPart, pair: &str) -> bool {
     held.part == Part::KeyId && pair.starts_with("AWSAccessKeyId=")
 }
 
 /// Returns whether a part of a key is in a header where it may be.
-pub(super) fn is_bound_header(held: &Held, name: &HeaderName, value: &[u8]) -> bool {
+pub(super) fn is_bound_header(held: &CredentialPart, name: &HeaderName, value: &[u8]) -> bool {
     let placeholder = held.placeholder.as_bytes();
     match held.part {
         Part::KeyId => {
@@ -96,7 +98,7 @@ fn once(value: &[u8], placeholder: &[u8]) -> bool {
 }
 
 /// Returns whether a part of a key is in a query parameter where it may be.
-pub(super) fn is_bound_parameter(held: &Held, name: &str, value: &str) -> bool {
+pub(super) fn is_bound_parameter(held: &CredentialPart, name: &str, value: &str) -> bool {
     let value = unescaped(value);
     let placeholder = held.placeholder.as_bytes();
     match held.part {
@@ -114,7 +116,7 @@ impl Signing {
     ///
     /// # Errors
     /// The reason why it is unusable, as the end of "a signature that …".
-    pub(super) fn read(held: &Held, parts: &Parts, query: &str) -> Result<Self, String> {
+    pub(super) fn read(held: &CredentialPart, parts: &Parts, query: &str) -> Result<Self, String> {
         let Place::SigV4(bound) = &held.binding.place else {
             return Err("is of no key".to_owned());
         };
@@ -136,10 +138,12 @@ impl Signing {
     }
 
     /// Returns the input needed to verify the program's own signature.
-    pub(crate) fn needs(&self) -> Needed {
+    pub(crate) fn needs(&self) -> VerificationInput {
         match (&self.proven, &self.claim.payload) {
-            (None, Payload::Digest) => Needed::Body,
-            (None, Payload::Told(_) | Payload::Pieces { .. }) | (Some(_), _) => Needed::Nothing,
+            (None, Payload::Digest) => VerificationInput::Body,
+            (None, Payload::Told(_) | Payload::Pieces { .. }) | (Some(_), _) => {
+                VerificationInput::Nothing
+            }
         }
     }
 
@@ -147,7 +151,7 @@ impl Signing {
     pub(crate) fn prove(
         &mut self,
         credentials: &Credentials,
-        asked: &Asked,
+        origin: &Origin,
         parts: &Parts,
         head: &Head,
         body: &[u8],
@@ -166,7 +170,7 @@ impl Signing {
             method: parts.method.as_str(),
             target: head.target.as_written(),
             headers: &parts.headers,
-            host: host.unwrap_or(asked.authority.as_str()),
+            host: host.unwrap_or(origin.authority.as_str()),
             signed: &self.claim.signed,
             payload: &payload,
             time: &self.claim.time,
@@ -183,7 +187,7 @@ impl Signing {
         let Some((reading, pieces)) = proven else {
             return Err(self.misuse(credentials));
         };
-        self.proven = Some(Proven {
+        self.proven = Some(VerifiedSignature {
             reading,
             payload,
             pieces,
@@ -214,20 +218,20 @@ impl Signing {
     }
 
     /// Returns what the body must match, if the request states that and has signed it.
-    pub(crate) fn expected(&self, credentials: &Credentials) -> Option<Expected> {
+    pub(crate) fn expected(&self, credentials: &Credentials) -> Option<SignedBody> {
         let misuse = || self.misuse(credentials);
         match &self.claim.payload {
-            Payload::Told(told) => undigested(told).map(|told| Expected::Digest(told, misuse())),
+            Payload::Told(told) => undigested(told).map(|told| SignedBody::Digest(told, misuse())),
             Payload::Digest => None,
             Payload::Pieces { body, .. } => {
                 let chain = self.proven.as_ref()?.pieces.clone()?;
                 let pieces = Pieces::new(chain, body.clone(), misuse());
-                Some(Expected::Pieces(Box::new(pieces)))
+                Some(SignedBody::Pieces(Box::new(pieces)))
             }
         }
     }
 
-    fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a Held> {
+    fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a CredentialPart> {
         let mut all = credentials.iter();
         all.find(|held| held.part == part && *held.name() == self.credential)
     }
@@ -254,10 +258,11 @@ impl Signing {
     pub(super) fn sign(
         &self,
         credentials: &Credentials,
-        (asked, method): (&Asked, &str),
+        origin: &Origin,
+        method: &str,
         target: &str,
         headers: &mut HeaderMap,
-    ) -> Option<Signed> {
+    ) -> Option<SignedRequest> {
         let proven = self.proven.as_ref()?;
         let id = std::str::from_utf8(self.real(credentials, Part::KeyId)?).ok()?;
         let secret = self.real(credentials, Part::Secret)?;
@@ -266,7 +271,7 @@ impl Signing {
         if let Some(token) = token {
             put_token(token, real, headers)?;
         }
-        let host = asked.authority.as_str();
+        let host = origin.authority.as_str();
         // What is for one connection only is not sent on.
         let is_sent = |name: &&String| {
             *name == HOST.as_str() || headers.contains_key(name.as_str()) && !head::is_hop(name)
@@ -277,14 +282,16 @@ impl Signing {
         let target = match self.claim.form {
             Form::Header => target.to_owned(),
             Form::Query => rewritten(target, |name, value| match name {
-                claim::CREDENTIAL => Pair::With(escaped(credential.as_bytes())),
-                claim::SIGNED => Pair::With(escaped(names.as_bytes())),
+                claim::CREDENTIAL => ParameterChange::With(escaped(credential.as_bytes())),
+                claim::SIGNED => ParameterChange::With(escaped(names.as_bytes())),
                 claim::TOKEN
                     if token.is_some_and(|token| is_bound_parameter(token, name, value)) =>
                 {
-                    real.map_or(Pair::LeftOut, |real| Pair::With(escaped(real)))
+                    real.map_or(ParameterChange::LeftOut, |real| {
+                        ParameterChange::With(escaped(real))
+                    })
                 }
-                _ => Pair::AsItIs,
+                _ => ParameterChange::AsItIs,
             }),
         };
         let signable = Signable {
@@ -312,11 +319,11 @@ impl Signing {
                 target
             }
             Form::Query => rewritten(&target, |name, _| match name {
-                SIGNATURE => Pair::With(signature.clone()),
-                _ => Pair::AsItIs,
+                SIGNATURE => ParameterChange::With(signature.clone()),
+                _ => ParameterChange::AsItIs,
             }),
         };
-        Some(Signed { target, pieces })
+        Some(SignedRequest { target, pieces })
     }
 }
 
@@ -327,7 +334,7 @@ pub(super) async fn fetched(
     signing: &mut Option<Signing>,
     egress: &Arc<Egress>,
     index: usize,
-) -> Result<Option<Arc<Secret>>, fetch::Unfetched> {
+) -> Result<Option<Arc<Secret>>, fetch::FetchError> {
     let Some(held) = egress.credentials.get(index) else {
         return Ok(None);
     };
@@ -345,7 +352,7 @@ pub(super) async fn fetched(
 
 /// Injects a session token for its placeholder. If the key has none, the header is removed, and
 /// then not signed either.
-fn put_token(token: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+fn put_token(token: &CredentialPart, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let is_alone = headers.get_all(claim::TOKEN_HEADER).iter().count() == 1;
     let found = headers.get_mut(claim::TOKEN_HEADER);
     let Some(value) = found.filter(|value| value.as_bytes() == token.placeholder.as_bytes()) else {
@@ -364,14 +371,14 @@ fn put_token(token: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Opti
 }
 
 /// The change to one query parameter.
-enum Pair {
+enum ParameterChange {
     AsItIs,
     With(String),
     LeftOut,
 }
 
 /// Returns a target with some parameters of its query replaced or removed.
-fn rewritten(target: &str, change: impl Fn(&str, &str) -> Pair) -> String {
+fn rewritten(target: &str, change: impl Fn(&str, &str) -> ParameterChange) -> String {
     let Some((path, query)) = target.split_once('?') else {
         return target.to_owned();
     };
@@ -380,9 +387,9 @@ fn rewritten(target: &str, change: impl Fn(&str, &str) -> Pair) -> String {
             return Some(pair.to_owned());
         };
         match change(name, value) {
-            Pair::AsItIs => Some(pair.to_owned()),
-            Pair::With(other) => Some(format!("{name}={other}")),
-            Pair::LeftOut => None,
+            ParameterChange::AsItIs => Some(pair.to_owned()),
+            ParameterChange::With(other) => Some(format!("{name}={other}")),
+            ParameterChange::LeftOut => None,
         }
     };
     let pairs: Vec<String> = query.split('&').filter_map(pair).collect();

@@ -1,7 +1,7 @@
 //! AWS Signature Version 4: the canonical forms of a request, and its signing.
 //!
 //! Source: "Create a signed AWS API request" and "Authenticating Requests: Using Query Parameters"
-//! of AWS. Programs and servers canonicalize a path and a query in ways that differ ([`Reading`]);
+//! of AWS. Programs and servers canonicalize a path and a query in ways that differ ([`Canonicalization`]);
 //! the program's own signature shows which one it means.
 
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use super::{escaped, unescaped};
 
 mod chain;
 
-pub(crate) use chain::{Chain, Link, PIECES, PIECES_AND_TRAILERS};
+pub(crate) use chain::{ChainItem, PIECES, PIECES_AND_TRAILERS, SignatureChain};
 
 /// The algorithm, with which signatures begin.
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -74,7 +74,7 @@ impl Scope {
 
 /// A way to canonicalize a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PathReading {
+enum PathCanonicalization {
     /// As sent, as S3 does.
     Sent,
     /// Escaped once more, with dot segments and empty ones removed.
@@ -85,7 +85,7 @@ enum PathReading {
 
 /// A way to canonicalize a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QueryReading {
+enum QueryCanonicalization {
     /// As sent, sorted.
     Sent,
     /// Escaped where needed, and nowhere else.
@@ -94,31 +94,34 @@ enum QueryReading {
 
 /// A way to canonicalize a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reading {
-    path: PathReading,
-    query: QueryReading,
+pub(super) struct Canonicalization {
+    path: PathCanonicalization,
+    query: QueryCanonicalization,
 }
 
-impl Reading {
+impl Canonicalization {
     /// The request as sent.
     #[cfg(test)]
     pub(super) const SENT: Self = Self {
-        path: PathReading::Sent,
-        query: QueryReading::Sent,
+        path: PathCanonicalization::Sent,
+        query: QueryCanonicalization::Sent,
     };
 
     /// All the ways that programs use, the usual ones first.
     const ALL: [Self; 6] = {
-        const fn of(path: PathReading, query: QueryReading) -> Reading {
-            Reading { path, query }
+        const fn of(path: PathCanonicalization, query: QueryCanonicalization) -> Canonicalization {
+            Canonicalization { path, query }
         }
         [
-            of(PathReading::Sent, QueryReading::Sent),
-            of(PathReading::Normal, QueryReading::Sent),
-            of(PathReading::Escaped, QueryReading::Sent),
-            of(PathReading::Sent, QueryReading::Escaped),
-            of(PathReading::Normal, QueryReading::Escaped),
-            of(PathReading::Escaped, QueryReading::Escaped),
+            of(PathCanonicalization::Sent, QueryCanonicalization::Sent),
+            of(PathCanonicalization::Normal, QueryCanonicalization::Sent),
+            of(PathCanonicalization::Escaped, QueryCanonicalization::Sent),
+            of(PathCanonicalization::Sent, QueryCanonicalization::Escaped),
+            of(PathCanonicalization::Normal, QueryCanonicalization::Escaped),
+            of(
+                PathCanonicalization::Escaped,
+                QueryCanonicalization::Escaped,
+            ),
         ]
     };
 }
@@ -143,33 +146,34 @@ pub(super) struct Signable<'a> {
 
 impl Signable<'_> {
     /// Signs the request.
-    pub(super) fn sign(&self, secret: &[u8], reading: Reading) -> String {
+    pub(super) fn sign(&self, secret: &[u8], reading: Canonicalization) -> String {
         let tag = hmac::sign(&self.scope.key(secret), &self.text(reading));
         hexadecimal(tag.as_ref())
     }
 
     /// Returns the canonicalization under which this is the request's signature, if any.
-    pub(super) fn proof(&self, secret: &[u8], signature: &Signature) -> Option<Reading> {
+    pub(super) fn proof(&self, secret: &[u8], signature: &Signature) -> Option<Canonicalization> {
         let key = self.scope.key(secret);
-        let is_right =
-            |reading: &Reading| hmac::verify(&key, &self.text(*reading), &signature.0).is_ok();
-        Reading::ALL.into_iter().find(is_right)
+        let is_right = |reading: &Canonicalization| {
+            hmac::verify(&key, &self.text(*reading), &signature.0).is_ok()
+        };
+        Canonicalization::ALL.into_iter().find(is_right)
     }
 
     /// Returns the signer of the body's chunks, whose signatures follow this one of the request.
-    pub(super) fn chain(&self, secret: &[u8], own: &str) -> Chain {
-        Chain::new(secret, (self.time, self.scope), own.to_owned())
+    pub(super) fn chain(&self, secret: &[u8], own: &str) -> SignatureChain {
+        SignatureChain::new(secret, self.time, self.scope, own.to_owned())
     }
 
     /// Returns the string to sign.
-    fn text(&self, reading: Reading) -> Vec<u8> {
+    fn text(&self, reading: Canonicalization) -> Vec<u8> {
         let digest = digest(&self.canonical(reading));
         let (time, scope) = (self.time, self.scope.text());
         format!("{ALGORITHM}\n{time}\n{scope}\n{digest}").into_bytes()
     }
 
     /// Returns the canonical request.
-    fn canonical(&self, reading: Reading) -> Vec<u8> {
+    fn canonical(&self, reading: Canonicalization) -> Vec<u8> {
         let (path, query) = self.target.split_once('?').unwrap_or((self.target, ""));
         let (path, query) = (
             self::path(path, reading.path),
@@ -242,12 +246,12 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-fn path(sent: &str, reading: PathReading) -> String {
+fn path(sent: &str, reading: PathCanonicalization) -> String {
     let escape = |part: &str| escaped(part.as_bytes());
     match reading {
-        PathReading::Sent => sent.to_owned(),
-        PathReading::Escaped => sent.split('/').map(escape).collect::<Vec<_>>().join("/"),
-        PathReading::Normal => {
+        PathCanonicalization::Sent => sent.to_owned(),
+        PathCanonicalization::Escaped => sent.split('/').map(escape).collect::<Vec<_>>().join("/"),
+        PathCanonicalization::Normal => {
             let mut parts: Vec<String> = Vec::new();
             for part in sent.split('/') {
                 match part {
@@ -267,13 +271,13 @@ fn path(sent: &str, reading: PathReading) -> String {
     }
 }
 
-fn query(sent: &str, reading: QueryReading) -> String {
+fn query(sent: &str, reading: QueryCanonicalization) -> String {
     let parts = sent.split('&').filter(|part| !part.is_empty());
     let pairs = parts.map(|part| part.split_once('=').unwrap_or((part, "")));
     let pairs = pairs.filter(|(name, _)| *name != SIGNATURE);
     let write = |text: &str| match reading {
-        QueryReading::Sent => text.to_owned(),
-        QueryReading::Escaped => escaped(&unescaped(text)),
+        QueryCanonicalization::Sent => text.to_owned(),
+        QueryCanonicalization::Escaped => escaped(&unescaped(text)),
     };
     let mut pairs: Vec<_> = pairs
         .map(|(name, value)| (write(name), write(value)))

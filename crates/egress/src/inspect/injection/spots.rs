@@ -7,7 +7,7 @@ use hyper::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use hyper::http::request::Parts;
 
 use super::signing;
-use crate::credentials::{Held, holds, holds_in_any_case};
+use crate::credentials::{CredentialPart, holds, holds_in_any_case};
 
 /// A place where a credential's placeholder was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Spot {
 }
 
 /// Finds all places of a credential's placeholder.
-pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
+pub(super) fn spots(held: &CredentialPart, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
     let placeholder = held.placeholder.as_bytes();
     let elsewhere = |place: &str| Spot::Elsewhere(place.to_owned());
     let mut spots = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot
 }
 
 /// Finds the placeholder in a header, as it is or within basic authentication.
-pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
+pub(super) fn in_header(held: &CredentialPart, name: &HeaderName, value: &[u8]) -> Option<Spot> {
     let placeholder = held.placeholder.as_bytes();
     let elsewhere = || Some(Spot::Elsewhere(format!("the header {name}")));
     if holds(value, placeholder) {

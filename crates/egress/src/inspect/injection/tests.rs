@@ -60,7 +60,7 @@ fn sent(
 }
 
 #[test]
-fn a_placeholder_in_its_place_becomes_the_real_value() {
+fn placeholder_at_bound_place_is_replaced() {
     let basic = |user: &str, password: &str| {
         format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
     };
@@ -134,7 +134,7 @@ fn a_placeholder_in_its_place_becomes_the_real_value() {
 }
 
 #[test]
-fn a_placeholder_anywhere_else_is_not_sent() {
+fn placeholder_elsewhere_is_refused() {
     let in_basic = |text: &str| {
         format!(
             "Basic {}",
@@ -283,7 +283,7 @@ fn a_placeholder_anywhere_else_is_not_sent() {
 }
 
 #[test]
-fn a_real_value_in_an_answers_head_is_masked() {
+fn response_head_real_value_is_masked() {
     let credentials = credentials(header("x-key", None));
     let mut headers = HeaderMap::new();
     let basic = format!("Basic {}", STANDARD.encode(format!("git:{REAL}")));
@@ -333,7 +333,7 @@ fn percent_decoded(text: &str) -> String {
 }
 
 #[test]
-fn a_refusal_says_what_does_not_fit() {
+fn misuse_says_what_does_not_match() {
     let one = |place, host: &str, name: &str, value: &str| {
         sent(&credentials(place), host, "/", &[(name, value)]).unwrap_err()
     };
@@ -368,7 +368,7 @@ fn a_refusal_says_what_does_not_fit() {
 }
 
 #[test]
-fn one_that_is_put_in_hides_no_other_and_not_itself_in_another_form() {
+fn injected_placeholder_hides_no_other() {
     const OTHER: &str = "glpat-placeholder1111111111";
     let hexadecimal =
         |text: &str| -> String { text.bytes().map(|byte| format!("{byte:02x}")).collect() };

@@ -22,12 +22,12 @@ fn length_of(came: &str) -> String {
         .to_string()
 }
 
-fn read(range: &str) -> Option<Ranged> {
-    Ranged::read(&Method::GET, &headers(&[("range", range)]), 10)
+fn read(range: &str) -> Option<PaddedRange> {
+    PaddedRange::read(&Method::GET, &headers(&[("range", range)]), 10)
 }
 
 #[test]
-fn a_part_is_asked_for_with_what_is_around_it() {
+fn range_is_requested_with_margin() {
     for (range, asked) in [
         ("bytes=100-199", "bytes=90-209"),
         ("bytes=0-3", "bytes=0-13"),
@@ -56,14 +56,14 @@ fn a_part_is_asked_for_with_what_is_around_it() {
         assert_eq!(read(range), None, "{range}");
     }
     let two = headers(&[("range", "bytes=0-3"), ("range", "bytes=5-7")]);
-    assert_eq!(Ranged::read(&Method::GET, &two, 10), None);
+    assert_eq!(PaddedRange::read(&Method::GET, &two, 10), None);
     let one = headers(&[("range", "bytes=0-3")]);
-    assert_eq!(Ranged::read(&Method::PUT, &one, 10), None);
-    assert_eq!(Ranged::read(&Method::GET, &HeaderMap::new(), 10), None);
+    assert_eq!(PaddedRange::read(&Method::PUT, &one, 10), None);
+    assert_eq!(PaddedRange::read(&Method::GET, &HeaderMap::new(), 10), None);
 }
 
 #[test]
-fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
+fn range_response_is_cut_to_request() {
     // The range, what the server says it is, and what is before it, in it and told of it.
     for (range, came, skip, take, told) in [
         (
@@ -161,7 +161,7 @@ fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
 }
 
 #[test]
-fn a_part_that_is_not_what_its_head_says_is_not_handed_on() {
+fn range_response_contradicting_head_is_refused() {
     let ranged = read("bytes=100-199").unwrap();
     let came = ("content-range", "bytes 90-209/1000");
     let right = ("content-length", "120");
@@ -185,7 +185,7 @@ fn a_part_that_is_not_what_its_head_says_is_not_handed_on() {
 }
 
 #[test]
-fn a_part_that_does_not_say_so_is_not_taken_for_all() {
+fn range_response_undeclared_is_never_the_whole() {
     let is_all = |range: &str, is_success, told: &[(&'static str, &str)]| {
         read(range)
             .unwrap()
@@ -222,12 +222,12 @@ struct Comes(VecDeque<Frame<Bytes>>, bool);
 
 impl Body for Comes {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(self.0.pop_front().map(Ok))
     }
 
@@ -237,13 +237,18 @@ impl Body for Comes {
 }
 
 /// Returns what is handed on of these bytes, and whether the body ended well.
-async fn handed_on(text: &str, part: usize, is_end_known: bool, cut: Cut) -> (String, bool) {
+async fn handed_on(
+    text: &str,
+    part: usize,
+    is_end_known: bool,
+    cut: DeliveredPart,
+) -> (String, bool) {
     let pieces = text.as_bytes().chunks(part).map(Bytes::copy_from_slice);
     let mut frames: VecDeque<_> = pieces.map(Frame::data).collect();
     if !is_end_known {
         frames.push_back(Frame::trailers(HeaderMap::new()));
     }
-    let mut window = Window::new(Comes(frames, is_end_known), &cut);
+    let mut window = WindowedBody::new(Comes(frames, is_end_known), &cut);
     let mut handed_on = String::new();
     loop {
         match poll_fn(|context| Pin::new(&mut window).poll_frame(context)).await {
@@ -264,8 +269,8 @@ async fn handed_on(text: &str, part: usize, is_end_known: bool, cut: Cut) -> (St
 }
 
 #[tokio::test]
-async fn a_window_ends_with_all_that_came() {
-    let cut = |skip, take| Cut {
+async fn windowed_body_ends_with_announced_length() {
+    let cut = |skip, take| DeliveredPart {
         skip,
         take,
         came: 10,

@@ -47,11 +47,11 @@ fn give_up(way: &Outside, host: &str) {
         by: GivenUpBy::Person { uid: 7 },
         what,
     };
-    way.egress.policies.renounced.add_all(vec![given]);
+    way.egress.policies.dropped.add_all(vec![given]);
 }
 
 #[tokio::test]
-async fn what_goes_on_ends_when_the_address_is_given_up_to_which_its_name_led() {
+async fn dropped_address_ends_open_flow() {
     for is_limited in [false, true] {
         for (what, request, answer, later) in OPEN {
             ends(what, request, answer, later, is_limited).await;
@@ -116,7 +116,7 @@ async fn ends(what: &str, request: &str, answer: &'static str, later: &str, is_l
 }
 
 #[tokio::test]
-async fn the_same_given_up_again_is_answered_once_it_is_on_disk_too() {
+async fn dropped_right_repeated_waits_for_record() {
     let way = Outside::new(&[], 1, no_trust());
     let body = r#"{"deny-hosts":["example.com"]}"#;
     let request = format!(
@@ -129,8 +129,8 @@ async fn the_same_given_up_again_is_answered_once_it_is_on_disk_too() {
         let program = TcpStream::connect(listener.local_addr().unwrap());
         let (program, accepted) = tokio::join!(program, listener.accept());
         let egress = Arc::clone(&way.egress);
-        let arrival = Arrival::new(accepted.unwrap().0);
-        tokio::spawn(async move { crate::inside::serve(&egress, arrival).await });
+        let arrival = ProgramStream::new(accepted.unwrap().0);
+        tokio::spawn(async move { crate::sandbox_api::serve(&egress, arrival).await });
         let mut program = program.unwrap();
         program.write_all(request.as_bytes()).await.unwrap();
         let mut heard = Vec::new();

@@ -125,7 +125,7 @@ const BY_2: &[By2] = &[
 ];
 
 #[tokio::test]
-async fn http_2_header_of_two_readings_is_refused() {
+async fn http_2_ambiguous_header_is_refused() {
     for (name, value, body, status, line) in BY_2 {
         let between = Between::new(&[], &[]).await;
         let mut headers = HeaderMap::new();
@@ -168,7 +168,7 @@ const OTHER_PATHS: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn overriding_header_is_refused_where_rules_are_about_it() {
+async fn overriding_header_is_refused_under_rules() {
     let methods = OTHER_METHODS.iter().map(|name| (*name, true));
     let paths = OTHER_PATHS.iter().map(|name| (*name, false));
     for (name, is_method) in methods.chain(paths) {
@@ -238,7 +238,7 @@ const TRAILERS: &[(&[u8], &[u8], bool)] = &[
 ];
 
 #[tokio::test]
-async fn trailer_of_two_readings_breaks_off() {
+async fn ambiguous_trailer_breaks_off() {
     for (name, value, is_whole) in TRAILERS {
         let between = Between::new(&["POST"], &["/a"]).await;
         let mut trailers = HeaderMap::new();
@@ -296,7 +296,7 @@ async fn target_is_sent_as_it_was_judged() {
 }
 
 #[tokio::test]
-async fn http_2_to_older_server_tells_what_to_do() {
+async fn http_2_to_older_server_is_explained() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {

@@ -45,7 +45,7 @@ async fn told(way: &Outside, heard: &str, holds: &str, limit: Limit) -> FlowRepo
 }
 
 #[tokio::test]
-async fn more_requests_than_a_rule_allows_are_answered_and_reach_nobody() {
+async fn requests_beyond_limit_are_answered_locally() {
     let origin = Origin::start(None, OK).await;
     let limits = RuleLimits {
         requests: Some("2/h".parse().unwrap()),
@@ -71,7 +71,7 @@ async fn more_requests_than_a_rule_allows_are_answered_and_reach_nobody() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_is_never_a_whole_one() {
+async fn overlong_body_never_looks_whole() {
     let origin = Origin::start(None, OK).await;
     let limits = RuleLimits {
         body: Some(8),
@@ -114,7 +114,7 @@ async fn a_body_that_is_too_long_is_never_a_whole_one() {
 }
 
 #[tokio::test]
-async fn an_undeclared_body_that_is_too_long_is_answered() {
+async fn undeclared_overlong_body_is_answered() {
     // Who answers only at the body's end never does.
     let origin = Origin::start(None, "").await;
     let limits = RuleLimits {
@@ -137,7 +137,7 @@ async fn an_undeclared_body_that_is_too_long_is_answered() {
 }
 
 #[tokio::test]
-async fn what_is_sent_in_a_run_has_an_end() {
+async fn upload_limit_of_run_holds() {
     let origin = Origin::start(None, OK).await;
     let limits = RuleLimits {
         upload: NonZero::new(400),
@@ -155,7 +155,7 @@ async fn what_is_sent_in_a_run_has_an_end() {
 }
 
 #[tokio::test]
-async fn what_comes_back_in_a_run_has_an_end() {
+async fn download_limit_of_run_holds() {
     let answer =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n4\r\nefgh\r\n0\r\n\r\n";
     let origin = Origin::start(None, answer).await;
@@ -185,7 +185,7 @@ async fn what_comes_back_in_a_run_has_an_end() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_is_ended() {
+async fn request_beyond_duration_is_ended() {
     let limits = RuleLimits {
         duration_ms: NonZero::new(200),
         ..RuleLimits::default()
@@ -215,7 +215,7 @@ async fn a_request_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn a_rate_slows_both_ways() {
+async fn rate_limit_slows_both_directions() {
     let body = "x".repeat(300);
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n{body}");
     let origin = Origin::start(None, Box::leak(answer.into_boxed_str())).await;
@@ -236,7 +236,7 @@ async fn a_rate_slows_both_ways() {
 }
 
 #[tokio::test]
-async fn as_many_at_once_as_a_rule_allows() {
+async fn concurrent_requests_are_limited() {
     let origin = Origin::start(None, "").await;
     let limits = RuleLimits {
         connections: NonZero::new(1),

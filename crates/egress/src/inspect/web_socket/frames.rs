@@ -172,13 +172,13 @@ impl Reader {
 }
 
 /// Searches frames on the way out for placeholders.
-pub(super) struct Searched {
+pub(super) struct FrameSearch {
     reader: Reader,
     placeholders: Placeholders,
     finder: Finder,
 }
 
-impl Searched {
+impl FrameSearch {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
         Self {
             reader: Reader::default(),
@@ -204,7 +204,7 @@ impl Searched {
 }
 
 /// Masks real values in frames on the way in.
-pub(super) struct Masked {
+pub(super) struct FrameMask {
     reader: Reader,
     masks: Masks,
     mask: Mask,
@@ -219,7 +219,7 @@ enum Waiting {
     Data(usize, Option<[u8; 4]>, u64),
 }
 
-impl Masked {
+impl FrameMask {
     pub(super) fn new(masks: &Masks) -> Self {
         Self {
             reader: Reader::default(),

@@ -6,7 +6,7 @@ fn paths(texts: &[&str]) -> Vec<FieldPath> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-fn made(file: &str, keep: &[&str], claims: &[&str]) -> Result<String, LoginUnfit> {
+fn made(file: &str, keep: &[&str], claims: &[&str]) -> Result<String, LoginMaskError> {
     let claims: Vec<String> = claims.iter().map(|&claim| claim.to_owned()).collect();
     let made = stand_in(file.as_bytes(), &paths(keep), &claims, &mut |_, _| Ok(None))?;
     Ok(String::from_utf8(made).unwrap())
@@ -28,7 +28,7 @@ fn claims_of(token: &str) -> Value {
 }
 
 #[test]
-fn a_login_file_keeps_its_members_and_none_of_its_texts() {
+fn login_file_keeps_members_not_texts() {
     let file = format!(
         r#" {{"claudeAiOauth": {{"accessToken": "{TOKEN}", "expiresAt": 1800000000000, "scopes":
         ["user:inference", "user:profile"], "subscriptionType": "max", "pin": 123456, "on": true,
@@ -68,10 +68,10 @@ fn a_login_file_keeps_its_members_and_none_of_its_texts() {
 }
 
 #[test]
-fn a_field_of_a_credential_has_what_stands_for_it() {
+fn login_file_credential_field_has_placeholder() {
     let file = format!(r#"{{"tokens": {{"access": "{TOKEN}", "other": "kept"}}}}"#);
     let mut seen = Vec::new();
-    let known: Known<'_> = &mut |names: &[String], value: &[u8]| {
+    let known: StandInLookup<'_> = &mut |names: &[String], value: &[u8]| {
         let is_it = names == ["tokens", "access"];
         seen.push((names.join("."), String::from_utf8(value.to_vec()).unwrap()));
         Ok(is_it.then(|| "it stands".to_owned()))
@@ -84,16 +84,16 @@ fn a_field_of_a_credential_has_what_stands_for_it() {
     assert_eq!(seen[0], ("tokens.access".to_owned(), TOKEN.to_owned()));
     // What a credential refuses is refused, and a second copy of it does not go in.
     let refused = stand_in(file.as_bytes(), &[], &[], &mut |_, _| Err("no".to_owned()));
-    assert!(matches!(refused, Err(LoginUnfit::Unfit(why)) if why == "no"));
+    assert!(matches!(refused, Err(LoginMaskError::Unfit(why)) if why == "no"));
     let twice = format!(r#"{{"a": "{TOKEN}", "b": "Bearer {TOKEN}"}}"#);
     let only_a = |names: &[String], _: &[u8]| Ok((names == ["a"]).then(|| "stands".to_owned()));
     let kept = stand_in(twice.as_bytes(), &paths(&["b"]), &[], &mut { only_a });
-    assert!(matches!(kept, Err(LoginUnfit::Kept)));
+    assert!(matches!(kept, Err(LoginMaskError::Kept)));
     assert!(stand_in(twice.as_bytes(), &[], &[], &mut { only_a }).is_ok());
 }
 
 #[test]
-fn of_a_web_token_the_named_claims_stay() {
+fn login_file_web_token_keeps_named_claims() {
     let claims = r#"{"email": "ann@example.com", "exp": 1900000000, "sub": "user-of-this-test-0123",
         "https://api.openai.com/auth": {"chatgpt_account_id": "account-1", "groups": ["a"],
         "organizations": [{"id": "org-of-this-test"}], "user_id": "u-0123"}, "iat": "text"}"#;
@@ -126,7 +126,7 @@ fn of_a_web_token_the_named_claims_stay() {
 }
 
 #[test]
-fn what_is_no_login_file_is_refused() {
+fn login_file_invalid_is_refused() {
     let deep = |count: usize| format!("{}1{}", "{\"a\":".repeat(count), "}".repeat(count));
     let many = format!("{{\"a\": [{}1]}}", "1,".repeat(VALUES_MAX));
     let long = format!("{{\"{}\": 1}}", "n".repeat(NAME_BYTES_MAX + 1));

@@ -9,10 +9,10 @@ fn paths(texts: &[&str]) -> Vec<FieldPath> {
 }
 
 fn masked(form: SettingsForm, file: &str) -> Settings {
-    let rules = (
-        &paths(&["named.*"])[..],
-        &paths(&["env.MODEL", "*.kept"])[..],
-    );
+    let rules = FieldRules {
+        secrets: &paths(&["named.*"]),
+        keep: &paths(&["env.MODEL", "*.kept"]),
+    };
     mask(form, file.as_bytes(), rules, &mut |_, _| Ok(None)).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn json(file: &str) -> (Value, Settings) {
 }
 
 #[test]
-fn a_secret_does_not_go_in_and_the_rest_does() {
+fn settings_secret_is_replaced_rest_stays() {
     // What is written, whether it goes in as it is.
     for (value, stays) in [
         (r#"{"primaryApiKey": "IT"}"#, false),
@@ -150,7 +150,7 @@ fn a_secret_does_not_go_in_and_the_rest_does() {
 }
 
 #[test]
-fn what_has_the_shape_of_a_key_does_not_go_in_whatever_it_is_called() {
+fn settings_key_shape_is_replaced_anywhere() {
     for key in [
         KEY,
         "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3nt",
@@ -179,7 +179,7 @@ fn what_has_the_shape_of_a_key_does_not_go_in_whatever_it_is_called() {
 }
 
 #[test]
-fn a_secret_that_was_found_goes_in_by_no_other_member() {
+fn settings_found_secret_is_replaced_everywhere() {
     let file = format!(
         r#"{{"told": "I use {CANARY}, mostly", "list": ["{CANARY}"], "token": "{CANARY}"}}"#
     );
@@ -201,14 +201,17 @@ fn a_secret_that_was_found_goes_in_by_no_other_member() {
     let refused = mask(
         SettingsForm::Json,
         file.as_bytes(),
-        (&[], &[]),
+        FieldRules::default(),
         &mut |_, _| Ok(None),
     );
-    assert!(matches!(refused, Err(SettingsUnfit::Kept)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(SettingsMaskError::Kept)),
+        "{refused:?}"
+    );
 }
 
 #[test]
-fn what_people_write_besides_json_is_read_and_comments_with_keys_are_left_out() {
+fn settings_json5_comments_with_keys_are_dropped() {
     let file = format!(
         "// settings\n{{\n  apiKey: '{CANARY}', /* or {KEY} */\n  port: 0x10,\n  \"on\": true, // yes\n  list: [1, 2,],\n}}\n"
     );
@@ -230,7 +233,7 @@ fn what_people_write_besides_json_is_read_and_comments_with_keys_are_left_out() 
 }
 
 #[test]
-fn settings_in_toml_are_the_same() {
+fn settings_toml_is_masked_alike() {
     let file = format!(
         "model = \"gpt\" # {CANARY}\nsince = 2026-01-02T03:04:05Z\n[model_providers.own]\nenv_key = \"OWN_KEY\"\n\
          experimental_bearer_token = \"{CANARY}\"\nhttp_headers = {{ \"x-any\" = \"{CANARY}\" }}\n\
@@ -255,14 +258,20 @@ fn settings_in_toml_are_the_same() {
 }
 
 #[test]
-fn a_field_of_a_credential_of_settings_has_what_stands_for_it() {
+fn settings_credential_field_has_placeholder() {
     let file = format!(r#"{{"primaryApiKey": "{KEY}", "ref": {{"primaryApiKey": "${{A_KEY}}"}}}}"#);
     let mut asked = Vec::new();
-    let known: Known<'_> = &mut |names: &[String], value: &[u8]| {
+    let known: StandInLookup<'_> = &mut |names: &[String], value: &[u8]| {
         asked.push((names.join("."), value.to_vec()));
         Ok((names == ["primaryApiKey"]).then(|| "it-stands".to_owned()))
     };
-    let made = mask(SettingsForm::Json, file.as_bytes(), (&[], &[]), known).unwrap();
+    let made = mask(
+        SettingsForm::Json,
+        file.as_bytes(),
+        FieldRules::default(),
+        known,
+    )
+    .unwrap();
     let after: Value = serde_json::from_slice(&made.text).unwrap();
     assert_eq!(after["primaryApiKey"], "it-stands");
     // What names a variable is no value of a credential.
@@ -273,7 +282,7 @@ fn a_field_of_a_credential_of_settings_has_what_stands_for_it() {
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_not_shown() {
+fn settings_unparsable_are_refused() {
     let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
     let hidden = format!(
         "{{\"a\": {}1{}, \"b\": \"]]]]]\"}}",
@@ -292,13 +301,13 @@ fn settings_that_cannot_be_read_are_not_shown() {
         (SettingsForm::Toml, b"a = ".to_vec()),
         (SettingsForm::Toml, format!("a = {deep}").into_bytes()),
     ] {
-        let refused = mask(form, &file, (&[], &[]), &mut |_, _| Ok(None));
+        let refused = mask(form, &file, FieldRules::default(), &mut |_, _| Ok(None));
         assert!(refused.is_err(), "{form:?}");
     }
 }
 
 #[test]
-fn settings_of_any_words_are_read_in_a_moment() {
+fn settings_adversarial_words_are_read_fast() {
     let begun = std::time::Instant::now();
     for word in [
         "x",
@@ -317,7 +326,7 @@ fn settings_of_any_words_are_read_in_a_moment() {
         let made = mask(
             SettingsForm::Json,
             file.as_bytes(),
-            (&[], &[]),
+            FieldRules::default(),
             &mut |_, _| Ok(None),
         );
         assert!(
@@ -330,7 +339,7 @@ fn settings_of_any_words_are_read_in_a_moment() {
 
 /// Text outside values: comments, and members replaced by a later one of the same name.
 #[test]
-fn what_is_in_no_value_of_a_file_does_not_go_in() {
+fn settings_text_outside_values_is_dropped() {
     let table = [
         (SettingsForm::Json, "// apiKey: IT\n{\"a\": \"b//c\"}", "a"),
         (SettingsForm::Json, "{\"a\": 1, /* \"x\": \"IT\" */ }", "a"),
@@ -370,13 +379,15 @@ fn what_is_in_no_value_of_a_file_does_not_go_in() {
         ),
         (SettingsForm::Toml, "a = 1\na = 2\n"),
     ] {
-        let refused = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+        let refused = mask(form, file.as_bytes(), FieldRules::default(), &mut |_, _| {
+            Ok(None)
+        });
         assert!(refused.is_err(), "{file}");
     }
 }
 
 #[test]
-fn a_file_with_a_key_as_the_name_of_a_member_is_not_shown() {
+fn settings_key_as_member_name_is_refused() {
     let pem = "-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIJ";
     for name in [
         KEY,
@@ -392,9 +403,11 @@ fn a_file_with_a_key_as_the_name_of_a_member_is_not_shown() {
             ),
             (SettingsForm::Toml, format!("[a]\n\"{name}\" = true\n")),
         ] {
-            let refused = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+            let refused = mask(form, file.as_bytes(), FieldRules::default(), &mut |_, _| {
+                Ok(None)
+            });
             assert!(
-                matches!(refused, Err(SettingsUnfit::Kept)),
+                matches!(refused, Err(SettingsMaskError::Kept)),
                 "{file}: {refused:?}"
             );
         }
@@ -404,7 +417,7 @@ fn a_file_with_a_key_as_the_name_of_a_member_is_not_shown() {
 }
 
 #[test]
-fn each_key_of_a_text_is_found() {
+fn settings_each_key_in_text_is_found() {
     let pem =
         "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v\n-----END PRIVATE KEY-----";
     for text in [format!("{KEY} and {pem}"), format!("{KEY}:{KEY}x {pem}")] {
@@ -418,7 +431,7 @@ fn each_key_of_a_text_is_found() {
 }
 
 #[test]
-fn numbers_of_an_environment_do_not_go_in_but_for_short_ones() {
+fn settings_long_environment_numbers_are_replaced() {
     for (file, stays) in [
         (r#"{"env": {"PIN": 98765432}}"#, false),
         (r#"{"headers": [98765432]}"#, false),
@@ -442,7 +455,7 @@ fn numbers_of_an_environment_do_not_go_in_but_for_short_ones() {
 }
 
 #[test]
-fn settings_with_too_much_in_them_are_not_shown() {
+fn settings_with_too_many_secrets_are_refused() {
     let many = |count: usize| {
         let keys: Vec<String> = (0..count).map(|one| format!("\"{CANARY}{one}\"")).collect();
         format!("{{\"apiKeys\": [{}]}}", keys.join(","))
@@ -474,7 +487,9 @@ fn settings_with_too_much_in_them_are_not_shown() {
             true,
         ),
     ] {
-        let made = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+        let made = mask(form, file.as_bytes(), FieldRules::default(), &mut |_, _| {
+            Ok(None)
+        });
         assert_eq!(made.is_ok(), is_fit, "{form:?} {:.60}", file);
     }
 }

@@ -8,7 +8,7 @@ use toml_parser::Source;
 use toml_parser::lexer::TokenKind;
 use zeroize::Zeroizing;
 
-use super::SettingsUnfit;
+use super::SettingsMaskError;
 
 /// The longest settings file, bytes.
 pub const SETTINGS_BYTES_MAX: usize = 1024 * 1024;
@@ -49,7 +49,7 @@ enum Values {
 
 /// The place of a value.
 #[derive(Debug, Default)]
-pub(super) struct Spot {
+pub(super) struct ValuePath {
     /// The names of the members that lead to it; elements of a list have the place of the list.
     pub(super) names: Vec<String>,
     /// The text before it, in a list.
@@ -67,40 +67,40 @@ pub(super) enum Leaf<'a> {
 }
 
 /// The action for each value.
-type Each<'a> = &'a mut dyn FnMut(&Spot, Leaf<'_>) -> Result<(), SettingsUnfit>;
+type EachValue<'a> = &'a mut dyn FnMut(&ValuePath, Leaf<'_>) -> Result<(), SettingsMaskError>;
 /// The action for each name of a member.
-type EachName<'a> = &'a mut dyn FnMut(&str) -> Result<(), SettingsUnfit>;
+type EachName<'a> = &'a mut dyn FnMut(&str) -> Result<(), SettingsMaskError>;
 
 impl Tree {
-    pub(super) fn read(form: SettingsForm, file: &[u8]) -> Result<Self, SettingsUnfit> {
+    pub(super) fn read(form: SettingsForm, file: &[u8]) -> Result<Self, SettingsMaskError> {
         if file.len() > SETTINGS_BYTES_MAX {
-            return Err(SettingsUnfit::Long);
+            return Err(SettingsMaskError::Long);
         }
         let words = match form {
             SettingsForm::Json => "JSON",
             SettingsForm::Toml => "TOML",
         };
-        let text = std::str::from_utf8(file).map_err(|_| SettingsUnfit::Syntax(words))?;
+        let text = std::str::from_utf8(file).map_err(|_| SettingsMaskError::Syntax(words))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let measured = match form {
             SettingsForm::Json => measure_json(text),
             SettingsForm::Toml => measure_toml(text),
         };
         if measured.depth > DEPTH_MAX {
-            return Err(SettingsUnfit::Deep);
+            return Err(SettingsMaskError::Deep);
         }
         let values = match form {
             SettingsForm::Json => {
-                let read: Result<Once, _> = json5::from_str(text);
+                let read: Result<UniqueMembers, _> = json5::from_str(text);
                 Values::Json(read.map_err(|error| unread(words, &error))?.0)
             }
             SettingsForm::Toml => {
                 let table: toml::Table =
-                    toml::from_str(text).map_err(|_| SettingsUnfit::Syntax(words))?;
+                    toml::from_str(text).map_err(|_| SettingsMaskError::Syntax(words))?;
                 let value = toml::Value::Table(table);
                 // Tables that are named alone are within each other, too.
                 if is_deep(&value, DEPTH_MAX) {
-                    return Err(SettingsUnfit::Deep);
+                    return Err(SettingsMaskError::Deep);
                 }
                 Values::Toml(value)
             }
@@ -113,18 +113,20 @@ impl Tree {
     }
 
     /// Renders it as a file.
-    pub(super) fn text(&self) -> Result<Zeroizing<String>, SettingsUnfit> {
+    pub(super) fn text(&self) -> Result<Zeroizing<String>, SettingsMaskError> {
         let written = match &self.values {
             Values::Json(value) => serde_json::to_string_pretty(value)
                 .map(|text| text + "\n")
                 .map_err(|error| error.to_string()),
             Values::Toml(value) => toml::to_string_pretty(value).map_err(|error| error.to_string()),
         };
-        written.map(Zeroizing::new).map_err(SettingsUnfit::Unfit)
+        written
+            .map(Zeroizing::new)
+            .map_err(SettingsMaskError::Unfit)
     }
 
     /// Visits all names of its members.
-    pub(super) fn visit_names(&self, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+    pub(super) fn visit_names(&self, each: EachName<'_>) -> Result<(), SettingsMaskError> {
         match &self.values {
             Values::Json(value) => names_of_json(value, each),
             Values::Toml(value) => names_of_toml(value, each),
@@ -132,8 +134,8 @@ impl Tree {
     }
 
     /// Visits all its values, in their order.
-    pub(super) fn visit(&mut self, each: Each<'_>) -> Result<(), SettingsUnfit> {
-        let spot = &mut Spot::default();
+    pub(super) fn visit(&mut self, each: EachValue<'_>) -> Result<(), SettingsMaskError> {
+        let spot = &mut ValuePath::default();
         match &mut self.values {
             Values::Json(value) => visit_json(value, spot, each),
             Values::Toml(value) => visit_toml(value, spot, each),
@@ -142,10 +144,10 @@ impl Tree {
 }
 
 /// Returns the reason for a parser's error.
-fn unread(words: &'static str, error: &json5::Error) -> SettingsUnfit {
+fn unread(words: &'static str, error: &json5::Error) -> SettingsMaskError {
     match error.to_string().contains(TWICE) {
-        true => SettingsUnfit::Twice,
-        false => SettingsUnfit::Syntax(words),
+        true => SettingsMaskError::Twice,
+        false => SettingsMaskError::Syntax(words),
     }
 }
 
@@ -153,17 +155,17 @@ fn unread(words: &'static str, error: &json5::Error) -> SettingsUnfit {
 const TWICE: &str = "two members of one name";
 
 /// JSON in which no object has two members of one name, which readers would interpret differently.
-struct Once(Value);
+struct UniqueMembers(Value);
 
-impl<'de> Deserialize<'de> for Once {
+impl<'de> Deserialize<'de> for UniqueMembers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(OnceVisitor).map(Self)
+        from.deserialize_any(UniqueMembersVisitor).map(Self)
     }
 }
 
-struct OnceVisitor;
+struct UniqueMembersVisitor;
 
-impl<'de> Visitor<'de> for OnceVisitor {
+impl<'de> Visitor<'de> for UniqueMembersVisitor {
     type Value = Value;
 
     fn expecting(&self, words: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -200,7 +202,7 @@ impl<'de> Visitor<'de> for OnceVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut elements = Vec::new();
-        while let Some(Once(element)) = list.next_element()? {
+        while let Some(UniqueMembers(element)) = list.next_element()? {
             elements.push(element);
         }
         Ok(Value::Array(elements))
@@ -208,7 +210,9 @@ impl<'de> Visitor<'de> for OnceVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
-        while let Some((name, Once(value))) = object.next_entry::<String, Once>()? {
+        while let Some((name, UniqueMembers(value))) =
+            object.next_entry::<String, UniqueMembers>()?
+        {
             if members.insert(name, value).is_some() {
                 return Err(A::Error::custom(TWICE));
             }
@@ -217,7 +221,7 @@ impl<'de> Visitor<'de> for OnceVisitor {
     }
 }
 
-fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsMaskError> {
     match value {
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
             each(name)?;
@@ -228,7 +232,7 @@ fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsUnfit>
     }
 }
 
-fn names_of_toml(value: &toml::Value, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+fn names_of_toml(value: &toml::Value, each: EachName<'_>) -> Result<(), SettingsMaskError> {
     match value {
         toml::Value::Table(members) => members.iter().try_for_each(|(name, value)| {
             each(name)?;
@@ -259,7 +263,11 @@ fn is_deep(value: &toml::Value, most: usize) -> bool {
     }
 }
 
-fn visit_json(value: &mut Value, spot: &mut Spot, each: Each<'_>) -> Result<(), SettingsUnfit> {
+fn visit_json(
+    value: &mut Value,
+    spot: &mut ValuePath,
+    each: EachValue<'_>,
+) -> Result<(), SettingsMaskError> {
     match value {
         Value::Object(members) => {
             let kind = members.get("source").and_then(Value::as_str);
@@ -293,9 +301,9 @@ fn visit_json(value: &mut Value, spot: &mut Spot, each: Each<'_>) -> Result<(), 
 
 fn visit_toml(
     value: &mut toml::Value,
-    spot: &mut Spot,
-    each: Each<'_>,
-) -> Result<(), SettingsUnfit> {
+    spot: &mut ValuePath,
+    each: EachValue<'_>,
+) -> Result<(), SettingsMaskError> {
     match value {
         toml::Value::Table(members) => {
             let kind = members.get("source").and_then(toml::Value::as_str);
@@ -327,7 +335,7 @@ fn visit_toml(
     Ok(())
 }
 
-impl Spot {
+impl ValuePath {
     /// Notes that an object states by its `source` where a secret is, and returns the note before
     /// it.
     fn refers(&mut self, source: Option<&str>) -> usize {
@@ -359,15 +367,15 @@ impl Spot {
 
 /// The measures of a file before it is parsed: the parser recurses as deep on its own stack.
 #[derive(Default)]
-struct Measured {
+struct FileMeasures {
     /// The deepest nesting of objects and lists.
     depth: usize,
     /// Set if there is a comment.
     has_comment: bool,
 }
 
-fn measure_json(text: &str) -> Measured {
-    let mut measured = Measured::default();
+fn measure_json(text: &str) -> FileMeasures {
+    let mut measured = FileMeasures::default();
     let mut depth = 0_usize;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -406,8 +414,8 @@ fn measure_json(text: &str) -> Measured {
 }
 
 /// Measures TOML, where each dot of a key goes one deeper, too.
-fn measure_toml(text: &str) -> Measured {
-    let mut measured = Measured::default();
+fn measure_toml(text: &str) -> FileMeasures {
+    let mut measured = FileMeasures::default();
     let mut outer = Vec::new();
     let (mut depth, mut begun) = (0_usize, 0);
     for token in Source::new(text).lex() {

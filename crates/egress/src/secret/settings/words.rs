@@ -174,7 +174,7 @@ fn of_known_kind(word: &str) -> Vec<Range<usize>> {
     while let Some(rest) = bytes.get(from..).filter(|rest| !rest.is_empty()) {
         let length = rest.iter().take_while(|byte| is_of_key(byte)).count();
         let row = rest.get(..length).unwrap_or_default();
-        if let Some(start) = begun(row) {
+        if let Some(start) = known_prefix_index(row) {
             let key = row.get(start..).unwrap_or_default();
             if key.len() >= BYTES_MIN && key.iter().any(u8::is_ascii_digit) {
                 keys.push(from + start..from + length);
@@ -187,7 +187,7 @@ fn of_known_kind(word: &str) -> Vec<Range<usize>> {
 
 /// Returns the index in a row of key characters at which a known prefix begins. A row with too many
 /// possible ones is taken for a key as a whole.
-fn begun(row: &[u8]) -> Option<usize> {
+fn known_prefix_index(row: &[u8]) -> Option<usize> {
     let mut tried = 0;
     (0..row.len()).find(|start| {
         let before = start.checked_sub(1).and_then(|at| row.get(at));

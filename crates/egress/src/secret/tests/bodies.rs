@@ -9,7 +9,7 @@ use http_body::{Body, Frame};
 use hyper::header::{HeaderMap, HeaderValue};
 use tokio::time::Sleep;
 
-use super::super::{Coding, Failed, MaskedBody, Placeholders, SearchedBody};
+use super::super::{Coding, MaskedBody, Placeholders, SearchedBody, StreamError};
 use super::{REAL, coding, masks, stands};
 
 /// A pause longer than anything is held back.
@@ -78,7 +78,7 @@ fn read<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Read<B::Error> {
 }
 
 #[test]
-fn what_comes_is_masked_in_every_coding_and_in_trailers() {
+fn masked_body_covers_codings_and_trailers() {
     let masks = masks(&[REAL]);
     let text = coding::text();
     let expected = masks.whole(&text).unwrap();
@@ -103,11 +103,11 @@ fn what_comes_is_masked_in_every_coding_and_in_trailers() {
         &masks,
         Some(Coding::Gzip),
     ));
-    assert!(matches!(error, Some(Failed::Undecodable(_))));
+    assert!(matches!(error, Some(StreamError::Undecodable(_))));
 }
 
 #[test]
-fn what_is_held_back_goes_on_when_nothing_more_comes() {
+fn masked_body_releases_held_bytes_on_pause() {
     let mut frames = pieces(b"data: yes", 100);
     frames.0.push_back(None);
     frames.0.extend(pieces(b", no", 100).0);
@@ -128,7 +128,7 @@ fn paused(pieces: &[&[u8]]) -> Frames {
 }
 
 #[test]
-fn what_could_be_a_secret_waits_for_its_rest_however_long_it_takes() {
+fn masked_body_waits_for_possible_secret() {
     let masks = masks(&[REAL]);
     let text = format!("key: {REAL} end");
     let expected = masks.whole(text.as_bytes()).unwrap();
@@ -154,13 +154,16 @@ fn what_could_be_a_secret_waits_for_its_rest_however_long_it_takes() {
 }
 
 #[test]
-fn what_stalls_within_what_could_be_a_secret_breaks_off() {
+fn masked_body_stalled_in_secret_breaks_off() {
     let masks = masks(&[REAL]);
     let stalled = |pieces: &[&[u8]]| {
         let mut body = MaskedBody::new(paused(pieces), &masks, None);
         body.stall_max = Some(PAUSE / 4);
         let (data, _, error) = read(body);
-        (data.concat(), matches!(error, Some(Failed::Stalled(_))))
+        (
+            data.concat(),
+            matches!(error, Some(StreamError::Stalled(_))),
+        )
     };
     let (begun, rest) = REAL.as_bytes().split_at(REAL.len() - 1);
     let held = [b"key: ", begun].concat();
@@ -178,14 +181,14 @@ fn what_stalls_within_what_could_be_a_secret_breaks_off() {
 }
 
 #[test]
-fn a_placeholder_ends_a_body_before_it_is_whole() {
+fn searched_body_placeholder_ends_it() {
     let placeholders = Placeholders::new(vec![REAL.as_bytes().to_vec()]).unwrap();
     let text = coding::text();
     let harmless = vec![b'x'; 5000];
     for length in [1, 13, 100_000] {
         let body = SearchedBody::new(pieces(&text, length), &placeholders, None);
         let (data, _, error) = read(body);
-        assert!(matches!(error, Some(Failed::Found(_))));
+        assert!(matches!(error, Some(StreamError::Found(_))));
         assert!(!stands(&data.concat(), REAL.as_bytes()));
         for (coding, _, bytes) in coding::coded() {
             let (data, _, error) = read(SearchedBody::new(
@@ -193,7 +196,7 @@ fn a_placeholder_ends_a_body_before_it_is_whole() {
                 &placeholders,
                 Some(coding),
             ));
-            assert!(matches!(error, Some(Failed::Found(_))), "{coding:?}");
+            assert!(matches!(error, Some(StreamError::Found(_))), "{coding:?}");
             assert!(data.concat().len() < bytes.len());
         }
         let mut frames = pieces(&harmless, length);
@@ -204,12 +207,12 @@ fn a_placeholder_ends_a_body_before_it_is_whole() {
     let mut frames = pieces(&harmless, 1000);
     frames.0.push_back(Some(trailers(REAL)));
     let (_, trailers, error) = read(SearchedBody::new(frames, &placeholders, None));
-    assert!(trailers.is_none() && matches!(error, Some(Failed::Found(_))));
+    assert!(trailers.is_none() && matches!(error, Some(StreamError::Found(_))));
     // What cannot be read does not leave.
     let (data, _, error) = read(SearchedBody::new(
         pieces(&harmless, 1000),
         &placeholders,
         Some(Coding::Gzip),
     ));
-    assert!(data.is_empty() && matches!(error, Some(Failed::Undecodable(_))));
+    assert!(data.is_empty() && matches!(error, Some(StreamError::Undecodable(_))));
 }

@@ -61,7 +61,7 @@ fn decoded(coding: Coding, bytes: &[u8], piece: usize) -> Result<Vec<u8>, Undeco
 }
 
 #[test]
-fn every_coding_is_read_however_it_is_cut() {
+fn decoder_reads_every_coding_across_cuts() {
     for (coding, _, bytes) in coded() {
         for piece in [1, 7, 1000, usize::MAX] {
             assert!(
@@ -84,7 +84,7 @@ fn every_coding_is_read_however_it_is_cut() {
 }
 
 #[test]
-fn members_and_frames_follow_each_other() {
+fn decoder_reads_consecutive_members() {
     for (coding, _, bytes) in coded() {
         if matches!(coding, Coding::Gzip | Coding::Zstd) {
             let twice = [&bytes[..], &bytes[..]].concat();
@@ -94,7 +94,7 @@ fn members_and_frames_follow_each_other() {
 }
 
 #[test]
-fn too_much_of_little_is_no_body() {
+fn decoder_bomb_is_refused() {
     let bytes = STANDARD.decode(BROTLI_OF_MUCH).unwrap();
     let mut decoder = Decoder::new(Coding::Brotli);
     decoder.push(&bytes);
@@ -111,7 +111,7 @@ fn too_much_of_little_is_no_body() {
 }
 
 #[test]
-fn a_server_is_asked_for_what_can_be_read() {
+fn accept_encoding_is_narrowed() {
     let check = |asked: Option<&'static str>, range: bool, expected: &str| {
         let mut headers = HeaderMap::new();
         if let Some(asked) = asked {
@@ -139,7 +139,7 @@ fn a_server_is_asked_for_what_can_be_read() {
 }
 
 #[test]
-fn a_coding_that_is_not_known_is_an_error() {
+fn decoder_unknown_coding_is_refused() {
     let of = |said: &'static str| {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(said));

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::{Unfit, placeholder};
+use super::super::{PlaceholderError, placeholder};
 
 fn made(real: &str) -> String {
     String::from_utf8(placeholder(real.as_bytes(), &[42; 32]).unwrap()).unwrap()
@@ -16,7 +16,7 @@ fn parts(secret: &str) -> Vec<&[u8]> {
 }
 
 #[test]
-fn each_kind_keeps_its_shape() {
+fn placeholder_keeps_shape_of_each_kind() {
     let kinds = [
         ("sk-ant-api03-", "Xk29fLq7ZpW3vB8nRt5Y-hJ4_mC6dSgAAA"),
         ("sk-proj-", "Xk29fLq7ZpW3vB8nRt5YhJ4mC6dSg"),
@@ -88,7 +88,7 @@ fn each_kind_keeps_its_shape() {
 }
 
 #[test]
-fn checksums_are_those_that_programs_check() {
+fn placeholder_checksum_is_valid() {
     // A revoked token that GitHub's own description of the format has.
     let known = "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";
     let (checked, digits) = known["ghp_".len()..].split_at(30);
@@ -106,7 +106,7 @@ fn checksums_are_those_that_programs_check() {
 }
 
 #[test]
-fn a_web_token_says_until_when_it_is_valid_and_nothing_else() {
+fn placeholder_web_token_keeps_only_expiry() {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256","kid":"one","typ":"JWT"}"#);
     let claims =
         r#"{"sub":"someone@example.com","exp":1893456000,"iat":1890000000,"scope":"everything"}"#;
@@ -126,12 +126,12 @@ fn a_web_token_says_until_when_it_is_valid_and_nothing_else() {
     let unsigned = format!("{header}.{}.", URL_SAFE_NO_PAD.encode(claims));
     assert!(matches!(
         placeholder(unsigned.as_bytes(), &[1; 32]),
-        Err(Unfit::Guessable)
+        Err(PlaceholderError::Guessable)
     ));
 }
 
 #[test]
-fn a_key_keeps_its_frame_and_lines() {
+fn placeholder_key_keeps_frame_and_lines() {
     let line = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgqP3mVX7d1YzT0kLs";
     let key = format!("-----BEGIN PRIVATE KEY-----\n{line}\n{line}\n-----END PRIVATE KEY-----\n");
     let made = made(&key);
@@ -143,32 +143,44 @@ fn a_key_keeps_its_frame_and_lines() {
 }
 
 #[test]
-fn what_can_be_guessed_or_not_be_found_has_none() {
+fn placeholder_guessable_value_is_refused() {
     let of = |real: &[u8]| placeholder(real, &[3; 32]).map(drop);
-    assert!(matches!(of(b"hunter2"), Err(Unfit::Short)));
-    assert!(matches!(of(b"fifteen-letters"), Err(Unfit::Short)));
-    assert!(matches!(of(b"1234567890123456"), Err(Unfit::Guessable)));
-    assert!(matches!(of(b"sk-ant-api03-short"), Err(Unfit::Guessable)));
+    assert!(matches!(of(b"hunter2"), Err(PlaceholderError::Short)));
+    assert!(matches!(
+        of(b"fifteen-letters"),
+        Err(PlaceholderError::Short)
+    ));
+    assert!(matches!(
+        of(b"1234567890123456"),
+        Err(PlaceholderError::Guessable)
+    ));
+    assert!(matches!(
+        of(b"sk-ant-api03-short"),
+        Err(PlaceholderError::Guessable)
+    ));
     assert!(matches!(
         of("pässwört-of-some-length".as_bytes()),
-        Err(Unfit::Bytes)
+        Err(PlaceholderError::Bytes)
     ));
     assert!(matches!(
         of(b"bell\x07bell-of-some-length"),
-        Err(Unfit::Bytes)
+        Err(PlaceholderError::Bytes)
     ));
     assert!(matches!(
         of(b"abcdefgh////ijklmnopqrstuv"),
-        Err(Unfit::Marks)
+        Err(PlaceholderError::Marks)
     ));
-    assert!(matches!(of(&[b'a'; 16 * 1024 + 1]), Err(Unfit::Long)));
+    assert!(matches!(
+        of(&[b'a'; 16 * 1024 + 1]),
+        Err(PlaceholderError::Long)
+    ));
     assert!(of(b"12345678901234567890").is_ok());
     assert!(of(b"0123456789abcdef").is_ok());
 }
 
 proptest! {
     #[test]
-    fn nothing_of_a_secret_is_in_what_stands_for_it(real in "[A-Za-z0-9]{16,80}", random: [u8; 32]) {
+    fn placeholder_shares_nothing_with_its_value(real in "[A-Za-z0-9]{16,80}", random: [u8; 32]) {
         if let Ok(made) = placeholder(real.as_bytes(), &random) {
             let made = String::from_utf8(made).unwrap();
             let prefix = super::super::placeholder::prefix_bytes(real.as_bytes());
@@ -178,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_text_has_one_of_its_length_or_none(real in "[ -~\\n]{0,200}", random: [u8; 32]) {
+    fn placeholder_any_text_keeps_length_or_fails(real in "[ -~\\n]{0,200}", random: [u8; 32]) {
         if let Ok(made) = placeholder(real.as_bytes(), &random) {
             prop_assert_eq!(made.len(), real.len());
             let secret = super::super::Secret::new(real.into_bytes()).unwrap();

@@ -207,7 +207,7 @@ fn writings(value: &[u8]) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn writings_of_each_secret_are_masked_whole() {
+fn mask_every_writing_of_secret_is_whole() {
     for real in SECRETS {
         let (masks, stands_for) = masks(real);
         for ((name, written), (_, expected)) in writings(real.as_bytes())
@@ -237,7 +237,7 @@ fn writings_of_each_secret_are_masked_whole() {
 }
 
 #[test]
-fn writings_cut_anywhere_are_masked_alike() {
+fn mask_writing_cut_anywhere_is_alike() {
     for (number, real) in SECRETS.into_iter().enumerate().step_by(2) {
         let (masks, _) = masks(real);
         let before = ["x ", "token=", "x&#"][number % 3];
@@ -267,7 +267,7 @@ fn writings_cut_anywhere_are_masked_alike() {
 }
 
 #[test]
-fn held_back_end_depends_on_its_shape_alone() {
+fn mask_held_end_depends_on_shape_alone() {
     let (masks, _) = masks(SECRETS[0]);
     let check = |text: &str, held: usize, is_short: bool| {
         let mut mask = masks.stream();

@@ -4,7 +4,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use atoll_egress::secret::{SETTINGS_BYTES_MAX, SettingsForm, SettingsUnfit, mask_settings};
+use atoll_egress::secret::{
+    FieldRules, SETTINGS_BYTES_MAX, SettingsForm, SettingsMaskError, mask_settings,
+};
 use atoll_model::Stood;
 use atoll_model::network::FieldPath;
 use atoll_policy::{Login, Rules};
@@ -25,7 +27,7 @@ enum SettingsError {
     #[error("since nothing can stand for the keys in it: {0}")]
     File(#[from] LoginFileError),
     #[error("since nothing can stand for the keys in it: {0}")]
-    Unfit(#[from] SettingsUnfit),
+    Unfit(#[from] SettingsMaskError),
     /// A sandboxed program may have chosen the file that would be read on the host.
     #[error(
         "since it is a link that leads into or through the workspace, that of another run or Atoll's state"
@@ -119,7 +121,8 @@ fn may_have_secrets((login, secrets): (&Login, &[FieldPath]), error: &SettingsEr
     let text = real.and_then(|real| read_settings_file(&real, SETTINGS_BYTES_MAX).ok());
     text.is_none_or(|text| {
         let (form, keep) = (SettingsForm::of(&login.file), &login.keep);
-        let masked = mask_settings(form, text.text(), (secrets, keep), &mut |_, _| Ok(None));
+        let fields = FieldRules { secrets, keep };
+        let masked = mask_settings(form, text.text(), fields, &mut |_, _| Ok(None));
         masked.map_or(true, |settings| settings.stood().has_secrets)
     })
 }
@@ -142,7 +145,11 @@ fn made(
         Some((credential, _)) => hand_on(handover, credential, (value, None), notices),
     };
     let form = SettingsForm::of(&login.file);
-    let settings = mask_settings(form, text.text(), (secrets, &login.keep), known)?;
+    let fields = FieldRules {
+        secrets,
+        keep: &login.keep,
+    };
+    let settings = mask_settings(form, text.text(), fields, known)?;
     Ok(Stands {
         stood: Some(settings.stood()),
         text: Some(settings.text),

@@ -12,17 +12,17 @@ fn project(registry: Registry, name: &str) -> Project {
 fn found(registry: Registry, name: &str, text: &str, key: &str) -> Result<Option<u64>, String> {
     let dates = read(&project(registry, name), text.as_bytes())?;
     Ok(match dates.get(key) {
-        Some(Released::At(time)) => {
+        Some(ReleaseDate::At(time)) => {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
             Some(since.as_secs())
         }
-        Some(Released::Unread) => Some(0),
+        Some(ReleaseDate::Unread) => Some(0),
         None => None,
     })
 }
 
 #[test]
-fn dates_are_those_of_rfc_3339() {
+fn release_date_is_rfc_3339() {
     for (text, expected) in [
         // The second after the one that it is in.
         ("2026-11-21T09:30:12Z", Some(1_795_253_413)),
@@ -40,13 +40,15 @@ fn dates_are_those_of_rfc_3339() {
         ("2026-11-21T09:30:12Z ", None),
     ] {
         let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let expected = expected.map_or(Released::Unread, |seconds| Released::At(time(seconds)));
-        assert_eq!(Released::read(text), expected, "{text:?}");
+        let expected = expected.map_or(ReleaseDate::Unread, |seconds| {
+            ReleaseDate::At(time(seconds))
+        });
+        assert_eq!(ReleaseDate::read(text), expected, "{text:?}");
     }
 }
 
 #[test]
-fn npm_tells_by_version() {
+fn npm_release_dates_are_by_version() {
     let of = |text: &str, version: &str| found(Registry::Npm, "a", text, version);
     let text = r#"{"name":"a","versions":{"1.0.0":{}},"time":{"created":"2001-01-01T00:00:00Z",
         "modified":"2001-01-01T00:00:00Z","1.0.0":"1970-01-01T00:01:00Z","2.0.0":7,"3.0.0":null,
@@ -86,7 +88,7 @@ fn npm_tells_by_version() {
 }
 
 #[test]
-fn pypi_tells_by_the_place_of_a_file() {
+fn pypi_release_dates_are_by_file() {
     let of = |text: &str, path: &str| found(Registry::Pip, "left-pad", text, path);
     let text = r#"{"name":"Left_Pad","meta":{"api-version":"1.1"},"files":[
         {"filename":"a","url":"https://files.pythonhosted.org/packages/a/a-1.tar.gz#sha256=0","upload-time":"1970-01-01T00:01:00Z"},
@@ -111,7 +113,7 @@ fn pypi_tells_by_the_place_of_a_file() {
 }
 
 #[test]
-fn the_index_of_crates_tells_by_version() {
+fn crates_index_release_dates_are_by_version() {
     let of = |text: &str, key: &str| found(Registry::Cargo, "inflector", text, key);
     let text = "{\"name\":\"Inflector\",\"vers\":\"1.0.0\",\"pubtime\":\"1970-01-01T00:01:00Z\"}\n\
                 {\"name\":\"Inflector\",\"vers\":\"1.0.1+x\",\"deps\":[]}\n";
@@ -128,7 +130,7 @@ fn the_index_of_crates_tells_by_version() {
 }
 
 #[test]
-fn no_more_is_held_than_fits() {
+fn release_dates_are_bounded() {
     let many = |count: usize| -> [(Registry, String); 3] {
         let each = |write: &dyn Fn(usize) -> String, between: &str| {
             (0..count).map(write).collect::<Vec<_>>().join(between)
@@ -161,7 +163,7 @@ fn no_more_is_held_than_fits() {
 proptest! {
     /// No input makes the reader fail; one that is no document has no date.
     #[test]
-    fn anything_can_come(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn release_dates_any_bytes_never_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         for registry in Registry::ALL {
             if let Ok(dates) = read(&project(registry, "a"), &text) {
                 prop_assert!(dates.is_empty());
@@ -171,7 +173,7 @@ proptest! {
 
     /// A date is never read as an earlier one.
     #[test]
-    fn no_release_is_made_older(seconds in 0_i64..253_402_300_000, offset in -14_i32..=14) {
+    fn release_date_is_rounded_up(seconds in 0_i64..253_402_300_000, offset in -14_i32..=14) {
         let offset = time::UtcOffset::from_hms(i8::try_from(offset).unwrap(), 0, 0).unwrap();
         let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap().to_offset(offset);
         let (hours, _, _) = offset.as_hms();
@@ -182,6 +184,6 @@ proptest! {
         );
         prop_assume!(at.year() >= 1 && at.year() <= 9999);
         let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap() + 1);
-        prop_assert_eq!(Released::read(&text), Released::At(expected));
+        prop_assert_eq!(ReleaseDate::read(&text), ReleaseDate::At(expected));
     }
 }

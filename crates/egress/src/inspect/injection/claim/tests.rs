@@ -45,7 +45,7 @@ const WITH_TRAILERS: (&str, &str) = (
 );
 
 #[test]
-fn what_a_request_says_of_its_body_in_pieces_is_signed_and_read_in_one_way() {
+fn chunked_body_claim_is_parsed_strictly() {
     let written = authorization().replace(
         "host;x-amz-date",
         "host;x-amz-date;x-amz-decoded-content-length;x-amz-trailer",
@@ -111,7 +111,7 @@ fn what_a_request_says_of_its_body_in_pieces_is_signed_and_read_in_one_way() {
 }
 
 #[test]
-fn a_signature_is_read_from_the_header_and_from_the_query() {
+fn signature_is_read_from_header_and_query() {
     let written = authorization();
     let both = [("authorization", &written[..]), DATED];
     let claim = read(&both, "a=b").unwrap();
@@ -134,7 +134,7 @@ fn a_signature_is_read_from_the_header_and_from_the_query() {
 }
 
 #[test]
-fn a_signature_is_of_now() {
+fn signature_time_must_be_current() {
     let written = authorization();
     let both = [("authorization", &written[..]), DATED];
     let made = NOW_S - 60;
@@ -159,7 +159,7 @@ fn a_signature_is_of_now() {
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_refused() {
+fn signature_ambiguous_is_refused() {
     let with = |from: &str, to: &str| {
         let written = authorization();
         assert!(written.contains(from), "{from}");
@@ -287,7 +287,7 @@ fn what_can_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn a_signature_is_for_what_its_credential_is_bound_to() {
+fn signature_scope_must_match_binding() {
     let written = authorization();
     let claim = read(&[("authorization", &written), DATED], "").unwrap();
     let bound = |regions: &[&str], services: &[&str]| SignatureScope {

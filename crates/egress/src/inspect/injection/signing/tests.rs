@@ -1,14 +1,14 @@
 //! Requests signed with placeholders, signed anew.
 
 use atoll_model::network::{
-    Binding, Conditions, Destination, HostPart, Others, Request as Judged, Scheme, SignatureScope,
-    Target,
+    Binding, Conditions, Destination as Allowed, HostPart, Others, Request as Judged, Scheme,
+    SignatureScope, Target,
 };
 use hyper::Request;
 
 use super::super::{Injection, ask_for_readable};
 use super::*;
-use crate::tunnel::Wanted;
+use crate::destination::Destination;
 
 const ID: &str = "AKIAPLACEHOLDER00001";
 const SECRET: &str = "aPlaceholderSecret/OfForty+CharactersInA";
@@ -30,7 +30,7 @@ fn credentials() -> Credentials {
 fn binding() -> Binding {
     Binding {
         name: "aws".parse().unwrap(),
-        to: vec![format!("{HOST_NAME}:443").parse::<Destination>().unwrap()],
+        to: vec![format!("{HOST_NAME}:443").parse::<Allowed>().unwrap()],
         requests: Conditions {
             scheme: Some(Scheme::Https),
             ..Default::default()
@@ -67,16 +67,11 @@ const PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 /// Signs a request as a program does, in its header.
 fn signed(target: &str, id: &str, secret: &str, scope: &str) -> Made {
-    signed_with(target, (id, secret), scope, &[])
+    signed_with(target, id, secret, scope, &[])
 }
 
 /// Signs a request with further signed headers.
-fn signed_with(
-    target: &str,
-    (id, secret): (&str, &str),
-    scope: &str,
-    more: &[(&str, &str)],
-) -> Made {
+fn signed_with(target: &str, id: &str, secret: &str, scope: &str, more: &[(&str, &str)]) -> Made {
     let time = time();
     let mut headers = vec![
         ("host".to_owned(), HOST_NAME.to_owned()),
@@ -118,7 +113,7 @@ fn signature(made: &Made, names: &[String], secret: &str, scope: &Scope) -> Stri
         time: &made.time,
         scope,
     };
-    signable.sign(secret.as_bytes(), Reading::SENT)
+    signable.sign(secret.as_bytes(), Canonicalization::SENT)
 }
 
 impl Made {
@@ -145,11 +140,11 @@ impl Made {
         key: Option<Values>,
     ) -> Result<Option<(String, HeaderMap)>, String> {
         let host: HostPart = host.parse().unwrap();
-        let wanted = Wanted {
+        let wanted = Destination {
             host: host.clone(),
             port: 443,
         };
-        let asked = Asked::new(&wanted, Scheme::Https).unwrap();
+        let asked = Origin::new(&wanted, Scheme::Https).unwrap();
         let parts = self.parts();
         let target = Target::parse(&self.target).unwrap();
         let judged = Judged {
@@ -171,17 +166,16 @@ impl Made {
         let Some(signing) = injection.signing() else {
             return Ok(Some((written, headers)));
         };
-        assert_eq!(signing.needs(), Needed::Nothing);
+        assert_eq!(signing.needs(), VerificationInput::Nothing);
         // Nothing is signed before it is known who signed it.
-        let whose = (&asked, "GET");
-        let unproven = signing.sign(credentials, whose, &written, &mut headers.clone());
+        let unproven = signing.sign(credentials, &asked, "GET", &written, &mut headers.clone());
         assert!(unproven.is_none());
         let proven = signing.prove(credentials, &asked, &parts, &head, b"");
         proven.map_err(|misuse| misuse.why)?;
         // As whatever is sent with credentials.
         ask_for_readable(&mut headers, None);
         signing.key = key;
-        let target = signing.sign(credentials, whose, &written, &mut headers);
+        let target = signing.sign(credentials, &asked, "GET", &written, &mut headers);
         Ok(target.map(|signed| (signed.target, headers)))
     }
 }
@@ -193,7 +187,7 @@ fn real_scope(made: &Made) -> Scope {
 }
 
 #[test]
-fn what_a_program_has_signed_is_signed_anew_with_the_real_key() {
+fn signed_request_is_signed_anew() {
     let target = "/bucket/key%20a?prefix=a%2Fb&list-type=2";
     let made = signed(target, ID, SECRET, SCOPE);
     let (sent, headers) = made.sent(HOST_NAME).unwrap();
@@ -232,7 +226,7 @@ fn what_a_program_has_signed_is_signed_anew_with_the_real_key() {
 }
 
 #[test]
-fn what_a_program_has_signed_beforehand_is_too() {
+fn presigned_request_is_signed_anew() {
     let time = time();
     let scope = SCOPE.replace("DAY", &time[..8]);
     let unsigned = |id: &str, token: &str| {
@@ -273,7 +267,7 @@ fn printed() -> Credentials {
 }
 
 #[test]
-fn a_key_that_was_fetched_signs_and_one_that_was_not_signs_nothing() {
+fn signing_uses_fetched_key_only() {
     let made = signed("/bucket/key", ID, SECRET, SCOPE);
     assert!(made.sent_by(HOST_NAME, &printed(), None).unwrap().is_none());
     let pair = [(Part::KeyId, REAL_ID), (Part::Secret, REAL_SECRET)];
@@ -322,7 +316,7 @@ fn a_key_that_was_fetched_signs_and_one_that_was_not_signs_nothing() {
 }
 
 #[test]
-fn a_token_that_a_key_has_not_is_left_out_of_what_was_signed_beforehand() {
+fn presigned_token_absent_from_key_is_dropped() {
     let time = time();
     let scope = SCOPE.replace("DAY", &time[..8]);
     let unsigned = |id: &str, token: &str| {
@@ -351,14 +345,14 @@ fn a_token_that_a_key_has_not_is_left_out_of_what_was_signed_beforehand() {
 }
 
 #[test]
-fn a_header_that_is_not_sent_is_not_signed_and_one_that_is_changed_is_signed_as_it_is_sent() {
+fn signature_covers_headers_as_sent() {
     let more = [
         ("accept-encoding", "br, lzma"),
         ("if-range", "\"1\""),
         ("range", "bytes=0-3"),
     ];
     let target = "/bucket/key";
-    let made = signed_with(target, (ID, SECRET), SCOPE, &more);
+    let made = signed_with(target, ID, SECRET, SCOPE, &more);
     let said = |value: &str| value.contains("accept-encoding;host;if-range;range;x-amz-");
     assert!(said(&made.headers.last().unwrap().1));
     let (sent, headers) = made.sent(HOST_NAME).unwrap();
@@ -394,7 +388,7 @@ fn a_header_that_is_not_sent_is_not_signed_and_one_that_is_changed_is_signed_as_
 }
 
 #[test]
-fn nothing_is_put_into_a_body_that_is_signed() {
+fn signed_body_gets_no_injection() {
     let key = credentials();
     let mut binding = key.get(0).unwrap().binding.clone();
     binding.name = "field".parse().unwrap();
@@ -427,7 +421,7 @@ fn nothing_is_put_into_a_body_that_is_signed() {
 }
 
 #[test]
-fn nothing_else_is_signed() {
+fn signing_unsigned_change_is_refused() {
     let target = "/bucket/key";
     let refused = |made: &Made, why: &str| {
         let refused = made.sent(HOST_NAME).unwrap_err();

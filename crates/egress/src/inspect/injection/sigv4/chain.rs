@@ -15,7 +15,7 @@ pub(crate) const PIECES_AND_TRAILERS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD
 
 /// The next item to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link<'a> {
+pub(crate) enum ChainItem<'a> {
     /// A chunk of the body; the last one is empty.
     Piece(&'a [u8]),
     /// The trailers, each as `name:value` with a line end.
@@ -24,7 +24,7 @@ pub(crate) enum Link<'a> {
 
 /// A chain of signatures with one key, up to the last one made.
 #[derive(Clone)]
-pub(crate) struct Chain {
+pub(crate) struct SignatureChain {
     key: hmac::Key,
     time: String,
     scope: String,
@@ -32,15 +32,15 @@ pub(crate) struct Chain {
     last: String,
 }
 
-impl std::fmt::Debug for Chain {
+impl std::fmt::Debug for SignatureChain {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Chain").finish_non_exhaustive()
+        to.debug_struct("SignatureChain").finish_non_exhaustive()
     }
 }
 
-impl Chain {
+impl SignatureChain {
     /// Starts the chain after a request's signature.
-    pub(super) fn new(secret: &[u8], (time, scope): (&str, &Scope), first: String) -> Self {
+    pub(super) fn new(secret: &[u8], time: &str, scope: &Scope, first: String) -> Self {
         Self {
             key: scope.key(secret),
             time: time.to_owned(),
@@ -57,18 +57,18 @@ impl Chain {
             region: "us-east-1".to_owned(),
             service: "s3".to_owned(),
         };
-        Self::new(secret, ("20130524T000000Z", &scope), first.to_owned())
+        Self::new(secret, "20130524T000000Z", &scope, first.to_owned())
     }
 
     /// Signs the next item, and returns the signature in hexadecimal digits.
-    pub(crate) fn sign(&mut self, next: Link<'_>) -> &str {
+    pub(crate) fn sign(&mut self, next: ChainItem<'_>) -> &str {
         let tag = hmac::sign(&self.key, self.text(next).as_bytes());
         self.last = hexadecimal(tag.as_ref());
         &self.last
     }
 
     /// Returns whether this is the signature of the next item. If it is not, nothing can follow.
-    pub(crate) fn follows(&mut self, next: Link<'_>, signature: &str) -> bool {
+    pub(crate) fn follows(&mut self, next: ChainItem<'_>, signature: &str) -> bool {
         let Some(signature) = Signature::parse(signature) else {
             return false;
         };
@@ -78,16 +78,16 @@ impl Chain {
     }
 
     /// Returns the next string to sign.
-    fn text(&self, next: Link<'_>) -> String {
+    fn text(&self, next: ChainItem<'_>) -> String {
         let Self {
             time, scope, last, ..
         } = self;
         match next {
-            Link::Piece(bytes) => {
+            ChainItem::Piece(bytes) => {
                 let (headers, bytes) = (digest(&[]), digest(bytes));
                 format!("AWS4-HMAC-SHA256-PAYLOAD\n{time}\n{scope}\n{last}\n{headers}\n{bytes}")
             }
-            Link::Trailers(text) => {
+            ChainItem::Trailers(text) => {
                 let text = digest(text);
                 format!("AWS4-HMAC-SHA256-TRAILER\n{time}\n{scope}\n{last}\n{text}")
             }

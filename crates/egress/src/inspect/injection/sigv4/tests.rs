@@ -18,7 +18,7 @@ struct Row {
     headers: &'static [(&'static str, &'static str)],
     signed: &'static str,
     payload: &'static str,
-    path: PathReading,
+    path: PathCanonicalization,
     signature: &'static str,
 }
 
@@ -54,7 +54,7 @@ const SUITE: Row = Row {
     headers: &[("x-amz-date", "20150830T123600Z")],
     signed: "host;x-amz-date",
     payload: EMPTY,
-    path: PathReading::Sent,
+    path: PathCanonicalization::Sent,
     signature: "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
 };
 
@@ -81,7 +81,7 @@ const BOTOCORE: Row = Row {
     host: "h.example",
     headers: &[("x-amz-date", "20260102T030405Z")],
     target: "/a%20b/%C3%A9/../x//y/?b=2&a=1&a=0&c=%2F",
-    path: PathReading::Normal,
+    path: PathCanonicalization::Normal,
     signature: "d7f29ea6c1eabe974d61675480d2ee2b4d5126593c6fabe2b260a03cbd012399",
     ..SUITE
 };
@@ -193,18 +193,18 @@ const ROWS: &[Row] = &[
             ("x-amz-content-sha256", EMPTY),
         ],
         signed: "host;x-amz-content-sha256;x-amz-date",
-        path: PathReading::Sent,
+        path: PathCanonicalization::Sent,
         signature: "eb5a32c7b1a332083e78892ff351d52e3ac3c776e0e2778a27d861ba76812af7",
         ..BOTOCORE
     },
 ];
 
 #[test]
-fn signatures_are_those_that_aws_has_published_and_its_programs_make() {
+fn sigv4_matches_published_vectors() {
     for row in ROWS {
-        let reading = Reading {
+        let reading = Canonicalization {
             path: row.path,
-            query: QueryReading::Sent,
+            query: QueryCanonicalization::Sent,
         };
         row.with(|signable| {
             let what = format!("{} {}", row.method, row.target);
@@ -229,7 +229,7 @@ fn signatures_are_those_that_aws_has_published_and_its_programs_make() {
 }
 
 #[test]
-fn any_change_of_what_was_signed_is_noticed() {
+fn sigv4_any_change_is_detected() {
     let row = &ROWS[ROWS.len() - 2];
     let signature = Signature::parse(row.signature).unwrap();
     let is_right = |row: &Row| {
@@ -292,7 +292,7 @@ fn any_change_of_what_was_signed_is_noticed() {
 }
 
 #[test]
-fn what_is_no_scope_and_no_signature_is_none() {
+fn sigv4_malformed_scope_is_refused() {
     for text in [
         "",
         "20260102/eu-west-1/s3",

@@ -47,7 +47,7 @@ fn talk(value: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
 fn masked(stream: &[u8], length: usize) -> Result<Vec<u8>, Fault> {
     let secret = Secret::new(REAL.to_vec()).unwrap();
     let masks = Masks::new(vec![(secret, stands())]).unwrap();
-    let (mut masked, mut out) = (Masked::new(&masks), Vec::new());
+    let (mut masked, mut out) = (FrameMask::new(&masks), Vec::new());
     for chunk in stream.chunks(length) {
         masked.feed(chunk, &mut out)?;
     }
@@ -56,14 +56,14 @@ fn masked(stream: &[u8], length: usize) -> Result<Vec<u8>, Fault> {
 }
 
 fn searched(stream: &[u8], length: usize) -> Result<(), Fault> {
-    let mut searched = Searched::new(&Placeholders::new(vec![stands()]).unwrap());
+    let mut searched = FrameSearch::new(&Placeholders::new(vec![stands()]).unwrap());
     stream
         .chunks(length)
         .try_for_each(|chunk| searched.feed(chunk))
 }
 
 #[test]
-fn frames_keep_their_borders_and_lose_real_values() {
+fn web_socket_frames_are_masked_in_place() {
     for key in [None, Some([1, 2, 3, 4])] {
         for length in [1, 3, 125, 4096, 1 << 20] {
             let out = masked(&talk(REAL, key), length).unwrap();
@@ -73,7 +73,7 @@ fn frames_keep_their_borders_and_lose_real_values() {
 }
 
 #[test]
-fn a_message_that_stops_or_is_cut_small_tells_nothing_before_its_value_is_whole() {
+fn web_socket_partial_value_is_withheld() {
     let secret = Secret::new(REAL.to_vec()).unwrap();
     let masks = Masks::new(vec![(secret, stands())]).unwrap();
     for key in [None, Some([1, 2, 3, 4])] {
@@ -89,7 +89,7 @@ fn a_message_that_stops_or_is_cut_small_tells_nothing_before_its_value_is_whole(
         let (whole, expected) = (talk(REAL), talk(&stands()));
         let told = whole.len() * 8 / REAL.len();
         for step in [1, 13, 200] {
-            let (mut masked, mut out) = (Masked::new(&masks), Vec::new());
+            let (mut masked, mut out) = (FrameMask::new(&masks), Vec::new());
             let mut is_held = false;
             for chunk in whole.chunks(step) {
                 masked.feed(chunk, &mut out).unwrap();
@@ -112,7 +112,7 @@ fn a_message_that_stops_or_is_cut_small_tells_nothing_before_its_value_is_whole(
 }
 
 #[test]
-fn a_value_over_two_messages_is_masked_in_its_rest() {
+fn web_socket_value_across_messages_is_masked() {
     let (one, two) = REAL.split_at(9);
     let stream = [frame(0x82, one, None), frame(0x82, two, None)].concat();
     let expected = [frame(0x82, one, None), frame(0x82, &stands()[9..], None)].concat();
@@ -120,7 +120,7 @@ fn a_value_over_two_messages_is_masked_in_its_rest() {
 }
 
 #[test]
-fn a_placeholder_is_found_in_messages_and_between_their_frames() {
+fn web_socket_placeholder_across_frames_is_found() {
     for key in [None, Some([9, 8, 7, 6])] {
         for length in [1, 7, 4096, 1 << 20] {
             assert_eq!(searched(&talk(b"nothing of the kind", key), length), Ok(()));
@@ -142,7 +142,7 @@ fn a_placeholder_is_found_in_messages_and_between_their_frames() {
 }
 
 #[test]
-fn what_is_no_frame_goes_no_further() {
+fn web_socket_malformed_frame_is_stopped() {
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         &[0xc1, 0x00],
