@@ -57,12 +57,9 @@ use std::os::unix::ffi::OsStrExt;
 use arguments::Command;
 use atoll_engine::failure::Failure;
 use atoll_engine::supervision::{OUTSIDE, SIGNER};
+pub use atoll_launcher::LAUNCHER;
 use atoll_sandbox::{RECLAIM, reclaim_inside};
 use output::Output;
-
-/// The launcher program, built by this crate's build script. One place in memory: a
-/// constant would be in the program once for each part that names it.
-pub static LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 
 /// Returns whether the process was started under the name of the egress process.
 fn is_outside(name: &OsString) -> bool {

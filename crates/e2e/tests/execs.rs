@@ -367,3 +367,26 @@ fn diff_of_a_running_sandbox_is_of_one_moment() {
     let _ = world.atoll(["stop", "last"]).run().success();
     let _ = running.wait();
 }
+
+/// Any program that links the engine makes sandboxes, works in them and ends them.
+#[test]
+fn engine_library_makes_and_ends_sandboxes() {
+    let world = World::new("engine_library_makes_and_ends_sandboxes");
+    let program = std::env::var("ATOLL_BIN_SANDBOX").expect("the example is built");
+    // Its state is where that of `atoll` would be.
+    let script = format!("'{program}' '{}'", world.workspace().display());
+    let seen = world.host_shell(&script).run().success();
+    let expected = "Exited { status: 0 } first\nExited { status: 3 } one\nread one two \n\
+         given from outside\nchanged given\nchanged made\n";
+    assert_eq!(seen.out(), expected, "{seen}");
+    assert!(!world.workspace().join("made").exists());
+    let kinds: Vec<String> = events(&world)
+        .iter()
+        .map(|one| one["type"].as_str().unwrap().to_owned())
+        .collect();
+    let opened = kinds.iter().filter(|kind| *kind == "exec.opened").count();
+    let closed = kinds.iter().filter(|kind| *kind == "exec.closed").count();
+    assert_eq!((opened, closed), (3, 3), "{kinds:?}");
+    assert_eq!(kinds.last().map(String::as_str), Some("run.closed"));
+    let _ = world.atoll(["ledger", "verify"]).run().success();
+}

@@ -1,28 +1,28 @@
 //! Makes a sandbox over a directory, works in it, looks at what changed, and ends it.
 //!
-//! Usage: `sandbox LAUNCHER DIRECTORY`, where LAUNCHER is the file of the launcher program.
+//! Usage: `sandbox DIRECTORY`.
 
 use std::io::{Read, Write};
 use std::path::Path;
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine};
+use atoll_launcher::LAUNCHER;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [launcher, directory] = arguments.as_slice() else {
-        eprintln!("usage: sandbox LAUNCHER DIRECTORY");
+    let Some(directory) = std::env::args().nth(1) else {
+        eprintln!("usage: sandbox DIRECTORY");
         std::process::exit(2);
     };
-    if let Err(failure) = work(Path::new(launcher), Path::new(directory)) {
+    if let Err(failure) = work(Path::new(&directory)) {
         eprintln!("{failure:?}");
         std::process::exit(1);
     }
 }
 
-fn work(launcher: &Path, directory: &Path) -> Result<(), Failure> {
+fn work(directory: &Path) -> Result<(), Failure> {
     let io = |error: std::io::Error| Failure::new("a file cannot be used").because(error);
-    let engine = Engine::open(&std::fs::read(launcher).map_err(io)?)?;
+    let engine = Engine::open(LAUNCHER)?;
     let workspace = directory.canonicalize().map_err(io)?;
     let sandbox = engine.create(&CreateSandbox {
         workspace: workspace.clone(),

@@ -193,7 +193,7 @@ impl fmt::Debug for StartExec {
 #[derive(Debug)]
 pub enum SandboxRequest {
     /// Start an exec.
-    Exec(StartExec),
+    Exec(Box<StartExec>),
     /// Open a file.
     Open(OpenFile),
 }

@@ -479,7 +479,7 @@ impl Session<'_> {
     fn serve_requests(&mut self) {
         for request in self.carrier.requests() {
             match request {
-                SandboxRequest::Exec(exec) => self.start_exec(exec),
+                SandboxRequest::Exec(exec) => self.start_exec(*exec),
                 SandboxRequest::Open(OpenFile {
                     path,
                     writing,

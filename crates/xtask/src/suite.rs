@@ -170,6 +170,7 @@ fn run_tests(options: &Options, root: &Path, cache: &Path, tally: &mut Tally) ->
         ordinary: stage.place(&programs.ordinary, "atoll")?,
         weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
         spawner: stage.place(&programs.spawner, "spawner")?,
+        sandbox: stage.place(&programs.sandbox, "sandbox")?,
         prover: match &programs.prover {
             Some(prover) => Some(stage.place(prover, "atoll-prove")?),
             None => None,

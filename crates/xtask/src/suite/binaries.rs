@@ -36,6 +36,8 @@ pub(crate) struct Programs {
     pub(crate) weakened: PathBuf,
     /// The program that makes many sandboxes from one process.
     pub(crate) spawner: PathBuf,
+    /// A program that makes a sandbox by the engine's library.
+    pub(crate) sandbox: PathBuf,
     /// The prover of policies, which `atoll` finds beside itself; for nightly tests alone.
     pub(crate) prover: Option<PathBuf>,
 }
@@ -98,6 +100,12 @@ pub(crate) fn programs(root: &Path, nightly: bool) -> Result<Programs> {
         ordinary: build_program(root, "atoll", FOR_TESTS, &["--bin", "atoll"])?,
         weakened: weakened(root, QUICKLY)?,
         spawner: spawner(root, QUICKLY)?,
+        sandbox: build_program(
+            root,
+            "sandbox",
+            QUICKLY,
+            &["--package", "atoll-engine", "--example", "sandbox"],
+        )?,
         prover: nightly.then(|| super::prover::program(root)).transpose()?,
     })
 }

@@ -157,6 +157,7 @@ impl<'a> Runner<'a> {
             .env("ATOLL_BIN", &programs.ordinary)
             .env("ATOLL_BIN_WITHOUT", &programs.weakened)
             .env("ATOLL_BIN_SPAWNER", &programs.spawner)
+            .env("ATOLL_BIN_SANDBOX", &programs.sandbox)
             .envs(self.options.nightly.then_some(("ATOLL_NIGHTLY", "1")))
             .stdout(output);
         let succeeded = command::succeeds(&mut command)?;

@@ -180,14 +180,16 @@ impl Outside<'_> {
         match caller.attach(&|| live.execs.filter()) {
             Ok((attachment, connection)) => {
                 self.execs.callers.push((exec, connection));
-                self.execs.due.push(SandboxRequest::Exec(StartExec {
-                    command: ExecCommand {
-                        armed,
-                        environment,
-                        terminal,
-                    },
-                    attachment: Box::new(attachment),
-                }));
+                self.execs
+                    .due
+                    .push(SandboxRequest::Exec(Box::new(StartExec {
+                        command: ExecCommand {
+                            armed,
+                            environment,
+                            terminal,
+                        },
+                        attachment: Box::new(attachment),
+                    })));
             }
             Err(error) => {
                 let why = format!("its connection cannot be kept: {error}");
