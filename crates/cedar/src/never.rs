@@ -165,7 +165,8 @@ fn advice(principal: &Head) -> String {
                 .to_owned()
         }
         (_, _) => {
-            "; `run` and `promote` are a Person's, all else is a Session's in that".to_owned()
+            "; `run`, `promote`, `escalate` and `administer` are a Person's, all else is a Session's in \
+             that".to_owned()
         }
     }
 }

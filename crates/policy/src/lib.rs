@@ -11,6 +11,7 @@
 //!
 //! Start reading at [`decide`], then [`compile`].
 
+mod administration;
 mod agreement;
 mod bounds;
 mod check;
@@ -65,6 +66,7 @@ mod unjudged;
 mod variables;
 mod words;
 
+pub use administration::{RELOAD, decide_administration, decide_escalation};
 pub use agreement::agreement;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;

@@ -1,4 +1,5 @@
-//! Cedar policies: read with the other files, and asked after all rules have allowed.
+//! Cedar policies: read with the other files, and asked about all that a boundary grants. The rules
+//! of a profile are such policies too, compiled ([`Rules::show_cedar`]).
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -334,6 +335,36 @@ impl Policies {
             ..one
         }));
         reasons
+    }
+
+    /// Returns the reasons not to do this with a run that goes on, as this person.
+    pub(crate) fn administering(
+        &self,
+        rules: &Rules,
+        facts: &Facts<'_>,
+        person: u32,
+        asked: Asked<'_>,
+        what: &str,
+    ) -> Vec<Reason> {
+        // Nobody says here what the session has touched by now.
+        if self.layers.look_at_labels(asked.action()) {
+            let why = "policies ask which data the session has touched, which is not known here";
+            let instead = "leave labels out of policies on that";
+            return vec![reason(what, why, &Origin::BuiltIn, instead)];
+        }
+        let mut asking = Asking {
+            layers: &self.layers,
+            facts: &said(rules, facts),
+            trust: None,
+            workspace: None,
+            answer: Answer::default(),
+        };
+        let principal = Principal {
+            person,
+            session: None,
+        };
+        asking.ask(&principal, asked, what.to_owned());
+        asking.answer.reasons
     }
 
     /// Asks about an exec in a sandbox that is there, by a session that has touched data of these
@@ -739,7 +770,9 @@ impl Asking<'_> {
             | Asked::Request(_, _)
             | Asked::UseCredential(_)
             | Asked::Promote { .. }
-            | Asked::Publish(_) => None,
+            | Asked::Publish(_)
+            | Asked::Escalate { .. }
+            | Asked::Administer { .. } => None,
         };
         let is_within =
             |(place, workspace): (&Path, &Path)| place != workspace && place.starts_with(workspace);
@@ -780,7 +813,9 @@ fn put(asked: Asked<'_>) -> Put {
         | Asked::Write(_)
         | Asked::Resolve(_)
         | Asked::Connect { .. }
-        | Asked::Request(_, _) => Put::Never,
+        | Asked::Request(_, _)
+        | Asked::Escalate { .. }
+        | Asked::Administer { .. } => Put::Never,
     }
 }
 

@@ -176,7 +176,7 @@ struct Pick {
 
 prop_compose! {
     fn pick()(
-        kind in 0..14_usize,
+        kind in 0..16_usize,
         host in prop_oneof![2 => 0..2_usize, 1 => 0..HOSTS.len()],
         port in prop_oneof![2 => Just(2_usize), 1 => 0..PORTS.len()],
         method in 0..METHODS.len(),
@@ -225,7 +225,10 @@ impl Both {
 
     fn question<'a>(&'a self, asked: Asked<'a>, facts: &'a CedarFacts) -> Question<'a> {
         let principal = match asked {
-            Asked::Run { .. } | Asked::Promote { .. } => &self.person,
+            Asked::Run { .. }
+            | Asked::Promote { .. }
+            | Asked::Escalate { .. }
+            | Asked::Administer { .. } => &self.person,
             _ => &self.session,
         };
         Question {
@@ -280,7 +283,7 @@ impl Both {
                 let narrower = rank(workspace) <= rank(rules.workspace.value);
                 is(narrower && (!root || rules.root()) && (!nesting || rules.nesting()))
             }
-            Asked::Exec(_) => Effect::Allow,
+            Asked::Exec(_) | Asked::Escalate { .. } | Asked::Administer { .. } => Effect::Allow,
             Asked::Read(path) => is(self.nearest(path).is_some()),
             Asked::Write(path) => is(self.nearest(path) == Some(true)),
             Asked::Resolve(name) => is(network.name(name).is_ok()),
@@ -407,6 +410,14 @@ fn put(both: &Both, pick: Pick, profile: &str, seen: &mut Seen) {
             path,
             within: None,
             control: one,
+        }),
+        14 => check(Asked::Escalate {
+            run: "run",
+            seconds: one.then_some(60),
+        }),
+        15 => check(Asked::Administer {
+            run: "run",
+            operation: RELOAD,
         }),
         7 => {
             if let HostPart::Name(name) = &host {

@@ -48,6 +48,8 @@ pub struct Live<'a> {
     pub reload: Reloader<'a>,
     /// Compares the policies in force with those on disk.
     pub compare: Comparer<'a>,
+    /// Decides whether a person may give a lasting approval.
+    pub escalate: &'a dyn Fn(Who, Scope) -> Result<(), Declined>,
     /// The rule for approving lasting rights.
     pub widening: &'a Widening,
 }

@@ -197,6 +197,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         },
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
+        escalate: &|_, _| Ok(()),
         widening: &widening,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
@@ -274,6 +275,7 @@ fn said_by_two(
         decide,
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
+        escalate: &|_, _| Ok(()),
         widening: &widening,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
