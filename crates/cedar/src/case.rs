@@ -224,14 +224,8 @@ impl Case {
                 port.outside = self.port.unwrap_or(port.outside);
                 put(Asked::Publish(port))
             }
-            Some(Action::Escalate) => put(Asked::Escalate {
-                run: name,
-                seconds: self.seconds,
-            }),
-            Some(Action::Administer) => put(Asked::Administer {
-                run: name,
-                operation: self.operation.as_deref().unwrap_or("reload"),
-            }),
+            Some(Action::Escalate) => put(self.escalation()),
+            Some(Action::Administer) => put(self.administration()),
             Some(Action::Call) | None => Err(self.unasked()),
         }
     }
@@ -300,6 +294,20 @@ impl Case {
             root: self.root,
             nesting: self.nesting,
             terminal: self.terminal,
+        }
+    }
+
+    fn escalation(&self) -> Asked<'_> {
+        Asked::Escalate {
+            run: &self.resource,
+            seconds: self.seconds,
+        }
+    }
+
+    fn administration(&self) -> Asked<'_> {
+        Asked::Administer {
+            run: &self.resource,
+            operation: self.operation.as_deref().unwrap_or("reload"),
         }
     }
 

@@ -317,7 +317,6 @@ impl Prepared {
         let decide = |port, already: &[_]| rereading.publish(port, already);
         let reload = |only: Option<&Versions>| rereading.reload(only);
         let compare = || rereading.compare();
-        let escalate = |by, scope| rereading.escalate(by, scope);
         let live = Live {
             run: &run,
             has_network: request.facts.mode == Mode::Full,
@@ -325,7 +324,7 @@ impl Prepared {
             decide: &decide,
             reload: &reload,
             compare: &compare,
-            escalate: &escalate,
+            escalate: &|by, scope| rereading.escalate(by, scope),
             widening: request.widening,
         };
         let mut outside = Outside::new(&boundary.network, &issue, &mut record_flow)
