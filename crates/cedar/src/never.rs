@@ -151,7 +151,7 @@ fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
     (!others.is_empty()).then(|| by_others(others, "of that this policy decides nothing"))
 }
 
-/// Returns a hint on the principal that was probably meant.
+/// Returns a hint on the principal that was probably canonical.
 fn advice(principal: &Head) -> String {
     let kind = match principal {
         Head::Any => return String::new(),

@@ -13,7 +13,7 @@ use crate::decision::{Deciding, Decision, Effect};
 use crate::fault::Fault;
 use crate::files::PolicyFile;
 use crate::index::Index;
-use crate::question::{Needs, Put, Question};
+use crate::question::{CedarRequest, Needs, Question};
 use crate::reading::{Meta, Reading};
 use crate::vocabulary::Vocabulary;
 
@@ -264,11 +264,15 @@ impl Policies {
         }
     }
 
-    pub(crate) fn put(&self, question: &Question<'_>, needs: Needs) -> Result<Put, String> {
+    pub(crate) fn put(
+        &self,
+        question: &Question<'_>,
+        needs: Needs,
+    ) -> Result<CedarRequest, String> {
         question.put(&self.words, needs, |id| self.known.above(id))
     }
 
-    pub(crate) fn judge(&self, put: &Put) -> Decision {
+    pub(crate) fn judge(&self, put: &CedarRequest) -> Decision {
         let mut counted = self.held(&self.index, put);
         counted.errors.extend(self.misread(put));
         let reported = self.held(&self.report_only, put);
@@ -281,7 +285,7 @@ impl Policies {
     }
 
     /// Returns the policies that hold, from every bucket that can have some.
-    fn held(&self, index: &Index, put: &Put) -> Held {
+    fn held(&self, index: &Index, put: &CedarRequest) -> Held {
         let authorizer = Authorizer::new();
         let mut held = Held::default();
         if index.is_empty() {

@@ -201,7 +201,7 @@ pub struct Question<'a> {
 
 /// A question in Cedar's terms.
 #[derive(Debug)]
-pub(crate) struct Put {
+pub(crate) struct CedarRequest {
     pub(crate) action: Action,
     pub(crate) resource: EntityUid,
     /// The ancestors of the resource.
@@ -223,7 +223,7 @@ impl Question<'_> {
         words: &Arc<Vocabulary>,
         needs: Needs,
         known: impl Fn(&EntityUid) -> Vec<EntityUid>,
-    ) -> Result<Put, String> {
+    ) -> Result<CedarRequest, String> {
         let action = self.asked.action();
         let (resource, above) = self.resource(words)?;
         let (principal, mut owners) = self.principal(words)?;
@@ -242,7 +242,7 @@ impl Question<'_> {
         let context = Context::from_pairs(members).map_err(|error| error.to_string())?;
         let id = words.action(action).ok_or("no such action")?.clone();
         let request = cedar_policy::Request::new(principal, id, resource.clone(), context, None);
-        Ok(Put {
+        Ok(CedarRequest {
             action,
             resource,
             above: over,

@@ -4,12 +4,12 @@
 use cedar_policy::{Policy, PrincipalConstraint};
 
 use crate::policies::{Policies, order};
-use crate::question::Put;
+use crate::question::CedarRequest;
 
 impl Policies {
     /// Explains why a question cannot be decided: programs read its path in different ways, and a
     /// policy that can be about it depends on paths without handling such ambiguous ones.
-    pub(crate) fn misread(&self, put: &Put) -> Option<String> {
+    pub(crate) fn misread(&self, put: &CedarRequest) -> Option<String> {
         let why = put.unclear?;
         let policies = self.index.buckets(put).flat_map(|all| all.policies());
         let about = policies.filter(|policy| is_for(policy, put) && is_misled(policy));
@@ -24,7 +24,7 @@ impl Policies {
 }
 
 /// Returns whether a policy can be about the principal.
-fn is_for(policy: &Policy, put: &Put) -> bool {
+fn is_for(policy: &Policy, put: &CedarRequest) -> bool {
     let Some(asks) = put.request.principal() else {
         return true;
     };
