@@ -150,7 +150,7 @@ impl CanonicalPolicies {
             (is_meant && left_out != Some(policy.id())).then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
-        counts.sort_by(|one, two| order(&one.1.told, &two.1.told));
+        counts.sort_by(|one, two| order(&one.1.deciding, &two.1.deciding));
         for (policy, meta) in counts {
             self.named.extend(policy.entity_literals());
             let id = canonical_id(number, policy.id());
@@ -158,7 +158,7 @@ impl CanonicalPolicies {
             if effect == CedarEffect::Permit && !keeps {
                 further.push(condition(policy)?);
             } else {
-                self.written.insert(id.clone(), meta.told.clone());
+                self.written.insert(id.clone(), meta.deciding.clone());
                 self.add(with_effect(policy, effect, id.clone())?)?;
             }
             if action == Action::Request && is_misled(policy) {
@@ -199,10 +199,10 @@ impl Policies {
             is_meant.then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
-        counts.sort_by(|one, two| order(&one.1.told, &two.1.told));
+        counts.sort_by(|one, two| order(&one.1.deciding, &two.1.deciding));
         let permits = |(policy, meta): (&Policy, &Meta)| {
             let policy = with_effect(policy, CedarEffect::Permit, policy.id().clone())?;
-            Ok((meta.told.clone(), policy))
+            Ok((meta.deciding.clone(), policy))
         };
         counts.into_iter().map(permits).collect()
     }

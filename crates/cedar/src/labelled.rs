@@ -54,7 +54,7 @@ impl Layers {
             let mut holds = condition(policy)?;
             let owes = !Owed::by(policy, meta, false).is_empty();
             if owes && forget(&mut holds, label)? {
-                return Ok(Some(meta.told.to_string()));
+                return Ok(Some(meta.deciding.to_string()));
             }
         }
         Ok(None)

@@ -111,7 +111,7 @@ impl Layers {
     ) -> Result<Vec<(CanonicalPolicies, CanonicalPolicies)>, String> {
         // Of another layer it is another one, also where all that it is called by is the same.
         let is_own = |number: usize, meta: &Meta| {
-            number == layer && (&meta.told.file, meta.told.line) == (&own.file, own.line)
+            number == layer && (&meta.deciding.file, meta.deciding.line) == (&own.file, own.line)
         };
         let mut done = Vec::new();
         for (number, policy, meta) in self.permits_of_layers(action) {
@@ -180,7 +180,7 @@ impl Layers {
     /// name.
     fn is_one_file(&self) -> bool {
         let all = self.each().flat_map(|(_, policies)| policies.meta.values());
-        let files: BTreeSet<&str> = all.map(|meta| &*meta.told.file).collect();
+        let files: BTreeSet<&str> = all.map(|meta| &*meta.deciding.file).collect();
         files.len() <= 1
     }
 }
@@ -207,8 +207,8 @@ impl Owed {
         let of = &meta.obligations;
         let is_unnamed = policy.annotation("id").is_none();
         let counter = match is_unnamed && is_one_file {
-            true => Counter::Line(meta.told.line),
-            false => Counter::Id(Arc::clone(&meta.told.id)),
+            true => Counter::Line(meta.deciding.line),
+            false => Counter::Id(Arc::clone(&meta.deciding.id)),
         };
         let mut all: Vec<Self> = of.redact.iter().cloned().map(Self::Redact).collect();
         all.extend(of.label.iter().cloned().map(Self::Label));
@@ -226,8 +226,10 @@ impl Owed {
     fn is_by(&self, policy: &Policy, meta: &Meta) -> bool {
         self.is_among(&meta.obligations, |counter, least| {
             let is_counted = match counter {
-                Counter::Id(id) => *id == meta.told.id,
-                Counter::Line(line) => *line == meta.told.line && policy.annotation("id").is_none(),
+                Counter::Id(id) => *id == meta.deciding.id,
+                Counter::Line(line) => {
+                    *line == meta.deciding.line && policy.annotation("id").is_none()
+                }
             };
             let mut rates = meta.obligations.rate.iter();
             is_counted && rates.any(|rate| holds(*rate, *least))

@@ -14,7 +14,9 @@ impl Policies {
         let policies = self.index.buckets(put).flat_map(|all| all.policies());
         let about = policies.filter(|policy| is_for(policy, put) && is_misled(policy));
         let about = about.filter_map(|policy| self.meta.get(policy.id()));
-        let first = about.map(|meta| &meta.told).min_by(|a, b| order(a, b))?;
+        let first = about
+            .map(|meta| &meta.deciding)
+            .min_by(|a, b| order(a, b))?;
         let id = &first.id;
         Some(format!(
             "policy {id} is about paths, and programs read this one in different ways: {why}. Ask \

@@ -32,7 +32,7 @@ use crate::unjudged;
 
 /// The policies as read, with notices about them.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadPolicies {
     pub(crate) policies: Option<Policies>,
     /// The files of purposes.
     pub(crate) purposes: Purposes,
@@ -43,7 +43,7 @@ pub(crate) struct Read {
 
 /// Reads the files of each layer that count. Cedar is not touched if there are none: most runs have
 /// none, and start without its cost.
-pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
+pub(crate) fn read(sources: &Sources<'_>) -> Result<ReadPolicies, ProfileError> {
     let mut version = PolicyDigest::new();
     let given = sources.policies;
     let (organisation, of_organisation) = purposes::apart(given.organisation);
@@ -75,7 +75,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
         }
     }
     if !any {
-        return Ok(Read {
+        return Ok(ReadPolicies {
             policies: None,
             purposes,
             notices,
@@ -85,7 +85,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     let layers = Layers::compile(&files, &Known::default());
     let layers = layers.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
     let policies = (!layers.is_empty()).then_some(Policies { layers, files });
-    Ok(Read {
+    Ok(ReadPolicies {
         policies,
         purposes,
         notices,
@@ -119,19 +119,19 @@ fn base_name(path: &str) -> &str {
 
 /// Takes the policies into the rules, with Atoll's own beside them, and adds notices about those
 /// that change nothing. Completes the version.
-pub(crate) fn take(rules: &mut Rules, read: Read) -> Result<(), ProfileError> {
+pub(crate) fn take(rules: &mut Rules, read: ReadPolicies) -> Result<(), ProfileError> {
     let read = with_level(read, rules)?;
     let read = with_purposes(read, rules)?;
     let read = with_labels(read, rules)?;
     let mut version = rules.rest.clone();
     version.add("policies", read.version.clone().finish().as_bytes());
     rules.digest = version.finish();
-    tell(rules, read);
+    record_notices(rules, read);
     Ok(())
 }
 
 /// Adds the policies of the level of trust.
-fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
+fn with_level(mut read: ReadPolicies, rules: &Rules) -> Result<ReadPolicies, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
     };
@@ -140,7 +140,7 @@ fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
 }
 
 /// Adds the policies of the purposes.
-fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
+fn with_purposes(mut read: ReadPolicies, rules: &mut Rules) -> Result<ReadPolicies, ProfileError> {
     let (files, narrowed) = read.purposes.settle(rules)?;
     rules.trust.narrowed = narrowed;
     if !files.is_empty() {
@@ -150,7 +150,7 @@ fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError
 }
 
 /// Adds the policies on labels, if labels are recorded.
-fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
+fn with_labels(mut read: ReadPolicies, rules: &mut Rules) -> Result<ReadPolicies, ProfileError> {
     let policies = read.policies.as_ref();
     let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
     if let Some((name, text)) = rules.label_cedar(are_about) {
@@ -159,7 +159,7 @@ fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> 
     Ok(read)
 }
 
-impl Read {
+impl ReadPolicies {
     /// Adds a generated layer, or that of the purposes.
     pub(crate) fn add(&mut self, layer: Layer, files: Vec<PolicyFile>) -> Result<(), ProfileError> {
         for file in &files {
@@ -193,7 +193,7 @@ pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
 }
 
 /// Keeps the policies, and adds notices about those that change nothing.
-fn tell(rules: &mut Rules, read: Read) {
+fn record_notices(rules: &mut Rules, read: ReadPolicies) {
     rules.notices.extend(read.notices);
     let Some(policies) = read.policies else {
         return;
@@ -211,7 +211,7 @@ fn tell(rules: &mut Rules, read: Read) {
             tell_wider(rules, compiled);
         }
     }
-    unjudged::tell(rules, &policies.layers);
+    unjudged::notice_tunnels(rules, &policies.layers);
     rules.policies = Some(Arc::new(policies));
 }
 
@@ -298,7 +298,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Adds notices, each once.
-    fn tell(&mut self, notices: Vec<Notice>) {
+    fn add_notices(&mut self, notices: Vec<Notice>) {
         for notice in notices {
             if !self.notices.contains(&notice) {
                 self.notices.push(notice);
@@ -318,7 +318,7 @@ impl Policies {
     ) -> Vec<Reason> {
         let mut asking = Asking {
             layers: &self.layers,
-            facts: &said(rules, facts),
+            facts: &cedar_facts(rules, facts),
             trust: Some((&rules.trust, facts.mode)),
             workspace: None,
             answer: Answer::default(),
@@ -354,7 +354,7 @@ impl Policies {
         }
         let mut asking = Asking {
             layers: &self.layers,
-            facts: &said(rules, facts),
+            facts: &cedar_facts(rules, facts),
             trust: None,
             workspace: None,
             answer: Answer::default(),
@@ -379,7 +379,7 @@ impl Policies {
     ) -> Answer {
         let said = CedarFacts {
             labels: rules.notes_labels().then(|| labels.clone()),
-            ..said(rules, facts)
+            ..cedar_facts(rules, facts)
         };
         let mut asking = Asking {
             layers: &self.layers,
@@ -432,7 +432,7 @@ impl Policies {
         let (person, session) = principals(call);
         let mut said = CedarFacts {
             labels: rules.labels_at_start(call, boundary),
-            ..said(rules, facts)
+            ..cedar_facts(rules, facts)
         };
         self.label_places(&session, call, boundary, &mut said);
         let mut asking = Asking {
@@ -501,7 +501,7 @@ pub(crate) fn principals(call: &Call) -> (Principal, Principal) {
     (person, session)
 }
 
-pub(crate) fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
+pub(crate) fn cedar_facts(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
     let time = facts.now.duration_since(UNIX_EPOCH);
     let time = time.map_or(0, |time| time.as_secs());
     let trust = &rules.trust;
@@ -730,7 +730,7 @@ impl Asking<'_> {
         self.answer.labels.extend(labels.cloned());
         self.answer.has_checkpoint |= decision.obligations.checkpoint;
         match decision.effect {
-            Effect::Allow => self.answer.tell(told(&decision, &what)),
+            Effect::Allow => self.answer.add_notices(notices_of(&decision, &what)),
             Effect::Ask | Effect::Deny => {
                 let of_level = self
                     .trust
@@ -740,20 +740,20 @@ impl Asking<'_> {
                     let instead = self.instead(&decision, asked);
                     refused(&decision, what.clone(), instead)
                 });
-                let put = match decision.asks_a_person() && !is_of_level {
-                    true => put(asked),
-                    false => Put::Never,
+                let time = match decision.asks_a_person() && !is_of_level {
+                    true => ask_time(asked),
+                    false => AskTime::Never,
                 };
-                match put {
-                    Put::Now if self.answer.asked.contains(&refusal) => {}
-                    Put::Now => self.answer.asked.push(refusal),
-                    Put::Later => {}
-                    Put::Never => {
+                match time {
+                    AskTime::Now if self.answer.asked.contains(&refusal) => {}
+                    AskTime::Now => self.answer.asked.push(refusal),
+                    AskTime::Later => {}
+                    AskTime::Never => {
                         self.answer.reasons.push(refusal);
                         return decision;
                     }
                 }
-                self.answer.tell(told(&decision, &what));
+                self.answer.add_notices(notices_of(&decision, &what));
             }
         }
         decision
@@ -796,7 +796,7 @@ impl Asking<'_> {
 }
 
 /// The time at which a person is asked for an approval that policies require.
-enum Put {
+enum AskTime {
     /// Now, since the caller can wait for the answer.
     Now,
     /// At each use, when there is a request to show.
@@ -805,17 +805,19 @@ enum Put {
     Never,
 }
 
-fn put(asked: Asked<'_>) -> Put {
+fn ask_time(asked: Asked<'_>) -> AskTime {
     match asked {
-        Asked::Promote { .. } | Asked::Run { .. } | Asked::Exec(_) | Asked::Publish(_) => Put::Now,
-        Asked::UseCredential(_) => Put::Later,
+        Asked::Promote { .. } | Asked::Run { .. } | Asked::Exec(_) | Asked::Publish(_) => {
+            AskTime::Now
+        }
+        Asked::UseCredential(_) => AskTime::Later,
         Asked::Read(_)
         | Asked::Write(_)
         | Asked::Resolve(_)
         | Asked::Connect { .. }
         | Asked::Request(_, _)
         | Asked::Escalate { .. }
-        | Asked::Administer { .. } => Put::Never,
+        | Asked::Administer { .. } => AskTime::Never,
     }
 }
 
@@ -838,7 +840,7 @@ fn refused(decision: &Decision, what: String, instead: String) -> Reason {
 }
 
 /// Returns notices of the sentences of `@log`, and of policies that only report and would have decided.
-fn told(decision: &Decision, what: &str) -> Vec<Notice> {
+fn notices_of(decision: &Decision, what: &str) -> Vec<Notice> {
     let origin = |one: &atoll_cedar::Deciding| Origin::File {
         name: Arc::clone(&one.file),
         line: one.line,
