@@ -13,6 +13,7 @@
 
 mod administration;
 mod agreement;
+mod asking;
 mod bounds;
 mod check;
 mod compile;
