@@ -383,7 +383,7 @@ pub(crate) enum PriorAnswer {
     /// Nobody was asked.
     #[default]
     Nobody,
-    /// The person approved this [`agreement`].
+    /// The person approved this [`agreement`](crate::agreement()).
     Agreed(String),
     /// The person did not approve, for this reason.
     Denied(&'static str),
