@@ -178,14 +178,14 @@ impl Prover {
         let mut before = None;
         let mut unknown = None;
         for reach in [Reach::Possible, Reach::Unasked] {
-            let meant = match side.meant(action, reach) {
+            let meant = match side.canonical(action, reach) {
                 Ok(meant) => meant.set,
                 Err(why) => return Alone::CannotSay(why),
             };
             if before.as_ref() == Some(&meant) {
                 continue;
             }
-            let left = match side.layers.meant_without(action, side.reach(reach), own) {
+            let left = match side.layers.canonical_without(action, side.reach(reach), own) {
                 Ok(left) => left.set,
                 Err(why) => return Alone::CannotSay(why),
             };

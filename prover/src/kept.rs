@@ -10,7 +10,7 @@ impl Prover {
     pub(crate) fn keeps(&mut self, new: &Side, old: &Side) -> Verdict {
         let mut unknown = None;
         for action in asked() {
-            let unkept = match new.unkept(old, action) {
+            let unkept = match new.dropped_obligations(old, action) {
                 Ok(unkept) => unkept,
                 Err(why) => return Verdict::Unknown(why),
             };

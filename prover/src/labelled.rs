@@ -32,7 +32,7 @@ impl Prover {
     fn added(&mut self, new: &Side, old: &Side) -> Result<BTreeSet<String>, String> {
         let mut added = BTreeSet::new();
         for action in asked() {
-            for one in old.unkept(new, action)? {
+            for one in old.dropped_obligations(new, action)? {
                 let Owed::Label(label) = one.owed else {
                     continue;
                 };
@@ -52,7 +52,7 @@ impl Prover {
             return Err(format!("what is done besides depends on it, by {policy}"));
         }
         for reach in [Reach::Possible, Reach::Unasked] {
-            let Some((with, without)) = side.meant(action, reach)?.by_label(label, action)? else {
+            let Some((with, without)) = side.canonical(action, reach)?.by_label(label, action)? else {
                 continue;
             };
             match self.differs(&with, Some(&without), action, &|_| None) {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_cedar::{
-    Action, Case, Decision, Effect, Layer, Layers, Meant, PolicyFile, Property, Reach, Refuted,
-    SCHEMA, Subject, Target, Unkept, Verdict, carried,
+    Action, Case, Decision, Effect, Layer, Layers, CanonicalPolicies, PolicyFile, Property, Reach, Refuted,
+    SCHEMA, Subject, Target, DroppedObligation, Verdict, carried,
 };
 use atoll_model::network::HostPart;
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Policy, PolicySet, RequestEnv, Schema};
@@ -53,14 +53,14 @@ impl Side {
 
     /// What happens, perhaps once somebody has agreed; what happens unasked is that where nobody
     /// is asked.
-    pub(crate) fn meant(&self, action: Action, reach: Reach) -> Result<Meant, String> {
-        self.layers.meant(action, self.reach(reach))
+    pub(crate) fn canonical(&self, action: Action, reach: Reach) -> Result<CanonicalPolicies, String> {
+        self.layers.canonical(action, self.reach(reach))
     }
 
     /// Where these allow what the older ones have something done for, and may not have it done.
-    pub(crate) fn unkept(&self, older: &Self, action: Action) -> Result<Vec<Unkept>, String> {
+    pub(crate) fn dropped_obligations(&self, older: &Self, action: Action) -> Result<Vec<DroppedObligation>, String> {
         let reach = self.reach(Reach::Possible);
-        self.layers.unkept(&older.layers, action, reach)
+        self.layers.dropped_obligations(&older.layers, action, reach)
     }
 
     pub(crate) fn reach(&self, reach: Reach) -> Reach {
@@ -186,7 +186,7 @@ impl Prover {
     }
 
     fn allows_nothing(&mut self, side: &Side, action: Action, condition: Option<&str>) -> Verdict {
-        let made = side.meant(action, Reach::Possible).and_then(|mut meant| {
+        let made = side.canonical(action, Reach::Possible).and_then(|mut meant| {
             if let Some(condition) = condition {
                 let only = outside(action, condition)?;
                 meant.named.extend(only.entity_literals());
@@ -235,8 +235,8 @@ impl Prover {
             let mut before = None;
             for reach in [Reach::Possible, Reach::Unasked] {
                 let both = new
-                    .meant(action, reach)
-                    .and_then(|new| Ok((new, old.meant(action, reach)?)));
+                    .canonical(action, reach)
+                    .and_then(|new| Ok((new, old.canonical(action, reach)?)));
                 let (ours, theirs) = match both {
                     Ok(both) => both,
                     Err(why) => return Verdict::Unknown(why),
@@ -267,8 +267,8 @@ impl Prover {
     /// one, any that it allows.
     pub(crate) fn differs(
         &mut self,
-        one: &Meant,
-        other: Option<&Meant>,
+        one: &CanonicalPolicies,
+        other: Option<&CanonicalPolicies>,
         action: Action,
         confirms: &dyn Fn(&Case) -> Option<String>,
     ) -> Verdict {

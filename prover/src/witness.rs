@@ -195,7 +195,12 @@ fn of_action(context: &Context, action: Action, mut case: Case) -> Vec<Case> {
             return each.collect();
         }
         Action::Read | Action::Write | Action::UseCredential => {}
-        Action::Call | Action::Escalate | Action::Administer => {}
+        Action::Escalate => {
+            let seconds = long(context, "seconds");
+            case.seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        }
+        Action::Administer => case.operation = text(context, "operation"),
+        Action::Call => {}
     }
     vec![case]
 }

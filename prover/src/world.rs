@@ -27,7 +27,8 @@ pub(crate) fn resource(action: Action) -> Option<&'static str> {
         Action::Resolve | Action::Connect | Action::Request => Some("Host"),
         Action::UseCredential => Some("Credential"),
         Action::Publish => Some("Port"),
-        Action::Call | Action::Escalate | Action::Administer => None,
+        Action::Escalate | Action::Administer => Some("Run"),
+        Action::Call => None,
     }
 }
 
@@ -109,7 +110,8 @@ fn of_context(action: Action, text: &str) -> Vec<String> {
             ));
         }
         Action::Exec => {}
-        Action::Call | Action::Escalate | Action::Administer => {}
+        Action::Escalate => all.push("context has seconds && context.seconds < 0".to_owned()),
+        Action::Call | Action::Administer => {}
     }
     all
 }

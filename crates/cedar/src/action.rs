@@ -94,11 +94,13 @@ impl Action {
         match self {
             // Before there is a session, and after it.
             Self::Run | Self::Promote => Some("Person"),
+            // Who answers, and who administers.
+            Self::Escalate | Self::Administer => Some("Person"),
             Self::Read | Self::Write | Self::Connect | Self::Request | Self::Resolve => {
                 Some("Session")
             }
             Self::Exec | Self::UseCredential | Self::Publish => Some("Session"),
-            Self::Call | Self::Escalate | Self::Administer => None,
+            Self::Call => None,
         }
     }
 
@@ -111,7 +113,8 @@ impl Action {
             Self::Connect | Self::Request | Self::Resolve => Some("Host"),
             Self::UseCredential => Some("Credential"),
             Self::Publish => Some("Port"),
-            Self::Call | Self::Escalate | Self::Administer => None,
+            Self::Escalate | Self::Administer => Some("Run"),
+            Self::Call => None,
         }
     }
 

@@ -63,6 +63,10 @@ pub struct Case {
     pub directory: Option<String>,
     /// The id of an exec's sandbox. Default: `sandbox`.
     pub sandbox: Option<String>,
+    /// The seconds for which a run is allowed more. Default: none, so as long as it goes on.
+    pub seconds: Option<u64>,
+    /// The operation by which a run is administered. Default: `reload`.
+    pub operation: Option<String>,
     /// The time, seconds since 1970. Default: 0 in a test, now for a question.
     pub time: u64,
     /// The sandbox mode. Default: `full`.
@@ -220,9 +224,9 @@ impl Case {
                 port.outside = self.port.unwrap_or(port.outside);
                 put(Asked::Publish(port))
             }
-            Some(Action::Call | Action::Escalate | Action::Administer) | None => {
-                Err(self.unasked())
-            }
+            Some(Action::Escalate) => put(self.escalation()),
+            Some(Action::Administer) => put(self.administration()),
+            Some(Action::Call) | None => Err(self.unasked()),
         }
     }
 
@@ -293,6 +297,20 @@ impl Case {
         }
     }
 
+    fn escalation(&self) -> Asked<'_> {
+        Asked::Escalate {
+            run: &self.resource,
+            seconds: self.seconds,
+        }
+    }
+
+    fn administration(&self) -> Asked<'_> {
+        Asked::Administer {
+            run: &self.resource,
+            operation: self.operation.as_deref().unwrap_or("reload"),
+        }
+    }
+
     fn arguments(&self) -> Vec<OsString> {
         self.arguments.iter().map(OsString::from).collect()
     }
@@ -356,8 +374,10 @@ impl Case {
 
     /// Rejects fields that are not of this action, which would otherwise be ignored.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
-        use Action::{Connect, Exec, Promote, Publish, Request, Resolve, Run};
-        let said: [(&str, bool, &[Action]); 15] = [
+        use Action::{
+            Administer, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Run,
+        };
+        let said: [(&str, bool, &[Action]); 17] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -373,6 +393,8 @@ impl Case {
             ("arguments", !self.arguments.is_empty(), &[Exec]),
             ("directory", self.directory.is_some(), &[Exec]),
             ("sandbox", self.sandbox.is_some(), &[Exec]),
+            ("seconds", self.seconds.is_some(), &[Escalate]),
+            ("operation", self.operation.is_some(), &[Administer]),
         ];
         let mut wrong = said.iter();
         match wrong.find(|(_, is_said, of)| *is_said && !of.contains(&action)) {

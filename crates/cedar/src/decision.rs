@@ -146,7 +146,7 @@ impl Decision {
     /// name their level instead.
     #[must_use]
     pub fn why(&self) -> String {
-        self.told(|one| match one.is_of_level() {
+        self.explained(|one| match one.is_of_level() {
             true => one.to_string(),
             false => format!("{one} ({}:{})", one.file, one.line),
         })
@@ -156,7 +156,7 @@ impl Decision {
     #[must_use]
     pub fn why_inside(&self) -> String {
         match self.errors.is_empty() {
-            true => self.told(ToString::to_string),
+            true => self.explained(ToString::to_string),
             false => "its policies cannot tell, which is a denial".to_owned(),
         }
     }
@@ -214,7 +214,7 @@ impl Decision {
         }
     }
 
-    fn told(&self, one: impl Fn(&Deciding) -> String) -> String {
+    fn explained(&self, one: impl Fn(&Deciding) -> String) -> String {
         if !self.errors.is_empty() {
             return format!("policies cannot tell: {}", self.errors.join("; "));
         }

@@ -15,7 +15,7 @@ pub const HANDED_BYTES_MAX: usize = 16 << 20;
 /// facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Handed {
+struct SerializedPolicies {
     person: u32,
     session: Option<String>,
     mode: Mode,
@@ -47,7 +47,7 @@ pub fn hand(
         let text = std::str::from_utf8(&file.content).map_err(|error| error.to_string())?;
         Ok((layer, file.name.clone(), text.to_owned()))
     });
-    let handed = Handed {
+    let handed = SerializedPolicies {
         person: principal.person,
         session: principal.session.clone(),
         mode: facts.mode,
@@ -74,7 +74,8 @@ pub fn hand(
 /// # Errors
 /// When the input is anything else, or no longer compiles.
 pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
-    let handed: Handed = serde_json::from_slice(written).map_err(|error| error.to_string())?;
+    let handed: SerializedPolicies =
+        serde_json::from_slice(written).map_err(|error| error.to_string())?;
     let of = |layer: Layer| {
         let files = handed.files.iter().filter(|(one, _, _)| *one == layer);
         let file = |(_, name, text): &(Layer, String, String)| PolicyFile {

@@ -16,7 +16,7 @@ use cedar_policy::{
 };
 
 use crate::Action;
-use crate::question::Put;
+use crate::question::CedarRequest;
 
 /// A resource scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +64,10 @@ impl Index {
     }
 
     /// Returns every bucket that holds a policy whose scope can match.
-    pub(crate) fn buckets<'a>(&'a self, put: &'a Put) -> impl Iterator<Item = &'a PolicySet> {
+    pub(crate) fn buckets<'a>(
+        &'a self,
+        put: &'a CedarRequest,
+    ) -> impl Iterator<Item = &'a PolicySet> {
         let buckets = self.by_action.get(put.action.number());
         let own = [
             Scope::Any,

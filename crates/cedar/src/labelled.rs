@@ -5,14 +5,14 @@ use cedar_policy::PolicySet;
 use serde_json::{Map, Value, json};
 
 use crate::Action;
+use crate::canonical::{CanonicalPolicies, condition, read};
 use crate::layers::Layers;
-use crate::meant::{Meant, condition, read};
 use crate::owed::Owed;
 
 /// Set operations by which a policy can ask for labels that it names.
 const ASKS_FOR_SOME: [&str; 3] = ["contains", "containsAny", "containsAll"];
 
-impl Meant {
+impl CanonicalPolicies {
     /// Returns the meaning for a session that has this label, and for the same session without it;
     /// `None` if no policy asks for the label.
     ///
@@ -48,13 +48,13 @@ impl Layers {
     /// Returns a permitting policy whose obligations apply depending on the label, if there is one.
     ///
     /// # Errors
-    /// As [`Meant::by_label`].
+    /// As [`CanonicalPolicies::by_label`].
     pub fn owes_by_label(&self, label: &str, action: Action) -> Result<Option<String>, String> {
         for (policy, meta) in self.permits(action) {
             let mut holds = condition(policy)?;
             let owes = !Owed::by(policy, meta, false).is_empty();
             if owes && forget(&mut holds, label)? {
-                return Ok(Some(meta.told.to_string()));
+                return Ok(Some(meta.deciding.to_string()));
             }
         }
         Ok(None)

@@ -14,6 +14,7 @@
 //! Start reading at [`Layers::authorize`], then [`Policies::compile`].
 
 mod action;
+mod canonical;
 mod case;
 mod decision;
 mod depth;
@@ -28,7 +29,6 @@ mod labelled;
 mod layers;
 mod lint;
 mod literals;
-mod meant;
 mod never;
 mod obligation;
 mod owed;
@@ -47,6 +47,7 @@ mod vocabulary;
 mod written;
 
 pub use action::Action;
+pub use canonical::{CanonicalPolicies, Reach};
 pub use case::{Case, Expected, cases};
 pub use decision::{Deciding, Decision, Effect, purpose_of};
 pub use facts::Facts;
@@ -55,9 +56,8 @@ pub use files::{Layer, PolicyFile};
 pub use handed::{HANDED_BYTES_MAX, hand, take};
 pub use layers::Layers;
 pub use lint::{forbid_nothing, refused, remarks};
-pub use meant::{Meant, Reach};
 pub use obligation::{Obligation, Obligations, Rate, carried};
-pub use owed::{Counter, Owed, Unkept};
+pub use owed::{Counter, DroppedObligation, Owed};
 pub use policies::{Known, Named, Policies};
 pub use proof::{
     ANSWER_BYTES_MAX, ASKED_BYTES_MAX, Property, Proving, Refuted, Subject, Target, Verdict,

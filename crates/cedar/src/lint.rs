@@ -31,7 +31,7 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
                 .map_or(text.as_str(), |(_, rest)| rest);
             let standing = match warning {
                 ValidationWarning::ImpossiblePolicy(_) => Standing::Idle,
-                _ => Standing::Told,
+                _ => Standing::Note,
             };
             all.push(remark(meta, text.to_owned(), standing));
         }
@@ -112,7 +112,7 @@ pub fn forbid_nothing(policies: &Policies) -> Vec<&Deciding> {
     let all = policies.impossible.iter();
     let all = all.filter_map(|id| policies.meta.get(id));
     let forbids = all.filter(|meta| meta.effect == CedarEffect::Forbid && !meta.is_report_only);
-    let mut all: Vec<&Deciding> = forbids.map(|meta| &meta.told).collect();
+    let mut all: Vec<&Deciding> = forbids.map(|meta| &meta.deciding).collect();
     all.retain(|one| !is_told(one));
     all.sort_by(|one, two| by_place(one, two));
     all
@@ -201,7 +201,7 @@ fn as_typed(policy: &Policy, meta: &Meta) -> Vec<Remark> {
             "`{name}` is meant only where a run's command is typed so: \
              write `in Program::\"{base}\"` for that name in any directory"
         );
-        remark(meta, what, Standing::Told)
+        remark(meta, what, Standing::Note)
     };
     names.iter().map(told).collect()
 }
@@ -222,9 +222,10 @@ fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> 
             .then_some((other, over))
     });
     others.find_map(|(other, over)| {
-        let is_earlier = (&over.told.file, over.told.line) < (&meta.told.file, meta.told.line);
+        let is_earlier =
+            (&over.deciding.file, over.deciding.line) < (&meta.deciding.file, meta.deciding.line);
         let is_mutual = covers(policy, other) && !is_earlier;
-        let (id, line) = (&over.told.id, over.told.line);
+        let (id, line) = (&over.deciding.id, over.deciding.line);
         let (what, standing) = match (meta.effect, over.effect) {
             (CedarEffect::Permit, CedarEffect::Forbid) => {
                 let what = format!(
@@ -237,12 +238,12 @@ fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> 
             {
                 let what =
                     format!("it changes nothing: policy {id} (line {line}) permits all of it");
-                (what, Standing::Told)
+                (what, Standing::Note)
             }
             (CedarEffect::Forbid, CedarEffect::Forbid) if !is_mutual => {
                 let what =
                     format!("it changes nothing: policy {id} (line {line}) forbids all of it");
-                (what, Standing::Told)
+                (what, Standing::Note)
             }
             (_, _) => return None,
         };

@@ -151,7 +151,7 @@ fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
     (!others.is_empty()).then(|| by_others(others, "of that this policy decides nothing"))
 }
 
-/// Returns a hint on the principal that was probably meant.
+/// Returns a hint on the principal that was probably canonical.
 fn advice(principal: &Head) -> String {
     let kind = match principal {
         Head::Any => return String::new(),
@@ -165,7 +165,8 @@ fn advice(principal: &Head) -> String {
                 .to_owned()
         }
         (_, _) => {
-            "; `run` and `promote` are a Person's, all else is a Session's in that".to_owned()
+            "; `run`, `promote`, `escalate` and `administer` are a Person's, all else is a Session's in \
+             that".to_owned()
         }
     }
 }

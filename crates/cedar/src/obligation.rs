@@ -107,6 +107,7 @@ pub fn carried(action: Action) -> &'static [Obligation] {
             Obligation::Redact,
         ],
         Action::Resolve => &[],
+        // Who is there has said yes already.
         Action::Call | Action::Escalate | Action::Administer => &[],
     }
 }

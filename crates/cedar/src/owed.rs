@@ -13,9 +13,9 @@ use cedar_policy::{Effect as CedarEffect, Policy, PolicyId, PolicySet};
 use serde_json::{Value, json};
 
 use crate::Action;
+use crate::canonical::{CanonicalPolicies, Reach, condition, effect, either, with_effect};
 use crate::decision::{Deciding, Decision};
 use crate::layers::Layers;
-use crate::meant::{Meant, Reach, condition, effect, either, with_effect};
 use crate::obligation::{Obligations, Rate};
 use crate::reading::Meta;
 
@@ -45,13 +45,13 @@ pub enum Counter {
 
 /// An obligation of an older version that the newer one may no longer impose.
 #[derive(Clone, Debug)]
-pub struct Unkept {
+pub struct DroppedObligation {
     /// The obligation.
     pub owed: Owed,
     /// The actions that the newer version allows of those on which the older one imposes it.
-    pub allowed: Meant,
+    pub allowed: CanonicalPolicies,
     /// The actions on which the newer version imposes it.
-    pub kept: Meant,
+    pub kept: CanonicalPolicies,
 }
 
 impl Layers {
@@ -60,12 +60,12 @@ impl Layers {
     ///
     /// # Errors
     /// When a policy cannot be translated.
-    pub fn unkept(
+    pub fn dropped_obligations(
         &self,
         older: &Self,
         action: Action,
         reach: Reach,
-    ) -> Result<Vec<Unkept>, String> {
+    ) -> Result<Vec<DroppedObligation>, String> {
         let is_one_file = self.is_one_file() && older.is_one_file();
         let before = older.permits(action);
         let before =
@@ -75,7 +75,7 @@ impl Layers {
             .iter()
             .flat_map(|(policy, meta)| Owed::by(policy, meta, is_one_file));
         let all: BTreeSet<Owed> = all.collect();
-        let mut unkept = Vec::new();
+        let mut dropped = Vec::new();
         for owed in all {
             let of = |all: &mut dyn Iterator<Item = (&Policy, &Meta)>| {
                 let all = all.filter(|(policy, meta)| owed.is_by(policy, meta));
@@ -86,14 +86,14 @@ impl Layers {
             let kept = of(&mut self.permits(action))?;
             let is_plain = |(_, one): &(Policy, Value)| kept.iter().any(|(_, other)| one == other);
             if !asked.iter().all(is_plain) {
-                unkept.push(Unkept {
+                dropped.push(DroppedObligation {
                     allowed: self.allowed(asked, action, reach)?,
                     kept: only(&kept)?,
                     owed,
                 });
             }
         }
-        Ok(unkept)
+        Ok(dropped)
     }
 
     /// Returns, for each obligation that one policy alone imposes (`@log` included), what is
@@ -108,10 +108,10 @@ impl Layers {
         own: &Deciding,
         action: Action,
         reach: Reach,
-    ) -> Result<Vec<(Meant, Meant)>, String> {
+    ) -> Result<Vec<(CanonicalPolicies, CanonicalPolicies)>, String> {
         // Of another layer it is another one, also where all that it is called by is the same.
         let is_own = |number: usize, meta: &Meta| {
-            number == layer && (&meta.told.file, meta.told.line) == (&own.file, own.line)
+            number == layer && (&meta.deciding.file, meta.deciding.line) == (&own.file, own.line)
         };
         let mut done = Vec::new();
         for (number, policy, meta) in self.permits_of_layers(action) {
@@ -146,15 +146,15 @@ impl Layers {
         about: Vec<(Policy, Value)>,
         action: Action,
         reach: Reach,
-    ) -> Result<Meant, String> {
-        let mut meant = self.meant(action, reach)?;
+    ) -> Result<CanonicalPolicies, String> {
+        let mut canonical = self.canonical(action, reach)?;
         let literals = about
             .iter()
             .flat_map(|(policy, _)| policy.entity_literals());
-        meant.named.extend(literals);
+        canonical.named.extend(literals);
         let any = either(about.into_iter().map(|(_, holds)| holds).collect());
-        meant.forbid("only there", action, json!({"!": {"arg": any}}))?;
-        Ok(meant)
+        canonical.forbid("only there", action, json!({"!": {"arg": any}}))?;
+        Ok(canonical)
     }
 
     /// Returns every policy that counts and permits something of this action.
@@ -180,25 +180,25 @@ impl Layers {
     /// name.
     fn is_one_file(&self) -> bool {
         let all = self.each().flat_map(|(_, policies)| policies.meta.values());
-        let files: BTreeSet<&str> = all.map(|meta| &*meta.told.file).collect();
+        let files: BTreeSet<&str> = all.map(|meta| &*meta.deciding.file).collect();
         files.len() <= 1
     }
 }
 
 /// Returns a set that allows what these policies are about, and nothing else.
-fn only(all: &[(Policy, Value)]) -> Result<Meant, String> {
-    let mut meant = Meant {
+fn only(all: &[(Policy, Value)]) -> Result<CanonicalPolicies, String> {
+    let mut canonical = CanonicalPolicies {
         set: PolicySet::new(),
         written: HashMap::new(),
         named: BTreeSet::new(),
     };
     for (number, (policy, _)) in all.iter().enumerate() {
-        meant.named.extend(policy.entity_literals());
+        canonical.named.extend(policy.entity_literals());
         // Layers name theirs alike.
         let id = PolicyId::new(format!("kept {number}"));
-        meant.add(with_effect(policy, CedarEffect::Permit, id)?)?;
+        canonical.add(with_effect(policy, CedarEffect::Permit, id)?)?;
     }
-    Ok(meant)
+    Ok(canonical)
 }
 
 impl Owed {
@@ -207,8 +207,8 @@ impl Owed {
         let of = &meta.obligations;
         let is_unnamed = policy.annotation("id").is_none();
         let counter = match is_unnamed && is_one_file {
-            true => Counter::Line(meta.told.line),
-            false => Counter::Id(Arc::clone(&meta.told.id)),
+            true => Counter::Line(meta.deciding.line),
+            false => Counter::Id(Arc::clone(&meta.deciding.id)),
         };
         let mut all: Vec<Self> = of.redact.iter().cloned().map(Self::Redact).collect();
         all.extend(of.label.iter().cloned().map(Self::Label));
@@ -226,8 +226,10 @@ impl Owed {
     fn is_by(&self, policy: &Policy, meta: &Meta) -> bool {
         self.is_among(&meta.obligations, |counter, least| {
             let is_counted = match counter {
-                Counter::Id(id) => *id == meta.told.id,
-                Counter::Line(line) => *line == meta.told.line && policy.annotation("id").is_none(),
+                Counter::Id(id) => *id == meta.deciding.id,
+                Counter::Line(line) => {
+                    *line == meta.deciding.line && policy.annotation("id").is_none()
+                }
             };
             let mut rates = meta.obligations.rate.iter();
             is_counted && rates.any(|rate| holds(*rate, *least))

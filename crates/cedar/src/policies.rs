@@ -13,7 +13,7 @@ use crate::decision::{Deciding, Decision, Effect};
 use crate::fault::Fault;
 use crate::files::PolicyFile;
 use crate::index::Index;
-use crate::question::{Needs, Put, Question};
+use crate::question::{CedarRequest, Needs, Question};
 use crate::reading::{Meta, Reading};
 use crate::vocabulary::Vocabulary;
 
@@ -117,11 +117,13 @@ impl Policies {
         let mut permitting: Vec<&Meta> = counts
             .filter(|one| one.effect == CedarEffect::Permit)
             .collect();
-        permitting.sort_by(|one, two| order(&one.told, &two.told));
+        permitting.sort_by(|one, two| order(&one.deciding, &two.deciding));
         let mut permits = HashMap::new();
         for one in permitting {
             for action in &one.actions {
-                permits.entry(*action).or_insert_with(|| one.told.clone());
+                permits
+                    .entry(*action)
+                    .or_insert_with(|| one.deciding.clone());
             }
         }
         Ok(Self {
@@ -188,7 +190,7 @@ impl Policies {
                 all.push(Named {
                     actions: meta.actions.clone(),
                     name: one.id().unescaped().to_owned(),
-                    by: meta.told.clone(),
+                    by: meta.deciding.clone(),
                 });
             }
         }
@@ -211,7 +213,7 @@ impl Policies {
                 ResourceConstraint::Any | ResourceConstraint::Is(_) => None,
             };
             let counts = is(Action::Request) && !is(Action::Connect) && !meta.is_report_only;
-            counts.then_some((&meta.told, host))
+            counts.then_some((&meta.deciding, host))
         });
         let mut all: Vec<(&Deciding, Option<String>)> = all.collect();
         all.sort_by(|one, two| order(one.0, two.0));
@@ -221,7 +223,7 @@ impl Policies {
     /// Returns every policy in source order, with its kind: `permit`, `forbid` or `report-only`.
     #[must_use]
     pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
-        let all = self.meta.values().map(|one| (&one.told, one.does()));
+        let all = self.meta.values().map(|one| (&one.deciding, one.does()));
         let mut all: Vec<(&Deciding, &'static str)> = all.collect();
         all.sort_by(|one, two| order(one.0, two.0));
         all
@@ -229,14 +231,14 @@ impl Policies {
 
     /// Returns every policy in source order, with its content in one form, independent of layout.
     #[must_use]
-    pub fn said(&self) -> Vec<(&Deciding, String)> {
+    pub fn canonical_texts(&self) -> Vec<(&Deciding, String)> {
         let all = self.all.policies().filter_map(|policy| {
-            let told = &self.meta.get(policy.id())?.told;
+            let deciding = &self.meta.get(policy.id())?.deciding;
             // Of a policy that has no such form its own text says all.
-            let said = policy
+            let text = policy
                 .to_json()
-                .map_or_else(|_| policy.to_string(), |said| said.to_string());
-            Some((told, said))
+                .map_or_else(|_| policy.to_string(), |json| json.to_string());
+            Some((deciding, text))
         });
         let mut all: Vec<(&Deciding, String)> = all.collect();
         all.sort_by(|one, two| order(one.0, two.0));
@@ -264,16 +266,20 @@ impl Policies {
         }
     }
 
-    pub(crate) fn put(&self, question: &Question<'_>, needs: Needs) -> Result<Put, String> {
+    pub(crate) fn put(
+        &self,
+        question: &Question<'_>,
+        needs: Needs,
+    ) -> Result<CedarRequest, String> {
         question.put(&self.words, needs, |id| self.known.above(id))
     }
 
-    pub(crate) fn judge(&self, put: &Put) -> Decision {
+    pub(crate) fn judge(&self, put: &CedarRequest) -> Decision {
         let mut counted = self.held(&self.index, put);
         counted.errors.extend(self.misread(put));
         let reported = self.held(&self.report_only, put);
         let mut decision = self.conclude(counted);
-        let told = |id: &PolicyId| self.meta.get(id).map(|one| one.told.clone());
+        let told = |id: &PolicyId| self.meta.get(id).map(|one| one.deciding.clone());
         let reported = reported.forbids.iter().chain(&reported.permits);
         decision.reported = reported.filter_map(told).collect();
         decision.reported.sort_by(order);
@@ -281,7 +287,7 @@ impl Policies {
     }
 
     /// Returns the policies that hold, from every bucket that can have some.
-    fn held(&self, index: &Index, put: &Put) -> Held {
+    fn held(&self, index: &Index, put: &CedarRequest) -> Held {
         let authorizer = Authorizer::new();
         let mut held = Held::default();
         if index.is_empty() {
@@ -328,15 +334,15 @@ impl Policies {
                 decision.errors.push(format!("policy {id} is not known"));
                 continue;
             };
-            decision.deciding.push(meta.told.clone());
+            decision.deciding.push(meta.deciding.clone());
             decision.obligations.add(&meta.obligations);
             let rates = meta.obligations.rate.iter();
-            let by = Arc::clone(&meta.told.id);
+            let by = Arc::clone(&meta.deciding.id);
             decision
                 .rates
                 .extend(rates.map(|rate| (Arc::clone(&by), *rate)));
             if let Some(unknown) = meta.unknown.as_ref().filter(|_| effect == Effect::Allow) {
-                let id = &meta.told.id;
+                let id = &meta.deciding.id;
                 let why =
                     format!("policy {id} has the annotation @{unknown}, which nobody here knows");
                 decision.errors.push(why);

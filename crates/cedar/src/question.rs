@@ -114,6 +114,20 @@ pub enum Asked<'a> {
     },
     /// Publishing a port.
     Publish(PublishedPort),
+    /// Allowing a run more than its rules, for longer than once.
+    Escalate {
+        /// The run's id.
+        run: &'a str,
+        /// The time that this lasts, seconds; `None` for as long as the run goes on.
+        seconds: Option<u64>,
+    },
+    /// Administering a run.
+    Administer {
+        /// The run's id.
+        run: &'a str,
+        /// The operation, as `reload`.
+        operation: &'a str,
+    },
 }
 
 impl Asked<'_> {
@@ -131,6 +145,8 @@ impl Asked<'_> {
             Self::UseCredential(_) => Action::UseCredential,
             Self::Promote { .. } => Action::Promote,
             Self::Publish(_) => Action::Publish,
+            Self::Escalate { .. } => Action::Escalate,
+            Self::Administer { .. } => Action::Administer,
         }
     }
 }
@@ -154,6 +170,9 @@ impl Asked<'_> {
             }
             Self::UseCredential(name) => format!("== Credential::{}", quoted(name.as_str())),
             Self::Publish(port) => format!("== Port::\"{}\"", port.inside),
+            Self::Escalate { run, .. } | Self::Administer { run, .. } => {
+                format!("== Run::{}", quoted(run))
+            }
         };
         let action = self.action().name();
         Some(format!(
@@ -182,7 +201,7 @@ pub struct Question<'a> {
 
 /// A question in Cedar's terms.
 #[derive(Debug)]
-pub(crate) struct Put {
+pub(crate) struct CedarRequest {
     pub(crate) action: Action,
     pub(crate) resource: EntityUid,
     /// The ancestors of the resource.
@@ -204,7 +223,7 @@ impl Question<'_> {
         words: &Arc<Vocabulary>,
         needs: Needs,
         known: impl Fn(&EntityUid) -> Vec<EntityUid>,
-    ) -> Result<Put, String> {
+    ) -> Result<CedarRequest, String> {
         let action = self.asked.action();
         let (resource, above) = self.resource(words)?;
         let (principal, mut owners) = self.principal(words)?;
@@ -223,7 +242,7 @@ impl Question<'_> {
         let context = Context::from_pairs(members).map_err(|error| error.to_string())?;
         let id = words.action(action).ok_or("no such action")?.clone();
         let request = cedar_policy::Request::new(principal, id, resource.clone(), context, None);
-        Ok(Put {
+        Ok(CedarRequest {
             action,
             resource,
             above: over,
@@ -235,6 +254,7 @@ impl Question<'_> {
                 Asked::Resolve(_) => None,
                 Asked::Connect { .. } | Asked::UseCredential(_) => None,
                 Asked::Promote { .. } | Asked::Publish(_) => None,
+                Asked::Escalate { .. } | Asked::Administer { .. } => None,
             },
         })
     }
@@ -269,6 +289,9 @@ impl Question<'_> {
             Asked::Publish(port) => {
                 let inside = port.inside.to_string();
                 Ok((id(words, Kind::Port, &inside)?, Vec::new()))
+            }
+            Asked::Escalate { run, .. } | Asked::Administer { run, .. } => {
+                Ok((id(words, Kind::Run, run)?, Vec::new()))
             }
         }
     }
@@ -351,6 +374,11 @@ impl Question<'_> {
                 to.extend(within.map(|within| text("within", &within)));
             }
             Asked::Publish(port) => to.push(long("outside", i64::from(port.outside))),
+            Asked::Escalate { seconds, .. } => {
+                let seconds = seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+                to.extend(seconds.map(|seconds| long("seconds", seconds)));
+            }
+            Asked::Administer { operation, .. } => to.push(text("operation", operation)),
             Asked::Request(request, follows) => {
                 to.push(truth("sends", sends(request, *follows)));
                 to.push(truth("model", self.facts.is_model_at(request.host)));

@@ -126,13 +126,13 @@ impl Reading {
             file: Arc::clone(name),
             line,
             reason: policy.annotation("reason").map(Into::into),
-            effect: said(policy.effect()),
+            effect: stated_effect(policy.effect()),
             timeout: obligations.timeout,
             asks: !obligations.approve.is_empty(),
             labels: obligations.label.clone(),
         };
         let meta = Meta {
-            told,
+            deciding: told,
             effect: policy.effect(),
             actions: actions(policy),
             obligations,
@@ -206,7 +206,7 @@ fn written<'a>(policy: &Policy, text: &'a str) -> &'a str {
 }
 
 /// Returns the effect of a policy where it holds.
-fn said(effect: CedarEffect) -> Effect {
+fn stated_effect(effect: CedarEffect) -> Effect {
     match effect {
         CedarEffect::Permit => Effect::Allow,
         CedarEffect::Forbid => Effect::Deny,
@@ -307,7 +307,7 @@ fn located(file: &str, text: &str, error: &(impl Diagnostic + ?Sized), otherwise
 /// A policy's data besides Cedar's own.
 #[derive(Debug)]
 pub(crate) struct Meta {
-    pub(crate) told: Deciding,
+    pub(crate) deciding: Deciding,
     pub(crate) effect: CedarEffect,
     pub(crate) actions: Vec<Action>,
     pub(crate) obligations: Obligations,

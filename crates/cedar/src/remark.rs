@@ -19,7 +19,7 @@ pub struct Remark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The policy works as written.
-    Told,
+    Note,
     /// The policy can never decide.
     Idle,
     /// The policy cannot work as written; a check refuses it.
@@ -28,8 +28,8 @@ pub enum Standing {
 
 pub(crate) fn remark(meta: &Meta, what: String, standing: Standing) -> Remark {
     Remark {
-        file: meta.told.file.to_string(),
-        line: meta.told.line,
+        file: meta.deciding.file.to_string(),
+        line: meta.deciding.line,
         what,
         standing,
     }

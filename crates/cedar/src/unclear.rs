@@ -4,17 +4,19 @@
 use cedar_policy::{Policy, PrincipalConstraint};
 
 use crate::policies::{Policies, order};
-use crate::question::Put;
+use crate::question::CedarRequest;
 
 impl Policies {
     /// Explains why a question cannot be decided: programs read its path in different ways, and a
     /// policy that can be about it depends on paths without handling such ambiguous ones.
-    pub(crate) fn misread(&self, put: &Put) -> Option<String> {
+    pub(crate) fn misread(&self, put: &CedarRequest) -> Option<String> {
         let why = put.unclear?;
         let policies = self.index.buckets(put).flat_map(|all| all.policies());
         let about = policies.filter(|policy| is_for(policy, put) && is_misled(policy));
         let about = about.filter_map(|policy| self.meta.get(policy.id()));
-        let first = about.map(|meta| &meta.told).min_by(|a, b| order(a, b))?;
+        let first = about
+            .map(|meta| &meta.deciding)
+            .min_by(|a, b| order(a, b))?;
         let id = &first.id;
         Some(format!(
             "policy {id} is about paths, and programs read this one in different ways: {why}. Ask \
@@ -24,7 +26,7 @@ impl Policies {
 }
 
 /// Returns whether a policy can be about the principal.
-fn is_for(policy: &Policy, put: &Put) -> bool {
+fn is_for(policy: &Policy, put: &CedarRequest) -> bool {
     let Some(asks) = put.request.principal() else {
         return true;
     };

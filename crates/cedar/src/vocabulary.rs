@@ -17,9 +17,10 @@ pub(crate) enum Kind {
     Host,
     Credential,
     Port,
+    Run,
 }
 
-const KINDS: [(Kind, &str); 7] = [
+const KINDS: [(Kind, &str); 8] = [
     (Kind::Person, "Person"),
     (Kind::Session, "Session"),
     (Kind::Program, "Program"),
@@ -27,6 +28,7 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Host, "Host"),
     (Kind::Credential, "Credential"),
     (Kind::Port, "Port"),
+    (Kind::Run, "Run"),
 ];
 
 /// The schema and its names, in the form in which they are compared; parsing them would otherwise

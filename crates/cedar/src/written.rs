@@ -78,6 +78,9 @@ pub fn written(granted: &Granted<'_>) -> String {
         );
     }
     out.none_if_empty("publish", "no port is published");
+    out.section("Who says yes for longer than once, and gives the run other policies");
+    let head = "action in [Action::\"escalate\", Action::\"administer\"], resource is Run";
+    out.policy("permit", head, &[], &[]);
     out.section("What is taken over into the person's own files");
     match granted.workspace.0 {
         WorkspaceMode::ReadOnly => out.none_if_empty("promote", "the workspace is read-only"),

@@ -204,7 +204,7 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     let mut idle = BTreeSet::new();
     for remark in remarks(&policies) {
         match remark.standing {
-            Standing::Told => {}
+            Standing::Note => {}
             Standing::Idle => {
                 idle.insert(remark.line);
             }

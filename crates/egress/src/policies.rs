@@ -1,4 +1,4 @@
-//! Policies: asked after the rules have allowed something.
+//! Policies: what they forbid, ask or limit of what the rules allow.
 
 mod approval_need;
 mod forbidden;
@@ -443,7 +443,9 @@ fn with(labels: &Labels, asked: &Asked<'_>) -> BTreeSet<String> {
         | Asked::Resolve(_)
         | Asked::UseCredential(_)
         | Asked::Promote { .. }
-        | Asked::Publish(_) => None,
+        | Asked::Publish(_)
+        | Asked::Escalate { .. }
+        | Asked::Administer { .. } => None,
     };
     if both_ways.is_some_and(|host| !labels.is_of_model(host)) {
         has.insert(UNTRUSTED.to_owned());

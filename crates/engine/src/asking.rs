@@ -7,10 +7,13 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use atoll_ledger::StateDir;
-use atoll_model::network::{Published, PublishedPort};
+use atoll_model::network::{Published, PublishedPort, Scope};
 use atoll_model::{Boundary, Reason};
-use atoll_policy::{Facts, Reconsidered, Rules, compared, decide_publishing, reconsider};
-use atoll_sandbox::Declined;
+use atoll_policy::{
+    Facts, RELOAD, Reconsidered, Rules, compared, decide_administration, decide_escalation,
+    decide_publishing, reconsider,
+};
+use atoll_sandbox::{Declined, Who};
 use atoll_store::control_directory;
 
 use crate::Request;
@@ -84,6 +87,18 @@ impl<'a> Rereading<'a> {
             .map_err(declined)
     }
 
+    /// Decides whether a person may allow more for longer than once.
+    pub(crate) fn escalate(&self, by: Who, scope: Scope) -> Result<(), Declined> {
+        let seconds = match scope {
+            Scope::Once => return Ok(()),
+            Scope::Run => None,
+            Scope::Seconds { seconds } => Some(u64::from(seconds)),
+        };
+        let call = self.request.call;
+        self.with(|rules, facts| decide_escalation(rules, call, facts, by.uid, seconds))
+            .map_err(declined)
+    }
+
     /// Reads the policies again; returns both versions, and the text that a prover compares.
     pub(crate) fn compare(&self) -> Result<(Versions, String), Declined> {
         self.with(|rules, _| {
@@ -107,6 +122,9 @@ impl<'a> Rereading<'a> {
         only: Option<&Versions>,
     ) -> Result<NewPolicies, (String, Declined)> {
         let from = self.with(|rules, _| rules.digest().to_owned());
+        let call = self.request.call;
+        self.with(|rules, facts| decide_administration(rules, call, facts, RELOAD))
+            .map_err(|reasons| (from.clone(), declined(reasons)))?;
         let reread = |rules: &Rules, facts: &Facts<'_>| {
             let rules = (self.request.reread)(rules)?;
             proven(only, &from, rules.digest())?;

@@ -339,6 +339,7 @@ impl Prepared {
             decide: &decide,
             reload: &reload,
             compare: &compare,
+            escalate: &|by, scope| rereading.escalate(by, scope),
             widening: request.widening,
             lives: request.call.lives,
             execs: &execs,

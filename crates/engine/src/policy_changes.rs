@@ -27,6 +27,6 @@ pub fn changes(old: &Layers, new: &Layers) -> Vec<(&'static str, String)> {
 fn said_by(layers: &Layers) -> Vec<(&Deciding, String)> {
     layers
         .each()
-        .flat_map(|(_, policies)| policies.said())
+        .flat_map(|(_, policies)| policies.canonical_texts())
         .collect()
 }

@@ -6,7 +6,7 @@ use atoll_cedar::{Action, Layers};
 use atoll_model::{Call, Reason};
 
 use crate::digest::PolicyDigest;
-use crate::rules::{Answered, Rules};
+use crate::rules::{PriorAnswer, Rules};
 
 /// Returns the identity of what a person approves: a digest of the policy version, options
 /// included, the command, its directories, and the policies' reasons to ask. `sha256:` and 64
@@ -41,32 +41,32 @@ impl Rules {
 
     /// Records that a person has approved this [`agreement`], and nothing else.
     pub fn agree(&mut self, agreement: String) {
-        self.answered = Answered::Agreed(agreement);
+        self.answered = PriorAnswer::Agreed(agreement);
     }
 
     /// Records that a person has not approved, with the reason.
     pub fn disagree(&mut self, why: &'static str) {
-        self.answered = Answered::Denied(why);
+        self.answered = PriorAnswer::Denied(why);
     }
 
     /// Returns the agreement that a person has approved, if there is one.
     #[must_use]
     pub fn agreed(&self) -> Option<&str> {
         match &self.answered {
-            Answered::Agreed(agreement) => Some(agreement),
-            Answered::Nobody | Answered::Denied(_) => None,
+            PriorAnswer::Agreed(agreement) => Some(agreement),
+            PriorAnswer::Nobody | PriorAnswer::Denied(_) => None,
         }
     }
 
     /// Returns the reasons to ask that still need a person's approval.
     pub(crate) fn unanswered(&self, call: &Call, asked: Vec<Reason>) -> Vec<Reason> {
         let why = match &self.answered {
-            Answered::Agreed(agreement) if *agreement == self::agreement(self, call, &asked) => {
+            PriorAnswer::Agreed(agreement) if *agreement == self::agreement(self, call, &asked) => {
                 return Vec::new();
             }
-            Answered::Agreed(_) => Some("you have agreed to something else"),
-            Answered::Nobody => None,
-            Answered::Denied(why) => Some(*why),
+            PriorAnswer::Agreed(_) => Some("you have agreed to something else"),
+            PriorAnswer::Nobody => None,
+            PriorAnswer::Denied(why) => Some(*why),
         };
         let at_terminal = "start it at a terminal without --no-ask, where you are asked";
         let unanswered = asked.into_iter().map(|one| match why {

@@ -159,7 +159,7 @@ fn without_project(
 fn finish(
     rules: &mut Rules,
     mut version: PolicyDigest,
-    read: policies::Read,
+    read: policies::ReadPolicies,
 ) -> Result<(), ProfileError> {
     rules.tell_unused();
     rules.network.record(&mut version);

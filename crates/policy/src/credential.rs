@@ -23,7 +23,7 @@ use self::command::WrittenCommand;
 use self::token::WrittenToken;
 use crate::document::{Complaint, Document, Section};
 use crate::named::Tables;
-use crate::network::rule::{parse_destination, parse_scheme, said, texts};
+use crate::network::rule::{complaint_of, parse_destination, parse_scheme, texts};
 use crate::origin::Sourced;
 use crate::places::{Place, parse_place};
 use crate::variables::check_variable;
@@ -227,10 +227,11 @@ fn read_one(
     } else {
         texts(document, &mut section, "to", at, parse_destination)
     };
-    let method = |text: &str| parse_method(text).map_err(|error| said(text, &error));
+    let method = |text: &str| parse_method(text).map_err(|error| complaint_of(text, &error));
     let methods = texts(document, &mut section, "methods", at, method);
-    let path =
-        |text: &str| PathPattern::try_from(text.to_owned()).map_err(|error| said(text, &error));
+    let path = |text: &str| {
+        PathPattern::try_from(text.to_owned()).map_err(|error| complaint_of(text, &error))
+    };
     let paths = texts(document, &mut section, "paths", at, path);
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let is_about_requests = methods.is_some() || paths.is_some() || scheme.is_some();
@@ -570,7 +571,8 @@ fn read_shape(
         return None;
     }
     let shape = document.text(within, "shape", |text| {
-        text.parse::<Shape>().map_err(|error| said(text, &error))
+        text.parse::<Shape>()
+            .map_err(|error| complaint_of(text, &error))
     });
     shape.map(|shape| shape.value)
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
 
+use crate::asking::Answer;
 use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::{Grant, Notice};
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
-use crate::policies::Answer;
 use crate::refusal::reason;
 use crate::repository;
 use crate::rules::{Rules, of_workspace};

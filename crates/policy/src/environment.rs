@@ -98,7 +98,7 @@ pub(crate) fn build(
             variables.insert(OsString::from(name), OsString::from(value));
         }
     }
-    git::tell(rules, &mut variables, &is_denied);
+    git::add_settings(rules, &mut variables, &is_denied);
     notices.extend(denied_placeholders(rules, facts));
     notices.extend(asked_for_and_stood_for(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));

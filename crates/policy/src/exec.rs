@@ -5,11 +5,11 @@ use std::path::Path;
 
 use atoll_model::{Call, Reason, Verdict};
 
+use crate::asking::Answer;
 use crate::decide::{of_command, of_host};
 use crate::environment;
 use crate::grant::ExecGrant;
 use crate::places::is_plain_absolute;
-use crate::policies::Answer;
 use crate::programs::search;
 use crate::refusal::reason;
 use crate::rules::Rules;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile<'a> {
     /// The file's absolute path, for messages and, for a project's file, for looking it up in the
-    /// [`TrustList`].
+    /// [`TrustList`](crate::TrustList).
     pub name: Cow<'a, str>,
     /// The content as read.
     pub content: Cow<'a, [u8]>,

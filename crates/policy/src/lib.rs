@@ -11,7 +11,9 @@
 //!
 //! Start reading at [`decide`], then [`compile`].
 
+mod administration;
 mod agreement;
+mod asking;
 mod bounds;
 mod check;
 mod compile;
@@ -65,6 +67,7 @@ mod unjudged;
 mod variables;
 mod words;
 
+pub use administration::{RELOAD, decide_administration, decide_escalation};
 pub use agreement::agreement;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;

@@ -103,7 +103,7 @@ impl NetworkSettings {
         let presets = std::mem::take(&mut self.presets).into_iter();
         let allow = std::mem::take(&mut self.allow).into_iter();
         let publish = std::mem::take(&mut self.publish).into_iter();
-        let upstream = std::mem::take(&mut self.upstream).said().into_iter();
+        let upstream = std::mem::take(&mut self.upstream).stated_keys().into_iter();
         let ignored = presets
             .map(|preset| preset.map(Ignored::Preset))
             .chain(allow.map(|rule| rule.map(|rule| Ignored::Rule(Box::new(rule)))))

@@ -1,37 +1,40 @@
-//! Cedar policies: read with the other files, and asked after all rules have allowed.
+//! Cedar policies: read with the other files, and asked about all that a boundary grants. The rules
+//! of a profile are such policies too, compiled ([`Rules::show_cedar`]).
+
+mod notices;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use atoll_cedar::{
-    Action, Asked, Case, Decision, Effect, Exec, Facts as CedarFacts, Known, Layer, Layers,
-    PolicyFile, Principal, Question, carried, hand,
+    Action, Asked, Case, Facts as CedarFacts, Known, Layer, Layers, PolicyFile, Principal, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
-use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
+use atoll_model::{Boundary, Call, Reason};
 
+use crate::asking::{Answer, Asking};
 use crate::compiled::{Policies, policy_file, problems};
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::file::SourceFile;
 use crate::grant::Notice;
-use crate::levels::{TrustMode, TrustRules, covers};
+use crate::levels::{TrustMode, covers};
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
-use crate::programs::{self, SEARCHED_MAX};
+use crate::programs::{self};
 use crate::project::untrusted;
 use crate::purposes::{self, Purposes};
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::{Facts, Sources};
 use crate::unjudged;
+use notices::{tell_idle, tell_wider};
 
 /// The policies as read, with notices about them.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadPolicies {
     pub(crate) policies: Option<Policies>,
     /// The files of purposes.
     pub(crate) purposes: Purposes,
@@ -42,7 +45,7 @@ pub(crate) struct Read {
 
 /// Reads the files of each layer that count. Cedar is not touched if there are none: most runs have
 /// none, and start without its cost.
-pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
+pub(crate) fn read(sources: &Sources<'_>) -> Result<ReadPolicies, ProfileError> {
     let mut version = PolicyDigest::new();
     let given = sources.policies;
     let (organisation, of_organisation) = purposes::apart(given.organisation);
@@ -74,7 +77,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
         }
     }
     if !any {
-        return Ok(Read {
+        return Ok(ReadPolicies {
             policies: None,
             purposes,
             notices,
@@ -84,7 +87,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     let layers = Layers::compile(&files, &Known::default());
     let layers = layers.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
     let policies = (!layers.is_empty()).then_some(Policies { layers, files });
-    Ok(Read {
+    Ok(ReadPolicies {
         policies,
         purposes,
         notices,
@@ -118,19 +121,19 @@ fn base_name(path: &str) -> &str {
 
 /// Takes the policies into the rules, with Atoll's own beside them, and adds notices about those
 /// that change nothing. Completes the version.
-pub(crate) fn take(rules: &mut Rules, read: Read) -> Result<(), ProfileError> {
+pub(crate) fn take(rules: &mut Rules, read: ReadPolicies) -> Result<(), ProfileError> {
     let read = with_level(read, rules)?;
     let read = with_purposes(read, rules)?;
     let read = with_labels(read, rules)?;
     let mut version = rules.rest.clone();
     version.add("policies", read.version.clone().finish().as_bytes());
     rules.digest = version.finish();
-    tell(rules, read);
+    record_notices(rules, read);
     Ok(())
 }
 
 /// Adds the policies of the level of trust.
-fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
+fn with_level(mut read: ReadPolicies, rules: &Rules) -> Result<ReadPolicies, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
     };
@@ -139,7 +142,7 @@ fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
 }
 
 /// Adds the policies of the purposes.
-fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
+fn with_purposes(mut read: ReadPolicies, rules: &mut Rules) -> Result<ReadPolicies, ProfileError> {
     let (files, narrowed) = read.purposes.settle(rules)?;
     rules.trust.narrowed = narrowed;
     if !files.is_empty() {
@@ -149,7 +152,7 @@ fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError
 }
 
 /// Adds the policies on labels, if labels are recorded.
-fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
+fn with_labels(mut read: ReadPolicies, rules: &mut Rules) -> Result<ReadPolicies, ProfileError> {
     let policies = read.policies.as_ref();
     let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
     if let Some((name, text)) = rules.label_cedar(are_about) {
@@ -158,7 +161,7 @@ fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> 
     Ok(read)
 }
 
-impl Read {
+impl ReadPolicies {
     /// Adds a generated layer, or that of the purposes.
     pub(crate) fn add(&mut self, layer: Layer, files: Vec<PolicyFile>) -> Result<(), ProfileError> {
         for file in &files {
@@ -192,7 +195,7 @@ pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
 }
 
 /// Keeps the policies, and adds notices about those that change nothing.
-fn tell(rules: &mut Rules, read: Read) {
+fn record_notices(rules: &mut Rules, read: ReadPolicies) {
     rules.notices.extend(read.notices);
     let Some(policies) = read.policies else {
         return;
@@ -210,100 +213,8 @@ fn tell(rules: &mut Rules, read: Read) {
             tell_wider(rules, compiled);
         }
     }
-    unjudged::tell(rules, &policies.layers);
+    unjudged::notice_tunnels(rules, &policies.layers);
     rules.policies = Some(Arc::new(policies));
-}
-
-/// Adds one notice about all policies that are meant to forbid something and never do.
-fn tell_idle(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
-    let idle = atoll_cedar::forbid_nothing(compiled);
-    let Some(first) = idle.first() else {
-        return;
-    };
-    let all: Vec<String> = idle
-        .iter()
-        .map(|one| format!("{} (line {})", one.id, one.line))
-        .collect();
-    let origin = Origin::File {
-        name: Arc::clone(&first.file),
-        line: first.line,
-    };
-    let text = format!(
-        "to forbid something, and never does, as its conditions cannot hold: policy {}; \
-         `atoll policy check` says more",
-        all.join(", ")
-    );
-    rules.notice(text, origin);
-}
-
-/// Adds notices about what a project's policies permit and no rule allows, which stays denied.
-fn tell_wider(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
-    let network = rules.network();
-    for named in compiled.named() {
-        let is = |action: Action| named.actions.contains(&action);
-        let name = &named.name;
-        let wider = if Action::OF_FLOWS.into_iter().any(is) {
-            let is_closed = HostName::parse(name).is_ok_and(|name| network.name(&name).is_err());
-            is_closed.then(|| (format!("reaching {name}"), format!("--allow {name} does")))
-        } else if is(Action::Publish) {
-            let mut ports = network.publish.iter();
-            let is_closed = ports.all(|one| one.port.inside.to_string() != *name);
-            is_closed.then(|| {
-                (
-                    format!("publishing port {name}"),
-                    format!("--publish {name} does"),
-                )
-            })
-        } else if is(Action::UseCredential) {
-            let mut all = rules.credentials.keys();
-            let is_none = all.all(|one| one.as_str() != name.as_str());
-            let instead = "[credential] of a profile does".to_owned();
-            is_none.then(|| (format!("using credential {name}"), instead))
-        } else {
-            None
-        };
-        if let Some((what, instead)) = wider {
-            let id = &named.by.id;
-            let text = format!(
-                "{what} is not allowed by a project's policy ({id}): {instead}, or a profile of your own"
-            );
-            let origin = Origin::File {
-                name: Arc::clone(&named.by.file),
-                line: named.by.line,
-            };
-            rules.notice(text, origin);
-        }
-    }
-}
-
-/// The answer of policies about a run.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) reasons: Vec<Reason>,
-    pub(crate) notices: Vec<Notice>,
-    /// The serialised policies for the egress process.
-    pub(crate) for_flows: Option<Vec<u8>>,
-    /// The time limit that policies set.
-    pub(crate) wall_clock: Option<Duration>,
-    /// The policies that set the time limit.
-    pub(crate) wall_clock_by: Option<String>,
-    /// The labels of the run when it begins.
-    pub(crate) labels: BTreeSet<String>,
-    /// Set when some policy requires a state to roll back to.
-    pub(crate) has_checkpoint: bool,
-    /// The rights that need a person's approval.
-    pub(crate) asked: Vec<Reason>,
-}
-
-impl Answer {
-    /// Adds notices, each once.
-    fn tell(&mut self, notices: Vec<Notice>) {
-        for notice in notices {
-            if !self.notices.contains(&notice) {
-                self.notices.push(notice);
-            }
-        }
-    }
 }
 
 impl Policies {
@@ -317,7 +228,7 @@ impl Policies {
     ) -> Vec<Reason> {
         let mut asking = Asking {
             layers: &self.layers,
-            facts: &said(rules, facts),
+            facts: &cedar_facts(rules, facts),
             trust: Some((&rules.trust, facts.mode)),
             workspace: None,
             answer: Answer::default(),
@@ -336,6 +247,36 @@ impl Policies {
         reasons
     }
 
+    /// Returns the reasons not to do this with a run that goes on, as this person.
+    pub(crate) fn administering(
+        &self,
+        rules: &Rules,
+        facts: &Facts<'_>,
+        person: u32,
+        asked: Asked<'_>,
+        what: &str,
+    ) -> Vec<Reason> {
+        // Nobody says here what the session has touched by now.
+        if self.layers.look_at_labels(asked.action()) {
+            let why = "policies ask which data the session has touched, which is not known here";
+            let instead = "leave labels out of policies on that";
+            return vec![reason(what, why, &Origin::BuiltIn, instead)];
+        }
+        let mut asking = Asking {
+            layers: &self.layers,
+            facts: &cedar_facts(rules, facts),
+            trust: None,
+            workspace: None,
+            answer: Answer::default(),
+        };
+        let principal = Principal {
+            person,
+            session: None,
+        };
+        asking.ask(&principal, asked, what.to_owned());
+        asking.answer.reasons
+    }
+
     /// Asks about an exec in a sandbox that is there, by a session that has touched data of these
     /// labels.
     pub(crate) fn exec(
@@ -348,7 +289,7 @@ impl Policies {
     ) -> Answer {
         let said = CedarFacts {
             labels: rules.notes_labels().then(|| labels.clone()),
-            ..said(rules, facts)
+            ..cedar_facts(rules, facts)
         };
         let mut asking = Asking {
             layers: &self.layers,
@@ -401,7 +342,7 @@ impl Policies {
         let (person, session) = principals(call);
         let mut said = CedarFacts {
             labels: rules.labels_at_start(call, boundary),
-            ..said(rules, facts)
+            ..cedar_facts(rules, facts)
         };
         self.label_places(&session, call, boundary, &mut said);
         let mut asking = Asking {
@@ -473,7 +414,7 @@ pub(crate) fn principals(call: &Call) -> (Principal, Principal) {
     (person, session)
 }
 
-pub(crate) fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
+pub(crate) fn cedar_facts(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
     let time = facts.now.duration_since(UNIX_EPOCH);
     let time = time.map_or(0, |time| time.as_secs());
     let trust = &rules.trust;
@@ -530,305 +471,6 @@ impl Rules {
         case.model = self.is_model_of(case);
         case.is_strict = trust.mode() == TrustMode::Strict;
     }
-}
-
-/// A series of questions, with the answer so far.
-pub(crate) struct Asking<'a> {
-    pub(crate) layers: &'a Layers,
-    pub(crate) facts: &'a CedarFacts,
-    /// For a run: its trust and mode.
-    pub(crate) trust: Option<(&'a TrustRules, Mode)>,
-    /// For a run: its workspace, out of which nothing can be hidden.
-    pub(crate) workspace: Option<&'a Path>,
-    pub(crate) answer: Answer,
-}
-
-impl Asking<'_> {
-    /// Returns the program of a call, as it is called; refuses one that no policy can tell.
-    fn program<'c>(&mut self, call: &'c Call) -> Option<&'c str> {
-        let program = call.command.first()?;
-        if program.to_str().is_none() {
-            let why = "its name is not UTF-8, so no policy can tell";
-            let refused = reason(
-                "the program",
-                why,
-                &Origin::BuiltIn,
-                "call it by another name",
-            );
-            self.answer.reasons.push(refused);
-        }
-        program.to_str()
-    }
-
-    fn run(&mut self, person: &Principal, call: &Call, program: &str, boundary: &Boundary) {
-        let asked = Asked::Run {
-            program,
-            workspace: boundary.workspace,
-            root: boundary.root,
-            nesting: boundary.nesting,
-            terminal: call.terminal,
-        };
-        let what = match call.lives {
-            true => "keeping a sandbox".to_owned(),
-            false => format!("running {program}"),
-        };
-        let decision = self.ask(person, asked, what);
-        self.take_time_limit(&decision);
-    }
-
-    /// Asks about an exec, as its program is called and by each path that this can be. A path needs
-    /// no permit of its own: only what policies say of it counts besides.
-    fn exec(&mut self, session: &Principal, call: &Call, program: &str, search: &OsStr) {
-        if !self.layers.are_about(&[Action::Exec]) {
-            return;
-        }
-        let what = format!("executing {program}");
-        let as_called = Exec {
-            program,
-            arguments: call.command.get(1..).unwrap_or_default(),
-            directory: &call.directory,
-            sandbox: call.run.as_str(),
-            terminal: call.terminal,
-        };
-        let decision = self.ask(session, Asked::Exec(as_called), what.clone());
-        self.take_time_limit(&decision);
-        if decision.effect == Effect::Deny {
-            return;
-        }
-        let Some(paths) = programs::paths(program, &call.directory, search) else {
-            let why = format!("PATH has more than {SEARCHED_MAX} directories");
-            let refused = reason(what, why, &Origin::BuiltIn, "call it by its whole path");
-            self.answer.reasons.push(refused);
-            return;
-        };
-        for path in &paths {
-            let Some(program) = path.to_str() else {
-                let why = "a directory of PATH is not UTF-8, so no policy can tell";
-                let refused = reason(what, why, &Origin::BuiltIn, "call it by its whole path");
-                self.answer.reasons.push(refused);
-                return;
-            };
-            let asked = Asked::Exec(Exec {
-                program,
-                ..as_called
-            });
-            let question = Question {
-                principal: session,
-                asked,
-                facts: self.facts,
-            };
-            let found = self.layers.authorize(&question);
-            let is_silent = found.deciding.is_empty() && found.errors.is_empty();
-            if found.effect == Effect::Deny && is_silent {
-                continue;
-            }
-            let decision = self.ask(session, asked, what.clone());
-            self.take_time_limit(&decision);
-            if decision.effect == Effect::Deny {
-                return;
-            }
-        }
-    }
-
-    /// Keeps the shortest time limit that decisions have set.
-    fn take_time_limit(&mut self, decision: &Decision) {
-        let Some(timeout) = decision.obligations.timeout else {
-            return;
-        };
-        if self.answer.wall_clock.is_none_or(|limit| timeout < limit) {
-            self.answer.wall_clock = Some(timeout);
-            self.answer.wall_clock_by = Some(decision.timed_by());
-        }
-    }
-
-    /// Asks about each place that is shown or changed, and about each beneath one that a policy
-    /// names, since a denial there cannot be cut out of it.
-    fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
-        let shown = boundary.views.iter().map(|view| view.host.as_path());
-        let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
-        self.each_of(session, Action::Read, &shown, |_| true);
-        let layered = boundary.views.iter().filter(|view| match view.access {
-            Access::Layer(_) => true,
-            Access::ReadOnly => false,
-        });
-        let mut changed: Vec<&Path> = layered.map(|view| view.host.as_path()).collect();
-        match boundary.workspace {
-            WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
-            WorkspaceMode::ReadOnly => {}
-        }
-        // What is shown read-only within a place that can be changed stays as it is.
-        let stays = |named: &Path| {
-            let above = shown.iter().filter(|place| named.starts_with(place));
-            let nearest = above.max_by_key(|place| place.components().count());
-            nearest.is_some_and(|place| !changed.contains(place))
-        };
-        self.each_of(session, Action::Write, &changed, |named| !stays(named));
-    }
-
-    /// Asks about each of these places, and about each named one beneath that counts.
-    fn each_of(
-        &mut self,
-        session: &Principal,
-        action: Action,
-        places: &[&Path],
-        counts: impl Fn(&Path) -> bool,
-    ) {
-        let named = self.layers.places(action);
-        let beneath = named.iter().map(PathBuf::as_path).filter(|named| {
-            let lies_in = |place: &&Path| named.starts_with(place) && named != place;
-            places.iter().any(lies_in) && !places.contains(named) && counts(named)
-        });
-        for place in places.iter().copied().chain(beneath) {
-            let (doing, asked) = match action == Action::Write {
-                true => ("changing", Asked::Write(place)),
-                false => ("showing", Asked::Read(place)),
-            };
-            self.ask(session, asked, format!("{doing} {}", place.display()));
-        }
-    }
-
-    pub(crate) fn ask(
-        &mut self,
-        principal: &Principal,
-        asked: Asked<'_>,
-        what: String,
-    ) -> Decision {
-        let question = Question {
-            principal,
-            asked,
-            facts: self.facts,
-        };
-        let decision = self
-            .layers
-            .authorize(&question)
-            .within(carried(asked.action()));
-        let labels = decision.obligations.label.iter();
-        self.answer.labels.extend(labels.cloned());
-        self.answer.has_checkpoint |= decision.obligations.checkpoint;
-        match decision.effect {
-            Effect::Allow => self.answer.tell(told(&decision, &what)),
-            Effect::Ask | Effect::Deny => {
-                let of_level = self
-                    .trust
-                    .and_then(|(trust, mode)| trust.refusal(&decision, &what, mode));
-                let is_of_level = of_level.is_some();
-                let refusal = of_level.unwrap_or_else(|| {
-                    let instead = self.instead(&decision, asked);
-                    refused(&decision, what.clone(), instead)
-                });
-                let put = match decision.asks_a_person() && !is_of_level {
-                    true => put(asked),
-                    false => Put::Never,
-                };
-                match put {
-                    Put::Now if self.answer.asked.contains(&refusal) => {}
-                    Put::Now => self.answer.asked.push(refusal),
-                    Put::Later => {}
-                    Put::Never => {
-                        self.answer.reasons.push(refusal);
-                        return decision;
-                    }
-                }
-                self.answer.tell(told(&decision, &what));
-            }
-        }
-        decision
-    }
-
-    /// Returns the alternative to a denied right.
-    fn instead(&self, decision: &Decision, asked: Asked<'_>) -> String {
-        let place = match asked {
-            Asked::Read(place) | Asked::Write(place) => Some(place),
-            Asked::Run { .. }
-            | Asked::Exec(_)
-            | Asked::Resolve(_)
-            | Asked::Connect { .. }
-            | Asked::Request(_, _)
-            | Asked::UseCredential(_)
-            | Asked::Promote { .. }
-            | Asked::Publish(_) => None,
-        };
-        let is_within =
-            |(place, workspace): (&Path, &Path)| place != workspace && place.starts_with(workspace);
-        if place.zip(self.workspace).is_some_and(is_within) {
-            return "a place in the workspace cannot be hidden: work elsewhere, or change the policy"
-                .to_owned();
-        }
-        match (decision.others.first(), asked.permit()) {
-            (Some(other), Some(permit)) if decision.deciding.is_empty() => {
-                format!("add {permit} to {}, or ask who wrote it", other.file)
-            }
-            (_, _) if decision.is_of_purpose() => {
-                "another purpose needs a person: atoll run --purpose NAME (atoll policy purposes)"
-                    .to_owned()
-            }
-            (_, _) => {
-                "ask who wrote that policy; `atoll policy ask` shows what it decides on".to_owned()
-            }
-        }
-    }
-}
-
-/// The time at which a person is asked for an approval that policies require.
-enum Put {
-    /// Now, since the caller can wait for the answer.
-    Now,
-    /// At each use, when there is a request to show.
-    Later,
-    /// Never, which denies.
-    Never,
-}
-
-fn put(asked: Asked<'_>) -> Put {
-    match asked {
-        Asked::Promote { .. } | Asked::Run { .. } | Asked::Exec(_) | Asked::Publish(_) => Put::Now,
-        Asked::UseCredential(_) => Put::Later,
-        Asked::Read(_)
-        | Asked::Write(_)
-        | Asked::Resolve(_)
-        | Asked::Connect { .. }
-        | Asked::Request(_, _) => Put::Never,
-    }
-}
-
-/// Returns the reason for a denial.
-fn refused(decision: &Decision, what: String, instead: String) -> Reason {
-    let rule = decision
-        .deciding
-        .first()
-        .or(decision.others.first())
-        .map_or(Origin::BuiltIn, |one| Origin::File {
-            name: Arc::clone(&one.file),
-            line: one.line,
-        });
-    // Where it is written is the reason's rule.
-    let why = match decision.errors.is_empty() {
-        true => decision.why_inside(),
-        false => decision.why(),
-    };
-    reason(what, why, &rule, instead)
-}
-
-/// Returns notices of the sentences of `@log`, and of policies that only report and would have decided.
-fn told(decision: &Decision, what: &str) -> Vec<Notice> {
-    let origin = |one: &atoll_cedar::Deciding| Origin::File {
-        name: Arc::clone(&one.file),
-        line: one.line,
-    };
-    let by = decision.deciding.first();
-    let logged = decision.obligations.log.iter().map(|text| Notice {
-        text: format!("{what}: {text}"),
-        origin: by.map_or(Origin::BuiltIn, origin),
-    });
-    let reported = decision.reported.iter().map(|one| Notice {
-        text: format!(
-            "policy {} does not count yet (@report_only), and would have {} {what}",
-            one.id,
-            one.effect.done()
-        ),
-        origin: origin(one),
-    });
-    logged.chain(reported).collect()
 }
 
 impl Rules {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use atoll_cedar::{Action, Asked, Facts as CedarFacts, Layer, Layers, Principal};
 use atoll_model::{Mode, Reason};
 
+use crate::asking::{Answer, Asking};
 use crate::error::ProfileError;
 use crate::grant::Notice;
 use crate::origin::Origin;
-use crate::policies::{Answer, Asking, read};
+use crate::policies::read;
 use crate::purposes::NotThere;
 use crate::refusal::reason;
 use crate::source::Sources;

@@ -5,7 +5,7 @@ use atoll_cedar::{Case, Layer, Subject, hand};
 use atoll_model::{Boundary, Call, Reason};
 
 use crate::error::ProfileError;
-use crate::policies::{self, principals, said};
+use crate::policies::{self, cedar_facts, principals};
 use crate::rules::Rules;
 use crate::source::{Facts, Sources};
 
@@ -132,7 +132,7 @@ pub fn reconsider(
     let labels = rules.labels_at_start(call, &boundary);
     let said = atoll_cedar::Facts {
         labels: labels.filter(|_| !boundary.network.is_empty()),
-        ..said(rules, facts)
+        ..cedar_facts(rules, facts)
     };
     Ok(Reconsidered {
         handed: Some(hand(&session, &said, &policies.files)?),

@@ -42,7 +42,7 @@ pub struct Rules {
     pub(crate) host: HostFacts,
     pub(crate) profile: Sourced<String>,
     /// The answer of a person before a run.
-    pub(crate) answered: Answered,
+    pub(crate) answered: PriorAnswer,
     pub(crate) description: String,
     /// The profiles that it extends, in the order of merging.
     pub(crate) extended: Vec<String>,
@@ -251,7 +251,7 @@ impl Rules {
             digest: String::new(),
             rest: PolicyDigest::new(),
             policies: None,
-            answered: Answered::default(),
+            answered: PriorAnswer::default(),
             signed: None,
         }
     }
@@ -379,11 +379,11 @@ impl Rules {
 
 /// The outcome of asking a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Answered {
+pub(crate) enum PriorAnswer {
     /// Nobody was asked.
     #[default]
     Nobody,
-    /// The person approved this [`agreement`].
+    /// The person approved this [`agreement`](crate::agreement()).
     Agreed(String),
     /// The person did not approve, for this reason.
     Denied(&'static str),

@@ -11,7 +11,7 @@ use crate::rules::Rules;
 
 /// Adds a notice for each rule that allows a tunnel past people's policies on requests. A policy
 /// cannot judge a request that nobody reads.
-pub(crate) fn tell(rules: &mut Rules, layers: &Layers) {
+pub(crate) fn notice_tunnels(rules: &mut Rules, layers: &Layers) {
     let network = rules.network();
     let is_written =
         |layer: &Layer| matches!(layer, Layer::Organisation | Layer::User | Layer::Project);

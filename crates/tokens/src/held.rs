@@ -27,7 +27,7 @@ pub enum Bound {
 /// The serialized form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Handed {
+struct SerializedTokens {
     key: PublicKey,
     tokens: Vec<String>,
     holder: Holder,
@@ -82,7 +82,7 @@ impl Held {
     /// Why not.
     pub fn hand(&self) -> Result<Vec<u8>, String> {
         let tokens = self.tokens.iter().map(|(token, _)| token.text().to_owned());
-        let handed = Handed {
+        let handed = SerializedTokens {
             key: self.key,
             tokens: tokens.collect(),
             holder: self.holder.clone(),
@@ -93,7 +93,7 @@ impl Held {
     /// Parses the output of [`hand`](Self::hand). `None` where it is something else.
     #[must_use]
     pub fn take(written: &[u8]) -> Option<Self> {
-        let handed: Handed = serde_json::from_slice(written).ok()?;
+        let handed: SerializedTokens = serde_json::from_slice(written).ok()?;
         Self::new(handed.key, &handed.tokens, handed.holder).ok()
     }
 

@@ -202,7 +202,7 @@ fn use_it(text: &str) {
     let Ok(policies) = Policies::compile(&[file(text)], Known::default()) else {
         return;
     };
-    let _ = (remarks(&policies), policies.said());
+    let _ = (remarks(&policies), policies.canonical_texts());
     let (principal, facts) = (principal(), facts());
     let question = Question {
         principal: &principal,

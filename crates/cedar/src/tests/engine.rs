@@ -332,6 +332,14 @@ fn every_question_is_one_of_the_schema() {
                 outside: 8080,
                 inside: 3000,
             }),
+            Asked::Escalate {
+                run: "run-1",
+                seconds: Some(60),
+            },
+            Asked::Administer {
+                run: "run-1",
+                operation: "reload",
+            },
         ];
         let facts = Facts {
             task: Some("t".to_owned()),

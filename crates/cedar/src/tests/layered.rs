@@ -169,7 +169,7 @@ fn is_allowed_in_one_set(layers: &Layers, path: &str) -> bool {
     let needs = crate::question::Needs::of("segments loose");
     let put = question.put(&words, needs, |_| Vec::new()).unwrap();
     let meant = layers
-        .meant(crate::Action::Read, crate::Reach::Possible)
+        .canonical(crate::Action::Read, crate::Reach::Possible)
         .unwrap();
     let answer =
         cedar_policy::Authorizer::new().is_authorized(&put.request, &meant.set, &put.entities);
@@ -226,7 +226,7 @@ fn one_set_denies_a_path_that_is_read_in_different_ways() {
     let clear = text.replace("== \"/a\"", "== \"/a\" || context.unclear");
     for (text, count) in [(text, 3), (clear.as_str(), 2)] {
         let meant = layers(&[(Layer::User, text)])
-            .meant(crate::Action::Request, crate::Reach::Possible)
+            .canonical(crate::Action::Request, crate::Reach::Possible)
             .unwrap();
         assert_eq!(meant.set.policies().count(), count, "{}", meant.set);
     }
@@ -239,7 +239,7 @@ fn one_set_tells_what_is_asked_about_apart() {
     let text = "@approve(\"person\") permit(principal, action == Action::\"connect\", resource);\npermit(principal, action == Action::\"connect\", resource) when { context.port == 443 };\npermit(principal, action == Action::\"resolve\", resource);";
     let layers = layers(&[(Layer::User, text)]);
     let forbids = |action, reach| {
-        let meant = layers.meant(action, reach).unwrap();
+        let meant = layers.canonical(action, reach).unwrap();
         let is_forbid = |one: &&cedar_policy::Policy| one.effect() == cedar_policy::Effect::Forbid;
         meant.set.policies().filter(is_forbid).count()
     };

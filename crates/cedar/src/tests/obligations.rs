@@ -124,7 +124,7 @@ fn a_check_refuses_what_is_not_carried_out() {
 @id(\"i\") permit(principal, action == Action::\"promote\", resource);";
     let found = remarks(&compiled(text));
     let lines: Vec<(u32, Standing)> = found.iter().map(|one| (one.line, one.standing)).collect();
-    let (told, idle, refused) = (Standing::Told, Standing::Idle, Standing::Refused);
+    let (told, idle, refused) = (Standing::Note, Standing::Idle, Standing::Refused);
     assert_eq!(
         lines,
         [(2, refused), (3, refused), (6, told), (7, idle), (9, told)],

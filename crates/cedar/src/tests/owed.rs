@@ -9,7 +9,7 @@ fn layers(text: &str) -> Layers {
 
 /// Returns the obligations of the old text that the new one does not plainly keep, as printed.
 fn unkept(old: &str, new: &str, action: Action) -> Vec<String> {
-    let unkept = layers(new).unkept(&layers(old), action, Reach::Possible);
+    let unkept = layers(new).dropped_obligations(&layers(old), action, Reach::Possible);
     let unkept = unkept.unwrap();
     unkept.iter().map(|one| one.owed.to_string()).collect()
 }
@@ -24,7 +24,7 @@ fn permit(annotations: &str, action: Action, when: &str) -> String {
 #[test]
 fn what_is_denied_for_its_value_is_forbidden() {
     let is_forbidden = |annotation: &str, action: Action, reach: Reach| {
-        let meant = layers(&permit(annotation, action, "")).meant(action, reach);
+        let meant = layers(&permit(annotation, action, "")).canonical(action, reach);
         let meant = meant.unwrap().set;
         let mut all = meant.policies();
         all.any(|one| one.effect() == cedar_policy::Effect::Forbid)
@@ -140,7 +140,7 @@ fn what_is_counted_together_stays_so() {
         Layers::compile(&[(Layer::User, vec![file])], &Known::default()).unwrap()
     };
     let (here, there) = (called("/a.cedar"), called("/b.cedar"));
-    let between = here.unkept(&there, Action::Request, Reach::Possible);
+    let between = here.dropped_obligations(&there, Action::Request, Reach::Possible);
     assert!(between.unwrap().is_empty());
     let moved = told(&unnamed, &format!("// Moved.\n{unnamed}"));
     assert_eq!(moved, ["@rate(\"10 in 60 s\") counted for line 1"]);

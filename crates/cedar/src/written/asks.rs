@@ -1,4 +1,4 @@
-//! What a person is asked about, as permits that need an approval.
+//! Approvals by a person, as permits that need an approval.
 //!
 //! Such a permit would allow by itself, so there is one for each permit, with the conditions of
 //! both: of what is not allowed nobody is asked.

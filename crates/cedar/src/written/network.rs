@@ -42,7 +42,7 @@ pub(crate) fn write(network: &Network, asks: &[(Action, String)], out: &mut Text
             // What some requests are denied for is not carried unseen.
             when.push("context.look == \"past\"".to_owned());
         }
-        out.comment(&told(rule));
+        out.comment(&description(rule));
         out.policy("forbid", &scope.head_of("connect"), &when, &[]);
     }
     for rule in network.ask.iter().filter(|rule| !is_whole(rule)) {
@@ -50,7 +50,7 @@ pub(crate) fn write(network: &Network, asks: &[(Action, String)], out: &mut Text
         let mut when = scope.when(rule);
         // What some requests are asked about for is not carried unseen.
         when.push("context.look == \"past\"".to_owned());
-        out.comment(&told(rule));
+        out.comment(&description(rule));
         out.policy("forbid", &scope.head_of("connect"), &when, &[]);
     }
     out.none_if_empty("connect", "nothing can be reached");
@@ -183,7 +183,7 @@ pub(super) fn is_whole(rule: &NetworkRule) -> bool {
 /// there is nothing to inspect.
 fn connect(rule: &NetworkRule, before: &[NetworkRule], asks: &Asks, out: &mut Text) {
     let scope = Scope::of(rule);
-    out.comment(&told(rule));
+    out.comment(&description(rule));
     if !rule.to.is_allowable() {
         return out.comment("the host's own loopback is opened by single ports alone");
     }
@@ -257,7 +257,7 @@ fn request(rule: &NetworkRule, asks: Option<&Asks>, out: &mut Text) {
         return;
     }
     let place = scope.when(rule);
-    out.comment(&told(rule));
+    out.comment(&description(rule));
     let unless: &[String] = if is_permit { &scope.unless } else { &[] };
     unclear(rule, unless, out);
     if rule.requests.packages.is_some() {
@@ -320,6 +320,6 @@ pub(super) fn conditions(
 }
 
 /// Describes a rule as written, with its place.
-fn told(rule: &NetworkRule) -> String {
+fn description(rule: &NetworkRule) -> String {
     rule.told()
 }

@@ -4,7 +4,7 @@ use atoll_model::network::{CredentialName, FieldPath, Renewal};
 
 use super::renewal::{self, parse_one};
 use crate::document::{Document, Section};
-use crate::network::rule::said;
+use crate::network::rule::complaint_of;
 use crate::quoting::quoted;
 
 /// A field of a login file.
@@ -41,7 +41,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     }
     let login = document.text(within, "login", |text| {
         text.parse::<CredentialName>()
-            .map_err(|error| said(text, &error))
+            .map_err(|error| complaint_of(text, &error))
     });
     if !within.holds("field") {
         let origin = login.as_ref()?.origin.clone();

@@ -5,7 +5,7 @@ use atoll_model::network::{FieldPath, PublishedSecret, Renewal, RenewalForm, Ren
 
 use super::token::{NAMES_MAX, parse_endpoint, parse_name, parse_scope};
 use crate::document::{Complaint, Document, Section};
-use crate::network::rule::{said, texts};
+use crate::network::rule::{complaint_of, texts};
 use crate::quoting::quoted;
 
 /// The table's name in messages.
@@ -151,5 +151,5 @@ pub(super) fn text(renewal: &Renewal) -> String {
 /// Parses the path of a field in a login file.
 pub(crate) fn parse_field(text: &str) -> Result<FieldPath, Complaint> {
     text.parse::<FieldPath>()
-        .map_err(|error| said(text, &error))
+        .map_err(|error| complaint_of(text, &error))
 }

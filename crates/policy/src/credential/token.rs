@@ -14,7 +14,7 @@ use atoll_model::network::{
 use super::command::parse_patience;
 use super::{app, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
-use crate::network::rule::{said, texts};
+use crate::network::rule::{complaint_of, texts};
 use crate::places::{Place, parse_place};
 use crate::quoting::quoted;
 
@@ -402,7 +402,7 @@ fn names(
 }
 
 pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, Complaint> {
-    text.parse().map_err(|error| said(text, &error))
+    text.parse().map_err(|error| complaint_of(text, &error))
 }
 
 pub(super) fn parse_name(text: &str) -> Result<String, Complaint> {

@@ -19,7 +19,7 @@ const COUNT: &str = "GIT_CONFIG_COUNT";
 const ANY_USER: &str = "git";
 
 /// Adds git's settings to a program's variables, after those already there.
-pub(crate) fn tell(
+pub(crate) fn add_settings(
     rules: &Rules,
     variables: &mut BTreeMap<OsString, OsString>,
     is_denied: &dyn Fn(&OsStr) -> bool,

@@ -16,7 +16,7 @@ impl TrustRules {
         let (level, origin) = (self.level(), self.origin());
         let all = decision.deciding.iter();
         let (said, instead): (Vec<String>, Vec<Option<&str>>) =
-            all.map(|one| told(one, mode)).unzip();
+            all.map(|one| explanation(one, mode)).unzip();
         let mut instead: Vec<String> = instead.into_iter().flatten().map(str::to_owned).collect();
         instead.push(further(&origin));
         Some(reason(
@@ -29,7 +29,7 @@ impl TrustRules {
 }
 
 /// Returns the restriction of the level, and how to go on without the denied right.
-fn told(one: &Deciding, mode: Mode) -> (String, Option<&'static str>) {
+fn explanation(one: &Deciding, mode: Mode) -> (String, Option<&'static str>) {
     match (one.id.rsplit('-').next(), mode) {
         (Some("live"), Mode::Full) => (
             "changes nothing directly".to_owned(),

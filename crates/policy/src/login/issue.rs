@@ -8,7 +8,7 @@ use atoll_model::network::{Endpoint, FieldPath, HostName, IssuedToken};
 
 use crate::credential::parse_field;
 use crate::document::{Complaint, Document, Section};
-use crate::network::rule::said;
+use crate::network::rule::complaint_of;
 use crate::quoting::quoted;
 
 /// The table's name in messages.
@@ -72,7 +72,8 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     let (at, mut section) = document.placed(within, "issue", TABLE)?;
     let before = document.problem_count();
     let token = document.text(&mut section, "token", |text| {
-        text.parse::<Endpoint>().map_err(|error| said(text, &error))
+        text.parse::<Endpoint>()
+            .map_err(|error| complaint_of(text, &error))
     });
     let hosts = document.list(&mut section, "hosts", parse_host);
     let command = document.list(&mut section, "command", parse_word);
@@ -130,7 +131,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
 }
 
 fn parse_host(text: &str) -> Result<HostName, Complaint> {
-    HostName::parse(text).map_err(|error| said(text, &error))
+    HostName::parse(text).map_err(|error| complaint_of(text, &error))
 }
 
 fn parse_word(text: &str) -> Result<String, Complaint> {
@@ -177,7 +178,7 @@ fn read_vault(
     for token in IssuedToken::ALL {
         let name = document.text(&mut section, key(token), |text| {
             text.parse::<SecretName>()
-                .map_err(|error| said(text, &error))
+                .map_err(|error| complaint_of(text, &error))
         });
         names.extend(name.map(|name| (token, name.value)));
     }

@@ -29,7 +29,7 @@ pub(crate) fn read(
     let bytes = |text: &str| some(text, whole_bytes(text)?);
     let limits = RuleLimits {
         requests: document.measure(section, "requests", |text| {
-            text.parse().map_err(|error| said(text, &error))
+            text.parse().map_err(|error| complaint_of(text, &error))
         }),
         connections: document.measure(section, "connections", |text| {
             let number = text.parse::<NonZeroU32>();
@@ -49,7 +49,7 @@ pub(crate) fn read(
         // None at all is a body's length as well.
         body: document.measure(section, "body", whole_bytes),
         duration_ms: document.measure(section, "duration", |text| {
-            let duration = parse_duration(text).map_err(|error| said(text, &error))?;
+            let duration = parse_duration(text).map_err(|error| complaint_of(text, &error))?;
             some(
                 text,
                 u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -77,7 +77,7 @@ fn some(text: &str, number: u64) -> Result<NonZeroU64, Complaint> {
     })
 }
 
-fn said(text: &str, error: &dyn std::error::Error) -> Complaint {
+fn complaint_of(text: &str, error: &dyn std::error::Error) -> Complaint {
     let what = error.to_string();
     match what.contains(text) {
         true => Complaint::from(what),

@@ -156,10 +156,11 @@ pub(crate) fn read(
     } else {
         texts(document, &mut section, "to", at, parse_destination)
     };
-    let method = |text: &str| parse_method(text).map_err(|error| said(text, &error));
+    let method = |text: &str| parse_method(text).map_err(|error| complaint_of(text, &error));
     let methods = texts(document, &mut section, "methods", at, method);
-    let path =
-        |text: &str| PathPattern::try_from(text.to_owned()).map_err(|error| said(text, &error));
+    let path = |text: &str| {
+        PathPattern::try_from(text.to_owned()).map_err(|error| complaint_of(text, &error))
+    };
     let paths = texts(document, &mut section, "paths", at, path);
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let carry = document.text(&mut section, "carry", parse_way);
@@ -243,7 +244,7 @@ pub(crate) fn texts<T>(
     Some(list.value.into_iter().map(|one| one.value).collect())
 }
 
-pub(crate) fn said(text: &str, error: &dyn std::error::Error) -> Complaint {
+pub(crate) fn complaint_of(text: &str, error: &dyn std::error::Error) -> Complaint {
     Complaint::from(format!("{text:?}: {error}"))
 }
 

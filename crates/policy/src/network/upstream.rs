@@ -70,7 +70,7 @@ impl UpstreamSettings {
     }
 
     /// Returns the keys that are set.
-    pub(crate) fn said(&self) -> Vec<Sourced<&'static str>> {
+    pub(crate) fn stated_keys(&self) -> Vec<Sourced<&'static str>> {
         let proxy = self.proxy.iter().map(|one| (&one.origin, "upstream-proxy"));
         let direct = self.direct.iter().map(|one| (&one.origin, "no-proxy"));
         let roots = self.roots.iter().map(|one| (&one.origin, "upstream-roots"));

@@ -82,7 +82,7 @@ impl Rules {
         if lists.iter().all(|list| list.is_empty())
             && self.network.ask.is_empty()
             && self.network.publish.is_empty()
-            && self.network.upstream.said().is_empty()
+            && self.network.upstream.stated_keys().is_empty()
         {
             out.value("network", &quoted("none"), &Origin::BuiltIn);
         }

@@ -206,3 +206,44 @@ fn exec_labels_are_those_of_now() {
     assert_eq!(end(&decide(&labels)), Ends::Denied);
     assert_eq!(end(&decide(&BTreeSet::new())), Ends::Allowed);
 }
+
+#[test]
+fn escalation_and_administration_are_asked_of_policies() {
+    let decide = |world: &World| {
+        let (rules, facts) = (world.rules(), world.facts());
+        let lease = |seconds| decide_escalation(&rules, &world.call, &facts, 1000, seconds).is_ok();
+        let reload = decide_administration(&rules, &world.call, &facts, RELOAD).is_ok();
+        [lease(Some(60)), lease(Some(3600)), lease(None), reload]
+    };
+    for (policies, expected) in [
+        ("", [true; 4]),
+        (
+            "forbid(principal, action == Action::\"escalate\", resource) unless { context has seconds && context.seconds < 600 };",
+            [true, false, false, true],
+        ),
+        (
+            "forbid(principal, action == Action::\"administer\", resource) when { context.operation == \"reload\" };",
+            [true, true, true, false],
+        ),
+        (
+            "forbid(principal == Person::\"1001\", action in [Action::\"escalate\", Action::\"administer\"], resource);",
+            [true; 4],
+        ),
+        // What the session has touched is not known here.
+        (
+            "forbid(principal, action == Action::\"escalate\", resource) when { context has labels && context.labels.contains(\"web\") };",
+            [false, false, false, true],
+        ),
+        // Who has said yes already is not asked again.
+        (
+            "@approve(\"person\") permit(principal, action == Action::\"escalate\", resource);",
+            [false, false, false, true],
+        ),
+    ] {
+        assert_eq!(
+            decide(&called(policies, &["git"], None)),
+            expected,
+            "{policies}"
+        );
+    }
+}

@@ -216,6 +216,14 @@ fn flow(text: &str, action: Action) -> Cell {
             look: Look::Into,
         },
         Action::Request => Asked::Request(&request, Follows::Nothing),
+        Action::Escalate => Asked::Escalate {
+            run: "run",
+            seconds: None,
+        },
+        Action::Administer => Asked::Administer {
+            run: "run",
+            operation: RELOAD,
+        },
         other => panic!("{other:?}"),
     };
     let decision = decided(&rules, asked);
@@ -264,7 +272,11 @@ fn every_annotation_on_every_action_is_as_the_table_says() {
             let text = policy(annotation, *action);
             let found = match action {
                 Action::Promote => promoted(&text),
-                Action::Resolve | Action::Connect | Action::Request => flow(&text, *action),
+                Action::Resolve
+                | Action::Connect
+                | Action::Request
+                | Action::Escalate
+                | Action::Administer => flow(&text, *action),
                 _ => at_start(&text, annotation),
             };
             assert_eq!(found, *expected, "{annotation} on {}", action.name());

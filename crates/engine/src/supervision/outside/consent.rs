@@ -87,6 +87,11 @@ impl Outside<'_> {
         decision: Decision,
         by: Who,
     ) -> Answer {
+        if let (Decision::Grant { scope, .. }, Some(live)) = (decision, self.live)
+            && let Err(declined) = (live.escalate)(by, scope)
+        {
+            return Answer::Refused(declined);
+        }
         let agreed = self.approvals.agreed(about.0);
         let agreed = agreed.map(|(call, first)| (Box::new(call.clone()), first.by));
         let decided = self.approvals.decide(about, decision, by, Instant::now());

@@ -49,6 +49,8 @@ pub struct Live<'a> {
     pub reload: Reloader<'a>,
     /// Compares the policies in force with those on disk.
     pub compare: Comparer<'a>,
+    /// Decides whether a person may give a lasting approval.
+    pub escalate: &'a dyn Fn(Who, Scope) -> Result<(), Declined>,
     /// The rule for approving lasting rights.
     pub widening: &'a Widening,
     /// True for a sandbox that lives: its control socket is open from the beginning.

@@ -40,7 +40,7 @@ pub enum Reach {
 
 /// The meaning of all layers for one action.
 #[derive(Clone, Debug)]
-pub struct Meant {
+pub struct CanonicalPolicies {
     /// The policies, each about this action.
     pub set: PolicySet,
     /// The policies among them that a person wrote, as written, by their ids in `set`.
@@ -54,31 +54,31 @@ impl Layers {
     ///
     /// # Errors
     /// When a policy cannot be translated.
-    pub fn meant(&self, action: Action, reach: Reach) -> Result<Meant, String> {
-        self.meant_but(action, reach, None)
+    pub fn canonical(&self, action: Action, reach: Reach) -> Result<CanonicalPolicies, String> {
+        self.canonical_but(action, reach, None)
     }
 
     /// Returns the meaning without one policy of a layer, counted from the first. That layer
     /// permits nothing more than before: it has an opinion even if that was its last permit.
     ///
     /// # Errors
-    /// As [`Layers::meant`].
-    pub fn meant_without(
+    /// As [`Layers::canonical`].
+    pub fn canonical_without(
         &self,
         action: Action,
         reach: Reach,
         one: (usize, &PolicyId),
-    ) -> Result<Meant, String> {
-        self.meant_but(action, reach, Some(one))
+    ) -> Result<CanonicalPolicies, String> {
+        self.canonical_but(action, reach, Some(one))
     }
 
-    fn meant_but(
+    fn canonical_but(
         &self,
         action: Action,
         reach: Reach,
         left_out: Option<(usize, &PolicyId)>,
-    ) -> Result<Meant, String> {
-        let mut meant = Meant {
+    ) -> Result<CanonicalPolicies, String> {
+        let mut canonical = CanonicalPolicies {
             set: PolicySet::new(),
             written: HashMap::new(),
             named: BTreeSet::new(),
@@ -94,10 +94,10 @@ impl Layers {
                 number,
                 keeps,
             };
-            let further = meant.layer(&part, action, reach)?;
+            let further = canonical.layer(&part, action, reach)?;
             if has_opinion && !is_first {
                 let any = either(further);
-                meant.forbid(
+                canonical.forbid(
                     &format!("only layer {number}"),
                     action,
                     json!({"!": {"arg": any}}),
@@ -111,9 +111,9 @@ impl Layers {
                 action.name()
             );
             let id = PolicyId::new("silent");
-            meant.add(Policy::parse(Some(id), text).map_err(|error| error.to_string())?)?;
+            canonical.add(Policy::parse(Some(id), text).map_err(|error| error.to_string())?)?;
         }
-        Ok(meant)
+        Ok(canonical)
     }
 }
 
@@ -128,7 +128,7 @@ struct LayerPart<'a> {
     keeps: bool,
 }
 
-impl Meant {
+impl CanonicalPolicies {
     /// Adds a layer, except for one policy. Its permits are added if they are kept, else their
     /// conditions are returned.
     fn layer(
@@ -150,15 +150,15 @@ impl Meant {
             (is_meant && left_out != Some(policy.id())).then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
-        counts.sort_by(|one, two| order(&one.1.told, &two.1.told));
+        counts.sort_by(|one, two| order(&one.1.deciding, &two.1.deciding));
         for (policy, meta) in counts {
             self.named.extend(policy.entity_literals());
-            let id = meant_id(number, policy.id());
+            let id = canonical_id(number, policy.id());
             let effect = effect(meta, action, reach);
             if effect == CedarEffect::Permit && !keeps {
                 further.push(condition(policy)?);
             } else {
-                self.written.insert(id.clone(), meta.told.clone());
+                self.written.insert(id.clone(), meta.deciding.clone());
                 self.add(with_effect(policy, effect, id.clone())?)?;
             }
             if action == Action::Request && is_misled(policy) {
@@ -199,18 +199,18 @@ impl Policies {
             is_meant.then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
-        counts.sort_by(|one, two| order(&one.1.told, &two.1.told));
+        counts.sort_by(|one, two| order(&one.1.deciding, &two.1.deciding));
         let permits = |(policy, meta): (&Policy, &Meta)| {
             let policy = with_effect(policy, CedarEffect::Permit, policy.id().clone())?;
-            Ok((meta.told.clone(), policy))
+            Ok((meta.deciding.clone(), policy))
         };
         counts.into_iter().map(permits).collect()
     }
 }
 
-/// Returns the id of a policy in [`Meant`]. It includes the layer, counted from the first, since
+/// Returns the id of a policy in [`CanonicalPolicies`]. It includes the layer, counted from the first, since
 /// two layers can each have a policy of the same name.
-fn meant_id(layer: usize, id: &PolicyId) -> PolicyId {
+fn canonical_id(layer: usize, id: &PolicyId) -> PolicyId {
     PolicyId::new(format!("{layer} {id}"))
 }
 
