@@ -58,6 +58,7 @@ pub mod shell;
 mod slug;
 mod ssh;
 pub mod ssh_keys;
+pub mod stop;
 pub mod supervision;
 pub mod tokens;
 pub mod transparency;
