@@ -16,8 +16,7 @@ use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
 };
 use crate::failure::{Doing, Failure};
-use crate::finding::Last;
-use crate::finding::sessions;
+use crate::finding::{Last, sessions};
 use crate::notice::{Notice, Notices, StopEnd};
 use crate::printable::printable;
 use crate::supervision::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
