@@ -235,7 +235,9 @@ fn asking(directory: &Runs) -> Result<(Vec<Asking>, Vec<RunId>), Failure> {
             }),
             // It has ended meanwhile.
             Err(ControlError::Gone) => {}
-            Err(ControlError::Silent(_) | ControlError::Strange) => deaf.push(run),
+            Err(ControlError::Silent(_) | ControlError::Another(_) | ControlError::Strange) => {
+                deaf.push(run)
+            }
             other => done(&run, other)?,
         }
     }

@@ -1,10 +1,9 @@
-//! The binary `atoll`: roles, configuration, command line.
+//! The binary `atoll`: roles, command line, terminal.
 //!
-//! The library reads the command line ([`arguments`]), the configuration and the
-//! environment, and calls the crates that do the work. What a person reads is
-//! made in [`render`]; what a hostile program writes to a terminal goes through
-//! [`escape`]. System calls are made elsewhere. No two modules use each other: a
-//! command is above what it decides by. Start reading at [`main`].
+//! The library reads the command line ([`arguments`]) into requests of the engine, which does the
+//! work, and words its results, notices and hints. What a person reads is made in [`render`]; what
+//! a hostile program writes to a terminal goes through [`escape`]. System calls are made elsewhere.
+//! No two modules use each other. Start reading at [`main`].
 
 mod advice;
 mod answered;

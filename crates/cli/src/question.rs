@@ -98,6 +98,28 @@ fn help(mode: WorkspaceMode) -> &'static str {
     }
 }
 
+/// Returns a line on the outcome of the changes, after a question.
+pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
+    let run = &record.run;
+    let what = match afterwards {
+        Afterwards::Undecided => return String::new(),
+        Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
+        Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
+        Afterwards::PartlyApplied => {
+            format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
+        }
+        Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
+            format!("taken back; atoll why {run} tells what was")
+        }
+        Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
+        Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),
+    };
+    format!(
+        "{} {what}\n",
+        output.error_paint.style(Style::Faint, "atoll:")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,26 +143,4 @@ mod tests {
             assert_eq!(Answer::of(line, mode), expected, "{line:?}");
         }
     }
-}
-
-/// Returns a line on the outcome of the changes, after a question.
-pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
-    let run = &record.run;
-    let what = match afterwards {
-        Afterwards::Undecided => return String::new(),
-        Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
-        Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
-        Afterwards::PartlyApplied => {
-            format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
-        }
-        Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
-            format!("taken back; atoll why {run} tells what was")
-        }
-        Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
-        Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),
-    };
-    format!(
-        "{} {what}\n",
-        output.error_paint.style(Style::Faint, "atoll:")
-    )
 }

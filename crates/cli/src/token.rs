@@ -1,19 +1,16 @@
 //! `atoll token`: the rights of a run in a token that its holder can narrow.
 
-use std::path::Path;
-use std::time::Duration;
-
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_engine::tokens::{
-    ID_SHOWN, NO_KEY, UNUSABLE, before, file_told, issued, issued_id, issuing_key, look, narrowing,
-    now_s, public_key, record, text_in, without_nothing, worth,
+    ID_SHOWN, NO_KEY, UNUSABLE, before, file_told, issue_token, issued, look, narrowing, now_s,
+    public_key, revoke, text_in, without_nothing, worth,
 };
 use atoll_model::{SessionName, parse_duration};
 use atoll_policy::mistyped_method;
 use atoll_store::TokenFiles;
-use atoll_tokens::{Part, Right, Terms, Token, attenuate, issue, read_time, told_time};
+use atoll_tokens::{Part, Right, Terms, attenuate, read_time};
 use serde_json::{Value, json};
 
 use crate::arguments::{
@@ -24,8 +21,6 @@ use crate::output::Output;
 
 /// The status of a token that does not count.
 const STATUS_COUNTS_NOT: u8 = 1;
-/// The most a clock may be set back after a token was issued.
-const CLOCK_SLACK: Duration = Duration::from_secs(60);
 /// The note that a token is valid from a little before it was issued.
 const BEFORE: &str = " (a minute before it was issued: a clock may be set back so far)";
 
@@ -38,34 +33,17 @@ pub fn token(arguments: &TokenArguments, output: &Output) -> Result<u8, Failure>
         TokenAction::Issue(arguments) => issue_one(arguments, output),
         TokenAction::Attenuate(arguments) => narrow(arguments, output),
         TokenAction::Show(arguments) => show(arguments, output),
-        TokenAction::Revoke(arguments) => revoke(arguments, output),
+        TokenAction::Revoke(arguments) => revoke_one(arguments, output),
         TokenAction::List(arguments) => list(arguments, output),
         TokenAction::Key(_) => key(output),
     }
 }
 
 fn issue_one(arguments: &IssueTokenArguments, output: &Output) -> Result<u8, Failure> {
-    let now = now_s();
-    let terms = Terms {
-        from_s: Some(now.saturating_sub(CLOCK_SLACK.as_secs())),
-        ..terms(&arguments.terms, now)?
-    };
-    if terms.rights.is_empty() {
-        return Err(Failure::new("a token without rights carries nothing")
-            .advise("atoll token issue --allow 'connect api.example.com:443' --until 2h"));
-    }
-    if terms.until_s.is_some_and(|until| until <= now) {
-        return Err(Failure::new("the token would have ended already").because("--until is past"));
-    }
-    let state = Places::read()?.open_state()?;
-    let key = issuing_key(&state)?;
-    let text = issue(&key, &terms).doing("no token is issued")?;
-    let token = Token::read(&text, key.public()).doing("no token is issued")?;
-    let words = terms.words().doing("no token is issued")?;
-    let until = terms.until_s.and_then(told_time);
-    let event = json!({ "id": token.ids().first(), "until": until, "words": words });
-    record(&state, "token.issued", without_nothing(event))?;
-    if terms.until_s.is_none() {
+    let terms = terms(&arguments.terms, now_s())?;
+    let has_end = terms.until_s.is_some();
+    let text = issue_token(terms)?;
+    if !has_end {
         output.warn(
             "the token has no end: with --until 2h it has one; atoll token revoke ends it at once",
         );
@@ -93,6 +71,16 @@ fn narrow(arguments: &AttenuateTokenArguments, output: &Output) -> Result<u8, Fa
         output.warn(&told);
     }
     output.result(&format!("{narrower}\n"));
+    Ok(0)
+}
+
+fn revoke_one(arguments: &RevokeTokenArguments, output: &Output) -> Result<u8, Failure> {
+    let revoked = revoke(&arguments.token)?;
+    let shown = shown_id(&revoked.id);
+    output.say(&match revoked.is_new {
+        true => format!("{shown} is revoked, with all that was made from it.\n"),
+        false => format!("{shown} was revoked before.\n"),
+    });
     Ok(0)
 }
 
@@ -158,42 +146,6 @@ fn part_lines(number: usize, part: &Part) -> String {
         text.push_str(&format!("  {}{why}\n", printable(line.as_bytes())));
     }
     text
-}
-
-fn revoke(arguments: &RevokeTokenArguments, output: &Output) -> Result<u8, Failure> {
-    let state = Places::read()?.open_state()?;
-    let files = TokenFiles::open(&state, false).doing(UNUSABLE)?;
-    let files = files.ok_or_else(|| Failure::new(NO_KEY).because("there is nothing to revoke"))?;
-    let id = match issued_id(&state, &arguments.token)? {
-        Some(id) => id,
-        None if arguments.token != "-" && !Path::new(&arguments.token).exists() => {
-            let named = printable(arguments.token.as_bytes());
-            let least = ID_SHOWN / 2;
-            let neither = format!("{named} is neither a file nor the beginning of an id");
-            return Err(Failure::new(neither)
-                .because(format!("an id is said by {least} of its letters or more"))
-                .advise("atoll token list names those that were issued"));
-        }
-        None => {
-            let path = Path::new(&arguments.token);
-            let text = text_in(path)?;
-            let unrevoked = format!("the token in {} is not revoked", file_told(path));
-            let token = Token::read(&text, public_key(&files)?).doing(&unrevoked)?;
-            token.ids().pop().unwrap_or_default()
-        }
-    };
-    let is_new = files.revoke(&id).doing("it is not revoked")?;
-    let shown = shown_id(&id);
-    match is_new {
-        true => {
-            record(&state, "token.revoked", json!({ "id": id }))?;
-            output.say(&format!(
-                "{shown} is revoked, with all that was made from it.\n"
-            ));
-        }
-        false => output.say(&format!("{shown} was revoked before.\n")),
-    }
-    Ok(0)
 }
 
 fn list(arguments: &ListTokensArguments, output: &Output) -> Result<u8, Failure> {

@@ -4,8 +4,6 @@ use atoll_ledger::EventBody;
 use atoll_model::network::{AskedCall, Breadth, CallDigest, CredentialName, Scope};
 use atoll_sandbox::{Agreed, ApprovalNews, Who};
 
-use crate::flows::version;
-
 /// Returns whether the run waits until this is on disk.
 pub(crate) fn waits(news: &ApprovalNews) -> bool {
     match news {
@@ -140,6 +138,12 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall, version: Option<&s
         body = body.text("user", &login.user);
     }
     body
+}
+
+/// Returns the version of the policies that decided.
+pub(crate) fn version(versions: &[String], policies: u32) -> Option<&str> {
+    let index = usize::try_from(policies).ok()?;
+    versions.get(index).map(String::as_str)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use atoll_model::WorkspaceMode;
 use atoll_sandbox::FencePlace;
 
 use crate::PlaceError;
-use crate::place::{Placing, state_error};
+use crate::place::Placing;
+use crate::place_error::state_error;
 
 /// Describes in one line what is weaker in a fence.
 fn weaker(mode: WorkspaceMode) -> String {

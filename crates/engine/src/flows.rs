@@ -5,6 +5,7 @@ use atoll_model::RunId;
 use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
 use atoll_sandbox::Who;
 
+use crate::approvals::version;
 use crate::supervision::FlowNews;
 use crate::{approvals, given_up};
 
@@ -60,12 +61,6 @@ pub(crate) fn tell_beside(
         Some(gained) if !labels.is_empty() => gained.add(labels),
         Some(_) | None => Ok(()),
     }
-}
-
-/// Returns the version of the policies that decided.
-pub(crate) fn version(versions: &[String], policies: u32) -> Option<&str> {
-    let index = usize::try_from(policies).ok()?;
-    versions.get(index).map(String::as_str)
 }
 
 /// Builds the ledger event. Its members are in the order of their names.

@@ -1,10 +1,14 @@
-//! The main path: from a call to its outcome.
+//! The main path, from a call to its outcome, and the use cases above it, for any surface.
 //!
 //! Every action ends in [`call`], one function that reads from top to bottom: decide, record,
 //! arm, run, close. Types enforce the order: only policy makes a grant, only the ledger arms
-//! it, only an armed grant starts a sandbox.
+//! it, only an armed grant starts a sandbox. Beside a sandbox [`supervision`] serves its run.
 //!
-//! This crate must never touch a sandbox's sockets. Start reading at [`call`].
+//! A use case takes a typed request, and gives a typed result or a [`Failure`](failure::Failure)
+//! whose hints are data; what a person should know meanwhile are [notices](notice).
+//!
+//! This crate must never know a terminal, an argument parser or HTTP. Start reading at [`call`],
+//! then at [`run`].
 
 mod approvals;
 mod asking;
@@ -56,6 +60,7 @@ pub mod shell;
 mod slug;
 mod ssh;
 pub mod ssh_keys;
+pub mod stop;
 pub mod supervision;
 pub mod tokens;
 pub mod transparency;

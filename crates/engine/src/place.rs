@@ -20,6 +20,7 @@ use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
 use crate::kept::Kept;
+use crate::place_error::state_error;
 use crate::resuming::decided_about;
 use crate::slug::slug;
 use crate::ssh::SshPlace;
@@ -478,14 +479,6 @@ fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {
         }
         _ => Ok(path),
     }
-}
-
-pub(crate) fn state_error(
-    what: &'static str,
-    path: &Path,
-) -> impl FnOnce(std::io::Error) -> PlaceError {
-    let path = path.to_path_buf();
-    move |error| PlaceError::State { what, path, error }
 }
 
 pub(crate) fn stamp(time: SystemTime) -> (i64, u32) {

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atoll_layer::{CheckpointError, SealError, TreeError};
 use atoll_ledger::LedgerError;
@@ -100,4 +100,13 @@ pub enum PlaceError {
     /// The earlier run's record could not be changed.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+/// Returns the conversion of a kernel's error on the state, with the attempted operation.
+pub(crate) fn state_error(
+    what: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> PlaceError {
+    let path = path.to_path_buf();
+    move |error| PlaceError::State { what, path, error }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use atoll_model::{Access, Boundary, ViewKind};
 use atoll_sandbox::{FurtherIds, PlacedLayer, Subordinate, furnish_system, make_layer};
 
-use crate::place::{Placing, state_error};
+use crate::place::Placing;
+use crate::place_error::state_error;
 use crate::slug::slug;
 use crate::{PlaceError, ranged};
 

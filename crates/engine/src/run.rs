@@ -125,7 +125,7 @@ pub fn compiled(
     let program = request.command.first().cloned().unwrap_or_default();
     let compile = |requested: &Requested| {
         let rules = files.compile(requested, &program, host);
-        rules.map_err(|error| no_rules(error))
+        rules.map_err(no_rules)
     };
     let mut rules = compile(&requested)?;
     let labels = match request.discard || request.root {

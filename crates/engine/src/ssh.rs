@@ -13,7 +13,7 @@ use atoll_model::network::{
 use atoll_model::{Boundary, Mode};
 
 use crate::PlaceError;
-use crate::place::state_error;
+use crate::place_error::state_error;
 use crate::supervision::SshHandover;
 
 /// The longest path of a socket, bytes (unix(7)), without the NUL after it.

@@ -6,12 +6,12 @@ pub mod worth;
 
 use std::io::Read;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use atoll_ledger::{Durability, Filter, Ledger, StateDir};
 use atoll_store::TokenFiles;
-use atoll_tokens::{IssuingKey, PublicKey, TOKEN_BYTES_MAX, Terms, Token, told_time};
-use serde_json::Value;
+use atoll_tokens::{IssuingKey, PublicKey, TOKEN_BYTES_MAX, Terms, Token, issue, told_time};
+use serde_json::{Value, json};
 
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
@@ -23,6 +23,8 @@ pub const UNUSABLE: &str = "what is kept of tokens cannot be used";
 pub const NO_KEY: &str = "no token was issued here";
 /// The characters shown of an id: enough to tell tokens apart.
 pub const ID_SHOWN: usize = 16;
+/// The most a clock may be set back after a token was issued.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
 /// The size of an id, characters: hexadecimal digits of a signature.
 const ID_LENGTH: usize = 128;
 
@@ -199,4 +201,74 @@ pub fn record(state: &StateDir, kind: &'static str, body: Value) -> Result<(), F
         .record(None, kind, body, Durability::Durable)
         .doing("it cannot be recorded")?;
     Ok(())
+}
+
+/// Issues a token of these terms.
+///
+/// # Errors
+/// When it would carry nothing, or cannot be recorded.
+pub fn issue_token(terms: Terms) -> Result<String, Failure> {
+    let now = now_s();
+    let terms = Terms {
+        from_s: Some(now.saturating_sub(CLOCK_SLACK.as_secs())),
+        ..terms
+    };
+    if terms.rights.is_empty() {
+        return Err(Failure::new("a token without rights carries nothing")
+            .advise("atoll token issue --allow 'connect api.example.com:443' --until 2h"));
+    }
+    if terms.until_s.is_some_and(|until| until <= now) {
+        return Err(Failure::new("the token would have ended already").because("--until is past"));
+    }
+    let state = Places::read()?.open_state()?;
+    let key = issuing_key(&state)?;
+    let text = issue(&key, &terms).doing("no token is issued")?;
+    let token = Token::read(&text, key.public()).doing("no token is issued")?;
+    let words = terms.words().doing("no token is issued")?;
+    let until = terms.until_s.and_then(told_time);
+    let event = json!({ "id": token.ids().first(), "until": until, "words": words });
+    record(&state, "token.issued", without_nothing(event))?;
+    Ok(text)
+}
+
+/// A token that was revoked.
+#[derive(Clone, Debug)]
+pub struct Revoked {
+    /// Its id.
+    pub id: String,
+    /// True if it was not revoked before.
+    pub is_new: bool,
+}
+
+/// Revokes the token of this id, of which the beginning is enough, or in this file.
+///
+/// # Errors
+/// When there is none, or it cannot be recorded.
+pub fn revoke(named: &str) -> Result<Revoked, Failure> {
+    let state = Places::read()?.open_state()?;
+    let files = TokenFiles::open(&state, false).doing(UNUSABLE)?;
+    let files = files.ok_or_else(|| Failure::new(NO_KEY).because("there is nothing to revoke"))?;
+    let id = match issued_id(&state, named)? {
+        Some(id) => id,
+        None if named != "-" && !Path::new(named).exists() => {
+            let shown = printable(named.as_bytes());
+            let least = ID_SHOWN / 2;
+            let neither = format!("{shown} is neither a file nor the beginning of an id");
+            return Err(Failure::new(neither)
+                .because(format!("an id is said by {least} of its letters or more"))
+                .advise("atoll token list names those that were issued"));
+        }
+        None => {
+            let path = Path::new(named);
+            let text = text_in(path)?;
+            let unrevoked = format!("the token in {} is not revoked", file_told(path));
+            let token = Token::read(&text, public_key(&files)?).doing(&unrevoked)?;
+            token.ids().pop().unwrap_or_default()
+        }
+    };
+    let is_new = files.revoke(&id).doing("it is not revoked")?;
+    if is_new {
+        record(&state, "token.revoked", json!({ "id": id }))?;
+    }
+    Ok(Revoked { id, is_new })
 }

@@ -106,7 +106,7 @@ pub(super) fn send(
             seq: position.seq,
             leaf: position.leaf,
         });
-        if batch.len() >= BATCH_EVENTS_MAX {
+        if batch.events() >= BATCH_EVENTS_MAX {
             total += collector.deliver(state, &host, (&mut batch, last.take()), output)?;
         }
     }
@@ -167,7 +167,7 @@ impl<'a> Collector<'a> {
         let Some(last) = last else {
             return Ok(0);
         };
-        let count = batch.len() as u64;
+        let count = batch.events() as u64;
         for message in std::mem::take(batch).messages(host) {
             self.send(&message, output)?;
         }

@@ -240,7 +240,8 @@ fn place(body: &Value) -> Attributes {
 
 impl Batch {
     /// Returns the number of events in it.
-    pub fn len(&self) -> usize {
+    #[must_use]
+    pub fn events(&self) -> usize {
         self.logs.len()
     }
 
