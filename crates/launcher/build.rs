@@ -11,7 +11,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the launcher is made of.
+/// The crates that the launcher is made of.
 const SOURCES: [&str; 5] = ["fence", "frame", "init", "jail", "sys"];
 /// The profile in the workspace's Cargo.toml: small, and the same for debug and
 /// release builds of `atoll`, so that tests meet the program that users get.

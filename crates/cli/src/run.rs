@@ -16,9 +16,10 @@ use atoll_engine::run::{
     RunRequest, asked, compiled, facts, own_ledger, own_state, place_of, purpose, read_machine,
     refuse_nesting, refused,
 };
+use atoll_engine::supervision::OutputFilter;
 use atoll_engine::{CallError, Called, Fate, Request, Tokens, call, configuration};
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{Call, Mode};
+use atoll_model::{Call, Mode, TerminalRights};
 use atoll_policy::{Grant, Rules};
 use atoll_sandbox::{Signals, Starting};
 use atoll_store::RunRecord;
@@ -55,8 +56,7 @@ pub fn carry_out(
     (json, output): (Option<&File>, &Output),
     look: Look<'_>,
 ) -> Result<u8, Failure> {
-    let typed = typed(arguments);
-    let starting = begin()?;
+    let (typed, starting) = (typed(arguments), begin()?);
     let (places, state) = own_state()?;
     let resume = resumed(&typed, &state, &crate::finding::tell)?;
     let earlier = purpose::earlier(&typed, &state, resume.as_ref())?;
@@ -70,8 +70,8 @@ pub fn carry_out(
     let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
-    let earlier = resume.as_ref();
-    let session = join(&typed, &mut rules, &state, &ledger, earlier, output, now)?;
+    let from = resume.as_ref();
+    let session = join(&typed, &mut rules, &state, &ledger, from, output, now)?;
     let asked = asked(&typed, &words, session, at, terminal, now);
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
     let facts = facts(&host, mode, now, &words.environment, handover);
@@ -91,9 +91,9 @@ pub fn carry_out(
         fate: fate(arguments, mode),
         unattended: arguments.no_ask,
         widening: &widening,
-        resume: resume.as_ref(),
+        resume: from,
         reread: &rereading(&places, &asked.workspace),
-        filter: &|rights| Box::new(EscapeFilter::new(rights)),
+        filter: &filter,
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
@@ -121,6 +121,11 @@ pub fn carry_out(
     };
     crate::ledger::sign_end(&ledger, &state, &asked.workspace, output);
     ended
+}
+
+/// Makes a filter of a program's output for a person's terminal.
+fn filter(rights: TerminalRights) -> Box<dyn OutputFilter> {
+    Box::new(EscapeFilter::new(rights))
 }
 
 /// Returns the request for the run, as typed.

@@ -232,7 +232,7 @@ fn exec_server_is_out_of_reach() {
     let _ = end(&world, running).success();
 }
 
-/// Where all processes are used up, one more program can be started: to look, and to end it.
+/// One more program can be started where all processes are used up: to look, and to end it.
 #[test]
 fn exec_starts_amid_a_fork_bomb() {
     let world = World::new("exec_starts_amid_a_fork_bomb");

@@ -1,6 +1,7 @@
 //! Requests to a running sandbox: policy decides them too, and may be reloaded.
 
 use std::cell::{Ref, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -8,15 +9,16 @@ use std::time::SystemTime;
 
 use atoll_ledger::StateDir;
 use atoll_model::network::{Published, PublishedPort, Scope};
-use atoll_model::{Boundary, Reason};
+use atoll_model::{Boundary, Call, Reason, Verdict};
 use atoll_policy::{
-    Facts, RELOAD, Reconsidered, Rules, compared, decide_administration, decide_escalation,
-    decide_publishing, reconsider,
+    ExecGrant, Facts, RELOAD, Reconsidered, Rules, compared, decide_administration,
+    decide_escalation, decide_exec, decide_publishing, reconsider,
 };
 use atoll_sandbox::{Declined, Who};
 use atoll_store::control_directory;
 
 use crate::Request;
+use crate::execs::declined;
 use crate::supervision::{NewPolicies, Reloaded, Versions};
 
 /// Opens the directory of the control sockets of runs.
@@ -85,6 +87,18 @@ impl<'a> Rereading<'a> {
         let call = self.request.call;
         self.with(|rules, facts| decide_publishing(rules, call, facts, already, port))
             .map_err(declined)
+    }
+
+    /// Decides on an exec; returns also the version of the rules.
+    pub(crate) fn exec(
+        &self,
+        call: &Call,
+        labels: &BTreeSet<String>,
+    ) -> (Verdict<ExecGrant>, String) {
+        self.with(|rules, facts| {
+            let verdict = decide_exec(rules, call, facts, labels);
+            (verdict, rules.digest().to_owned())
+        })
     }
 
     /// Decides whether a person may allow more for longer than once.
@@ -191,18 +205,6 @@ fn told(rules: &Rules, reconsidered: Reconsidered) -> (Vec<String>, Option<Vec<u
         told.push(format!("and {more} more"));
     }
     (told, reconsidered.handed)
-}
-
-/// Returns the refusal for these reasons.
-pub(crate) fn declined(reasons: Vec<Reason>) -> Declined {
-    let whys = reasons
-        .iter()
-        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
-    let advice = reasons.first().map(|one| one.how_to_ask.clone());
-    Declined {
-        why: whys.collect::<Vec<_>>().join("; "),
-        advice: advice.unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{
@@ -14,8 +14,8 @@ use atoll_sandbox::{
     assemble, detect_groups,
 };
 use atoll_store::{
-    RECORD_VERSION, RunError, RunRecord, RunState, create_run, create_scratch, release_end,
-    remove_scratch, reserve_end, update_run,
+    RunError, RunRecord, RunState, create_run, create_scratch, release_end, remove_scratch,
+    reserve_end, update_run,
 };
 use serde_json::{Value, json};
 
@@ -26,10 +26,10 @@ use crate::flows;
 use crate::place::{Placed, place};
 use crate::ssh::SshPlace;
 use crate::supervision::{
-    Doors, FlowNews, Flows, Handover, IsRevoked, Live, Outside, SshHandover, Versions, Widening,
+    Doors, FlowNews, Flows, Handover, IsRevoked, Live, Outside, SshHandover, Widening,
 };
 use crate::trust::Trust;
-use crate::{PlaceError, asking, given_up, kept, ranged};
+use crate::{PlaceError, asking, given_up, kept, ranged, record};
 
 /// The inputs of one call.
 #[derive(Clone, Copy)]
@@ -206,9 +206,11 @@ pub fn call<A: Attachment>(
     });
     match ran {
         Ok(((outcome, record, notices, flows, departing), attachment)) => {
-            request
-                .ledger
-                .close(armed, &outcome, closing(request, &outcome, &flows))?;
+            request.ledger.close(
+                armed,
+                &outcome,
+                record::closing(&outcome, &flows, !request.is_scratch()),
+            )?;
             drop(departing);
             Ok(Called {
                 attachment,
@@ -250,7 +252,9 @@ fn prepare(
 ) -> Result<Prepared, CallError> {
     let host = request.host;
     let held = detect_groups(host);
-    let mut record = new_record(request, grant);
+    let resumed = request.resume.map(|earlier| earlier.run.clone());
+    let purposes = request.rules.narrowed();
+    let mut record = record::begun(request.call, grant, purposes, resumed, request.now);
     if request.is_scratch() {
         create_scratch(request.state, &record.run)?;
     } else {
@@ -299,14 +303,7 @@ impl Prepared {
         let (assembled, given_up) = (self.assembled, self.given_up);
         let run = record.run.clone();
         let unrecorded = RefCell::new(None);
-        // What cannot be recorded is not let go on.
-        let noted = |recorded: Result<(), LedgerError>| {
-            let mut unrecorded = unrecorded.borrow_mut();
-            if let Err(error) = recorded {
-                unrecorded.get_or_insert(error);
-            }
-            unrecorded.is_none()
-        };
+        let noted = |recorded| note_recorded(&unrecorded, recorded);
         let ledger = request.ledger;
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
         let boundary = armed.grant().boundary().clone();
@@ -320,12 +317,9 @@ impl Prepared {
         };
         let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
         let issue = || placed.trust.as_ref().map(Trust::issue).transpose();
-        let decide = |port, already: &[_]| rereading.publish(port, already);
-        let reload = |only: Option<&Versions>| rereading.reload(only);
-        let compare = || rereading.compare();
         let execs = Execs {
             call: request.call,
-            rules: &rereading,
+            decide: &|call, labels| rereading.exec(call, labels),
             labels: &labels,
             ledger,
             noted: &noted,
@@ -336,9 +330,9 @@ impl Prepared {
             run: &run,
             has_network: request.facts.mode == Mode::Full,
             directory: &|| asking::directory(request.state),
-            decide: &decide,
-            reload: &reload,
-            compare: &compare,
+            decide: &|port, already| rereading.publish(port, already),
+            reload: &|only| rereading.reload(only),
+            compare: &|| rereading.compare(),
             escalate: &|by, scope| rereading.escalate(by, scope),
             widening: request.widening,
             lives: request.call.lives,
@@ -363,10 +357,7 @@ impl Prepared {
         };
         let (outcome, departing) = match attended {
             Ok(attended) => attended,
-            Err(error) => {
-                fail(request, record)?;
-                return Err(error);
-            }
+            Err(error) => return fail(request, record).and(Err(error)),
         };
         let (record, notices) = settle(request, record, &outcome, placed, labels.into_inner())?;
         Ok((outcome, record, notices, flows, departing))
@@ -379,6 +370,19 @@ impl Prepared {
     }
 }
 
+/// Keeps the first failure to record something. Returns whether there was none: what cannot be
+/// recorded is not let go on.
+fn note_recorded(
+    unrecorded: &RefCell<Option<LedgerError>>,
+    recorded: Result<(), LedgerError>,
+) -> bool {
+    let mut unrecorded = unrecorded.borrow_mut();
+    if let Err(error) = recorded {
+        unrecorded.get_or_insert(error);
+    }
+    unrecorded.is_none()
+}
+
 /// Records how a run ended, and settles its kept layers. Returns the record, and notices for
 /// the person.
 fn settle(
@@ -388,19 +392,11 @@ fn settle(
     placed: Placed,
     labels: BTreeSet<String>,
 ) -> Result<(RunRecord, Vec<String>), CallError> {
-    note_outcome(&mut record, outcome);
+    record::note_outcome(&mut record, outcome);
     let mut notices = placed.notices;
     kept::settle(request, placed.kept, labels, &mut notices);
     let record = note_end(request, record, RunState::Kept)?;
     Ok((record, notices))
-}
-
-/// Enters the program's end into the record.
-fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
-    let counts = outcome.attempts.iter().map(|one| one.count);
-    record.attempts = counts.fold(0, u64::saturating_add);
-    record.ending = Some(outcome.ending);
-    record.exit = Some(outcome.ending.exit_status());
 }
 
 /// Describes for the ledger the basis of the verdict, and the tokens that the run holds.
@@ -473,44 +469,4 @@ fn note_end(
         Durability::Buffered,
         ended,
     )?)
-}
-
-fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
-    let call = request.call;
-    let started = request
-        .now
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    RunRecord {
-        v: RECORD_VERSION,
-        run: call.run.clone(),
-        command: call.command.clone(),
-        workspace: call.workspace.clone(),
-        directory: call.directory.clone(),
-        profile: grant.boundary().profile.clone(),
-        purposes: request.rules.narrowed(),
-        mode: grant.boundary().workspace,
-        base: None,
-        layers: Vec::new(),
-        started_at_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
-        state: RunState::Running,
-        exit: None,
-        ending: None,
-        changes: None,
-        attempts: 0,
-        resumed_from: request.resume.map(|earlier| earlier.run.clone()),
-    }
-}
-
-/// Returns the details of the closing event.
-fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
-    let mut details =
-        json!({ "exit": outcome.ending.exit_status(), "kept": !request.is_scratch() });
-    if let (Some(details), Some(failure)) = (details.as_object_mut(), &flows.failure) {
-        details.insert("network-failure".to_owned(), json!(failure));
-    }
-    if let (Some(details), Some(stopped)) = (details.as_object_mut(), &flows.stopped) {
-        details.insert("stopped".to_owned(), json!(stopped));
-    }
-    details
 }

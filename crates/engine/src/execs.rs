@@ -8,27 +8,31 @@ use std::time::Duration;
 
 use atoll_ledger::{ArmedExec, ExecCall, Ledger, LedgerError, RefusedExec};
 use atoll_model::{Call, Ending, Reason, TerminalRights, Verdict};
-use atoll_policy::{ExecGrant, decide_exec};
+use atoll_policy::ExecGrant;
 use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
-use crate::asking::{Rereading, declined};
 use crate::supervision::{AskedExec, ExecGate, OutputFilter};
 
 /// Makes a filter for what programs write to a person's terminal.
 pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
 
+/// Decides on an exec by the rules in force; returns also their version.
+pub(crate) type DecideExec<'a> =
+    &'a dyn Fn(&Call, &BTreeSet<String>) -> (Verdict<ExecGrant>, String);
+
 /// The gate of a run's execs.
 pub(crate) struct Execs<'a> {
     pub(crate) call: &'a Call,
-    pub(crate) rules: &'a Rereading<'a>,
+    /// Decides by the rules in force, and describes the basis of the verdict.
+    pub(crate) decide: DecideExec<'a>,
     /// The labels of the data that the session has touched by now.
     pub(crate) labels: &'a RefCell<BTreeSet<String>>,
     pub(crate) ledger: &'a Ledger,
     /// Takes note of what could not be recorded. Returns whether the run may go on.
     pub(crate) noted: &'a dyn Fn(Result<(), LedgerError>) -> bool,
     pub(crate) filter: MakeFilter<'a>,
-    /// What programs may do to a person's terminal.
+    /// The programs' rights to a person's terminal.
     pub(crate) rights: TerminalRights,
 }
 
@@ -54,12 +58,8 @@ impl ExecGate for Execs<'_> {
             by_uid: by.uid,
             by_pid: by.pid,
         };
-        let verdict = self
-            .rules
-            .with(|rules, facts| decide_exec(rules, &call.call, facts, &self.labels.borrow()));
-        let decision = self
-            .rules
-            .with(|rules, _| described(rules.digest(), &verdict));
+        let (verdict, policy) = (self.decide)(&call.call, &self.labels.borrow());
+        let decision = described(&policy, &verdict);
         let entry = self.ledger.open_exec(&call, &verdict, decision);
         let armed = entry
             .map_err(RefusedExec::from)
@@ -114,4 +114,16 @@ fn described(policy: &str, verdict: &Verdict<ExecGrant>) -> Value {
         }
     }
     decision
+}
+
+/// Returns the refusal for these reasons.
+pub(crate) fn declined(reasons: Vec<Reason>) -> Declined {
+    let whys = reasons
+        .iter()
+        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
+    let advice = reasons.first().map(|one| one.how_to_ask.clone());
+    Declined {
+        why: whys.collect::<Vec<_>>().join("; "),
+        advice: advice.unwrap_or_default(),
+    }
 }

@@ -47,6 +47,7 @@ pub mod printable;
 pub mod promotion;
 pub mod prover;
 mod ranged;
+mod record;
 pub mod remedies;
 pub mod replay;
 mod repository;

@@ -144,20 +144,7 @@ fn supervise(
         let _ = ready.send(Err(failure));
         Ok(Ending::Interrupted)
     };
-    let typed = RunRequest {
-        requested: Box::new(|| Ok(Requested::default())),
-        command: &[],
-        options: Vec::new(),
-        session: None,
-        resume: None,
-        purpose: None,
-        workspace: Some(&workspace),
-        tokens: &[],
-        login: None,
-        root: false,
-        discard: false,
-        apply: false,
-    };
+    let typed = typed(&workspace);
     let (places, state, host) = (&shared.places, &shared.state, &shared.host);
     let rules = compiled(
         &typed,
@@ -213,6 +200,24 @@ fn supervise(
     };
     let called = call(&request, Starting::by(&shared.spawner), attach)?;
     Ok(called.outcome.ending)
+}
+
+/// Returns the request for a run without a program, in the boundary of the default profile.
+fn typed(workspace: &Path) -> RunRequest<'_> {
+    RunRequest {
+        requested: Box::new(|| Ok(Requested::default())),
+        command: &[],
+        options: Vec::new(),
+        session: None,
+        resume: None,
+        purpose: None,
+        workspace: Some(workspace),
+        tokens: &[],
+        login: None,
+        root: false,
+        discard: false,
+        apply: false,
+    }
 }
 
 impl Sandbox {

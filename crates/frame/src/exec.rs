@@ -30,7 +30,7 @@ impl std::fmt::Display for ExecId {
 pub enum ExecTerminal {
     /// None: its streams are pipes, and it leads a session of its own without a terminal.
     None,
-    /// That of the session of the sandbox's first process.
+    /// The one of the session of the sandbox's first process.
     Session,
     /// One of its own, of this size.
     Own(Terminal),

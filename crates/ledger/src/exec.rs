@@ -18,7 +18,7 @@ use crate::{LedgerError, Position, host_text};
 pub struct ExecCall {
     /// The sandbox, by its run, with the exec's own command, directory and terminal.
     pub call: Call,
-    /// The exec's number in the sandbox; that of the sandbox's first is 0.
+    /// The exec's number in the sandbox, whose first is 0.
     pub exec: u32,
     /// The process that asked for it, as the kernel says: user and process id.
     pub by_uid: u32,
@@ -55,7 +55,7 @@ pub enum RefusedExec {
         "the verdict is not the one in the ledger; this is a defect of Atoll: please report it"
     )]
     Contradiction,
-    /// It could not be recorded.
+    /// The exec could not be recorded.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }

@@ -28,10 +28,7 @@ const BUILT_IN: &str = "built in";
 pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
-    reasons.extend(match call.lives {
-        false => of_command(&call.command),
-        true => of_no_command(&call.command),
-    });
+    reasons.extend(of_program(call));
     reasons.extend(of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
@@ -339,9 +336,12 @@ fn bad_home(rules: &Rules, why: &str) -> Reason {
     )
 }
 
-/// Returns the refusal of a command for a sandbox that begins without one.
-fn of_no_command(command: &[OsString]) -> Option<Reason> {
-    (!command.is_empty()).then(|| {
+/// Returns the refusal of a command, also of one for a sandbox that begins without any.
+fn of_program(call: &Call) -> Option<Reason> {
+    if !call.lives {
+        return of_command(&call.command);
+    }
+    (!call.command.is_empty()).then(|| {
         reason(
             "the command",
             "a sandbox that lives begins without one",

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,11 +11,15 @@ use atoll_model::network::{
     AskedCall, Breadth, CallDigest, Listener, Published, PublishedPort, Scope,
 };
 
+use atoll_sys::terminal::WindowSize;
+
 use crate::SandboxError;
-use crate::exec::ExecCommand;
 use atoll_policy::ExecGrant;
 
 use crate::approval::{Decision, Declined, Pending, PortAgreed, Who};
+
+/// The rows and columns of a terminal.
+pub type Size = WindowSize;
 
 /// One of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ pub enum Reaction {
     /// Send it to the program.
     Forward(u8),
     /// Set the window's size.
-    Resize(crate::Size),
+    Resize(Size),
     /// Do nothing.
     Ignore,
 }
@@ -57,7 +62,7 @@ pub struct Turn {
     /// A port that the person wants to publish, if any.
     pub publishes: Option<PublishedPort>,
     /// The terminal size to set for the program, if changed.
-    pub resized: Option<crate::Size>,
+    pub resized: Option<Size>,
 }
 
 /// A notice about dual control for the person at the terminal.
@@ -173,6 +178,17 @@ pub trait Attachment {
     /// Gives back a terminal that the program left changed, once all is shown. Of an exec beside
     /// the first.
     fn finish(&mut self) {}
+}
+
+/// A program to start in a sandbox that is there, by the right to it.
+#[derive(Debug)]
+pub struct ExecCommand {
+    /// The right: the program, its directory and number.
+    pub armed: ArmedExec<ExecGrant>,
+    /// Variables in addition to the sandbox's own, which they replace: `NAME=value` each.
+    pub environment: Vec<OsString>,
+    /// The size of a terminal of its own, if it gets one.
+    pub terminal: Option<Size>,
 }
 
 /// An exec to start in a living sandbox, by the right to it.

@@ -3,7 +3,6 @@
 //! The host makes the pipes and passes their other ends in. What comes out is a terminal's master or
 //! a regular file, checked here: everything else that the server says is output of the sandbox.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,13 +14,12 @@ use atoll_frame::{
     ExecId, ExecSpec, ExecTerminal, FileUse, MESSAGE_BYTES_MAX, PATH_BYTES_MAX, Report, Request,
     SPEC_BYTES_MAX, Terminal,
 };
-use atoll_ledger::ArmedExec;
-use atoll_policy::ExecGrant;
 use atoll_sys::{descriptor, socket};
 use rustix::fs::{FileType, fstat, fstatfs};
 
-use crate::session::hear;
-use crate::{SandboxError, Size};
+use crate::SandboxError;
+use crate::attachment::{ExecCommand, Size};
+use crate::reports::{hear, making};
 
 /// The longest time for opening a file in a sandbox.
 const OPENED_WITHIN: Duration = Duration::from_secs(2);
@@ -43,17 +41,6 @@ const FILE_SYSTEMS: [i64; 8] = [
 const MASTER: (u32, u32) = (5, 2);
 /// The file system of terminals.
 const DEVPTS: i64 = 0x1cd1;
-
-/// A program to start in a sandbox that is there, by the right to it.
-#[derive(Debug)]
-pub struct ExecCommand {
-    /// The right: the program, its directory and number.
-    pub armed: ArmedExec<ExecGrant>,
-    /// Variables in addition to the sandbox's own, which they replace: `NAME=value` each.
-    pub environment: Vec<OsString>,
-    /// The size of a terminal of its own, if it gets one.
-    pub terminal: Option<Size>,
-}
 
 /// The host's end of the exec server.
 #[derive(Debug)]
@@ -328,7 +315,7 @@ pub(crate) fn status(socket: &OwnedFd) -> Result<Status, SandboxError> {
                 detail,
             },
             _,
-        )) => Status::Failed(crate::session::making(stage, error, &detail)),
+        )) => Status::Failed(making(stage, error, &detail)),
         // An answer that is none comes from who has taken the server over.
         Some(_) => Status::Closed,
     })

@@ -30,6 +30,7 @@ mod native;
 mod owners;
 mod placement;
 mod reclaim;
+mod reports;
 mod roots;
 mod session;
 mod signals;
@@ -49,13 +50,12 @@ pub use approval::{
     Agreed, ApprovalNews, Decision, Declined, Lease, Pending, PortAgreed, Second, Stopped, Who,
 };
 pub use attachment::{
-    Answered, Attachment, Carrier, EndedExec, OfTwo, OpenFile, Reaction, SandboxRequest, Settled,
-    SettledOf, StartExec, Stream, Turn,
+    Answered, Attachment, Carrier, EndedExec, ExecCommand, OfTwo, OpenFile, Reaction,
+    SandboxRequest, Settled, SettledOf, Size, StartExec, Stream, Turn,
 };
 pub use copies::copies_beside;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
-pub use exec::ExecCommand;
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
@@ -69,7 +69,7 @@ pub use placement::{
 };
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use roots::read_roots;
-pub use session::{Assembled, Running, Size, Witness};
+pub use session::{Assembled, Running, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;

@@ -23,7 +23,8 @@ use crate::groups::Groups;
 use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
-use crate::session::{Assembled, last_words};
+use crate::reports::last_words;
+use crate::session::Assembled;
 use crate::{
     FurtherIds, Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree,
 };
@@ -248,7 +249,6 @@ fn describe(
 ) -> Result<(SandboxSpec, ExecSpec), SandboxError> {
     let seen = seen(native, boundary, call)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
-    let text = |text: &OsString| text.as_bytes().to_vec();
     let identity = identity(native, call, boundary)?;
     let mut capabilities = if boundary.root { ROOT_CAPABILITIES } else { 0 };
     if boundary.nesting && is_zero(identity) {
@@ -302,20 +302,27 @@ fn describe(
         }),
         one_exec: !call.lives,
     };
-    let first = ExecSpec {
+    let first = first_exec(native, call, &seen.environment);
+    Ok((sandbox, first))
+}
+
+/// Returns the description of the first exec.
+fn first_exec(native: &Native<'_>, call: &Call, environment: &[(OsString, OsString)]) -> ExecSpec {
+    let variable =
+        |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+    ExecSpec {
         terminal: match native.terminal {
             Some(_) => ExecTerminal::Session,
             None => ExecTerminal::None,
         },
-        arguments: call.command.iter().map(text).collect(),
-        environment: seen
-            .environment
+        arguments: call
+            .command
             .iter()
-            .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+            .map(|text| text.as_bytes().to_vec())
             .collect(),
+        environment: environment.iter().map(variable).collect(),
         directory: call.directory.as_os_str().as_bytes().to_vec(),
-    };
-    Ok((sandbox, first))
+    }
 }
 
 /// Returns the number of sockets that lead into the sandbox's network, of each family. None can

@@ -4,42 +4,36 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_frame::{ExecId, FileUse, MESSAGE_BYTES_MAX, Order, Report, Stage};
-use atoll_ledger::{Armed, ArmedExec};
+use atoll_frame::{ExecId, Order, Report, Stage};
+use atoll_ledger::Armed;
 use atoll_model::{
     Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
 };
-use atoll_policy::{ExecGrant, Grant};
-use atoll_sys::terminal::{WindowSize, set_window_size};
+use atoll_policy::Grant;
+use atoll_sys::terminal::set_window_size;
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::attachment::{EndedExec, OpenFile, SandboxRequest, StartExec};
 use crate::disk::DiskWatch;
 use crate::exec::{ExecServer, PreparedExec, checked_master};
 use crate::groups::{Counted, Groups};
 use crate::launcher::{Departing, Launcher};
+use crate::reports::{hear, making};
 use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
+use further::{Freezing, FurtherExec};
 use streams::{ExecStreams, Typed};
 
 mod frozen;
+mod further;
 pub(crate) mod streams;
-
-/// The rows and columns of a terminal.
-pub type Size = WindowSize;
 
 /// The time that a program has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 /// The most read at once, bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
-/// The longest time until all processes have stopped once they were told to.
-const FROZEN_WITHIN: Duration = Duration::from_secs(2);
 /// The time between two looks at them.
 const FROZEN_LOOK: Duration = Duration::from_millis(2);
-/// The most execs at once beside the first.
-const EXECS_MAX: usize = 64;
-
 const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
@@ -281,28 +275,6 @@ struct Session<'a> {
     carrier: &'a mut dyn Carrier,
 }
 
-/// The state of a sandbox that is to be frozen.
-enum Freezing {
-    /// Its processes were told to stop, and have until then.
-    Until(Instant),
-    /// Every one has stopped.
-    Done,
-}
-
-/// An exec beside the first.
-struct FurtherExec {
-    streams: ExecStreams,
-    attachment: Box<dyn Attachment>,
-    started: Instant,
-    /// The end of its own time, if it has a limit.
-    end_at: Option<Instant>,
-    /// Set once its time is over: when it is killed.
-    kill_at: Option<Instant>,
-    /// The failure to start it.
-    failure: Option<SandboxError>,
-    armed: ArmedExec<ExecGrant>,
-}
-
 impl Session<'_> {
     fn attend(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
         let mut block = vec![0_u8; BLOCK_BYTES];
@@ -473,141 +445,6 @@ impl Session<'_> {
         {
             self.hear_status(id);
         }
-    }
-
-    /// Carries out the requests that came meanwhile.
-    fn serve_requests(&mut self) {
-        for request in self.carrier.requests() {
-            match request {
-                SandboxRequest::Exec(exec) => self.start_exec(*exec),
-                SandboxRequest::Open(OpenFile {
-                    path,
-                    writing,
-                    opened,
-                }) => {
-                    let file_use = writing.map_or(FileUse::Read, FileUse::Write);
-                    // Nothing is opened while everything stands still.
-                    opened(match self.freezing {
-                        None => self.server.open(&path, file_use),
-                        Some(_) => Err(SandboxError::Frozen),
-                    });
-                }
-            }
-        }
-    }
-
-    fn start_exec(&mut self, exec: StartExec) {
-        let StartExec {
-            command,
-            attachment,
-        } = exec;
-        let now = Instant::now();
-        let begun = match self.further.len() < EXECS_MAX {
-            true => self
-                .server
-                .prepare(&command)
-                .and_then(|prepared| self.server.start(prepared)),
-            false => Err(SandboxError::TooManyExecs(EXECS_MAX)),
-        };
-        let armed = command.armed;
-        match begun {
-            Ok(ends) => {
-                let mut streams = ExecStreams::new(ends);
-                streams.close_absent_input(attachment.as_ref());
-                let limit = armed.grant().wall_clock();
-                self.further.push(FurtherExec {
-                    streams,
-                    attachment,
-                    started: now,
-                    end_at: limit.and_then(|limit| now.checked_add(limit)),
-                    kill_at: None,
-                    failure: None,
-                    armed,
-                });
-            }
-            Err(error) => self.carrier.exec_ended(EndedExec {
-                armed,
-                ending: Err(error),
-                wall_clock: Duration::ZERO,
-            }),
-        }
-    }
-
-    /// Stops or continues all processes, as is wanted now. They are frozen once every thread is
-    /// seen to have stopped.
-    fn freeze_or_thaw(&mut self) {
-        let now = Instant::now();
-        match (self.carrier.wants_frozen(), &self.freezing) {
-            (true, None) if self.server.is_fenced() => {
-                let why = "without namespaces nothing can stop all of its processes at once";
-                self.carrier.frozen(Err(why.to_owned()));
-            }
-            (true, None) => {
-                self.order(Order::Freeze);
-                self.freezing = Some(Freezing::Until(now + FROZEN_WITHIN));
-            }
-            (true, Some(Freezing::Until(at))) => {
-                if frozen::all_stopped(self.launcher) {
-                    self.freezing = Some(Freezing::Done);
-                    self.carrier.frozen(Ok(()));
-                } else if now >= *at {
-                    let why = "a process of it waits for the kernel, and does not stop";
-                    self.carrier.frozen(Err(why.to_owned()));
-                }
-            }
-            (false, Some(_)) => {
-                self.order(Order::Thaw);
-                self.freezing = None;
-            }
-            (true, Some(Freezing::Done)) | (false, None) => {}
-        }
-    }
-
-    /// Reports the further execs that have ended, once all that they wrote is shown.
-    fn end_execs(&mut self) {
-        let is_over = |exec: &FurtherExec| {
-            let streams = &exec.streams;
-            let waits = streams.output_is_open() && streams.has_output();
-            streams.ended.is_some() && !streams.has_pending() && !waits
-        };
-        while let Some(at) = self.further.iter().position(is_over) {
-            let mut exec = self.further.swap_remove(at);
-            exec.attachment.finish();
-            let ended = exec.streams.ended.unwrap_or_else(Instant::now);
-            let hit = exec.kill_at.is_some();
-            self.carrier.exec_ended(EndedExec {
-                armed: exec.armed,
-                ending: match (exec.failure, exec.streams.ending) {
-                    (Some(error), _) => Err(error),
-                    (None, _) if hit => Ok(Ending::Limited {
-                        limit: LimitHit::WallClock,
-                    }),
-                    (None, Some(ending)) => Ok(ending),
-                    (None, None) => Err(SandboxError::Vanished),
-                },
-                wall_clock: ended.saturating_duration_since(exec.started),
-            });
-        }
-    }
-
-    /// Ends the further execs whose own time is over.
-    fn watch_execs(&mut self, now: Instant) {
-        let mut orders = Vec::new();
-        for exec in self
-            .further
-            .iter_mut()
-            .filter(|exec| exec.streams.ended.is_none())
-        {
-            let id = exec.streams.id;
-            if exec.end_at.take_if(|at| now >= *at).is_some() {
-                orders.push(Order::Signal(id, SIGTERM));
-                exec.kill_at = Some(now + GRACE);
-            } else if exec.kill_at.is_some_and(|at| now >= at) {
-                orders.push(Order::Signal(id, SIGKILL));
-                exec.kill_at = Some(now + GRACE);
-            }
-        }
-        orders.into_iter().for_each(|order| self.order(order));
     }
 
     /// Lets the prompts work, and carries out the person's answers. Returns whether there may
@@ -1031,40 +868,6 @@ impl Session<'_> {
     }
 }
 
-impl FurtherExec {
-    /// Reads and shows what is left once the sandbox is gone; what cannot be shown at once is
-    /// dropped.
-    fn drain(&mut self, block: &mut [u8]) {
-        let Self {
-            streams,
-            attachment,
-            ..
-        } = self;
-        for stream in [Stream::Output, Stream::Error] {
-            streams.take_output(stream, attachment.as_mut(), block);
-            while streams.has_pending() {
-                let sink = [PollFd::from_borrowed_fd(
-                    attachment.sink(stream),
-                    PollFlags::OUT,
-                )];
-                let soon = rustix::event::Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 100_000_000,
-                };
-                if !matches!(poll(&mut { sink }, Some(&soon)), Ok(1..)) {
-                    streams.shown = [Vec::new(), Vec::new()];
-                    streams.close(stream);
-                    break;
-                }
-                streams.show(stream, attachment.as_ref());
-                if streams.shown.get(stream as usize).is_none_or(Vec::is_empty) {
-                    break;
-                }
-            }
-        }
-    }
-}
-
 /// The sources of one wait.
 #[derive(Default)]
 pub(crate) struct Sources<'a> {
@@ -1100,64 +903,4 @@ enum Waits {
     ProgramReads(ExecId),
     Written(ExecId, Stream),
     Sink(ExecId, Stream),
-}
-
-/// Returns the failure that the launcher has reported, if any: a write to one that ended early
-/// fails too, but without the reason.
-pub(crate) fn last_words(line: &OwnedFd) -> Option<SandboxError> {
-    let says_more = || descriptor::wait_readable([Some(line.as_fd())], Some(0));
-    while matches!(says_more(), Ok([true])) {
-        match hear(line) {
-            Ok(Some((
-                Report::Failed {
-                    stage,
-                    error,
-                    detail,
-                },
-                _,
-            ))) => return Some(making(stage, error, &detail)),
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => return None,
-        }
-    }
-    None
-}
-
-pub(crate) fn making(stage: Stage, error: i32, detail: &[u8]) -> SandboxError {
-    SandboxError::Making {
-        stage,
-        error: io::Error::from_raw_os_error(error),
-        detail: String::from_utf8_lossy(detail).into_owned(),
-    }
-}
-
-/// Reads one report with its descriptors; `None` if the other side is gone.
-pub(crate) fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> {
-    let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
-    let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
-    // Whoever left without reading all is told of first, what it said after that.
-    let received = match socket::receive(line.as_fd(), &mut buffer) {
-        Err(error) if reset(&error) => socket::receive(line.as_fd(), &mut buffer),
-        other => other,
-    };
-    let (got, descriptors) = match received {
-        Ok(received) => received,
-        Err(error) if reset(&error) => return Ok(None),
-        Err(error) => {
-            return Err(SandboxError::Host {
-                what: "the sandbox's line failed",
-                error,
-            });
-        }
-    };
-    match buffer.get(..got) {
-        None | Some([]) => Ok(None),
-        Some(message) => {
-            let report = Report::from_bytes(message).map_err(|error| SandboxError::Host {
-                what: "the sandbox sent a malformed report",
-                error: io::Error::other(error),
-            })?;
-            Ok(Some((report, descriptors)))
-        }
-    }
 }

@@ -8,7 +8,6 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
@@ -27,7 +26,7 @@ mod others;
 mod said;
 
 use atoll_sandbox::{Declined, PortAgreed};
-pub(crate) use exec::{ExecCaller, reply, reply_with};
+pub(crate) use exec::{ExecCaller, Staying, reply, reply_with};
 pub use exec::{
     ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, freeze, open_in,
 };
@@ -97,20 +96,6 @@ impl fmt::Debug for Control {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("Control").finish_non_exhaustive()
     }
-}
-
-/// A caller whose request the sandbox itself answers, later.
-pub(crate) enum Staying {
-    /// Asks for an exec.
-    Exec(ExecCaller),
-    /// Asks for a file.
-    Open {
-        stream: UnixStream,
-        path: PathBuf,
-        writing: Option<u16>,
-    },
-    /// Wants all processes stopped while it is connected.
-    Freeze(UnixStream),
 }
 
 /// A connection whose request is not complete.

@@ -6,10 +6,10 @@ mod execs;
 mod given_up;
 mod live;
 mod reload;
+mod starting;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -21,6 +21,7 @@ use given_up::Revoking;
 use live::{AgreedPort, Waits};
 pub use live::{Live, Publisher};
 pub use reload::{Comparer, NewPolicies, Reloader};
+pub(crate) use starting::start;
 
 use crate::supervision::approvals::Approvals;
 use crate::supervision::commands::Commands;
@@ -965,27 +966,6 @@ fn begin<'a>(
     let name = &atoll_sandbox::name_of(OUTSIDE);
     let (line, pid) = start(name, &message, &with)?;
     descriptor::never_block(line.as_fd())?;
-    Ok((line, pid))
-}
-
-/// Starts this program under another name (argv 0), with a message and descriptors waiting on
-/// its socket. Returns this side's end of that, and the process id.
-pub(crate) fn start(
-    name: &CStr,
-    message: &[u8],
-    with: &[BorrowedFd<'_>],
-) -> io::Result<(OwnedFd, u32)> {
-    let (line, far) = socket::pair()?;
-    socket::send(line.as_fd(), message, with)?;
-    let program = OwnedFd::from(File::open("/proc/self/exe")?);
-    let nothing = OwnedFd::from(File::options().read(true).write(true).open("/dev/null")?);
-    let standard = [
-        nothing.as_fd(),
-        nothing.as_fd(),
-        nothing.as_fd(),
-        far.as_fd(),
-    ];
-    let pid = process::spawn_from_memory(&program, name, &standard)?;
     Ok((line, pid))
 }
 

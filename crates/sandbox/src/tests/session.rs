@@ -17,7 +17,7 @@ use super::limits;
 use crate::disk::DiskWatch;
 use crate::exec::ExecServer;
 use crate::launcher::{Launcher, Parent};
-use crate::session::last_words;
+use crate::reports::last_words;
 use crate::session::streams::ExecStreams;
 use crate::{Attachment, Carrier, Reaction, Running, SandboxError, Stream, Witness};
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atoll_ledger::host_text;
 use atoll_model::{Ending, RunId};
@@ -57,6 +57,20 @@ pub trait OutputFilter {
     fn push(&mut self, written: &[u8], shown: &mut Vec<u8>);
     /// Appends what gives back the terminal as it was.
     fn finish(&mut self, shown: &mut Vec<u8>);
+}
+
+/// A caller whose request the sandbox itself answers, later.
+pub(crate) enum Staying {
+    /// Asks for an exec.
+    Exec(ExecCaller),
+    /// Asks for a file.
+    Open {
+        stream: UnixStream,
+        path: PathBuf,
+        writing: Option<u16>,
+    },
+    /// Wants all processes stopped while it is connected.
+    Freeze(UnixStream),
 }
 
 /// A caller who asks for an exec, with its streams.
