@@ -572,6 +572,32 @@ fn the_commands_about_what_is_kept_work() {
 }
 
 #[test]
+fn commands_of_execs_work() {
+    let world = World::new("commands_of_execs_work");
+    world.write(world.workspace().join("here"), "outside\n");
+    let text = document("docs/exec.md");
+    let block = text.split("```console\n").nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let commands = transcript(block.unwrap_or_default());
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    let script = "echo changed > made; echo up; while [ ! -e done ]; do sleep 0.05; done";
+    let running = world.atoll(["run", "--keep", "--", "sh", "-c", script]).start();
+    running.until_stdout("up");
+    let shown: Vec<String> = commands
+        .iter()
+        .map(|(command, _)| {
+            let command = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+            world.host_shell(&command).run().success().out()
+        })
+        .collect();
+    for (shown, expected) in shown.iter().zip(["here\nmade\n", "1\n", "/tmp\n", "made"]) {
+        assert!(shown.contains(expected), "{shown:?}");
+    }
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let _ = running.wait();
+}
+
+#[test]
 fn the_commands_about_trust_work() {
     let world = World::new("the_commands_about_trust_work");
     if !program_exists("openssl") {
