@@ -581,7 +581,9 @@ fn commands_of_execs_work() {
     let commands = transcript(block.unwrap_or_default());
     assert_eq!(commands.len(), 4, "{commands:?}");
     let script = "echo changed > made; echo up; while [ ! -e done ]; do sleep 0.05; done";
-    let running = world.atoll(["run", "--keep", "--", "sh", "-c", script]).start();
+    let running = world
+        .atoll(["run", "--keep", "--", "sh", "-c", script])
+        .start();
     running.until_stdout("up");
     let shown: Vec<String> = commands
         .iter()

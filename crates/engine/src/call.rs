@@ -1,17 +1,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::time::SystemTime;
 
-use atoll_layer::GitEnvironment;
-use atoll_ledger::{
-    Armed, Durability, Gained, Ledger, LedgerError, Refused, SessionError, StateDir,
-};
+use atoll_ledger::{Armed, Durability, Gained, LedgerError, Refused, SessionError};
 use atoll_model::network::GivenUps;
-use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
-use atoll_policy::{Facts, Grant, Rules, decide};
+use atoll_model::{Attempt, Mode, Outcome, Verdict};
+use atoll_policy::{Grant, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Declined, Departing, Host, Native, SandboxError, Size, Starting,
-    assemble, detect_groups,
+    Assembled, Attachment, Departing, Native, SandboxError, Starting, assemble, detect_groups,
 };
 use atoll_store::{
     RunError, RunRecord, RunState, create_run, create_scratch, release_end, remove_scratch,
@@ -21,100 +16,14 @@ use serde_json::{Value, json};
 
 use crate::asking::Rereading;
 use crate::describe::describe;
-use crate::execs::{Execs, MakeFilter};
+use crate::execs::Execs;
 use crate::flows;
 use crate::place::{Placed, place};
+use crate::request::{Request, Tokens};
 use crate::ssh::SshPlace;
-use crate::supervision::{
-    Doors, FlowNews, Flows, Handover, IsRevoked, Live, Outside, SshHandover, Widening,
-};
+use crate::supervision::{Doors, FlowNews, Flows, IsRevoked, Live, Outside};
 use crate::trust::Trust;
 use crate::{PlaceError, asking, given_up, kept, ranged, record};
-
-/// The inputs of one call.
-#[derive(Clone, Copy)]
-pub struct Request<'a> {
-    /// The call.
-    pub call: &'a Call,
-    /// The properties of this host.
-    pub host: &'a Host,
-    /// The rules that decide.
-    pub rules: &'a Rules,
-    /// The facts at the time of the call.
-    pub facts: Facts<'a>,
-    /// The environment that locates git's configuration on the host.
-    pub git: &'a GitEnvironment,
-    /// The directory of Atoll's state.
-    pub state: &'a StateDir,
-    /// The ledger that records everything.
-    pub ledger: &'a Ledger,
-    /// The terminal's size, if the program gets one.
-    pub terminal: Option<Size>,
-    /// The credentials for the egress process.
-    pub handover: Option<&'a Handover>,
-    /// The SSH keys for the signing process.
-    pub signing: Option<&'a SshHandover>,
-    /// The tokens by which everything that leaves must be allowed too.
-    pub tokens: Option<&'a dyn Tokens>,
-    /// The retention of the run's changes.
-    pub fate: Fate,
-    /// Set when nobody can approve while the run goes on: whatever needs approval is denied.
-    pub unattended: bool,
-    /// The approvers of lasting rights: [`widening`](crate::widening) of the rules.
-    pub widening: &'a Widening,
-    /// The run whose layers this one continues.
-    pub resume: Option<&'a RunRecord>,
-    /// Reads the policies again.
-    pub reread: Reread<'a>,
-    /// Makes filters for what execs beside the first write to a person's terminal.
-    pub filter: MakeFilter<'a>,
-    /// The time of the call.
-    pub now: SystemTime,
-}
-
-/// Reads policies again while a run goes on. Returns the same rules with the new policies, or
-/// why the old ones stay in force.
-pub type Reread<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
-
-impl Request<'_> {
-    /// Returns whether nothing of the run is kept but its ledger entries.
-    pub(crate) fn is_scratch(&self) -> bool {
-        match self.fate {
-            Fate::Scratch => true,
-            Fate::Open | Fate::Discarded => false,
-        }
-    }
-}
-
-/// The tokens of a run. What leaves must be allowed by them as well as by policy.
-pub trait Tokens {
-    /// Returns the tokens in the egress process's format.
-    fn handed(&self) -> &[u8];
-    /// Returns a description for the record, without anything by which they could be used.
-    fn told(&self) -> Value;
-    /// Returns the earliest expiry, seconds since 1970, if known.
-    fn end_s(&self) -> Option<u64>;
-    /// Returns whether a token is revoked, or its state is unknown.
-    fn is_revoked(&self) -> bool;
-    /// Checks that the tokens allow to publish a port of the sandbox.
-    ///
-    /// # Errors
-    /// The reason why not.
-    fn publishes(&self, port: u16) -> Result<(), String>;
-}
-
-/// The retention of a run's changes, as far as it is decided before the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The changes are kept until a person decides about them.
-    Open,
-    /// The changes will be discarded, so nothing of them goes into layers kept from run to run
-    /// either.
-    Discarded,
-    /// The changes are discarded, and nothing of the run is ever kept but its ledger entries.
-    /// Not for live or resumed runs.
-    Scratch,
-}
 
 /// The outcome of a call.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use atoll_store::RunRecord;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::call::Request;
+use crate::Request;
 use crate::failure::{Doing, Failure};
 use crate::not_started;
 use crate::supervision::{CaughtToken, Handover};

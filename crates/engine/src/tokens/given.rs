@@ -11,7 +11,7 @@ use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
 use serde_json::{Value, json};
 
 use super::{NO_KEY, UNUSABLE, file_told, now_s, public_key, text_in, without_nothing};
-use crate::call::Tokens;
+use crate::Tokens;
 use crate::failure::{Doing, Failure, Kind};
 use crate::printable::printable;
 
