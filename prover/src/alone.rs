@@ -185,7 +185,10 @@ impl Prover {
             if before.as_ref() == Some(&meant) {
                 continue;
             }
-            let left = match side.layers.canonical_without(action, side.reach(reach), own) {
+            let left = match side
+                .layers
+                .canonical_without(action, side.reach(reach), own)
+            {
                 Ok(left) => left.set,
                 Err(why) => return Alone::CannotSay(why),
             };

@@ -52,7 +52,8 @@ impl Prover {
             return Err(format!("what is done besides depends on it, by {policy}"));
         }
         for reach in [Reach::Possible, Reach::Unasked] {
-            let Some((with, without)) = side.canonical(action, reach)?.by_label(label, action)? else {
+            let Some((with, without)) = side.canonical(action, reach)?.by_label(label, action)?
+            else {
                 continue;
             };
             match self.differs(&with, Some(&without), action, &|_| None) {

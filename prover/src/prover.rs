@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_cedar::{
-    Action, Case, Decision, Effect, Layer, Layers, CanonicalPolicies, PolicyFile, Property, Reach, Refuted,
-    SCHEMA, Subject, Target, DroppedObligation, Verdict, carried,
+    Action, CanonicalPolicies, Case, Decision, DroppedObligation, Effect, Layer, Layers,
+    PolicyFile, Property, Reach, Refuted, SCHEMA, Subject, Target, Verdict, carried,
 };
 use atoll_model::network::HostPart;
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Policy, PolicySet, RequestEnv, Schema};
@@ -53,14 +53,23 @@ impl Side {
 
     /// What happens, perhaps once somebody has agreed; what happens unasked is that where nobody
     /// is asked.
-    pub(crate) fn canonical(&self, action: Action, reach: Reach) -> Result<CanonicalPolicies, String> {
+    pub(crate) fn canonical(
+        &self,
+        action: Action,
+        reach: Reach,
+    ) -> Result<CanonicalPolicies, String> {
         self.layers.canonical(action, self.reach(reach))
     }
 
     /// Where these allow what the older ones have something done for, and may not have it done.
-    pub(crate) fn dropped_obligations(&self, older: &Self, action: Action) -> Result<Vec<DroppedObligation>, String> {
+    pub(crate) fn dropped_obligations(
+        &self,
+        older: &Self,
+        action: Action,
+    ) -> Result<Vec<DroppedObligation>, String> {
         let reach = self.reach(Reach::Possible);
-        self.layers.dropped_obligations(&older.layers, action, reach)
+        self.layers
+            .dropped_obligations(&older.layers, action, reach)
     }
 
     pub(crate) fn reach(&self, reach: Reach) -> Reach {
@@ -186,14 +195,16 @@ impl Prover {
     }
 
     fn allows_nothing(&mut self, side: &Side, action: Action, condition: Option<&str>) -> Verdict {
-        let made = side.canonical(action, Reach::Possible).and_then(|mut meant| {
-            if let Some(condition) = condition {
-                let only = outside(action, condition)?;
-                meant.named.extend(only.entity_literals());
-                add(&mut meant.set, [only])?;
-            }
-            Ok(meant)
-        });
+        let made = side
+            .canonical(action, Reach::Possible)
+            .and_then(|mut meant| {
+                if let Some(condition) = condition {
+                    let only = outside(action, condition)?;
+                    meant.named.extend(only.entity_literals());
+                    add(&mut meant.set, [only])?;
+                }
+                Ok(meant)
+            });
         let within = match condition
             .map(|condition| inside(action, condition))
             .transpose()
