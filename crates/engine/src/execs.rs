@@ -3,6 +3,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use atoll_policy::ExecGrant;
 use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
-use crate::supervision::{AskedExec, ExecGate, OutputFilter};
+use crate::supervision::{AskedExec, ExecGate, ExecRequest, OutputFilter};
 
 /// Makes a filter for what programs write to a person's terminal.
 pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
@@ -44,6 +46,7 @@ impl ExecGate for Execs<'_> {
             exec,
             by,
         } = *asked;
+        is_found_as_decided(request)?;
         let directory = request.directory.as_ref().map(PathBuf::from);
         let directory = directory.map(|named| self.call.directory.join(named));
         let call = ExecCall {
@@ -55,6 +58,7 @@ impl ExecGate for Execs<'_> {
                 ..self.call.clone()
             },
             exec,
+            variables: names(&request.environment),
             by_uid: by.uid,
             by_pid: by.pid,
         };
@@ -90,11 +94,34 @@ impl ExecGate for Execs<'_> {
     }
 }
 
+/// Refuses another PATH for a program that is looked for: policies decide by the run's own.
+fn is_found_as_decided(request: &ExecRequest) -> Result<(), Declined> {
+    let is_path = |variable: &OsString| variable.as_bytes().starts_with(b"PATH=");
+    let named = request.command.first();
+    let is_looked_for = named.is_some_and(|name| !name.as_bytes().contains(&b'/'));
+    match is_looked_for && request.environment.iter().any(is_path) {
+        false => Ok(()),
+        true => Err(Declined {
+            why: "a program is looked for in the run's own PATH".to_owned(),
+            advice: "name it by its whole path beside --env PATH=…".to_owned(),
+        }),
+    }
+}
+
 fn of_ledger(why: String) -> Declined {
     Declined {
         why,
         advice: "atoll ledger verify".to_owned(),
     }
+}
+
+/// Returns the names of variables; their values may be secret.
+fn names(environment: &[OsString]) -> Vec<String> {
+    let name = |variable: &OsString| {
+        let text = variable.to_string_lossy();
+        text.split('=').next().unwrap_or_default().to_owned()
+    };
+    environment.iter().map(name).collect()
 }
 
 /// Describes the basis of a verdict for the ledger.

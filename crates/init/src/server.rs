@@ -221,7 +221,10 @@ fn spawning(exec: ExecId, pid: u32) -> [u8; 8] {
 pub(crate) fn spawned(message: &[u8]) -> Option<(ExecId, u32)> {
     let (exec, pid) = message.split_first_chunk::<4>()?;
     let pid = <[u8; 4]>::try_from(pid).ok()?;
-    Some((ExecId(u32::from_le_bytes(*exec)), u32::from_le_bytes(pid)))
+    let pid = u32::from_le_bytes(pid);
+    // Others mean groups of processes, or every one (kill(2), wait4(2)).
+    let is_one = pid > 1 && i32::try_from(pid).is_ok();
+    is_one.then_some((ExecId(u32::from_le_bytes(*exec)), pid))
 }
 
 /// The exec server, in its own process.

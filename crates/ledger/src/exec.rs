@@ -20,6 +20,8 @@ pub struct ExecCall {
     pub call: Call,
     /// The exec's number in the sandbox, whose first is 0.
     pub exec: u32,
+    /// The names of the variables that it has besides the sandbox's own.
+    pub variables: Vec<String>,
     /// The process that asked for it, as the kernel says: user and process id.
     pub by_uid: u32,
     /// See [`ExecCall::by_uid`].
@@ -173,5 +175,6 @@ pub(crate) fn opened_body(call: &ExecCall, recorded: Recorded, decision: Value) 
         "command": texts(&call.call.command),
         "directory": host_text(&call.call.directory),
         "terminal": call.call.terminal,
+        "variables": call.variables,
     })
 }

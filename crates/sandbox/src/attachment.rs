@@ -302,6 +302,10 @@ pub trait Carrier {
     fn wants_frozen(&self) -> bool {
         false
     }
+    /// Answers whoever wants to know if the sandbox has been frozen all along.
+    fn check_frozen(&mut self, has_held: &dyn Fn() -> bool) {
+        let _ = has_held;
+    }
     /// Takes note that the sandbox is frozen, or why it cannot be.
     fn frozen(&mut self, done: Result<(), String>) {
         let _ = done;

@@ -19,7 +19,7 @@ use rustix::fs::{FileType, fstat, fstatfs};
 
 use crate::SandboxError;
 use crate::attachment::{ExecCommand, Size};
-use crate::reports::{hear, making};
+use crate::reports::{discard, hear, making};
 
 /// The longest time for opening a file in a sandbox.
 const OPENED_WITHIN: Duration = Duration::from_secs(2);
@@ -64,6 +64,8 @@ pub(crate) struct ExecEnds {
     pub(crate) output: Option<OwnedFd>,
     pub(crate) error: Option<OwnedFd>,
     pub(crate) terminal: Option<OwnedFd>,
+    /// True if a terminal comes from inside.
+    pub(crate) wants_terminal: bool,
 }
 
 /// An exec whose request is not sent yet.
@@ -156,6 +158,7 @@ impl ExecServer {
             output: None,
             error: None,
             terminal: None,
+            wants_terminal: matches!(terminal, ExecTerminal::Own(_)),
         };
         let mut sent = vec![far, descriptor::sealed_memory(c"atoll-exec", spec)?];
         match terminal {
@@ -169,6 +172,10 @@ impl ExecServer {
                     for end in &inside {
                         descriptor::change_owner(end.as_fd(), uid, gid)?;
                     }
+                }
+                // A program can open its own end anew and take what was seen to be there.
+                for end in [&input, &output, &error] {
+                    descriptor::never_block(end.as_fd())?;
                 }
                 sent.extend(inside);
                 (ends.input, ends.output, ends.error) = (Some(input), Some(output), Some(error));
@@ -235,7 +242,9 @@ impl ExecServer {
         let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
         let (got, mut descriptors) = socket::receive(status.as_fd(), &mut buffer)?;
         let message = buffer.get(..got).unwrap_or_default();
-        match (Report::from_bytes(message), descriptors.pop()) {
+        let file = descriptors.pop();
+        discard(descriptors);
+        match (Report::from_bytes(message), file) {
             (Ok(Report::File), Some(file)) => {
                 check_file(&file)?;
                 Ok(file)
@@ -300,23 +309,28 @@ pub(crate) enum Status {
 
 /// Reads the next answer.
 pub(crate) fn status(socket: &OwnedFd) -> Result<Status, SandboxError> {
-    Ok(match hear(socket)? {
-        None => Status::Closed,
-        Some((Report::Terminal, mut descriptors)) => match descriptors.pop() {
-            Some(terminal) => Status::Terminal(checked_master(terminal)?),
-            None => Status::Closed,
-        },
-        Some((Report::Executing, _)) => Status::Executing,
-        Some((Report::NotExecuted { error }, _)) => Status::NotExecuted(error),
-        Some((
+    let (report, mut descriptors) = match hear(socket)? {
+        None => return Ok(Status::Closed),
+        Some(heard) => heard,
+    };
+    let terminal = match report {
+        Report::Terminal => descriptors.pop(),
+        _ => None,
+    };
+    discard(descriptors);
+    Ok(match (report, terminal) {
+        (Report::Terminal, Some(terminal)) => Status::Terminal(checked_master(terminal)?),
+        (Report::Executing, _) => Status::Executing,
+        (Report::NotExecuted { error }, _) => Status::NotExecuted(error),
+        (
             Report::Failed {
                 stage,
                 error,
                 detail,
             },
             _,
-        )) => Status::Failed(making(stage, error, &detail)),
+        ) => Status::Failed(making(stage, error, &detail)),
         // An answer that is none comes from who has taken the server over.
-        Some(_) => Status::Closed,
+        _ => Status::Closed,
     })
 }

@@ -67,3 +67,12 @@ pub(crate) fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, San
         }
     }
 }
+
+/// Closes descriptors that came from inside and are not wanted, in a thread of its own: closing one
+/// can wait, as for what a socket has not sent yet (socket(7), `SO_LINGER`).
+pub(crate) fn discard(descriptors: Vec<OwnedFd>) {
+    if !descriptors.is_empty() {
+        // Without a thread they are closed here.
+        let _ = std::thread::Builder::new().spawn(move || drop(descriptors));
+    }
+}

@@ -28,6 +28,8 @@ mod frozen;
 mod further;
 pub(crate) mod streams;
 
+/// The longest time for showing what further execs have written, once the sandbox is gone.
+const DRAINED_WITHIN: Duration = Duration::from_secs(1);
 /// The time that a program has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 /// The most read at once, bytes.
@@ -37,6 +39,7 @@ const FROZEN_LOOK: Duration = Duration::from_millis(2);
 const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
+const SIGCONT: u8 = 18;
 
 /// Records a violation, and returns whether the program may go on.
 pub type Witness<'a> = &'a mut dyn FnMut(&Attempt) -> bool;
@@ -305,12 +308,18 @@ impl Session<'_> {
         for exec in &mut self.further {
             exec.streams.end(Ending::Signalled { signal: SIGKILL });
         }
-        while !self.further.is_empty() {
+        // Where it was abandoned, something may still write.
+        let until = Instant::now() + DRAINED_WITHIN;
+        while !self.further.is_empty() && Instant::now() < until {
             for exec in &mut self.further {
                 exec.drain(&mut block);
             }
             self.end_execs();
         }
+        for exec in &mut self.further {
+            exec.streams.give_up();
+        }
+        self.end_execs();
         Ok(())
     }
 
@@ -417,9 +426,13 @@ impl Session<'_> {
             heard => heard,
         };
         let ended = exec.ended;
+        let held = exec.take_held();
         let Err(error) = heard else {
             if id == ExecId::FIRST {
                 self.ended = self.ended.or(ended);
+            }
+            for number in held {
+                self.order(Order::Signal(id, number));
             }
             return;
         };
@@ -492,7 +505,11 @@ impl Session<'_> {
 
     /// Suspends this side with a program that was suspended while a prompt had the terminal.
     fn give_way(&mut self, attachment: &mut dyn Attachment) {
-        if self.stop_waits && !attachment.has_terminal() && !self.first_has_pending() {
+        if self.stop_waits
+            && self.freezing.is_none()
+            && !attachment.has_terminal()
+            && !self.first_has_pending()
+        {
             self.stop_waits = false;
             attachment.suspended();
             self.order(Order::Continue(ExecId::FIRST));
@@ -760,7 +777,8 @@ impl Session<'_> {
         if let Some(exec) = self.exec_mut(id) {
             exec.end(ending);
         }
-        if id == ExecId::FIRST {
+        // In a sandbox that lives there is none: what an exec server says of it counts for nothing.
+        if self.first.as_ref().is_some_and(|first| first.id == id) {
             self.ended.get_or_insert_with(Instant::now);
         }
     }
@@ -772,7 +790,14 @@ impl Session<'_> {
 
     fn react(&mut self, id: ExecId, reaction: Reaction) {
         match reaction {
-            Reaction::Forward(number) => self.order(Order::Signal(id, number)),
+            // What stands still is not to go on by that.
+            Reaction::Forward(SIGCONT) if self.freezing.is_some() => {}
+            Reaction::Forward(number) => {
+                let exec = self.exec_mut(id);
+                if exec.is_some_and(|exec| exec.takes_signal(number)) {
+                    self.order(Order::Signal(id, number));
+                }
+            }
             Reaction::Resize(size) => {
                 let exec = self.exec_mut(id);
                 if let Some(terminal) = exec.and_then(|exec| exec.terminal.as_ref()) {

@@ -885,6 +885,10 @@ impl Carrier for Outside<'_> {
         self.execs.note_frozen(done);
     }
 
+    fn check_frozen(&mut self, has_held: &dyn Fn() -> bool) {
+        self.execs.check_frozen(has_held);
+    }
+
     fn exec_ended(&mut self, ended: EndedExec) {
         self.close_exec(ended);
     }

@@ -1,5 +1,6 @@
 //! The threads of a sandbox, as the host sees them: whether all have stopped.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use crate::launcher::{children_of, lists_children};
@@ -7,25 +8,32 @@ use crate::launcher::{children_of, lists_children};
 /// The most processes that are looked at.
 const PROCESSES_MAX: usize = 100_000;
 
-/// Returns whether every thread of a sandbox has stopped, but those of its first process. Orphans
-/// are children of that, so that its descendants are all of them (pid_namespaces(7)); and none
-/// begins while all are told to stop: a fork with a signal waiting is begun anew (fork(2)).
-pub(super) fn all_stopped(launcher: u32) -> bool {
+/// The threads of a sandbox that has stopped, with the number of times that each was switched to.
+pub(super) type Threads = BTreeMap<u32, u64>;
+
+/// Returns the threads of a sandbox, but those of its first process, if every one has stopped.
+/// Orphans are children of that, so that its descendants are all of them (pid_namespaces(7)); and
+/// none begins while all are told to stop: a fork with a signal waiting is begun anew (fork(2)).
+pub(super) fn stopped(launcher: u32) -> Option<Threads> {
     if !lists_children() {
-        return false;
+        return None;
     }
     // The first process goes on.
     let first = children_of(launcher).into_iter();
     let mut left: Vec<u32> = first.flat_map(children_of_all).collect();
     let mut seen = 0;
+    let mut all = Threads::new();
     while let Some(pid) = left.pop() {
         seen += 1;
-        if seen > PROCESSES_MAX || !is_stopped(pid) {
-            return false;
+        if seen > PROCESSES_MAX {
+            return None;
+        }
+        for thread in threads(pid) {
+            all.extend(stopped_thread(pid, thread)?);
         }
         left.extend(children_of_all(pid));
     }
-    true
+    Some(all)
 }
 
 /// Returns the children of every thread of a process.
@@ -51,15 +59,21 @@ fn threads(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Returns whether every thread of a process has stopped, or is gone (proc_pid_stat(5)).
-fn is_stopped(pid: u32) -> bool {
-    threads(pid).into_iter().all(|thread| {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")) else {
-            return true;
-        };
-        let state = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.trim_start().chars().next());
-        matches!(state, Some('T' | 't' | 'Z' | 'X'))
-    })
+/// Returns a thread that has stopped, with its switches (proc_pid_status(5)); none if it is gone.
+/// `None` if it goes on.
+fn stopped_thread(pid: u32, thread: u32) -> Option<Option<(u32, u64)>> {
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
+        return Some(None);
+    };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let state = field("State:").and_then(|state| state.trim_start().chars().next());
+    if !matches!(state, Some('T' | 't' | 'Z' | 'X')) {
+        return None;
+    }
+    let switches = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
+    let switches = switches.map(|name| field(name)?.trim().parse::<u64>().ok());
+    let [Some(one), Some(other)] = switches else {
+        return None;
+    };
+    Some(Some((thread, one.saturating_add(other))))
 }

@@ -8,6 +8,7 @@ use atoll_model::{Ending, LimitHit};
 use atoll_policy::ExecGrant;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::frozen::Threads;
 use super::streams::ExecStreams;
 use super::{GRACE, SIGKILL, SIGTERM, Session, frozen};
 use crate::attachment::{EndedExec, OpenFile, SandboxRequest, StartExec};
@@ -22,8 +23,8 @@ const EXECS_MAX: usize = 64;
 pub(super) enum Freezing {
     /// Its processes were told to stop, and have until then.
     Until(Instant),
-    /// Every one has stopped.
-    Done,
+    /// Every one has stopped: these threads.
+    Done(Threads),
 }
 
 /// An exec beside the first.
@@ -147,8 +148,8 @@ impl Session<'_> {
                 self.freezing = Some(Freezing::Until(now + FROZEN_WITHIN));
             }
             (true, Some(Freezing::Until(at))) => {
-                if frozen::all_stopped(self.launcher) {
-                    self.freezing = Some(Freezing::Done);
+                if let Some(threads) = frozen::stopped(self.launcher) {
+                    self.freezing = Some(Freezing::Done(threads));
                     self.carrier.frozen(Ok(()));
                 } else if now >= *at {
                     let why = "a process of it waits for the kernel, and does not stop";
@@ -159,7 +160,14 @@ impl Session<'_> {
                 self.order(Order::Thaw);
                 self.freezing = None;
             }
-            (true, Some(Freezing::Done)) | (false, None) => {}
+            (true, Some(Freezing::Done(threads))) => {
+                // Of those who came meanwhile.
+                self.carrier.frozen(Ok(()));
+                // A timer of a program's own can have continued it.
+                let has_held = || frozen::stopped(self.launcher).as_ref() == Some(threads);
+                self.carrier.check_frozen(&has_held);
+            }
+            (false, None) => {}
         }
     }
 

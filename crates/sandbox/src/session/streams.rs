@@ -10,11 +10,16 @@ use rustix::event::PollFlags;
 
 use super::{Sources, Waits};
 use crate::exec::{ExecEnds, Status, status};
+use crate::reports::discard;
 use crate::{Attachment, SandboxError, Stream};
 
 /// The most written at once to a pipe that has room, bytes: POSIX guarantees that this much
 /// fits, so that a slow reader never blocks the watch over limits.
 const PIPE_BLOCK_BYTES: usize = 4096;
+/// The most answers that are read before all else has its turn.
+const ANSWERS_AT_ONCE_MAX: u32 = 64;
+/// The most signals that are held for a program that has not begun.
+const HELD_MAX: usize = 16;
 /// The pending output at which reading pauses, bytes.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
@@ -32,10 +37,18 @@ pub(crate) struct ExecStreams {
     output: Option<OwnedFd>,
     error: Option<OwnedFd>,
     pub(crate) terminal: Option<OwnedFd>,
+    /// True until the terminal of its own has come, if there is to be one.
+    wants_terminal: bool,
     typed: Vec<u8>,
     pub(crate) suspend_typed: bool,
     input_open: bool,
     pub(crate) shown: [Vec<u8>; 2],
+    /// The stream whose output is being shown, and how much of it is left, bytes: all of that
+    /// before any of the other's. Both may go to one terminal, where a sequence that is cut would
+    /// go on with the other's bytes.
+    turn: Option<(Stream, usize)>,
+    /// Signals that came before the program, in order.
+    held: Vec<u8>,
     /// The last time that something was typed or written.
     pub(crate) active: Instant,
     /// True once its process was about to execute the program.
@@ -64,10 +77,13 @@ impl ExecStreams {
             output: ends.output,
             error: ends.error,
             terminal: ends.terminal,
+            wants_terminal: ends.wants_terminal,
             typed: Vec::new(),
             suspend_typed: false,
             input_open: true,
             shown: [Vec::new(), Vec::new()],
+            turn: None,
+            held: Vec::new(),
             active: now,
             is_executing: false,
             ending: None,
@@ -147,7 +163,8 @@ impl ExecStreams {
                     Waits::Written(self.id, stream),
                 );
             }
-            if pending > 0 {
+            let is_its_turn = self.turn.is_none_or(|(whose, _)| whose == stream);
+            if pending > 0 && is_its_turn {
                 let sink = attachment.sink(stream);
                 add(sink, PollFlags::OUT, Waits::Sink(self.id, stream));
             }
@@ -166,7 +183,10 @@ impl ExecStreams {
     /// # Errors
     /// The exec was not started.
     pub(super) fn hear_status(&mut self) -> Result<(), SandboxError> {
-        while let Some(socket) = &self.status {
+        for _ in 0..ANSWERS_AT_ONCE_MAX {
+            let Some(socket) = &self.status else {
+                break;
+            };
             if !matches!(
                 descriptor::wait_readable([Some(socket.as_fd())], Some(0)),
                 Ok([true])
@@ -174,7 +194,12 @@ impl ExecStreams {
                 break;
             }
             match status(socket)? {
-                Status::Terminal(terminal) => self.set_terminal(terminal),
+                // One, and only where one was asked for.
+                Status::Terminal(terminal) if self.wants_terminal => {
+                    self.wants_terminal = false;
+                    self.set_terminal(terminal);
+                }
+                Status::Terminal(terminal) => discard(vec![terminal]),
                 Status::Executing => {
                     self.is_executing = true;
                     // It may have run for a while: the clock runs since the request.
@@ -190,6 +215,23 @@ impl ExecStreams {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a signal can be sent now. One to a program that has not begun is held: its
+    /// process may not lead its group yet.
+    pub(super) fn takes_signal(&mut self, number: u8) -> bool {
+        if !self.is_executing && self.held.len() < HELD_MAX {
+            self.held.push(number);
+        }
+        self.is_executing
+    }
+
+    /// Takes the signals that were held, once the program begins.
+    pub(super) fn take_held(&mut self) -> Vec<u8> {
+        match self.is_executing {
+            true => std::mem::take(&mut self.held),
+            false => Vec::new(),
+        }
     }
 
     /// Returns whether nobody will say any more how the start went.
@@ -278,6 +320,13 @@ impl ExecStreams {
         }
     }
 
+    /// Drops whatever is left.
+    pub(super) fn give_up(&mut self) {
+        self.shown = [Vec::new(), Vec::new()];
+        self.close(Stream::Output);
+        self.close(Stream::Error);
+    }
+
     pub(super) fn close(&mut self, stream: Stream) {
         match stream {
             Stream::Output => {
@@ -292,18 +341,26 @@ impl ExecStreams {
         let Some(pending) = self.shown.get_mut(stream as usize) else {
             return;
         };
+        // What is pending now is whole sequences.
+        let (whose, left) = self.turn.unwrap_or((stream, pending.len()));
+        if whose != stream {
+            return;
+        }
         let chunk = pending
-            .get(..pending.len().min(PIPE_BLOCK_BYTES))
+            .get(..left.min(PIPE_BLOCK_BYTES))
             .unwrap_or_default();
         match rustix::io::write(attachment.sink(stream), chunk) {
             Ok(count) => {
                 pending.drain(..count);
+                let left = left.saturating_sub(count);
+                self.turn = (left > 0).then_some((stream, left));
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             // Nobody looks any more: the program gets to know as from a closed
             // pipe.
             Err(_) => {
                 pending.clear();
+                self.turn = None;
                 self.close(stream);
             }
         }

@@ -188,8 +188,8 @@ impl Attachment for ExecPeer {
                     Some(ExecNews::Resize { rows, columns }) => {
                         Reaction::Resize(Size { rows, columns })
                     }
-                    Some(ExecNews::Signal(number)) => Reaction::Forward(number),
-                    None => Reaction::Ignore,
+                    Some(ExecNews::Signal(number @ 1..=64)) => Reaction::Forward(number),
+                    Some(ExecNews::Signal(_)) | None => Reaction::Ignore,
                 });
             }
             if self.is_gone {
@@ -391,12 +391,18 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Returns whether the sandbox has stood still until now.
+    /// Returns whether the sandbox has stood still until now: no thread of it has run.
     #[must_use]
     pub fn has_held(&self) -> bool {
-        // The other side closes the connection when it goes on.
-        let closed = descriptor::wait_readable([Some(self.stream.as_fd())], Some(0));
-        matches!(closed, Ok([false]))
+        let ask = || -> io::Result<Vec<u8>> {
+            (&self.stream).write_all(b"?")?;
+            let mut answer = vec![0; ANSWER_BYTES_MAX];
+            // The other side closes the connection when it goes on.
+            let got = (&self.stream).read(&mut answer)?;
+            answer.truncate(got);
+            Ok(answer)
+        };
+        ask().is_ok_and(|answer| read(&answer) == Some(Answer::Done {}))
     }
 }
 

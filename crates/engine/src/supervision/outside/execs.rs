@@ -1,6 +1,7 @@
 //! Execs that callers of the control socket ask for: decided and recorded, then handed to the
 //! session that starts them; the caller is answered at the end.
 
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use atoll_policy::ExecGrant;
 use atoll_sandbox::{
     Declined, EndedExec, ExecCommand, OpenFile, SandboxError, SandboxRequest, StartExec, Who,
 };
-use atoll_sys::descriptor;
 
 use super::Outside;
 use crate::supervision::control::{
@@ -69,6 +69,8 @@ struct Freezer {
     until: Instant,
     /// True once it knows that they have stopped.
     is_told: bool,
+    /// True while it waits to know if they have stood still all along.
+    asks: bool,
 }
 
 /// The longest time that a caller can have all processes stopped.
@@ -87,6 +89,24 @@ impl Execs {
 
     pub(super) fn due_at(&self) -> Option<Instant> {
         self.freezers.iter().map(|one| one.until).min()
+    }
+
+    /// Answers who waits to know if the processes have stood still all along.
+    pub(super) fn check_frozen(&mut self, has_held: &dyn Fn() -> bool) {
+        if !self.freezers.iter().any(|one| one.asks) {
+            return;
+        }
+        let answer = match has_held() {
+            true => Answer::Done {},
+            false => Answer::Refused(Declined {
+                why: "a program of it went on by itself".to_owned(),
+                advice: "atoll stop RUN ends it; its changes are there then".to_owned(),
+            }),
+        };
+        for freezer in self.freezers.iter_mut().filter(|one| one.asks) {
+            reply(&freezer.stream, &answer);
+            freezer.asks = false;
+        }
     }
 
     /// Answers who waits for all processes to stop. Where they cannot be stopped, nobody waits any
@@ -137,6 +157,7 @@ impl Outside<'_> {
                     stream,
                     until: Instant::now() + FROZEN_MAX,
                     is_told: false,
+                    asks: false,
                 });
             }
             Staying::Freeze(stream) => reply(
@@ -152,9 +173,18 @@ impl Outside<'_> {
     /// Lets go callers who are gone, or have had all processes stopped for long enough.
     pub(super) fn drop_freezers(&mut self) {
         let now = Instant::now();
-        self.execs.freezers.retain(|one| {
-            let seen = descriptor::wait_readable([Some(one.stream.as_fd())], Some(0));
-            now < one.until && matches!(seen, Ok([false]))
+        self.execs.freezers.retain_mut(|one| {
+            if now >= one.until {
+                return false;
+            }
+            match (&one.stream).read(&mut [0; 16]) {
+                Ok(1..) => {
+                    one.asks = true;
+                    true
+                }
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+                Ok(0) => false,
+            }
         });
     }
 
