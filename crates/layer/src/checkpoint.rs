@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use crate::entries::{Walker, paths_in};
 use crate::error::TreeError;
-use crate::facts::{Facts, system_time};
+use crate::facts::{Facts, Stamp, system_time};
 use crate::manifest::Manifest;
-use crate::plan::{Entry, Node, Stamp};
+use crate::plan::{Entry, Node};
 use crate::tree::{Tree, os};
 use crate::{
     Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,

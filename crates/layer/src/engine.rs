@@ -13,9 +13,9 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use crate::entries::Walker;
 use crate::error::TreeError;
 use crate::expected::{self, Prepared, Stamps};
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Stamp};
 use crate::journal::{Journal, Stage, Work};
-use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::plan::{Act, Content, Entry, Node};
 use crate::tree::{Tree, facts_at, handle_at, os};
 use crate::{ApplyError, Phase, PlanError, Progress, RelativePath, Step, content, host};
 

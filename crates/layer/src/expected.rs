@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use crate::engine::Engine;
 use crate::entries::Walker;
+use crate::facts::Stamp;
 use crate::journal::{Journal, Results, Stage};
-use crate::plan::{Act, Content, Entry, Stamp};
+use crate::plan::{Act, Content, Entry};
 use crate::unchanged::is_entry_unchanged;
 use crate::way_back::CHANGED;
 use crate::{ApplyError, Bounds, Conflict, RelativePath, Step};

@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use crate::EntryKind;
 use crate::layer::XattrFlavour;
 use crate::path::Bytes;
-use crate::plan::Stamp;
 
 /// An entry's type, of all there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +96,6 @@ impl Facts {
         (self.device, self.inode)
     }
 
-    /// Returns whether it is of a type that can be applied and undone.
-    pub fn is(&self, kind: &EntryKind) -> bool {
-        match kind {
-            EntryKind::File => self.kind == Kind::File,
-            EntryKind::Directory => self.kind == Kind::Directory,
-            EntryKind::Symlink { .. } => self.kind == Kind::Symlink,
-            EntryKind::Special => false,
-        }
-    }
-
     /// Returns the name of its type, for people.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
@@ -124,6 +113,19 @@ impl Facts {
     pub fn changed_after(&self, time: SystemTime) -> bool {
         system_time(self.changed) > time
     }
+}
+
+/// The identity of a state of an entry on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    pub bytes: u64,
+    pub links: u64,
+    pub modified: (i64, u32),
+    pub changed: (i64, u32),
 }
 
 impl Stamp {

@@ -46,6 +46,7 @@ mod layer;
 mod links;
 mod manifest;
 mod merged;
+mod modes;
 mod noting;
 mod overlay;
 mod parting;
@@ -65,6 +66,7 @@ mod undoing;
 mod unreadable;
 mod way_back;
 mod worktrees;
+mod writes;
 
 pub use apply::{Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back};
 pub use aside::{changed_outside, set_aside};
@@ -72,7 +74,7 @@ pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, Entry
 pub use checkpoint::{CheckpointFacts, checkpoint};
 pub use control::{CONTROL_FILES, ControlFile};
 pub use diff::{DiffOptions, write_diff};
-pub use digest::{PlanDigest, Thing, Write, Writing};
+pub use digest::PlanDigest;
 pub use error::{ApplyError, CheckpointError, PlanError, ReadError, TreeError};
 pub use git_config::{CONFIGURATION_BYTES_MAX, NoConfiguration, without_secrets};
 pub use git_programs::GitEnvironment;
@@ -91,6 +93,7 @@ pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
 pub use undoing::{Outlook, Undone, take_back_outlook, take_undo_back, undo, undo_outlook};
 pub use unreadable::restore_modes;
+pub use writes::{Thing, Write, Writing};
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::Stamp;
 use crate::parting::part;
 use crate::path::Bytes;
-use crate::plan::{Act, Entry, Node, Stamp};
+use crate::plan::{Act, Entry, Node};
 use crate::{ChangeSet, Conflict, Opened, Outlook, Plan, RelativePath, Stays, Step};
 
 /// The steps that [`crate::plan_restore`] would have made at the end of the run.

@@ -18,8 +18,9 @@ use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
 use crate::index::Index;
 use crate::layer::XattrFlavour;
 use crate::manifest::{self, Places, Whose};
+use crate::modes::Noted;
 use crate::tree::{Tree, is_absence, names_in};
-use crate::unreadable::{Noted, open_up};
+use crate::unreadable::open_up;
 use crate::{
     AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
 };

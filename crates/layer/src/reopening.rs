@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind, system_time};
+use crate::facts::{Facts, Kind, Stamp, system_time};
 use crate::manifest::{self, Whose};
 use crate::noting::EndNote;
-use crate::plan::{Entry, Stamp};
+use crate::plan::Entry;
 use crate::tree::Tree;
 use crate::unreadable::{Notes, give_back, unlock_beneath};
 use crate::{AfterTree, Bounds, ChangeSet, LayerPaths, Refusal, RelativePath};

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::RelativePath;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
-use crate::unreadable::Noted;
+use crate::modes::Noted;
 
 /// Seconds and nanoseconds since the epoch.
 type Time = (i64, u32);

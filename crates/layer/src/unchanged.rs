@@ -5,8 +5,8 @@
 use crate::access_list::{access, mode_without};
 use crate::content;
 use crate::engine::Engine;
-use crate::facts::{Facts, Kind};
-use crate::plan::{Content, Entry, Node, Stamp};
+use crate::facts::{Facts, Kind, Stamp};
+use crate::plan::{Content, Entry, Node};
 use crate::planning::Planner;
 use crate::tree::Tree;
 use crate::{Change, RelativePath, Step};

@@ -13,7 +13,7 @@ impl Planner<'_> {
             return Ok(());
         };
         let before = top.before.as_ref();
-        if before.is_some_and(|before| !facts.is(&before.kind)) {
+        if before.is_some_and(|before| !before.kind.is(facts.kind)) {
             self.refuse(&top.path, "it is of another type outside now");
             return Ok(());
         }
