@@ -4,12 +4,13 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::engine::{Engine, Show};
+use crate::engine::Engine;
 use crate::expected::{Prepared, expected, others};
 use crate::facts::Facts;
 use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Entry};
+use crate::progress::{Progress, Show};
 use crate::tree::path_bytes;
 use crate::unchanged::are_permissions_of;
 use crate::way_back::{Later, way_back};
@@ -24,32 +25,6 @@ pub struct Applied {
     pub entries: u64,
     /// Bytes of their content.
     pub bytes: u64,
-}
-
-/// A phase of the work, for progress reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Originals are copied into the journal.
-    Keeping,
-    /// New content is written under temporary names.
-    Preparing,
-    /// Names are changed.
-    Committing,
-    /// The file system writes to disk.
-    Syncing,
-    /// A checkpoint is copied.
-    Copying,
-}
-
-/// The progress of the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The current phase.
-    pub phase: Phase,
-    /// Entries done.
-    pub done: u64,
-    /// Entries in all; 0 while unknown.
-    pub total: u64,
 }
 
 /// A journal's state, as recorded in it.

@@ -8,8 +8,7 @@ use crate::entries::Walker;
 use crate::facts::Stamp;
 use crate::journal::{Journal, Results, Stage};
 use crate::plan::{Act, Content, Entry};
-use crate::unchanged::is_entry_unchanged;
-use crate::way_back::CHANGED;
+use crate::unchanged::{CHANGED, is_entry_unchanged};
 use crate::{ApplyError, Bounds, Conflict, RelativePath, Step};
 
 /// The stamps of entries, each with its path beneath a step's.

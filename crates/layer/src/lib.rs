@@ -11,12 +11,13 @@
 //! file more rights than it had. It does not know what a sandbox, a policy or a terminal is.
 //!
 //! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then [`plan_apply`] in
-//! `planning.rs`, then `engine.rs` and `commit.rs`.
+//! `planning.rs`, then `stages.rs` and `commit.rs`.
 
 mod access_list;
 mod apply;
 mod aside;
 mod below;
+mod building;
 mod change;
 mod checkpoint;
 mod classify;
@@ -47,12 +48,14 @@ mod links;
 mod manifest;
 mod merged;
 mod modes;
+mod narrowing;
 mod noting;
 mod overlay;
 mod parting;
 mod path;
 mod plan;
 mod planning;
+mod progress;
 mod read;
 mod removed;
 mod reopening;
@@ -60,6 +63,7 @@ mod repository;
 mod restoring;
 mod sealing;
 mod selecting;
+mod stages;
 mod tree;
 mod unchanged;
 mod undoing;
@@ -68,7 +72,7 @@ mod way_back;
 mod worktrees;
 mod writes;
 
-pub use apply::{Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back};
+pub use apply::{Applied, JournalState, apply, finish, journal_state, take_back};
 pub use aside::{changed_outside, set_aside};
 pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
 pub use checkpoint::{CheckpointFacts, checkpoint};
@@ -86,6 +90,7 @@ pub use parting::Stays;
 pub use path::{InvalidPath, RelativePath};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
+pub use progress::{Phase, Progress};
 pub use read::{changes, changes_at_rest};
 pub use reopening::Opened;
 pub use repository::{Configuration, NoRepository, Repository, configurations, repository};

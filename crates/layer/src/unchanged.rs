@@ -11,6 +11,9 @@ use crate::planning::Planner;
 use crate::tree::Tree;
 use crate::{Change, RelativePath, Step};
 
+/// The reason for a conflict with an entry that is not as an apply left it.
+pub(crate) const CHANGED: &str = "it changed since it was applied";
+
 /// Returns whether an entry that a step wrote is as it was after that: by its stamp then, or by its
 /// content.
 pub(crate) fn is_entry_unchanged(

@@ -12,11 +12,10 @@ use crate::host::replaced_meanwhile;
 use crate::journal::Results;
 use crate::parting::part;
 use crate::plan::{Act, Content, Entry, Node};
-use crate::unchanged::{are_facts_unchanged, is_entry_unchanged};
+use crate::unchanged::{CHANGED, are_facts_unchanged, is_entry_unchanged};
 use crate::worktrees::{Left, left};
 use crate::{ApplyError, Bounds, Conflict, RelativePath, Stays, Step, TreeError};
 
-pub(crate) const CHANGED: &str = "it changed since it was applied";
 const GONE: &str = "it is gone since it was applied";
 const AGAIN: &str = "it has come into being again since";
 const REPOSITORY: &str = "it is a git repository that others have written to since";
