@@ -238,7 +238,7 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                     continue;
                 }
                 // What was swapped in goes: with it, what somebody has made of it since.
-                match others(engine, &all, (index, step))? {
+                match others(engine, &all, index, step)? {
                     all if all.is_empty() => {
                         engine.swap_back(step, &temporary, place, prepared)?;
                     }

@@ -230,10 +230,9 @@ fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {
 }
 
 fn times(entry: &Entry) -> Timestamps {
-    let (seconds, nanoseconds) = entry.modified;
     let time = Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds.into(),
+        tv_sec: entry.modified.seconds,
+        tv_nsec: entry.modified.nanoseconds.into(),
     };
     Timestamps {
         last_access: time,

@@ -43,7 +43,7 @@ impl EndNote {
                 }
                 (true, _) => {}
                 (false, Act::Replace { old, new }) => {
-                    self.narrow_one(&step.path, (old, new), &met, &mut narrowed);
+                    self.narrow_one(&step.path, old, new, &met, &mut narrowed);
                 }
                 (false, Act::Facts { .. } | Act::Rename { .. }) => {
                     narrowed.changed.extend(met.into_iter().cloned());
@@ -72,7 +72,8 @@ impl EndNote {
     fn narrow_one(
         &self,
         path: &RelativePath,
-        (old, new): (&[Entry], &[Entry]),
+        old: &[Entry],
+        new: &[Entry],
         met: &BTreeSet<&RelativePath>,
         narrowed: &mut Narrowed,
     ) {

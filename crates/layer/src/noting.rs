@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Stamp;
+use crate::facts::{Stamp, Time};
 use crate::path::Bytes;
 use crate::plan::{Act, Entry};
 use crate::{ChangeSet, Plan, RelativePath, Step};
@@ -21,9 +21,9 @@ pub struct EndNote {
     /// Entries that could not be read for their permissions, with their state.
     #[serde(default)]
     locked: BTreeMap<RelativePath, Stamp>,
-    /// The time of the record, in seconds and nanoseconds.
+    /// The time of the record.
     #[serde(default)]
-    pub(crate) at: (i64, u32),
+    pub(crate) at: Time,
 }
 
 /// An entry that a run left at a path.
@@ -61,10 +61,10 @@ impl EndNote {
                 .collect(),
             refused: plan.refused.iter().map(|it| it.path.clone()).collect(),
             locked: set.locked.clone(),
-            at: (
-                i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
-                at.subsec_nanos(),
-            ),
+            at: Time {
+                seconds: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
+                nanoseconds: at.subsec_nanos(),
+            },
         }
     }
 
@@ -103,7 +103,7 @@ impl LeftEntry {
         // themselves where they are the run's.
         if let Some(stamp) = stamp.as_mut().filter(|stamp| stamp.is_directory()) {
             (stamp.bytes, stamp.links) = (0, 0);
-            (stamp.modified, stamp.changed) = ((0, 0), (0, 0));
+            (stamp.modified, stamp.changed) = (Time::default(), Time::default());
         }
         Self {
             beneath: entry.beneath.clone(),

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Facts, Kind, Stamp};
+use crate::facts::{Facts, Kind, Stamp, Time};
 use crate::path::Bytes;
 use crate::{Refusal, RelativePath};
 
@@ -83,8 +83,7 @@ pub(crate) struct Entry {
     pub listed_mode: Option<u32>,
     pub uid: u32,
     pub gid: u32,
-    /// Seconds and nanoseconds.
-    pub modified: (i64, u32),
+    pub modified: Time,
     pub xattrs: Vec<(Bytes, Bytes)>,
     /// Entries with the same number are hard links of each other.
     pub link: Option<u64>,

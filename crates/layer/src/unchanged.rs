@@ -20,10 +20,11 @@ pub(crate) fn is_entry_unchanged(
     engine: &Engine,
     step: &Step,
     now: &Entry,
-    (written, then): (&Entry, &Stamp),
+    written: &Entry,
+    then: &Stamp,
 ) -> bool {
     let same = now.stamp.is_some_and(|now| then.holds(&now));
-    same || is_as_written(engine, step, now, (written, then))
+    same || is_as_written(engine, step, now, written, then)
 }
 
 /// Returns whether the metadata that a step gave an entry is as it was after that. A rollback of an
@@ -56,12 +57,7 @@ pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> b
 
 /// Returns whether an entry is, in all but times and inode, what the step wrote. False for entries
 /// that cannot be compared.
-fn is_as_written(
-    engine: &Engine,
-    step: &Step,
-    now: &Entry,
-    (written, then): (&Entry, &Stamp),
-) -> bool {
+fn is_as_written(engine: &Engine, step: &Step, now: &Entry, written: &Entry, then: &Stamp) -> bool {
     let facts = now.stamp.is_some_and(|stamp| stamp.mode == then.mode)
         && (now.uid, now.gid) == (written.uid, written.gid)
         && now.xattrs == written.xattrs;

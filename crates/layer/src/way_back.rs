@@ -210,7 +210,7 @@ impl Looking<'_> {
     ) -> Result<(), ApplyError> {
         let path = &step.path;
         match &step.act {
-            Act::Replace { old, new } => self.undo_replaced(step, (old, new), planned),
+            Act::Replace { old, new } => self.undo_replaced(step, old, new, planned),
             Act::Facts { old, new } => {
                 let now = self.one(path)?;
                 if !now.is_of_the_kind_of(old) {
@@ -262,7 +262,8 @@ impl Looking<'_> {
     fn undo_replaced(
         &mut self,
         step: &Step,
-        (old, new): (&[Entry], &[Entry]),
+        old: &[Entry],
+        new: &[Entry],
         planned: Option<&[(RelativePath, Stamp)]>,
     ) -> Result<(), ApplyError> {
         let path = &step.path;
@@ -277,7 +278,7 @@ impl Looking<'_> {
                 self.back.in_the_way.push(Conflict { path, why });
                 return Ok(());
             }
-            self.compare(step, (old, new), &now, planned);
+            self.compare(step, old, new, &now, planned);
         }
         match part(path, now, old.to_vec(), &known) {
             Ok(parted) => {
@@ -300,7 +301,8 @@ impl Looking<'_> {
     fn compare(
         &mut self,
         step: &Step,
-        (old, new): (&[Entry], &[Entry]),
+        old: &[Entry],
+        new: &[Entry],
         now: &[Entry],
         planned: &[(RelativePath, Stamp)],
     ) {
@@ -317,7 +319,7 @@ impl Looking<'_> {
             there.insert(at);
             let why = match (written.get(at), then.get(at)) {
                 (Some(written), Some(then))
-                    if is_entry_unchanged(self.engine, step, entry, (written, then)) =>
+                    if is_entry_unchanged(self.engine, step, entry, written, then) =>
                 {
                     continue;
                 }

@@ -2,7 +2,7 @@
 
 use super::{Planner, REPLACED, is_list};
 use crate::entries::layer_entry;
-use crate::facts::{Facts, Kind, is_note, system_time};
+use crate::facts::{Facts, Kind, Time, is_note};
 use crate::plan::{Act, Content};
 use crate::{Change, PlanError};
 
@@ -18,7 +18,7 @@ impl Planner<'_> {
             return Ok(());
         }
         let born = self.reader.before.born_and_changed(&top.path);
-        let born = born.ok().and_then(|(born, _)| born).map(system_time);
+        let born = born.ok().and_then(|(born, _)| born).map(Time::system);
         if facts.kind == Kind::Directory && born.is_some_and(|born| born > self.paths.since) {
             // Made outside too, with permissions of its own.
             return Ok(());
