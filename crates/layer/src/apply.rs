@@ -11,9 +11,9 @@ use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Entry};
 use crate::progress::{Progress, Show};
+use crate::rollback::{Later, rollback};
 use crate::tree::path_bytes;
 use crate::unchanged::are_permissions_of;
-use crate::way_back::{Later, way_back};
 use crate::{ApplyError, Plan, Step, TreeError};
 
 /// The amount of work done.
@@ -179,7 +179,7 @@ fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
     engine.remove_temporaries()?;
     let expected = expected(engine)?;
-    let mut back = way_back(engine, &done, expected.as_ref(), &Later::default())?;
+    let mut back = rollback(engine, &done, expected.as_ref(), &Later::default())?;
     if expected.is_some() {
         // What is not as it was left is somebody's since: nobody has said that it may go.
         let changed = [mem::take(&mut back.aside), mem::take(&mut back.skipped)];

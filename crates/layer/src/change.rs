@@ -5,7 +5,7 @@ use crate::RelativePath;
 use crate::facts::{Kind, Stamp};
 
 /// The reason for control files that are not control files by name.
-const ASIDE: &str = "it is no history, and was set aside from what runs see";
+const PENDING_REVIEW: &str = "it is no history, and was set aside from what runs see";
 
 /// Everything that differs between the two trees, sorted by path bytes.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +32,10 @@ pub struct ChangeSet {
 impl ChangeSet {
     /// Classifies all changes as control files: they were set aside from the next run, which would
     /// run or believe them, whatever they are called.
-    pub fn classify_aside(&mut self) {
+    pub fn classify_pending_review(&mut self) {
         for change in &mut self.changes {
             change.class = Class::Control;
-            change.reason = change.reason.or(Some(ASIDE));
+            change.reason = change.reason.or(Some(PENDING_REVIEW));
         }
     }
 

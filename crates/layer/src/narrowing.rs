@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::noting::{EndNote, Left, LeftEntry};
+use crate::live_snapshot::{Left, LeftEntry, LiveSnapshot};
 use crate::parting::part;
 use crate::plan::{Act, Entry, Node};
 use crate::{Conflict, Opened, Outlook, Plan, RelativePath, Stays, Step};
@@ -16,7 +16,7 @@ struct Narrowed {
     stays: Vec<Stays>,
 }
 
-impl EndNote {
+impl LiveSnapshot {
     /// Narrows a plan that leads back from now to undoing the run's own changes, including those
     /// that had to be `opened` up to be read. A directory that is no longer as the run left it is a
     /// conflict. Files that others have put into directories that the run made stay, and are

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind, Stamp, Time};
+use crate::live_snapshot::LiveSnapshot;
 use crate::manifest::{self, Whose};
-use crate::noting::EndNote;
 use crate::plan::Entry;
 use crate::tree::Tree;
 use crate::unreadable::{Notes, give_back, unlock_beneath};
@@ -35,7 +35,7 @@ impl Opened {
     pub fn up(
         paths: &LayerPaths,
         set: &ChangeSet,
-        note: Option<&EndNote>,
+        note: Option<&LiveSnapshot>,
         bounds: &Bounds,
     ) -> Result<Self, TreeError> {
         let (host, finished) = match &paths.after {
@@ -49,7 +49,7 @@ impl Opened {
             host,
             opened: BTreeMap::new(),
         };
-        let locked = note.map_or(&set.locked, EndNote::locked);
+        let locked = note.map_or(&set.locked, LiveSnapshot::locked);
         let AfterTree::Live { .. } = paths.after else {
             return Ok(opened);
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::apply::{UNDO, begin_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
-use crate::way_back::{Back, Later, way_back};
+use crate::rollback::{Later, Rollback, rollback};
 use crate::{Applied, ApplyError, Conflict, Stays};
 
 /// A preview of an undo. Each list is sorted by path, without duplicates.
@@ -60,7 +60,7 @@ pub fn take_back_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, Appl
 
 fn outlook<P: AsRef<Path>>(
     journals: &[P],
-    plan: &dyn Fn(&Path, &Later) -> Result<Back, ApplyError>,
+    plan: &dyn Fn(&Path, &Later) -> Result<Rollback, ApplyError>,
 ) -> Result<Outlook, ApplyError> {
     let mut outlook = Outlook::default();
     let mut later = Later::default();
@@ -87,14 +87,17 @@ fn outlook<P: AsRef<Path>>(
     Ok(outlook)
 }
 
-fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Back), ApplyError> {
+fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Rollback), ApplyError> {
     let opened = Journal::open(journal, false)?;
     expect(&opened, Stage::Done)?;
     back_from(opened, later)
 }
 
 /// Returns the journal of the apply, its engine, and the steps that revert the undo within it.
-fn plan_taking_back(journal: &Path, later: &Later) -> Result<(Journal, Engine, Back), ApplyError> {
+fn plan_taking_back(
+    journal: &Path,
+    later: &Later,
+) -> Result<(Journal, Engine, Rollback), ApplyError> {
     let outer = Journal::open(journal, false)?;
     expect(&outer, Stage::Undone)?;
     let undone = Journal::open(&outer.within(UNDO), false)?;
@@ -113,11 +116,11 @@ fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
     })
 }
 
-fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Back), ApplyError> {
+fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Rollback), ApplyError> {
     let engine = Engine::resume(journal)?;
     let results: Results = engine.journal.read_json("results.json")?;
     let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
-    let back = way_back(&engine, &indices, Some(&results), later)?;
+    let back = rollback(&engine, &indices, Some(&results), later)?;
     Ok((engine, back))
 }
 
@@ -155,7 +158,7 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     }
 }
 
-fn refuse(back: &mut Back, force: bool) -> Result<(), ApplyError> {
+fn refuse(back: &mut Rollback, force: bool) -> Result<(), ApplyError> {
     if !back.conflicts.is_empty() && !force {
         return Err(ApplyError::Conflicts(std::mem::take(&mut back.conflicts)));
     }

@@ -14,7 +14,7 @@ use crate::{ChangeSet, Plan, RelativePath, Step};
 /// The steps that [`crate::plan_restore`] would have made at the end of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct EndNote {
+pub struct LiveSnapshot {
     pub(crate) steps: BTreeMap<RelativePath, Left>,
     /// Paths that could not be undone then either.
     pub(crate) refused: BTreeSet<RelativePath>,
@@ -46,7 +46,7 @@ pub(crate) struct LeftEntry {
     xattrs: Vec<(Bytes, Bytes)>,
 }
 
-impl EndNote {
+impl LiveSnapshot {
     /// Records the entries that the plan back from the end of the run finds, and those for which no
     /// plan could be made; `at` is the current time.
     #[must_use]

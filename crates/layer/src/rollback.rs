@@ -24,7 +24,7 @@ const IN_THE_WAY: &str = "a directory that holds what is not of this apply is th
 
 /// The steps that revert others, with their obstacles.
 #[derive(Default)]
-pub(crate) struct Back {
+pub(crate) struct Rollback {
     steps: Vec<Step>,
     /// Paths at which the directory is not what it was after the steps.
     pub conflicts: Vec<Conflict>,
@@ -38,7 +38,7 @@ pub(crate) struct Back {
     pub stays: Vec<Stays>,
 }
 
-impl Back {
+impl Rollback {
     /// Returns the steps, for a journal within the one that keeps the originals.
     pub fn steps(self) -> Vec<Step> {
         let mut steps = self.steps;
@@ -72,7 +72,7 @@ impl Back {
 pub(crate) struct Later(Vec<BTreeMap<RelativePath, Step>>);
 
 impl Later {
-    pub fn add(&mut self, back: &Back) {
+    pub fn add(&mut self, back: &Rollback) {
         let steps = back.steps.iter().cloned().map(|mut step| {
             // What could not be brought back will not be there.
             if let Act::Replace { new, .. } = &mut step.act {
@@ -150,17 +150,17 @@ fn elsewhere(mut entry: Entry) -> Entry {
 ///
 /// # Errors
 /// Without results, what cannot be read.
-pub(crate) fn way_back(
+pub(crate) fn rollback(
     engine: &Engine,
     indices: &[usize],
     results: Option<&Results>,
     later: &Later,
-) -> Result<Back, ApplyError> {
+) -> Result<Rollback, ApplyError> {
     let mut looking = Looking {
         engine,
         later,
         walker: Walker::new(Bounds::default()),
-        back: Back::default(),
+        back: Rollback::default(),
     };
     for index in indices.iter().rev() {
         let Some(step) = engine.work.steps.get(*index) else {
@@ -199,7 +199,7 @@ struct Looking<'a> {
     engine: &'a Engine,
     later: &'a Later,
     walker: Walker,
-    back: Back,
+    back: Rollback,
 }
 
 impl Looking<'_> {
