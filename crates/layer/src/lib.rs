@@ -85,7 +85,7 @@ pub use joining::join;
 pub use journal::has_written;
 pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
 pub use live_snapshot::LiveSnapshot;
-pub use parting::Stays;
+pub use parting::RetainedDirectory;
 pub use path::{InvalidPath, RelativePath};
 pub use pending_review::{changed_outside, set_aside};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
@@ -96,7 +96,7 @@ pub use reopening::Opened;
 pub use repository::{Configuration, NoRepository, Repository, configurations, repository};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
-pub use undoing::{Outlook, Undone, take_back_outlook, take_undo_back, undo, undo_outlook};
+pub use undoing::{UndoPreview, Undone, take_back_preview, take_undo_back, undo, undo_preview};
 pub use unreadable::restore_modes;
 pub use writes::{Thing, Write, Writing};
 

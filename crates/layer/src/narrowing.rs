@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::live_snapshot::{Left, LeftEntry, LiveSnapshot};
 use crate::parting::part;
 use crate::plan::{Act, Entry, Node};
-use crate::{Conflict, Opened, Outlook, Plan, RelativePath, Stays, Step};
+use crate::{Conflict, Opened, Plan, RelativePath, RetainedDirectory, Step, UndoPreview};
 
 /// The remainder of a plan, with its preview.
 #[derive(Default)]
@@ -13,7 +13,7 @@ struct Narrowed {
     steps: Vec<Step>,
     changed: BTreeSet<RelativePath>,
     in_the_way: Vec<Conflict>,
-    stays: Vec<Stays>,
+    stays: Vec<RetainedDirectory>,
 }
 
 impl LiveSnapshot {
@@ -22,7 +22,7 @@ impl LiveSnapshot {
     /// conflict. Files that others have put into directories that the run made stay, and are
     /// returned with these and with those in the way: the caller refuses then.
     #[must_use]
-    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, Outlook) {
+    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, UndoPreview) {
         let mut narrowed = Narrowed::default();
         for step in std::mem::take(&mut plan.steps) {
             let Some(now) = Left::of(&step) else {
@@ -60,12 +60,12 @@ impl LiveSnapshot {
         plan.refused.retain(|refusal| {
             self.refused.contains(&refusal.path) || self.steps.contains_key(&refusal.path)
         });
-        let outlook = Outlook {
+        let preview = UndoPreview {
             in_the_way: narrowed.in_the_way,
             stays: narrowed.stays,
-            ..Outlook::default()
+            ..UndoPreview::default()
         };
-        (plan, outlook)
+        (plan, preview)
     }
 
     /// Narrows a step that touches what the run left to that, and to what was there before.
@@ -110,7 +110,7 @@ impl LiveSnapshot {
             .filter(|at| ***at != *path && path.starts_with(at));
         narrowed.changed.extend(above.map(|at| (*at).clone()));
         if !old.is_empty() && !left.contains_key(path) && !before.contains(path) {
-            narrowed.stays.push(Stays {
+            narrowed.stays.push(RetainedDirectory {
                 directory: path.parent().unwrap_or_default(),
                 holds: vec![path.clone()],
             });

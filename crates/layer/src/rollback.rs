@@ -14,7 +14,7 @@ use crate::parting::part;
 use crate::plan::{Act, Content, Entry, Node};
 use crate::unchanged::{CHANGED, are_facts_unchanged, is_entry_unchanged};
 use crate::worktrees::{Left, left};
-use crate::{ApplyError, Bounds, Conflict, RelativePath, Stays, Step, TreeError};
+use crate::{ApplyError, Bounds, Conflict, RelativePath, RetainedDirectory, Step, TreeError};
 
 const GONE: &str = "it is gone since it was applied";
 const AGAIN: &str = "it has come into being again since";
@@ -35,7 +35,7 @@ pub(crate) struct Rollback {
     /// Originals that could only be put back in the place of others' files.
     pub in_the_way: Vec<Conflict>,
     /// The directories that stay, because they hold others' files.
-    pub stays: Vec<Stays>,
+    pub stays: Vec<RetainedDirectory>,
 }
 
 impl Rollback {
@@ -342,7 +342,7 @@ impl Looking<'_> {
         &mut self,
         path: &RelativePath,
         new: &[Entry],
-        stays: &Stays,
+        stays: &RetainedDirectory,
         is_undo: bool,
     ) {
         for head in new.iter().filter(|entry| is_head(entry.beneath.name())) {

@@ -6,11 +6,11 @@ use crate::apply::{UNDO, begin_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
 use crate::rollback::{Later, Rollback, rollback};
-use crate::{Applied, ApplyError, Conflict, Stays};
+use crate::{Applied, ApplyError, Conflict, RetainedDirectory};
 
 /// A preview of an undo. Each list is sorted by path, without duplicates.
 #[derive(Debug, Default)]
-pub struct Outlook {
+pub struct UndoPreview {
     /// Entries that changed since: only force overwrites or removes them.
     pub conflicts: Vec<Conflict>,
     /// Entries that not even force puts back: something that no apply has made would have to go.
@@ -19,7 +19,7 @@ pub struct Outlook {
     /// force leaves them as they are.
     pub skipped: Vec<Conflict>,
     /// Directories that stay, with what others have put there.
-    pub stays: Vec<Stays>,
+    pub stays: Vec<RetainedDirectory>,
 }
 
 /// The result of an undo.
@@ -28,7 +28,7 @@ pub struct Undone {
     /// The amount of work done.
     pub applied: Applied,
     /// Directories that stay, with what others have put there.
-    pub stays: Vec<Stays>,
+    pub stays: Vec<RetainedDirectory>,
     /// Entries that had changed since, and were overwritten or removed: the journal has them, for
     /// [`take_undo_back`].
     pub aside: Vec<Conflict>,
@@ -41,8 +41,8 @@ pub struct Undone {
 ///
 /// # Errors
 /// [`ApplyError::State`], or when the directory cannot be read.
-pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
-    outlook(journals, &|journal, later| {
+pub fn undo_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, ApplyError> {
+    preview(journals, &|journal, later| {
         plan_undo(journal, later).map(|(_, back)| back)
     })
 }
@@ -51,40 +51,40 @@ pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyErro
 /// last undone first. Nothing is written.
 ///
 /// # Errors
-/// As [`undo_outlook`].
-pub fn take_back_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
-    outlook(journals, &|journal, later| {
+/// As [`undo_preview`].
+pub fn take_back_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, ApplyError> {
+    preview(journals, &|journal, later| {
         plan_taking_back(journal, later).map(|(.., back)| back)
     })
 }
 
-fn outlook<P: AsRef<Path>>(
+fn preview<P: AsRef<Path>>(
     journals: &[P],
     plan: &dyn Fn(&Path, &Later) -> Result<Rollback, ApplyError>,
-) -> Result<Outlook, ApplyError> {
-    let mut outlook = Outlook::default();
+) -> Result<UndoPreview, ApplyError> {
+    let mut preview = UndoPreview::default();
     let mut later = Later::default();
     let mut stays = Vec::new();
     for journal in journals {
         let back = plan(journal.as_ref(), &later)?;
         later.add(&back);
-        outlook.conflicts.extend(back.conflicts);
-        outlook.in_the_way.extend(back.in_the_way);
-        outlook.skipped.extend(back.skipped);
+        preview.conflicts.extend(back.conflicts);
+        preview.in_the_way.extend(back.in_the_way);
+        preview.skipped.extend(back.skipped);
         stays.extend(back.stays);
     }
-    outlook.stays = Stays::merged(stays);
-    let Outlook {
+    preview.stays = RetainedDirectory::merged(stays);
+    let UndoPreview {
         conflicts,
         in_the_way,
         skipped,
         ..
-    } = &mut outlook;
+    } = &mut preview;
     for conflicts in [conflicts, in_the_way, skipped] {
         conflicts.sort_by(|left, right| left.path.cmp(&right.path));
         conflicts.dedup_by(|left, right| left.path == right.path);
     }
-    Ok(outlook)
+    Ok(preview)
 }
 
 fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Rollback), ApplyError> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    Bounds, LiveSnapshot, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
+    Bounds, LiveSnapshot, Opened, Plan, Refusal, RelativePath, Selection, UndoPreview,
     changes as changes_of, plan_restore,
 };
 use atoll_ledger::StateDir;
@@ -166,7 +166,7 @@ impl Work<'_> {
                 set: changes_of(&one.paths, &Bounds::default()).doing(unread)?,
             })?,
         };
-        let mut meets = Outlook::default();
+        let mut meets = UndoPreview::default();
         match note {
             Some(note) => (plan, meets) = note.narrow(plan, opened),
             None => self.surface.warn(format!(
