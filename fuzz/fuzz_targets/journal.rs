@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
     AfterTree, Bounds, IdShift, LayerPaths, Selection, XattrFlavour, apply, changes, finish,
-    journal_state, plan_apply, take_back, take_undo_back, undo, undo_outlook,
+    journal_state, plan_apply, take_back, take_undo_back, undo, undo_preview,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -52,7 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
             1 => drop(take_back(&journal)),
             2 => drop(undo(&journal, asked & 0x40 != 0)),
             _ => {
-                drop(undo_outlook(&[&journal]));
+                drop(undo_preview(&[&journal]));
                 drop(take_undo_back(&journal));
             }
         }

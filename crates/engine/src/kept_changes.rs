@@ -122,7 +122,7 @@ impl Opened {
         let mut read = changes::read_at_rest(layer, paths)?;
         match part {
             Part::Seen => {}
-            Part::Aside => read.set.classify_aside(),
+            Part::Aside => read.set.classify_pending_review(),
         }
         Ok(read)
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use atoll_layer::{Conflict, Outlook, Refusal, RelativePath, Stays, Undone};
+use atoll_layer::{Conflict, Refusal, RelativePath, RetainedDirectory, UndoPreview, Undone};
 use atoll_ledger::{host_text, read_host_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -86,14 +86,14 @@ pub fn lines(all: &[At]) -> Vec<String> {
 
 impl UndoReport {
     /// Adds the preview of an undo in one directory.
-    pub fn foresee(&mut self, outlook: &Outlook, shown: Shown<'_>) {
-        let is_skipped = |one: &&Conflict| outlook.skipped.iter().any(|it| it.path == one.path);
-        let changed = outlook.conflicts.iter().filter(|one| !is_skipped(one));
+    pub fn foresee(&mut self, preview: &UndoPreview, shown: Shown<'_>) {
+        let is_skipped = |one: &&Conflict| preview.skipped.iter().any(|it| it.path == one.path);
+        let changed = preview.conflicts.iter().filter(|one| !is_skipped(one));
         let changed: Vec<Conflict> = changed.cloned().collect();
         self.add_changed(&changed, shown);
-        self.in_the_way.extend(At::all(&outlook.in_the_way, shown));
-        self.skipped.extend(At::all(&outlook.skipped, shown));
-        self.add_stays(&outlook.stays, shown);
+        self.in_the_way.extend(At::all(&preview.in_the_way, shown));
+        self.skipped.extend(At::all(&preview.skipped, shown));
+        self.add_stays(&preview.stays, shown);
     }
 
     /// Adds the result of an undo in one directory.
@@ -111,7 +111,7 @@ impl UndoReport {
         }
         self.add_changed(&aside, shown);
         self.skipped.extend(At::all(&skipped, shown));
-        self.add_stays(&Stays::merged(stays), shown);
+        self.add_stays(&RetainedDirectory::merged(stays), shown);
     }
 
     /// Adds the changes that only force undoes.
@@ -128,7 +128,7 @@ impl UndoReport {
     }
 
     /// Adds directories that stay.
-    pub fn add_stays(&mut self, stays: &[Stays], shown: Shown<'_>) {
+    pub fn add_stays(&mut self, stays: &[RetainedDirectory], shown: Shown<'_>) {
         self.stays.extend(stays.iter().map(|one| {
             Stay {
                 directory: host_text(shown(&one.directory)),

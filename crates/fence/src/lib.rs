@@ -11,9 +11,11 @@
 //! the egress process judges and carries. The fence must never know policy: the lists of paths
 //! are all that it goes by. Start reading at [`Fence::judge`].
 
+mod address;
 mod attributes;
 mod caller;
 mod calls;
+mod deadline;
 mod listeners;
 mod names;
 mod outside;
@@ -162,6 +164,10 @@ impl From<io::Error> for Refused {
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const ESRCH: i32 = 3;
+pub(crate) const EAFNOSUPPORT: i32 = 97;
+pub(crate) const ENETUNREACH: i32 = 101;
+pub(crate) const ETIMEDOUT: i32 = 110;
+pub(crate) const ECONNREFUSED: i32 = 111;
 
 /// Returns the refusal of an attempt. Every other refusal is a [`Refused`].
 pub(crate) const fn attempt(error: i32) -> Result<Answer, Refused> {
@@ -213,7 +219,7 @@ impl Fence {
             Request::Socket => match outside.filter(|_| sockets::is_for_datagrams(arguments)) {
                 Some(outside) => outside.socket_for_names(listener, call),
                 // Of a family that no honest program asks for.
-                None => attempt(sockets::EAFNOSUPPORT),
+                None => attempt(EAFNOSUPPORT),
             },
             Request::OfNames(request) => match outside {
                 Some(outside) => outside.names.attend(request, &caller()?, arguments, waits),

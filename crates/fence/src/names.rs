@@ -8,28 +8,21 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::os::fd::OwnedFd;
 
-use atoll_sys::judging::{self, Answer, Waiting};
+use atoll_sys::judging::Answer;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use rustix::net::{RecvFlags, recv};
 
+use crate::address::{ADDRESS_BYTES_MAX, Address, parse, written};
 use crate::caller::Caller;
-use crate::calls::socket::{AF_INET6, SOCK_CLOEXEC, SOCK_NONBLOCK};
-use crate::outside::{HANDING_MAX, Outside};
-use crate::sockets::{
-    ADDRESS_BYTES_MAX, Address, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, parse, unless_interrupted,
-};
-use crate::{EPERM, NameRequest, Refused};
+use crate::calls::NUMBERS;
+use crate::{EACCES, ECONNREFUSED, ENETUNREACH, EPERM, NameRequest, Refused};
 
 /// The DNS port.
 const PORT: u16 = 53;
-/// The descriptor numbers of DNS sockets: calls on other numbers are not judged. Programs
-/// rarely have as many descriptors, and select(2) still works with these.
-pub(crate) const NUMBERS: std::ops::Range<u32> = 960..1024;
 /// The most DNS sockets known at once; the oldest are forgotten first.
 const KNOWN_MAX: usize = 4096;
 /// The longest answer taken at once, bytes.
@@ -38,7 +31,6 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const PARTS_MAX: u64 = 16;
 
 const ENOTCONN: i32 = Errno::NOTCONN.raw_os_error();
-const EACCES: i32 = Errno::ACCESS.raw_os_error();
 
 /// The DNS sockets, by the kernel's cookies.
 #[derive(Debug, Default)]
@@ -54,51 +46,19 @@ struct Asked {
     server: Option<SocketAddr>,
 }
 
-impl Outside {
-    /// Makes a DNS socket, for a call of socket(2).
-    pub(crate) fn socket_for_names(
-        &mut self,
-        listener: BorrowedFd<'_>,
-        call: &Waiting,
-    ) -> Result<Answer, Refused> {
-        let [family, kind, ..] = call.arguments.map(|argument| argument as u32);
-        let mut flags = SocketFlags::CLOEXEC;
-        flags.set(SocketFlags::NONBLOCK, kind & SOCK_NONBLOCK != 0);
-        let (unix, kept) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let (program, far) = socketpair(unix, kept, flags, None)?;
-        // Nobody answers any more: as where there is no network.
-        let handed = self.hand(b"names", far.as_fd());
-        handed.map_err(|_| Refused(EAFNOSUPPORT))?;
-        let cookie = socket_cookie(&program)?;
-        let number = self.names.number(call.thread);
-        let closed = kind & SOCK_CLOEXEC != 0;
-        // The caller has to be given a turn for it, which on a busy host takes its time.
-        let until = Instant::now() + HANDING_MAX;
-        let give = |number| {
-            unless_interrupted(until, || {
-                let given = judging::give(listener, call.id, program.as_fd(), number, closed);
-                given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))
-            })
-        };
-        let given = match give(number) {
-            // Beyond what the caller may have: it gets one whose answers come from nobody.
-            Err(Errno::BADF) if number.is_some() => give(None)?,
-            given => given?,
-        };
-        let is_6 = family == AF_INET6;
-        let server = None;
-        self.names.known.insert(cookie, Asked { is_6, server });
-        if self.names.known.len() > KNOWN_MAX {
-            // Cookies only grow.
-            let _ = self.names.known.pop_first();
-        }
-        Ok(Answer::Value(given))
-    }
-}
-
 impl Names {
+    /// Adds a DNS socket, by its cookie.
+    pub(crate) fn add(&mut self, cookie: u64, is_6: bool) {
+        let server = None;
+        self.known.insert(cookie, Asked { is_6, server });
+        if self.known.len() > KNOWN_MAX {
+            // Cookies only grow.
+            let _ = self.known.pop_first();
+        }
+    }
+
     /// Returns a descriptor number that the caller does not use, if there is one.
-    fn number(&mut self, thread: u32) -> Option<u32> {
+    pub(crate) fn number(&mut self, thread: u32) -> Option<u32> {
         let count = NUMBERS.end - NUMBERS.start;
         let mut numbers = (0..count).map(|one| NUMBERS.start + (self.next + one) % count);
         // One that cannot be looked at may be in use.
@@ -320,18 +280,4 @@ fn write_address(
     let part = bytes.get(..room as usize).unwrap_or(&bytes);
     caller.write(at, part)?;
     caller.write(length_at, &(bytes.len() as u32).to_ne_bytes())
-}
-
-/// Encodes an address as the kernel does (`struct sockaddr` of its family).
-pub(crate) fn written(address: SocketAddr) -> Vec<u8> {
-    const AF_INET: u16 = 2;
-    const AF_INET6: u16 = 10;
-    let port = address.port().to_be_bytes();
-    match address.ip() {
-        IpAddr::V4(ip) => [&AF_INET.to_ne_bytes()[..], &port, &ip.octets(), &[0; 8]].concat(),
-        IpAddr::V6(ip) => {
-            let family = AF_INET6.to_ne_bytes();
-            [&family[..], &port, &[0; 4], &ip.octets(), &[0; 4]].concat()
-        }
-    }
 }

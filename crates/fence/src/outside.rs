@@ -10,20 +10,22 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_sys::judging::Answer;
+use atoll_sys::judging::{self, Answer, Waiting};
 use atoll_sys::socket::send;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{ipv6_v6only, set_ipv6_v6only, socket_domain};
-use rustix::net::{AddressFamily, connect, connect_unspec, getpeername, getsockname};
+use rustix::net::sockopt::{ipv6_v6only, set_ipv6_v6only, socket_cookie, socket_domain};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, connect_unspec};
+use rustix::net::{getpeername, getsockname, socketpair};
 
-use crate::Refused;
+use crate::calls::socket::{AF_INET6, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use crate::deadline::{unless_interrupted, within_time};
 use crate::names::Names;
-use crate::sockets::{EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ETIMEDOUT, within_time};
+use crate::{EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ETIMEDOUT, Refused};
 
 /// The longest wait for the judge's own listener and for the egress process. Both exist, but a
 /// busy host may delay them.
-pub(crate) const HANDING_MAX: Duration = Duration::from_secs(5);
+const HANDING_MAX: Duration = Duration::from_secs(5);
 /// The most connections of others that are dropped from the listener's queue before one is made
 /// to it.
 const OTHERS_MAX: usize = 1024;
@@ -89,6 +91,40 @@ impl Outside {
         }
     }
 
+    /// Makes a DNS socket, for a call of socket(2).
+    pub(crate) fn socket_for_names(
+        &mut self,
+        listener: BorrowedFd<'_>,
+        call: &Waiting,
+    ) -> Result<Answer, Refused> {
+        let [family, kind, ..] = call.arguments.map(|argument| argument as u32);
+        let mut flags = SocketFlags::CLOEXEC;
+        flags.set(SocketFlags::NONBLOCK, kind & SOCK_NONBLOCK != 0);
+        let (unix, kept) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (program, far) = socketpair(unix, kept, flags, None)?;
+        // Nobody answers any more: as where there is no network.
+        let handed = self.hand(b"names", far.as_fd());
+        handed.map_err(|_| Refused(EAFNOSUPPORT))?;
+        let cookie = socket_cookie(&program)?;
+        let number = self.names.number(call.thread);
+        let closed = kind & SOCK_CLOEXEC != 0;
+        // The caller has to be given a turn for it, which on a busy host takes its time.
+        let until = Instant::now() + HANDING_MAX;
+        let give = |number| {
+            unless_interrupted(until, || {
+                let given = judging::give(listener, call.id, program.as_fd(), number, closed);
+                given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))
+            })
+        };
+        let given = match give(number) {
+            // Beyond what the caller may have: it gets one whose answers come from nobody.
+            Err(Errno::BADF) if number.is_some() => give(None)?,
+            given => given?,
+        };
+        self.names.add(cookie, family == AF_INET6);
+        Ok(Answer::Value(given))
+    }
+
     /// Drops the connections of others, so that the listener's queue has room for the caller.
     fn empty(&self) {
         let others = (0..OTHERS_MAX).map(|_| self.listener.accept());
@@ -141,7 +177,7 @@ impl Outside {
     }
 
     /// Sends a descriptor to the egress process, with its purpose.
-    pub(crate) fn hand(&self, what: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    fn hand(&self, what: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let until = Instant::now() + HANDING_MAX;
         loop {
             match send(self.line.as_fd(), what, &[descriptor]) {

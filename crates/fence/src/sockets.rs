@@ -1,32 +1,26 @@
 //! Connections and listeners: to the program's own sockets, on the loopback.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atoll_sys::judging::Answer;
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_cookie};
-use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout, socket_type};
+use rustix::net::sockopt::{ipv6_v6only, socket_cookie, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
 
+use crate::address::{ADDRESS_BYTES_MAX, Address, on_loopback, parse};
 use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
 use crate::calls::socket::{AF_INET, AF_INET6, SOCK_DGRAM, SOCKET_TYPE};
+use crate::deadline::within_time;
 use crate::listeners::{UnixListener, internet_listeners, unix_listeners};
 use crate::outside::Outside;
-use crate::{EACCES, Places, Refused, attempt};
+use crate::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, Places, Refused, attempt};
 
 const EINVAL: i32 = 22;
-pub(crate) const EAFNOSUPPORT: i32 = 97;
 const EADDRNOTAVAIL: i32 = 99;
-pub(crate) const ENETUNREACH: i32 = 101;
-pub(crate) const ECONNREFUSED: i32 = 111;
-pub(crate) const ETIMEDOUT: i32 = 110;
 const EMFILE: i32 = 24;
 
-/// The longest address, bytes (`struct sockaddr_storage`).
-pub(crate) const ADDRESS_BYTES_MAX: u64 = 128;
 /// The longest wait for a listener whose queue is full.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// The most listeners that a program has at once.
@@ -59,45 +53,6 @@ impl Own {
     }
 }
 
-/// A socket address as a program passes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
-    Internet(SocketAddr),
-    /// A path, of a Unix socket.
-    Path(Vec<u8>),
-    /// An abstract name of a Unix socket, with its leading NUL.
-    Abstract(Vec<u8>),
-    Unnamed,
-}
-
-/// Reads an address (`struct sockaddr` of its family).
-pub(crate) fn parse(bytes: &[u8]) -> Option<Address> {
-    const AF_UNIX: u16 = 1;
-    const AF_INET: u16 = 2;
-    const AF_INET6: u16 = 10;
-    let (family, rest) = bytes.split_first_chunk()?;
-    let port = |rest: &[u8]| rest.first_chunk().copied().map(u16::from_be_bytes);
-    match u16::from_ne_bytes(*family) {
-        AF_INET => {
-            let address: [u8; 4] = rest.get(2..6)?.try_into().ok()?;
-            Some(Address::Internet((address, port(rest)?).into()))
-        }
-        AF_INET6 => {
-            let address: [u8; 16] = rest.get(6..22)?.try_into().ok()?;
-            Some(Address::Internet((address, port(rest)?).into()))
-        }
-        AF_UNIX => Some(match rest.split_first() {
-            None => Address::Unnamed,
-            Some((0, _)) => Address::Abstract(rest.to_vec()),
-            Some(_) => {
-                let end = rest.iter().position(|byte| *byte == 0);
-                Address::Path(rest.get(..end.unwrap_or(rest.len()))?.to_vec())
-            }
-        }),
-        _ => None,
-    }
-}
-
 fn address(caller: &Caller, at: u64, bytes: u64) -> Result<Address, Refused> {
     // The kernel reads the length as an `int`.
     let bytes = bytes & 0xffff_ffff;
@@ -105,22 +60,6 @@ fn address(caller: &Caller, at: u64, bytes: u64) -> Result<Address, Refused> {
         return Err(Refused(EINVAL));
     }
     parse(&caller.bytes(at, bytes as usize)?).ok_or(Refused(EAFNOSUPPORT))
-}
-
-/// Returns the address that a connection to `address` reaches on this host, if on the loopback.
-pub(crate) fn on_loopback(address: SocketAddr) -> Option<SocketAddr> {
-    let ip = match (address.ip().is_unspecified(), address.ip()) {
-        (true, IpAddr::V4(_)) => Ipv4Addr::LOCALHOST.into(),
-        (true, IpAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
-        (false, ip) => ip,
-    };
-    let is_local = match ip {
-        IpAddr::V4(ip) => ip.is_loopback(),
-        IpAddr::V6(ip) => {
-            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
-        }
-    };
-    is_local.then_some(SocketAddr::new(ip, address.port()))
 }
 
 /// Returns whether the arguments of socket(2) ask for internet datagrams.
@@ -239,42 +178,6 @@ fn is_asked_by_libraries(place: &[u8]) -> bool {
 /// Treats a kernel that does not list its listeners as having none.
 fn listening<T>(told: std::io::Result<Vec<T>>) -> Result<Vec<T>, Refused> {
     told.map_err(|_| Refused(ECONNREFUSED))
-}
-
-/// Makes a call that can block, for `most` at the longest: all other callers in the fence wait
-/// too. This process is interrupted at short intervals and retries until then, since a busy
-/// host is no reason to refuse anything. So a caller that removes the timeout meanwhile gains
-/// nothing.
-pub(crate) fn within_time(
-    socket: &OwnedFd,
-    most: Duration,
-    make: impl Fn() -> Result<(), Errno>,
-) -> Result<Answer, Refused> {
-    let before = socket_timeout(socket, Timeout::Send)?;
-    let flags = rustix::fs::fcntl_getfl(socket)?;
-    let waits = !flags.contains(rustix::fs::OFlags::NONBLOCK);
-    set_socket_timeout(socket, Timeout::Send, Some(most))?;
-    let made = unless_interrupted(Instant::now() + most, make);
-    set_socket_timeout(socket, Timeout::Send, before)?;
-    match made {
-        Ok(()) => Ok(Answer::Value(0)),
-        Err(Errno::INTR) => Err(Refused(ETIMEDOUT)),
-        Err(Errno::INPROGRESS | Errno::AGAIN) if waits => Err(Refused(ETIMEDOUT)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Repeats a call that was only interrupted, until the deadline.
-pub(crate) fn unless_interrupted<T>(
-    until: Instant,
-    make: impl Fn() -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    loop {
-        match make() {
-            Err(Errno::INTR) if Instant::now() < until => {}
-            made => return made,
-        }
-    }
 }
 
 /// Binds the caller's socket: to the loopback, whatever address was asked for.

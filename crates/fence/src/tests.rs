@@ -21,9 +21,10 @@ use rustix::net::sockopt::socket_cookie;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::Places;
+use crate::address::{Address, on_loopback, parse};
 use crate::caller::{Caller, is_beneath, whereabouts};
 use crate::listeners::{internet_listeners, parse_internet, parse_unix, unix_listeners};
-use crate::sockets::{Address, Own, connect, listen, on_loopback, parse};
+use crate::sockets::{Own, connect, listen};
 
 fn thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32

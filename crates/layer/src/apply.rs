@@ -4,15 +4,16 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::engine::{Engine, Show};
+use crate::engine::Engine;
 use crate::expected::{Prepared, expected, others};
 use crate::facts::Facts;
 use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Entry};
+use crate::progress::{Progress, Show};
+use crate::rollback::{Later, rollback};
 use crate::tree::path_bytes;
 use crate::unchanged::are_permissions_of;
-use crate::way_back::{Later, way_back};
 use crate::{ApplyError, Plan, Step, TreeError};
 
 /// The amount of work done.
@@ -24,32 +25,6 @@ pub struct Applied {
     pub entries: u64,
     /// Bytes of their content.
     pub bytes: u64,
-}
-
-/// A phase of the work, for progress reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Originals are copied into the journal.
-    Keeping,
-    /// New content is written under temporary names.
-    Preparing,
-    /// Names are changed.
-    Committing,
-    /// The file system writes to disk.
-    Syncing,
-    /// A checkpoint is copied.
-    Copying,
-}
-
-/// The progress of the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The current phase.
-    pub phase: Phase,
-    /// Entries done.
-    pub done: u64,
-    /// Entries in all; 0 while unknown.
-    pub total: u64,
 }
 
 /// A journal's state, as recorded in it.
@@ -204,7 +179,7 @@ fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
     engine.remove_temporaries()?;
     let expected = expected(engine)?;
-    let mut back = way_back(engine, &done, expected.as_ref(), &Later::default())?;
+    let mut back = rollback(engine, &done, expected.as_ref(), &Later::default())?;
     if expected.is_some() {
         // What is not as it was left is somebody's since: nobody has said that it may go.
         let changed = [mem::take(&mut back.aside), mem::take(&mut back.skipped)];
@@ -263,7 +238,7 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                     continue;
                 }
                 // What was swapped in goes: with it, what somebody has made of it since.
-                match others(engine, &all, (index, step))? {
+                match others(engine, &all, index, step)? {
                     all if all.is_empty() => {
                         engine.swap_back(step, &temporary, place, prepared)?;
                     }

@@ -2,10 +2,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use crate::RelativePath;
-use crate::plan::Stamp;
+use crate::facts::{Kind, Stamp};
 
 /// The reason for control files that are not control files by name.
-const ASIDE: &str = "it is no history, and was set aside from what runs see";
+const PENDING_REVIEW: &str = "it is no history, and was set aside from what runs see";
 
 /// Everything that differs between the two trees, sorted by path bytes.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +32,10 @@ pub struct ChangeSet {
 impl ChangeSet {
     /// Classifies all changes as control files: they were set aside from the next run, which would
     /// run or believe them, whatever they are called.
-    pub fn classify_aside(&mut self) {
+    pub fn classify_pending_review(&mut self) {
         for change in &mut self.changes {
             change.class = Class::Control;
-            change.reason = change.reason.or(Some(ASIDE));
+            change.reason = change.reason.or(Some(PENDING_REVIEW));
         }
     }
 
@@ -147,6 +147,18 @@ pub enum EntryKind {
     },
     /// A socket, FIFO or device: only in the tree before, or after in live mode.
     Special,
+}
+
+impl EntryKind {
+    /// Returns whether it is this type, and one that can be applied and undone.
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        match self {
+            Self::File => kind == Kind::File,
+            Self::Directory => kind == Kind::Directory,
+            Self::Symlink { .. } => kind == Kind::Symlink,
+            Self::Special => false,
+        }
+    }
 }
 
 /// An entry that is not read or applied, with the reason.

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use crate::entries::{Walker, paths_in};
 use crate::error::TreeError;
-use crate::facts::{Facts, system_time};
+use crate::facts::{Facts, Stamp};
 use crate::manifest::Manifest;
-use crate::plan::{Entry, Node, Stamp};
+use crate::plan::{Entry, Node};
 use crate::tree::{Tree, os};
 use crate::{
     Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
@@ -115,7 +115,7 @@ pub fn checkpoint(
     let root = rustix::fs::fstat(copier.to.root())
         .map_err(|error| copier.to.error("cannot read", &RelativePath::root(), error))?;
     let changed = Facts::from(&root).changed;
-    copier.facts.finished = system_time(changed);
+    copier.facts.finished = changed.system();
     manifest.finish(changed).map_err(unwritten)?;
     Ok(copier.facts)
 }

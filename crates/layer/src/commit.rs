@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::engine::Engine;
-use crate::facts::Facts;
+use crate::facts::{Facts, Stamp};
 use crate::host::{self, Swap};
-use crate::plan::{Act, Conflict, Entry, Stamp};
+use crate::plan::{Act, Conflict, Entry};
 use crate::read::list_with_kinds;
 use crate::tree::is_absence;
 use crate::{ApplyError, RelativePath, Step};

@@ -4,7 +4,7 @@
 use crate::access_list::{access, mode_without};
 use crate::change::Source;
 use crate::control;
-use crate::facts::{Facts, Kind, Xattrs, system_time};
+use crate::facts::{Facts, Kind, Xattrs};
 use crate::overlay::{self, Merge};
 use crate::read::{Found, Reader, Shape, Visit, list_with_kinds, xattrs_at};
 use crate::tree::Tree;
@@ -448,7 +448,7 @@ impl Reader {
             Shape::Copy(_) | Shape::Live(_) if is_directory => self.is_in_place(path, &after.facts),
             Shape::Copy(finished) | Shape::Live(finished) => {
                 let born = self.after.born(path);
-                born.is_ok_and(|born| system_time(born) <= finished)
+                born.is_ok_and(|born| born.system() <= finished)
             }
         }
     }
@@ -466,7 +466,7 @@ impl Reader {
             kind,
             mode: facts.mode,
             bytes: facts.bytes,
-            modified: system_time(facts.modified),
+            modified: facts.modified.system(),
         })
     }
 }

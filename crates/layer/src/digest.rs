@@ -7,7 +7,6 @@ use std::io;
 use sha2::{Digest, Sha256};
 
 use crate::content::parts;
-use crate::path::RelativePath;
 use crate::plan::{Content, Node};
 use crate::tree::{Tree, path_bytes};
 use crate::{Plan, Step, TreeError};
@@ -112,56 +111,4 @@ fn held(hash: &mut Sha256, file: &File) -> io::Result<()> {
     })?;
     hash.update(u64::MAX.to_le_bytes());
     Ok(())
-}
-
-/// The effect of one step on one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writing {
-    /// A new entry appears.
-    Made,
-    /// An entry replaces another.
-    Replaced,
-    /// An entry is removed.
-    Removed,
-    /// Permissions, owner or extended attributes change.
-    Facts,
-    /// A directory moves with everything in it.
-    Moved,
-}
-
-/// The entry at a path afterwards.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
-    /// A file.
-    File {
-        /// Its length, bytes.
-        bytes: u64,
-        /// Set when somebody may execute it.
-        is_executable: bool,
-    },
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Link {
-        /// The target, as the program wrote it.
-        target: Vec<u8>,
-    },
-    /// Nothing, or an entry that is not written.
-    Nothing,
-}
-
-/// One path that a plan writes or removes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The path.
-    pub path: RelativePath,
-    /// The effect on it.
-    pub how: Writing,
-    /// The entry afterwards.
-    pub thing: Thing,
-    /// The permissions of the entry that is replaced or changed, the lowest twelve bits; `None`
-    /// where there was none, or a link.
-    pub mode_before: Option<u32>,
-    /// The permissions afterwards, likewise; `None` where there is no entry then, or a link.
-    pub mode: Option<u32>,
 }

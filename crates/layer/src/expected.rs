@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use crate::engine::Engine;
 use crate::entries::Walker;
+use crate::facts::Stamp;
 use crate::journal::{Journal, Results, Stage};
-use crate::plan::{Act, Content, Entry, Stamp};
-use crate::unchanged::is_entry_unchanged;
-use crate::way_back::CHANGED;
+use crate::plan::{Act, Content, Entry};
+use crate::unchanged::{CHANGED, is_entry_unchanged};
 use crate::{ApplyError, Bounds, Conflict, RelativePath, Step};
 
 /// The stamps of entries, each with its path beneath a step's.
@@ -122,7 +122,8 @@ pub(crate) fn results(engine: &Engine, prepared: &Prepared) -> Result<Results, A
 pub(crate) fn others(
     engine: &Engine,
     prepared: &Prepared,
-    (index, step): (usize, &Step),
+    index: usize,
+    step: &Step,
 ) -> Result<Vec<Conflict>, ApplyError> {
     let mut walker = Walker::new(Bounds::default());
     let now = engine.present(&mut walker, &step.path)?;
@@ -159,7 +160,7 @@ fn own<'a>(step: &'a Step, left: &'a Stamps) -> Own<'a> {
 fn is_own(engine: &Engine, step: &Step, own: &Own<'_>, now: &Entry) -> bool {
     own.get(&now.beneath).is_some_and(|(written, then)| {
         let is_itself = now.stamp.is_some_and(|now| then.holds_after_rename(&now));
-        is_itself || is_entry_unchanged(engine, step, now, (written, then))
+        is_itself || is_entry_unchanged(engine, step, now, written, then)
     })
 }
 

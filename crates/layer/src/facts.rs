@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use crate::EntryKind;
 use crate::layer::XattrFlavour;
 use crate::path::Bytes;
-use crate::plan::Stamp;
 
 /// An entry's type, of all there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +53,8 @@ pub(crate) struct Facts {
     pub links: u64,
     /// The device number, for a device.
     pub device_number: u64,
-    pub modified: (i64, u32),
-    pub changed: (i64, u32),
+    pub modified: Time,
+    pub changed: Time,
 }
 
 // The fields' types differ from one architecture to the next.
@@ -72,8 +71,14 @@ impl From<&Stat> for Facts {
             inode: stat.st_ino as u64,
             links: stat.st_nlink as u64,
             device_number: stat.st_rdev as u64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+            modified: Time {
+                seconds: stat.st_mtime as i64,
+                nanoseconds: stat.st_mtime_nsec as u32,
+            },
+            changed: Time {
+                seconds: stat.st_ctime as i64,
+                nanoseconds: stat.st_ctime_nsec as u32,
+            },
         }
     }
 }
@@ -97,16 +102,6 @@ impl Facts {
         (self.device, self.inode)
     }
 
-    /// Returns whether it is of a type that can be applied and undone.
-    pub fn is(&self, kind: &EntryKind) -> bool {
-        match kind {
-            EntryKind::File => self.kind == Kind::File,
-            EntryKind::Directory => self.kind == Kind::Directory,
-            EntryKind::Symlink { .. } => self.kind == Kind::Symlink,
-            EntryKind::Special => false,
-        }
-    }
-
     /// Returns the name of its type, for people.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
@@ -122,8 +117,21 @@ impl Facts {
 
     /// Returns whether the inode changed after a point in time.
     pub fn changed_after(&self, time: SystemTime) -> bool {
-        system_time(self.changed) > time
+        self.changed.system() > time
     }
+}
+
+/// The identity of a state of an entry on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    pub bytes: u64,
+    pub links: u64,
+    pub modified: Time,
+    pub changed: Time,
 }
 
 impl Stamp {
@@ -152,17 +160,44 @@ impl Stamp {
     }
 }
 
-/// Converts a kernel time stamp for the standard library.
-pub(crate) fn system_time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
-    let rest = Duration::from_nanos(u64::from(nanoseconds));
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds >= 0 {
-        SystemTime::UNIX_EPOCH.checked_add(whole)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_sub(whole)
-    };
-    base.and_then(|base| base.checked_add(rest))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
+/// A point in time, as the kernel stamps entries with it: since the epoch. It is recorded as a
+/// pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "(i64, u32)", into = "(i64, u32)")]
+pub(crate) struct Time {
+    pub seconds: i64,
+    pub nanoseconds: u32,
+}
+
+impl Time {
+    /// Converts it for the standard library.
+    pub fn system(self) -> SystemTime {
+        let rest = Duration::from_nanos(u64::from(self.nanoseconds));
+        let whole = Duration::from_secs(self.seconds.unsigned_abs());
+        let base = if self.seconds >= 0 {
+            SystemTime::UNIX_EPOCH.checked_add(whole)
+        } else {
+            SystemTime::UNIX_EPOCH.checked_sub(whole)
+        };
+        base.and_then(|base| base.checked_add(rest))
+            .unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+impl From<(i64, u32)> for Time {
+    fn from(pair: (i64, u32)) -> Self {
+        let (seconds, nanoseconds) = pair;
+        Self {
+            seconds,
+            nanoseconds,
+        }
+    }
+}
+
+impl From<Time> for (i64, u32) {
+    fn from(time: Time) -> Self {
+        (time.seconds, time.nanoseconds)
+    }
 }
 
 /// The extended attributes of an open file or directory, sorted by their treatment.
@@ -287,4 +322,19 @@ fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
         }
     }
     Err(Errno::RANGE.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_recorded_as_a_pair() {
+        let time = Time {
+            seconds: -1,
+            nanoseconds: 5,
+        };
+        assert_eq!(serde_json::to_string(&time).unwrap(), "[-1,5]");
+        assert_eq!(serde_json::from_str::<Time>("[-1,5]").unwrap(), time);
+    }
 }

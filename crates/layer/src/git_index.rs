@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use crate::control::plain_form;
+use crate::git_objects::is_name;
 
 /// The reason for an index that cannot be read.
 pub(crate) const UNREAD: &str = "git writes and runs what it names, and it cannot be read";
@@ -242,12 +242,6 @@ fn has_file_as_directory(entries: &[Entry]) -> bool {
 /// Returns whether a name leads to a file of the working tree, and to none of git's own.
 fn is_within(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'/').all(is_name)
-}
-
-/// Returns whether this is a single name of a file in the working tree that git does not reserve.
-pub(crate) fn is_name(part: &[u8]) -> bool {
-    let is_git = plain_form(part) == b".git";
-    !matches!(part, b"" | b"." | b"..") && !is_git && !part.iter().any(|byte| b"/\\".contains(byte))
 }
 
 fn take<'a>(from: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {

@@ -13,7 +13,7 @@ use crate::{Change, ChangeKind, ChangeSet, EntryKind, RelativePath};
 
 use packs::Pack;
 
-pub(crate) use loose::{Digest, Loose, ObjectKind};
+pub(crate) use loose::{Digest, Loose, ObjectKind, is_name};
 
 /// The most pack indexes that are read.
 const PACKS_MAX: usize = 4096;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::aside::{EXECUTABLE, OWNER_RIGHTS};
 use crate::below::{Below, is_head};
+use crate::pending_review::{EXECUTABLE, OWNER_RIGHTS};
 use crate::{Change, ChangeKind, ChangeSet, Class, EntryKind, LayerPaths, RelativePath, control};
 
 impl ChangeSet {

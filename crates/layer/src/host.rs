@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use crate::RelativePath;
 use crate::access_list::{access, is_listed, mode_without};
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind};
-use crate::plan::{Entry, Node, Stamp};
+use crate::facts::{Facts, Kind, Stamp};
+use crate::plan::{Entry, Node};
 use crate::tree::{Tree, facts_at, names_in, os};
 
 /// Moves an entry to a name that is free.
@@ -230,10 +230,9 @@ fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {
 }
 
 fn times(entry: &Entry) -> Timestamps {
-    let (seconds, nanoseconds) = entry.modified;
     let time = Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds.into(),
+        tv_sec: entry.modified.seconds,
+        tv_nsec: entry.modified.nanoseconds.into(),
     };
     Timestamps {
         last_access: time,

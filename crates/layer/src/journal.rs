@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TreeError;
+use crate::facts::Stamp;
 use crate::path::Bytes;
-use crate::plan::Stamp;
 use crate::{ApplyError, RelativePath, Step};
 
 /// The stage that a journal's work has reached.

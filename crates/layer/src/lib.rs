@@ -11,12 +11,12 @@
 //! file more rights than it had. It does not know what a sandbox, a policy or a terminal is.
 //!
 //! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then [`plan_apply`] in
-//! `planning.rs`, then `engine.rs` and `commit.rs`.
+//! `planning.rs`, then `stages.rs` and `commit.rs`.
 
 mod access_list;
 mod apply;
-mod aside;
 mod below;
+mod building;
 mod change;
 mod checkpoint;
 mod classify;
@@ -44,53 +44,61 @@ mod joining;
 mod journal;
 mod layer;
 mod links;
+mod live_snapshot;
 mod manifest;
 mod merged;
-mod noting;
+mod modes;
+mod narrowing;
 mod overlay;
 mod parting;
 mod path;
+mod pending_review;
 mod plan;
 mod planning;
+mod progress;
 mod read;
 mod removed;
 mod reopening;
 mod repository;
 mod restoring;
+mod rollback;
 mod sealing;
 mod selecting;
+mod stages;
 mod tree;
 mod unchanged;
 mod undoing;
 mod unreadable;
-mod way_back;
 mod worktrees;
+mod writes;
 
-pub use apply::{Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back};
-pub use aside::{changed_outside, set_aside};
+pub use apply::{Applied, JournalState, apply, finish, journal_state, take_back};
 pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
 pub use checkpoint::{CheckpointFacts, checkpoint};
 pub use control::{CONTROL_FILES, ControlFile};
 pub use diff::{DiffOptions, write_diff};
-pub use digest::{PlanDigest, Thing, Write, Writing};
+pub use digest::PlanDigest;
 pub use error::{ApplyError, CheckpointError, PlanError, ReadError, TreeError};
 pub use git_config::{CONFIGURATION_BYTES_MAX, NoConfiguration, without_secrets};
 pub use git_programs::GitEnvironment;
 pub use joining::join;
 pub use journal::has_written;
 pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
-pub use noting::EndNote;
-pub use parting::Stays;
+pub use live_snapshot::LiveSnapshot;
+pub use parting::RetainedDirectory;
 pub use path::{InvalidPath, RelativePath};
+pub use pending_review::{changed_outside, set_aside};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
+pub use progress::{Phase, Progress};
 pub use read::{changes, changes_at_rest};
 pub use reopening::Opened;
 pub use repository::{Configuration, NoRepository, Repository, configurations, repository};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
-pub use undoing::{Outlook, Undone, take_back_outlook, take_undo_back, undo, undo_outlook};
+pub use undoing::{UndoPreview, Undone, take_back_preview, take_undo_back, undo, undo_preview};
 pub use unreadable::restore_modes;
+pub use writes::{Thing, Write, Writing};
 
 #[cfg(test)]
 mod tests;

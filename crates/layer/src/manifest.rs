@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::facts::system_time;
+use crate::facts::Time;
 use crate::{RelativePath, escape};
 
 /// The content of a checkpoint's manifest.
@@ -56,8 +56,8 @@ impl Manifest {
     }
 
     /// Ends it with the time at which the checkpoint was complete.
-    pub fn finish(mut self, (seconds, nanoseconds): (i64, u32)) -> io::Result<()> {
-        writeln!(self.out, "finished {seconds} {nanoseconds}")?;
+    pub fn finish(mut self, time: Time) -> io::Result<()> {
+        writeln!(self.out, "finished {} {}", time.seconds, time.nanoseconds)?;
         self.out.flush()
     }
 }
@@ -97,10 +97,11 @@ fn parse(line: &str) -> Option<(RelativePath, u64, u64)> {
 
 fn parse_time(text: &str) -> Option<SystemTime> {
     let (seconds, nanoseconds) = text.split_once(' ')?;
-    Some(system_time((
-        seconds.parse().ok()?,
-        nanoseconds.parse().ok()?,
-    )))
+    let time = Time {
+        seconds: seconds.parse().ok()?,
+        nanoseconds: nanoseconds.parse().ok()?,
+    };
+    Some(time.system())
 }
 
 fn beside(checkpoint: &Path) -> PathBuf {

@@ -8,14 +8,14 @@ use crate::{RelativePath, Step};
 
 /// A directory that would be removed, but holds entries that no apply made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stays {
+pub struct RetainedDirectory {
     /// The topmost directory that stays.
     pub directory: RelativePath,
     /// The entries for which it stays, the topmost of each; full paths, so beneath `directory`.
     pub holds: Vec<RelativePath>,
 }
 
-impl Stays {
+impl RetainedDirectory {
     /// Merges the lists of several applies, the newest first: what stays of a later one is no
     /// reason that an earlier one knows of.
     #[must_use]
@@ -40,7 +40,7 @@ impl Stays {
 /// The remaining steps of one step, and the directories that stay.
 pub(crate) struct Parted {
     pub steps: Vec<Step>,
-    pub stays: Option<Stays>,
+    pub stays: Option<RetainedDirectory>,
 }
 
 /// Makes `back` of `now` at a path, both with parents first, except for entries that are not
@@ -104,6 +104,6 @@ pub(crate) fn part(
     });
     let steps = steps.collect();
     let directory = path.clone();
-    let stays = (!holds.is_empty()).then_some(Stays { directory, holds });
+    let stays = (!holds.is_empty()).then_some(RetainedDirectory { directory, holds });
     Ok(Parted { steps, stays })
 }

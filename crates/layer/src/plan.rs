@@ -1,11 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Stamp, Time};
 use crate::path::Bytes;
-use crate::{Refusal, RelativePath, Thing, Write, Writing};
+use crate::{Refusal, RelativePath};
 
 /// A selection of changes to apply.
 #[derive(Clone, Debug, Default)]
@@ -84,8 +83,7 @@ pub(crate) struct Entry {
     pub listed_mode: Option<u32>,
     pub uid: u32,
     pub gid: u32,
-    /// Seconds and nanoseconds.
-    pub modified: (i64, u32),
+    pub modified: Time,
     pub xattrs: Vec<(Bytes, Bytes)>,
     /// Entries with the same number are hard links of each other.
     pub link: Option<u64>,
@@ -123,19 +121,6 @@ pub(crate) enum Content {
     Untouched,
 }
 
-/// The identity of a state of an entry on the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamp {
-    pub device: u64,
-    pub inode: u64,
-    /// Type and permissions.
-    pub mode: u32,
-    pub bytes: u64,
-    pub links: u64,
-    pub modified: (i64, u32),
-    pub changed: (i64, u32),
-}
-
 /// The effect of a step, for summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepAction {
@@ -170,12 +155,6 @@ impl Node {
 }
 
 impl Plan {
-    /// Returns every path that would be written or removed, with the effect on it; the entries of a
-    /// directory that moves are not listed.
-    pub fn writes(&self) -> impl Iterator<Item = Write> {
-        self.steps.iter().flat_map(Step::writes)
-    }
-
     /// Returns whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -205,58 +184,6 @@ impl Step {
     #[must_use]
     pub fn path(&self) -> &RelativePath {
         &self.path
-    }
-
-    pub(crate) fn writes(&self) -> Vec<Write> {
-        let write = |entry: &Entry, how, thing| Write {
-            path: self.path.concat(&entry.beneath),
-            how,
-            thing,
-            mode_before: None,
-            mode: None,
-        };
-        match &self.act {
-            Act::Replace { old, new } => {
-                let before: BTreeMap<&[u8], &Entry> = old
-                    .iter()
-                    .map(|one| (one.beneath.as_bytes(), one))
-                    .collect();
-                let after: BTreeSet<&[u8]> = new.iter().map(|one| one.beneath.as_bytes()).collect();
-                let gone = |one: &&Entry| !after.contains(one.beneath.as_bytes());
-                let removed = old.iter().filter(gone);
-                let removed = removed.map(|one| write(one, Writing::Removed, Thing::Nothing));
-                let made = new.iter().map(|one| {
-                    let old = before.get(one.beneath.as_bytes());
-                    let how = match old {
-                        Some(_) => Writing::Replaced,
-                        None => Writing::Made,
-                    };
-                    Write {
-                        mode_before: old.and_then(|old| old.shown_mode()),
-                        mode: one.shown_mode(),
-                        ..write(one, how, one.thing())
-                    }
-                });
-                removed.chain(made).collect()
-            }
-            Act::Facts { old, new } => vec![Write {
-                path: self.path.clone(),
-                how: Writing::Facts,
-                thing: new.thing(),
-                mode_before: old.shown_mode(),
-                mode: new.shown_mode(),
-            }],
-            Act::Rename { from, .. } => {
-                let moved = |path: &RelativePath| Write {
-                    path: path.clone(),
-                    how: Writing::Moved,
-                    thing: Thing::Directory,
-                    mode_before: None,
-                    mode: None,
-                };
-                vec![moved(from), moved(&self.path)]
-            }
-        }
     }
 
     /// Returns whether the step changes the permissions of a file that has several names.
@@ -318,31 +245,6 @@ impl Entry {
     /// Returns whether both are of one type, so that the metadata of one may be given to the other.
     pub(crate) fn is_of_the_kind_of(&self, other: &Self) -> bool {
         std::mem::discriminant(&self.node) == std::mem::discriminant(&other.node)
-    }
-
-    /// Returns what it is, for summaries.
-    fn thing(&self) -> Thing {
-        match &self.node {
-            Node::File { bytes, .. } => Thing::File {
-                bytes: *bytes,
-                is_executable: self.mode & 0o111 != 0,
-            },
-            Node::Directory => Thing::Directory,
-            Node::Symlink { target } => Thing::Link {
-                target: target.0.clone(),
-            },
-            Node::Special => Thing::Nothing,
-        }
-    }
-
-    /// Returns its permissions, where they have an effect: a link's have none.
-    fn shown_mode(&self) -> Option<u32> {
-        match self.node {
-            Node::File { .. } | Node::Directory => {
-                Some(self.listed_mode.unwrap_or(self.mode) & 0o7777)
-            }
-            Node::Symlink { .. } | Node::Special => None,
-        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -295,7 +295,7 @@ impl<'a> Planner<'a> {
         let since = self.paths.since;
         let newer = old.iter().find(|entry| {
             let stamp = entry.stamp.as_ref();
-            stamp.is_some_and(|stamp| crate::facts::system_time(stamp.changed) > since)
+            stamp.is_some_and(|stamp| stamp.changed.system() > since)
         });
         if let Some(entry) = newer {
             let why = match entry.beneath.is_root() {

@@ -14,12 +14,13 @@ pub(crate) use self::entries::{list_with_kinds, xattrs_at};
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
+use crate::facts::{Facts, Kind, Xattrs, xattrs};
 use crate::index::Index;
 use crate::layer::XattrFlavour;
 use crate::manifest::{self, Places, Whose};
+use crate::modes::Noted;
 use crate::tree::{Tree, is_absence, names_in};
-use crate::unreadable::{Noted, open_up};
+use crate::unreadable::open_up;
 use crate::{
     AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
 };
@@ -398,7 +399,7 @@ impl Reader {
                     Some(exact) => Some(exact.min(finished)),
                     None => finished.checked_sub(TICK_MAX),
                 };
-                surely.is_some_and(|surely| system_time(facts.changed) < surely)
+                surely.is_some_and(|surely| facts.changed.system() < surely)
             }
         }
     }

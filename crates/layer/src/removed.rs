@@ -1,7 +1,7 @@
 //! Entries that are gone in the tree after.
 
 use crate::change::Source;
-use crate::facts::{Facts, Kind, system_time};
+use crate::facts::{Facts, Kind};
 use crate::read::{Reader, Shape, list_with_kinds};
 use crate::{Change, ChangeKind, Class, ReadError, RelativePath};
 
@@ -23,10 +23,7 @@ impl Reader {
             Shape::Live(_) => None,
         };
         if let Some(start) = start.filter(|start| facts.changed_after(*start))
-            && self
-                .before
-                .born(at)
-                .is_ok_and(|born| system_time(born) > start)
+            && self.before.born(at).is_ok_and(|born| born.system() > start)
         {
             self.note(&path, "it came into being outside meanwhile, and stays");
             return Ok(());

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind, system_time};
+use crate::facts::{Facts, Kind, Stamp, Time};
+use crate::live_snapshot::LiveSnapshot;
 use crate::manifest::{self, Whose};
-use crate::noting::EndNote;
-use crate::plan::{Entry, Stamp};
+use crate::plan::Entry;
 use crate::tree::Tree;
 use crate::unreadable::{Notes, give_back, unlock_beneath};
 use crate::{AfterTree, Bounds, ChangeSet, LayerPaths, Refusal, RelativePath};
@@ -35,7 +35,7 @@ impl Opened {
     pub fn up(
         paths: &LayerPaths,
         set: &ChangeSet,
-        note: Option<&EndNote>,
+        note: Option<&LiveSnapshot>,
         bounds: &Bounds,
     ) -> Result<Self, TreeError> {
         let (host, finished) = match &paths.after {
@@ -49,7 +49,7 @@ impl Opened {
             host,
             opened: BTreeMap::new(),
         };
-        let locked = note.map_or(&set.locked, EndNote::locked);
+        let locked = note.map_or(&set.locked, LiveSnapshot::locked);
         let AfterTree::Live { .. } = paths.after else {
             return Ok(opened);
         };
@@ -72,7 +72,7 @@ impl Opened {
         let places = manifest::read(&self.checkpoint, Whose::Original);
         let finished = places.finished.unwrap_or(finished);
         let may = |facts: &Facts| {
-            system_time(facts.changed) >= finished && !places.uncopied.contains(&facts.inode)
+            facts.changed.system() >= finished && !places.uncopied.contains(&facts.inode)
         };
         let tree = Tree::open_for_lookups(&self.host)?;
         let mut notes = Notes::open(&self.checkpoint)?;
@@ -136,7 +136,7 @@ impl Opened {
     }
 
     /// Returns whether an entry changed after a point in time, other than by being opened up.
-    pub(crate) fn changed_after(&self, entry: &Entry, time: (i64, u32)) -> bool {
+    pub(crate) fn changed_after(&self, entry: &Entry, time: Time) -> bool {
         let stamp = entry.stamp;
         stamp.is_some_and(|stamp| {
             stamp.changed > time && !self.opened.values().any(|inode| *inode == stamp.inode)

@@ -1,5 +1,4 @@
 mod access_lists;
-mod aside;
 mod branches;
 mod diffs;
 mod further_names;
@@ -10,6 +9,7 @@ mod joined;
 mod kinds;
 mod modes;
 mod names;
+mod pending_review;
 mod programs;
 mod races;
 mod racing;

@@ -16,11 +16,8 @@ use rustix::io::Errno;
 
 use crate::RelativePath;
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind};
-use crate::unreadable::Noted;
-
-/// Seconds and nanoseconds since the epoch.
-type Time = (i64, u32);
+use crate::facts::{Facts, Kind, Time};
+use crate::modes::Noted;
 
 /// The longest path opened at once, bytes. The kernel takes paths of up to 4,095 bytes.
 const STRETCH_BYTES_MAX: usize = 3_000;
@@ -146,7 +143,7 @@ impl Tree {
 
     /// Returns the time at which an entry was created, where the file system records it; else that
     /// of its last change.
-    pub fn born(&self, path: &RelativePath) -> io::Result<(i64, u32)> {
+    pub fn born(&self, path: &RelativePath) -> io::Result<Time> {
         let (born, changed) = self.born_and_changed(path)?;
         Ok(born.unwrap_or(changed))
     }
@@ -161,8 +158,10 @@ impl Tree {
         );
         let facts = rustix::fs::statx(place, os(path.name()), flags, wanted)?;
         let known = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
-        let [born, changed] =
-            [facts.stx_btime, facts.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
+        let [born, changed] = [facts.stx_btime, facts.stx_ctime].map(|time| Time {
+            seconds: time.tv_sec,
+            nanoseconds: time.tv_nsec,
+        });
         Ok((known.then_some(born), changed))
     }
 

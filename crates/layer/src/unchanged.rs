@@ -5,11 +5,14 @@
 use crate::access_list::{access, mode_without};
 use crate::content;
 use crate::engine::Engine;
-use crate::facts::{Facts, Kind};
-use crate::plan::{Content, Entry, Node, Stamp};
+use crate::facts::{Facts, Kind, Stamp};
+use crate::plan::{Content, Entry, Node};
 use crate::planning::Planner;
 use crate::tree::Tree;
 use crate::{Change, RelativePath, Step};
+
+/// The reason for a conflict with an entry that is not as an apply left it.
+pub(crate) const CHANGED: &str = "it changed since it was applied";
 
 /// Returns whether an entry that a step wrote is as it was after that: by its stamp then, or by its
 /// content.
@@ -17,10 +20,11 @@ pub(crate) fn is_entry_unchanged(
     engine: &Engine,
     step: &Step,
     now: &Entry,
-    (written, then): (&Entry, &Stamp),
+    written: &Entry,
+    then: &Stamp,
 ) -> bool {
     let same = now.stamp.is_some_and(|now| then.holds(&now));
-    same || is_as_written(engine, step, now, (written, then))
+    same || is_as_written(engine, step, now, written, then)
 }
 
 /// Returns whether the metadata that a step gave an entry is as it was after that. A rollback of an
@@ -53,12 +57,7 @@ pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> b
 
 /// Returns whether an entry is, in all but times and inode, what the step wrote. False for entries
 /// that cannot be compared.
-fn is_as_written(
-    engine: &Engine,
-    step: &Step,
-    now: &Entry,
-    (written, then): (&Entry, &Stamp),
-) -> bool {
+fn is_as_written(engine: &Engine, step: &Step, now: &Entry, written: &Entry, then: &Stamp) -> bool {
     let facts = now.stamp.is_some_and(|stamp| stamp.mode == then.mode)
         && (now.uid, now.gid) == (written.uid, written.gid)
         && now.xattrs == written.xattrs;

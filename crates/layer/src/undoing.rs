@@ -5,12 +5,12 @@ use std::path::Path;
 use crate::apply::{UNDO, begin_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
-use crate::way_back::{Back, Later, way_back};
-use crate::{Applied, ApplyError, Conflict, Stays};
+use crate::rollback::{Later, Rollback, rollback};
+use crate::{Applied, ApplyError, Conflict, RetainedDirectory};
 
 /// A preview of an undo. Each list is sorted by path, without duplicates.
 #[derive(Debug, Default)]
-pub struct Outlook {
+pub struct UndoPreview {
     /// Entries that changed since: only force overwrites or removes them.
     pub conflicts: Vec<Conflict>,
     /// Entries that not even force puts back: something that no apply has made would have to go.
@@ -19,7 +19,7 @@ pub struct Outlook {
     /// force leaves them as they are.
     pub skipped: Vec<Conflict>,
     /// Directories that stay, with what others have put there.
-    pub stays: Vec<Stays>,
+    pub stays: Vec<RetainedDirectory>,
 }
 
 /// The result of an undo.
@@ -28,7 +28,7 @@ pub struct Undone {
     /// The amount of work done.
     pub applied: Applied,
     /// Directories that stay, with what others have put there.
-    pub stays: Vec<Stays>,
+    pub stays: Vec<RetainedDirectory>,
     /// Entries that had changed since, and were overwritten or removed: the journal has them, for
     /// [`take_undo_back`].
     pub aside: Vec<Conflict>,
@@ -41,8 +41,8 @@ pub struct Undone {
 ///
 /// # Errors
 /// [`ApplyError::State`], or when the directory cannot be read.
-pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
-    outlook(journals, &|journal, later| {
+pub fn undo_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, ApplyError> {
+    preview(journals, &|journal, later| {
         plan_undo(journal, later).map(|(_, back)| back)
     })
 }
@@ -51,50 +51,53 @@ pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyErro
 /// last undone first. Nothing is written.
 ///
 /// # Errors
-/// As [`undo_outlook`].
-pub fn take_back_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
-    outlook(journals, &|journal, later| {
+/// As [`undo_preview`].
+pub fn take_back_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, ApplyError> {
+    preview(journals, &|journal, later| {
         plan_taking_back(journal, later).map(|(.., back)| back)
     })
 }
 
-fn outlook<P: AsRef<Path>>(
+fn preview<P: AsRef<Path>>(
     journals: &[P],
-    plan: &dyn Fn(&Path, &Later) -> Result<Back, ApplyError>,
-) -> Result<Outlook, ApplyError> {
-    let mut outlook = Outlook::default();
+    plan: &dyn Fn(&Path, &Later) -> Result<Rollback, ApplyError>,
+) -> Result<UndoPreview, ApplyError> {
+    let mut preview = UndoPreview::default();
     let mut later = Later::default();
     let mut stays = Vec::new();
     for journal in journals {
         let back = plan(journal.as_ref(), &later)?;
         later.add(&back);
-        outlook.conflicts.extend(back.conflicts);
-        outlook.in_the_way.extend(back.in_the_way);
-        outlook.skipped.extend(back.skipped);
+        preview.conflicts.extend(back.conflicts);
+        preview.in_the_way.extend(back.in_the_way);
+        preview.skipped.extend(back.skipped);
         stays.extend(back.stays);
     }
-    outlook.stays = Stays::merged(stays);
-    let Outlook {
+    preview.stays = RetainedDirectory::merged(stays);
+    let UndoPreview {
         conflicts,
         in_the_way,
         skipped,
         ..
-    } = &mut outlook;
+    } = &mut preview;
     for conflicts in [conflicts, in_the_way, skipped] {
         conflicts.sort_by(|left, right| left.path.cmp(&right.path));
         conflicts.dedup_by(|left, right| left.path == right.path);
     }
-    Ok(outlook)
+    Ok(preview)
 }
 
-fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Back), ApplyError> {
+fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Rollback), ApplyError> {
     let opened = Journal::open(journal, false)?;
     expect(&opened, Stage::Done)?;
     back_from(opened, later)
 }
 
 /// Returns the journal of the apply, its engine, and the steps that revert the undo within it.
-fn plan_taking_back(journal: &Path, later: &Later) -> Result<(Journal, Engine, Back), ApplyError> {
+fn plan_taking_back(
+    journal: &Path,
+    later: &Later,
+) -> Result<(Journal, Engine, Rollback), ApplyError> {
     let outer = Journal::open(journal, false)?;
     expect(&outer, Stage::Undone)?;
     let undone = Journal::open(&outer.within(UNDO), false)?;
@@ -113,11 +116,11 @@ fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
     })
 }
 
-fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Back), ApplyError> {
+fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Rollback), ApplyError> {
     let engine = Engine::resume(journal)?;
     let results: Results = engine.journal.read_json("results.json")?;
     let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
-    let back = way_back(&engine, &indices, Some(&results), later)?;
+    let back = rollback(&engine, &indices, Some(&results), later)?;
     Ok((engine, back))
 }
 
@@ -155,7 +158,7 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     }
 }
 
-fn refuse(back: &mut Back, force: bool) -> Result<(), ApplyError> {
+fn refuse(back: &mut Rollback, force: bool) -> Result<(), ApplyError> {
     if !back.conflicts.is_empty() && !force {
         return Err(ApplyError::Conflicts(std::mem::take(&mut back.conflicts)));
     }

@@ -4,7 +4,7 @@
 //! applied, and a process that is killed here loses nothing. Only a layer at rest is opened up, and
 //! before a program goes on in it, the modes are put back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,30 +17,9 @@ use rustix::process::geteuid;
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::host::by_handle;
+use crate::modes::{beside, line, lines};
 use crate::tree::{Tree, facts_at, handle_at, is_absence, names_in};
-use crate::{AfterTree, Bounds, LayerPaths, RelativePath, escape};
-
-/// The modes of entries that were opened up, by inode: a layer lies on one file system.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noted(HashMap<u64, u32>);
-
-impl Noted {
-    /// Reads the modes recorded beside a layer. A line that cannot be parsed is an error: showing
-    /// another mode than the program's would apply another.
-    pub fn read(after: &Path) -> Result<Self, TreeError> {
-        let lines = lines(after)?;
-        let modes = lines.iter().map(|line| (line.inode, line.mode));
-        Ok(Self(modes.collect()))
-    }
-
-    /// Returns the entry with the mode that the program gave it.
-    pub fn correct(&self, mut facts: Facts) -> Facts {
-        if let Some(mode) = self.0.get(&facts.inode) {
-            facts.mode = *mode;
-        }
-        facts
-    }
-}
+use crate::{AfterTree, Bounds, LayerPaths, RelativePath};
 
 /// Returns the bits that an owner needs to read an entry.
 fn needed(kind: Kind) -> u32 {
@@ -208,8 +187,7 @@ impl Notes {
             let now = Facts::from(&now);
             // By now another process may have been here.
             if is_locked(now.kind, now.mode) && is_own(&now) {
-                let name = escape::record(path.as_bytes());
-                text.push_str(&format!("{} {:o} {name}\n", now.inode, now.mode));
+                text.push_str(&line(now.inode, now.mode, &path));
                 locked.push((path, handle, now));
             }
         }
@@ -228,48 +206,4 @@ impl Notes {
         }
         Ok(())
     }
-}
-
-/// One entry that was opened up.
-struct Line {
-    inode: u64,
-    mode: u32,
-    path: RelativePath,
-}
-
-fn lines(after: &Path) -> Result<Vec<Line>, TreeError> {
-    let path = beside(after);
-    let failed = |error| TreeError::new("cannot read", path.display(), error);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    // A line without its end was cut short: what it was for was not opened up yet.
-    let whole = text
-        .rfind('\n')
-        .map_or("", |end| text.get(..end).unwrap_or_default());
-    let parse = |line: &str| {
-        let damaged = || failed(io::Error::other("it is damaged"));
-        parse_line(line).ok_or_else(damaged)
-    };
-    whole.lines().map(parse).collect()
-}
-
-fn parse_line(line: &str) -> Option<Line> {
-    let (inode, rest) = line.split_once(' ')?;
-    let (mode, name) = rest.split_once(' ')?;
-    Some(Line {
-        inode: inode.parse().ok()?,
-        mode: u32::from_str_radix(mode, 8)
-            .ok()
-            .filter(|mode| *mode <= 0o7777)?,
-        path: RelativePath::new(escape::parse_record(name)?).ok()?,
-    })
-}
-
-fn beside(after: &Path) -> PathBuf {
-    let mut name = after.as_os_str().to_os_string();
-    name.push(".modes");
-    PathBuf::from(name)
 }

@@ -70,7 +70,7 @@ impl ChangeSet {
         };
         let reasons = match (&trees, &own) {
             (Some((before, after)), Some(own)) => {
-                Measure::new(self, (before, after), own, paths.since).reasons(self)
+                Measure::new(self, before, after, own, paths.since).reasons(self)
             }
             _ => self.changes.iter().map(|_| Some(RELIED_ON)).collect(),
         };
@@ -109,7 +109,8 @@ struct Measure<'a> {
 impl<'a> Measure<'a> {
     fn new(
         set: &ChangeSet,
-        (before, after): (&'a Tree, &'a Tree),
+        before: &'a Tree,
+        after: &'a Tree,
         own: &'a RelativePath,
         since: SystemTime,
     ) -> Self {

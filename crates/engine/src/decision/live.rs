@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    Bounds, EndNote, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
+    Bounds, LiveSnapshot, Opened, Plan, Refusal, RelativePath, Selection, UndoPreview,
     changes as changes_of, plan_restore,
 };
 use atoll_ledger::StateDir;
@@ -65,7 +65,7 @@ pub fn note_end(
 }
 
 fn write_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Result<(), Failure> {
-    let note = EndNote::of(&plan_back(one)?, &one.set, SystemTime::now());
+    let note = LiveSnapshot::of(&plan_back(one)?, &one.set, SystemTime::now());
     let path = note_path(state, record, one);
     let new = path.with_extension("new");
     let failed = "the note cannot be written";
@@ -83,7 +83,7 @@ fn write_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Resul
 }
 
 /// Returns the end note of a run; none if its end was not observed.
-fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option<EndNote> {
+fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option<LiveSnapshot> {
     let file = File::open(note_path(state, record, one)).ok()?;
     serde_json::from_reader(BufReader::new(file)).ok()
 }
@@ -153,7 +153,7 @@ impl Work<'_> {
         &self,
         record: &RunRecord,
         one: &LayerChanges,
-        note: Option<EndNote>,
+        note: Option<LiveSnapshot>,
         opened: &Opened,
         how: How,
     ) -> Result<(Vec<Refusal>, UndoReport), Failure> {
@@ -166,7 +166,7 @@ impl Work<'_> {
                 set: changes_of(&one.paths, &Bounds::default()).doing(unread)?,
             })?,
         };
-        let mut meets = Outlook::default();
+        let mut meets = UndoPreview::default();
         match note {
             Some(note) => (plan, meets) = note.narrow(plan, opened),
             None => self.surface.warn(format!(

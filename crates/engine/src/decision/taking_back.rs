@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_layer::{
-    ApplyError, Conflict, JournalState, finish, journal_state, take_back, take_back_outlook,
-    take_undo_back, undo, undo_outlook,
+    ApplyError, Conflict, JournalState, finish, journal_state, take_back, take_back_preview,
+    take_undo_back, undo, undo_preview,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerRecord, RunRecord, RunState, lock_run};
@@ -93,15 +93,15 @@ impl Work<'_> {
         let mut foreseen = UndoReport::default();
         for of_layer in undone.chunk_by(|left, right| left.0.name == right.0.name) {
             let journals: Vec<&PathBuf> = of_layer.iter().map(|(_, journal)| journal).collect();
-            let outlook = match record.mode {
-                WorkspaceMode::Live => undo_outlook(&journals),
+            let preview = match record.mode {
+                WorkspaceMode::Live => undo_preview(&journals),
                 WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => {
-                    take_back_outlook(&journals)
+                    take_back_preview(&journals)
                 }
             };
-            let outlook = outlook.doing("the undo could not be taken back")?;
+            let preview = preview.doing("the undo could not be taken back")?;
             if let Some((layer, _)) = of_layer.first() {
-                foreseen.foresee(&outlook, &|path| shown_in(layer, path));
+                foreseen.foresee(&preview, &|path| shown_in(layer, path));
             }
         }
         foreseen.settle_taking_back(&format!("atoll undo {}", record.run))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, JournalState, RelativePath, Undone, journal_state, undo, undo_outlook,
+    ApplyError, JournalState, RelativePath, Undone, journal_state, undo, undo_preview,
 };
 use atoll_ledger::host_text;
 use atoll_model::WorkspaceMode;
@@ -188,8 +188,8 @@ impl Work<'_> {
 fn foreseen(record: &RunRecord, done: &[Done]) -> Result<UndoReport, Failure> {
     let mut met = UndoReport::default();
     for (layer, journals) in done {
-        let outlook = undo_outlook(journals).map_err(|error| not_undone(record, error))?;
-        met.foresee(&outlook, &|path| shown_in(layer, path));
+        let preview = undo_preview(journals).map_err(|error| not_undone(record, error))?;
+        met.foresee(&preview, &|path| shown_in(layer, path));
     }
     Ok(met)
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
-    take_undo_back, undo, undo_outlook,
+    ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_preview,
+    take_undo_back, undo, undo_preview,
 };
 use atoll_ledger::Ledger;
 use serde_json::json;
@@ -59,8 +59,8 @@ pub fn undo_kept(undoing: &Undoing<'_>, force: bool) -> Result<UndoReport, Failu
             }
         }
         if !applied.is_empty() {
-            let outlook = undo_outlook(&applied).doing(UNDONE)?;
-            foreseen.foresee(&outlook, &|path| shown(one, path));
+            let preview = undo_preview(&applied).doing(UNDONE)?;
+            foreseen.foresee(&preview, &|path| shown(one, path));
         }
         if was_cut_short || !applied.is_empty() {
             done.push((at, applied));
@@ -113,8 +113,8 @@ pub fn foresee(undoing: &Undoing<'_>) -> Result<UndoReport, Failure> {
             }
         }
         if !applied.is_empty() {
-            let outlook = undo_outlook(&applied).doing(UNDONE)?;
-            met.foresee(&outlook, &|path| shown(one, path));
+            let preview = undo_preview(&applied).doing(UNDONE)?;
+            met.foresee(&preview, &|path| shown(one, path));
             is_any = true;
         } else if let Some(last) = LastUndo::read(&one.layer.journals())? {
             met = met.and(last.met);
@@ -142,7 +142,7 @@ fn undo_all(
     }
     let shown = |path: &RelativePath| shown(one, path);
     let mut meets = UndoReport::default();
-    meets.foresee(&undo_outlook(applied).doing(UNDONE)?, &shown);
+    meets.foresee(&undo_preview(applied).doing(UNDONE)?, &shown);
     let directory = one.layer.journals();
     let last = LastUndo::following(&directory, applied, None)?;
     last.meeting(&meets).write(&directory)?;
@@ -220,8 +220,8 @@ pub fn take_undo_back_of(undoing: &Undoing<'_>) -> Result<(), Failure> {
         is_any |= settle_undo(one, ledger, &command)?;
         let undone = undone_of(one)?;
         is_any |= !undone.is_empty();
-        let outlook = take_back_outlook(&undone).doing(failed)?;
-        foreseen.foresee(&outlook, &|path| shown(one, path));
+        let preview = take_back_preview(&undone).doing(failed)?;
+        foreseen.foresee(&preview, &|path| shown(one, path));
         all.push(undone);
     }
     if !is_any {

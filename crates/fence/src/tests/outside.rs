@@ -15,9 +15,9 @@ use rustix::net::sockopt::set_ipv6_v6only;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::Refused;
-use crate::names::written;
+use crate::address::{Address, parse, written};
+use crate::deadline::unless_interrupted;
 use crate::outside::Outside;
-use crate::sockets::{Address, parse, unless_interrupted};
 
 fn outside() -> (Outside, OwnedFd) {
     let (line, far) = pair().unwrap();

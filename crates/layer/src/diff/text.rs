@@ -1,6 +1,7 @@
 //! The hunks of a unified diff.
 
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffOp, DiffTag};
@@ -43,9 +44,9 @@ fn write_hunk(
     let (Some(first), Some(last)) = (group.first(), group.last()) else {
         return Ok(());
     };
-    let old_range = (first.old_range().start, last.old_range().end);
-    let new_range = (first.new_range().start, last.new_range().end);
-    let head = format!("@@ -{} +{} @@", range(old_range), range(new_range));
+    let old_range = first.old_range().start..last.old_range().end;
+    let new_range = first.new_range().start..last.new_range().end;
+    let head = format!("@@ -{} +{} @@", range(&old_range), range(&new_range));
     page.line(CYAN, &head)?;
     for operation in group {
         let old_part = old.get(operation.old_range()).unwrap_or_default();
@@ -88,8 +89,9 @@ fn write_line(colour: &str, sign: &str, line: &[u8], page: &mut Page<'_>) -> io:
     Ok(())
 }
 
-fn range((start, end): (usize, usize)) -> String {
-    match end.saturating_sub(start) {
+fn range(lines: &Range<usize>) -> String {
+    let start = lines.start;
+    match lines.len() {
         0 => format!("{start},0"),
         1 => format!("{}", start + 1),
         count => format!("{},{count}", start + 1),

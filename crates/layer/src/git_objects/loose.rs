@@ -9,7 +9,7 @@ use sha1_checked::{CollisionResult, Sha1};
 use sha2::{Digest as _, Sha256};
 
 use super::{Format, Id};
-use crate::git_index::is_name;
+use crate::control::plain_form;
 
 /// The largest content of commits, trees and tags, which are parsed, bytes.
 const CONTENT_BYTES_MAX: u64 = 32 << 20;
@@ -270,4 +270,10 @@ fn of_name(name: &[u8]) -> Option<ObjectKind> {
         b"tag" => Some(ObjectKind::Tag),
         _ => None,
     }
+}
+
+/// Returns whether this is a single name of a file in the working tree that git does not reserve.
+pub(crate) fn is_name(part: &[u8]) -> bool {
+    let is_git = plain_form(part) == b".git";
+    !matches!(part, b"" | b"." | b"..") && !is_git && !part.iter().any(|byte| b"/\\".contains(byte))
 }

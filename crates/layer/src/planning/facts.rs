@@ -2,7 +2,7 @@
 
 use super::{Planner, REPLACED, is_list};
 use crate::entries::layer_entry;
-use crate::facts::{Facts, Kind, is_note, system_time};
+use crate::facts::{Facts, Kind, Time, is_note};
 use crate::plan::{Act, Content};
 use crate::{Change, PlanError};
 
@@ -13,12 +13,12 @@ impl Planner<'_> {
             return Ok(());
         };
         let before = top.before.as_ref();
-        if before.is_some_and(|before| !facts.is(&before.kind)) {
+        if before.is_some_and(|before| !before.kind.is(facts.kind)) {
             self.refuse(&top.path, "it is of another type outside now");
             return Ok(());
         }
         let born = self.reader.before.born_and_changed(&top.path);
-        let born = born.ok().and_then(|(born, _)| born).map(system_time);
+        let born = born.ok().and_then(|(born, _)| born).map(Time::system);
         if facts.kind == Kind::Directory && born.is_some_and(|born| born > self.paths.since) {
             // Made outside too, with permissions of its own.
             return Ok(());

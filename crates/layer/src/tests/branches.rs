@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::worktrees::{
     EMPTY_TREE, Object, classes, commit, commit_of, index, layer, line, log, new, object, put,
 };
-use crate::{Bounds, LayerPaths, Selection, apply, changes, plan_apply, undo, undo_outlook};
+use crate::{Bounds, LayerPaths, Selection, apply, changes, plan_apply, undo, undo_preview};
 
 /// Returns the paths that wait for approval in a layer with these objects and files over a
 /// repository with these further files.
@@ -328,9 +328,9 @@ fn what_worktrees_are_on_is_undone_only_by_force() {
         let plan = plan_apply(&paths, &set, &Selection::default()).unwrap();
         let _ = apply(plan, &journal, &mut |_| {}).unwrap();
         assert!(host.join("refs/heads/new").exists());
-        assert_eq!(undo_outlook(&[&journal]).unwrap().conflicts, []);
+        assert_eq!(undo_preview(&[&journal]).unwrap().conflicts, []);
         put(&host, at, text);
-        let conflicts = undo_outlook(&[&journal]).unwrap().conflicts;
+        let conflicts = undo_preview(&[&journal]).unwrap().conflicts;
         let found: Vec<String> = conflicts.iter().map(|one| one.path.to_string()).collect();
         assert_eq!(found, expected, "{at}");
         assert_eq!(undo(&journal, false).is_err(), !expected.is_empty());

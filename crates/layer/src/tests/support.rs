@@ -165,7 +165,7 @@ pub fn snapshot(root: &Path, times: bool) -> Snapshot {
             };
             let time = match (times, facts.kind) {
                 (true, crate::facts::Kind::File | crate::facts::Kind::Symlink) => facts.modified,
-                _ => (0, 0),
+                _ => crate::facts::Time::default(),
             };
             let text = format!(
                 "{:?} {mode:o} {}:{} {what} {own:?} {time:?}",

@@ -21,8 +21,8 @@ fn told(conflicts: &[Conflict]) -> Vec<String> {
         .collect()
 }
 
-fn outlook(journals: &[PathBuf]) -> Outlook {
-    undo_outlook(journals).unwrap()
+fn preview(journals: &[PathBuf]) -> UndoPreview {
+    undo_preview(journals).unwrap()
 }
 
 /// Applies the selected changes of a layer, with a journal of this name.
@@ -60,11 +60,11 @@ fn what_others_put_into_a_directory_that_was_made_stays_with_it() {
             remove("src/gone/c"),
         ];
         perform(&host, &later);
-        let stays = [Stays {
+        let stays = [RetainedDirectory {
             directory: path("src"),
             holds: paths(&["src/deep/mine", "src/own"]),
         }];
-        let before = outlook(&[stand.journal()]);
+        let before = preview(&[stand.journal()]);
         assert_eq!(told(&before.conflicts), <[&str; 0]>::default());
         assert_eq!(before.stays, stays);
         let undone = undo(&stand.journal(), force).unwrap();
@@ -109,7 +109,7 @@ fn what_force_overwrites_is_named_and_comes_back() {
     ];
     perform(&stand.host(), &later);
     let edited = snapshot(&stand.host(), false);
-    let named = outlook(&[stand.journal()]).conflicts;
+    let named = preview(&[stand.journal()]).conflicts;
     let expected = [
         "a: it changed since it was applied",
         "b: it changed since it was applied",
@@ -127,7 +127,7 @@ fn what_force_overwrites_is_named_and_comes_back() {
     take_undo_back(&stand.journal()).unwrap();
     assert_same("taken back", &edited, &snapshot(&stand.host(), false));
     // The same again, with what force overwrites still known as somebody's.
-    assert_eq!(told(&outlook(&[stand.journal()]).conflicts), expected);
+    assert_eq!(told(&preview(&[stand.journal()]).conflicts), expected);
     undo(&stand.journal(), true).unwrap();
     assert_same("again", &original, &snapshot(&stand.host(), false));
 }
@@ -138,7 +138,7 @@ fn what_cannot_be_looked_at_is_told_as_not_undone() {
     let (stand, _) = Stand::copy(&before, &[mode("a", 0o600), append("b", "2")]);
     stand.apply_all();
     perform(&stand.host(), &[remove("a")]);
-    let met = outlook(&[stand.journal()]);
+    let met = preview(&[stand.journal()]);
     assert_eq!(told(&met.conflicts), ["a: it changed since it was applied"]);
     let undone = undo(&stand.journal(), true).unwrap();
     for skipped in [met.skipped, undone.skipped] {
@@ -193,7 +193,7 @@ fn a_special_file_in_the_place_of_what_was_applied_is_never_removed() {
 }
 
 fn outlook_of_taking_back(stand: &Stand) -> Vec<String> {
-    told(&take_back_outlook(&[stand.journal()]).unwrap().in_the_way)
+    told(&take_back_preview(&[stand.journal()]).unwrap().in_the_way)
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_file_is_not_put_back_over_a_directory_that_holds_others_files() {
         stand.apply_all();
         perform(&stand.host(), later);
         let edited = snapshot(&stand.host(), true);
-        assert_eq!(outlook(&[stand.journal()]).in_the_way.len(), 1);
+        assert_eq!(preview(&[stand.journal()]).in_the_way.len(), 1);
         let refused = undo(&stand.journal(), true);
         assert!(
             matches!(refused, Err(ApplyError::InTheWay(_))),
@@ -285,20 +285,20 @@ fn what_a_later_apply_wrote_is_no_change_to_an_earlier_one() {
     let third = apply_some(&stand, "third", &everything());
     assert_same("applied", &seen, &snapshot(&stand.host(), false));
     let all = [third, second, first];
-    let none = outlook(&all);
+    let none = preview(&all);
     assert_eq!(told(&none.conflicts), <[&str; 0]>::default());
     assert_eq!(none.stays, []);
     // Of the first alone it is others' work.
-    assert_eq!(outlook(&all[2..]).stays.len(), 1);
+    assert_eq!(preview(&all[2..]).stays.len(), 1);
     pause();
     perform(
         &stand.host(),
         &[write("d/sub/c", "later"), write("d/sub/mine", "work")],
     );
-    let named = outlook(&all);
+    let named = preview(&all);
     let expected = ["d/sub/c: it changed since it was applied"];
     assert_eq!(told(&named.conflicts), expected);
-    let stays = [Stays {
+    let stays = [RetainedDirectory {
         directory: path("d"),
         holds: paths(&["d/sub/mine"]),
     }];
@@ -333,7 +333,7 @@ fn the_taking_back_of_several_undos_is_looked_at_whole() {
         undo(journal, true).unwrap();
     }
     let all = [first.clone(), second.clone()];
-    let taken = |all: &[PathBuf]| take_back_outlook(all).unwrap();
+    let taken = |all: &[PathBuf]| take_back_preview(all).unwrap();
     assert_eq!(told(&taken(&all).conflicts), <[&str; 0]>::default());
     pause();
     // Only the last of them meets it.
@@ -368,7 +368,7 @@ fn what_changed_between_two_applies_is_told_before_either_is_undone() {
         "n: it changed since it was applied",
     ];
     let all = [second.clone(), first.clone()];
-    assert_eq!(told(&outlook(&all).conflicts), expected);
+    assert_eq!(told(&preview(&all).conflicts), expected);
     undo(&second, false).unwrap();
     assert_eq!(fs::read(stand.host().join("a")).unwrap(), b"between");
     let refused = undo(&first, false);
@@ -387,7 +387,7 @@ fn a_repository_that_was_made_and_written_to_since_is_a_conflict() {
     stand.apply_all();
     perform(&stand.host(), &[write("p/.git/refs/heads/main", "abc")]);
     let expected = ["p/.git: it is a git repository that others have written to since"];
-    assert_eq!(told(&outlook(&[stand.journal()]).conflicts), expected);
+    assert_eq!(told(&preview(&[stand.journal()]).conflicts), expected);
     assert!(undo(&stand.journal(), false).is_err());
     perform(&stand.host(), &[remove("p/.git/refs")]);
     undo(&stand.journal(), false).unwrap();

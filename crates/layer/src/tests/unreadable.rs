@@ -224,30 +224,30 @@ fn in_live_mode_nothing_is_opened_up_and_what_stays_is_told() {
 }
 
 /// Returns a live run that has ended, with the record of what it left.
-fn ended(before: &[Edit], edits: &[Edit]) -> (Stand, EndNote) {
+fn ended(before: &[Edit], edits: &[Edit]) -> (Stand, LiveSnapshot) {
     ended_with_top(before, edits, None)
 }
 
 /// As [`ended`], where the run gave the workspace itself this mode, if any, at the end.
-fn ended_with_top(before: &[Edit], edits: &[Edit], top: Option<u32>) -> (Stand, EndNote) {
+fn ended_with_top(before: &[Edit], edits: &[Edit], top: Option<u32>) -> (Stand, LiveSnapshot) {
     let stand = Stand::live(before, edits);
     if let Some(top) = top {
         give_top(&stand, top);
     }
     let set = stand.changes();
     let plan = plan_restore(&stand.paths, &set, &everything()).unwrap();
-    let note = EndNote::of(&plan, &set, SystemTime::now());
+    let note = LiveSnapshot::of(&plan, &set, SystemTime::now());
     // What changes from here on is later for the kernel's clock too.
     std::thread::sleep(Duration::from_millis(50));
     (stand, note)
 }
 
-fn open_up(stand: &Stand, note: &EndNote) -> Opened {
+fn open_up(stand: &Stand, note: &LiveSnapshot) -> Opened {
     let set = stand.changes();
     Opened::up(&stand.paths, &set, Some(note), &Bounds::default()).unwrap()
 }
 
-fn plan_back(stand: &Stand, note: &EndNote, opened: &Opened) -> Plan {
+fn plan_back(stand: &Stand, note: &LiveSnapshot, opened: &Opened) -> Plan {
     let plan = plan_restore(&stand.paths, &stand.changes(), &everything()).unwrap();
     note.narrow(plan, opened).0
 }

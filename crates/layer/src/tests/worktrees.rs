@@ -10,7 +10,7 @@ use sha1_checked::{Digest as _, Sha1};
 
 use crate::{
     AfterTree, Bounds, Class, IdShift, LayerPaths, Selection, XattrFlavour, apply, changes,
-    plan_apply, undo, undo_outlook,
+    plan_apply, undo, undo_preview,
 };
 
 /// A loose object: its path, its name, and its compressed content.
@@ -551,10 +551,10 @@ fn what_others_may_rely_on_since_is_undone_only_by_force() {
         let (journal, host) = (top.path().join("journal"), top.path().join("host"));
         applied(&paths, true, &journal);
         if is_taken_up {
-            assert_eq!(undo_outlook(&[&journal]).unwrap().conflicts, []);
+            assert_eq!(undo_preview(&[&journal]).unwrap().conflicts, []);
             put(&host, "worktrees/later/HEAD", b"ref: refs/heads/new\n");
         }
-        let conflicts = undo_outlook(&[&journal]).unwrap().conflicts;
+        let conflicts = undo_preview(&[&journal]).unwrap().conflicts;
         assert_eq!(conflicts.len(), 1, "{file}: {conflicts:?}");
         assert!(conflicts[0].why.contains("since"), "{conflicts:?}");
         assert!(undo(&journal, false).is_err());

@@ -41,7 +41,7 @@ pub fn set_aside(
     host: &Path,
     drop: &[RelativePath],
 ) -> Result<Vec<RelativePath>, TreeError> {
-    let mut aside = Aside {
+    let mut pending = PendingReview {
         below: Below::open(host)?,
         from: Tree::open(from)?,
         to: Tree::open(to)?,
@@ -49,16 +49,16 @@ pub fn set_aside(
         looked: 0,
     };
     for path in drop {
-        remove_all(&aside.from, path, None)?;
+        remove_all(&pending.from, path, None)?;
     }
     let mut waiting = vec![RelativePath::root()];
     while let Some(path) = waiting.pop() {
-        aside.sort_out(&path, &mut waiting)?;
+        pending.sort_out(&path, &mut waiting)?;
     }
-    Ok(aside.moved)
+    Ok(pending.moved)
 }
 
-struct Aside {
+struct PendingReview {
     below: Below,
     from: Tree,
     to: Tree,
@@ -66,7 +66,7 @@ struct Aside {
     looked: u64,
 }
 
-impl Aside {
+impl PendingReview {
     /// Moves out of a directory that stays whatever does not, or the whole directory.
     fn sort_out(
         &mut self,

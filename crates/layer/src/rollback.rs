@@ -7,15 +7,15 @@ use std::io;
 use crate::below::is_head;
 use crate::engine::{Engine, only_tree};
 use crate::entries::Walker;
+use crate::facts::Stamp;
 use crate::host::replaced_meanwhile;
 use crate::journal::Results;
 use crate::parting::part;
-use crate::plan::{Act, Content, Entry, Node, Stamp};
-use crate::unchanged::{are_facts_unchanged, is_entry_unchanged};
+use crate::plan::{Act, Content, Entry, Node};
+use crate::unchanged::{CHANGED, are_facts_unchanged, is_entry_unchanged};
 use crate::worktrees::{Left, left};
-use crate::{ApplyError, Bounds, Conflict, RelativePath, Stays, Step, TreeError};
+use crate::{ApplyError, Bounds, Conflict, RelativePath, RetainedDirectory, Step, TreeError};
 
-pub(crate) const CHANGED: &str = "it changed since it was applied";
 const GONE: &str = "it is gone since it was applied";
 const AGAIN: &str = "it has come into being again since";
 const REPOSITORY: &str = "it is a git repository that others have written to since";
@@ -24,7 +24,7 @@ const IN_THE_WAY: &str = "a directory that holds what is not of this apply is th
 
 /// The steps that revert others, with their obstacles.
 #[derive(Default)]
-pub(crate) struct Back {
+pub(crate) struct Rollback {
     steps: Vec<Step>,
     /// Paths at which the directory is not what it was after the steps.
     pub conflicts: Vec<Conflict>,
@@ -35,10 +35,10 @@ pub(crate) struct Back {
     /// Originals that could only be put back in the place of others' files.
     pub in_the_way: Vec<Conflict>,
     /// The directories that stay, because they hold others' files.
-    pub stays: Vec<Stays>,
+    pub stays: Vec<RetainedDirectory>,
 }
 
-impl Back {
+impl Rollback {
     /// Returns the steps, for a journal within the one that keeps the originals.
     pub fn steps(self) -> Vec<Step> {
         let mut steps = self.steps;
@@ -72,7 +72,7 @@ impl Back {
 pub(crate) struct Later(Vec<BTreeMap<RelativePath, Step>>);
 
 impl Later {
-    pub fn add(&mut self, back: &Back) {
+    pub fn add(&mut self, back: &Rollback) {
         let steps = back.steps.iter().cloned().map(|mut step| {
             // What could not be brought back will not be there.
             if let Act::Replace { new, .. } = &mut step.act {
@@ -150,17 +150,17 @@ fn elsewhere(mut entry: Entry) -> Entry {
 ///
 /// # Errors
 /// Without results, what cannot be read.
-pub(crate) fn way_back(
+pub(crate) fn rollback(
     engine: &Engine,
     indices: &[usize],
     results: Option<&Results>,
     later: &Later,
-) -> Result<Back, ApplyError> {
+) -> Result<Rollback, ApplyError> {
     let mut looking = Looking {
         engine,
         later,
         walker: Walker::new(Bounds::default()),
-        back: Back::default(),
+        back: Rollback::default(),
     };
     for index in indices.iter().rev() {
         let Some(step) = engine.work.steps.get(*index) else {
@@ -199,7 +199,7 @@ struct Looking<'a> {
     engine: &'a Engine,
     later: &'a Later,
     walker: Walker,
-    back: Back,
+    back: Rollback,
 }
 
 impl Looking<'_> {
@@ -210,7 +210,7 @@ impl Looking<'_> {
     ) -> Result<(), ApplyError> {
         let path = &step.path;
         match &step.act {
-            Act::Replace { old, new } => self.undo_replaced(step, (old, new), planned),
+            Act::Replace { old, new } => self.undo_replaced(step, old, new, planned),
             Act::Facts { old, new } => {
                 let now = self.one(path)?;
                 if !now.is_of_the_kind_of(old) {
@@ -262,7 +262,8 @@ impl Looking<'_> {
     fn undo_replaced(
         &mut self,
         step: &Step,
-        (old, new): (&[Entry], &[Entry]),
+        old: &[Entry],
+        new: &[Entry],
         planned: Option<&[(RelativePath, Stamp)]>,
     ) -> Result<(), ApplyError> {
         let path = &step.path;
@@ -277,7 +278,7 @@ impl Looking<'_> {
                 self.back.in_the_way.push(Conflict { path, why });
                 return Ok(());
             }
-            self.compare(step, (old, new), &now, planned);
+            self.compare(step, old, new, &now, planned);
         }
         match part(path, now, old.to_vec(), &known) {
             Ok(parted) => {
@@ -300,7 +301,8 @@ impl Looking<'_> {
     fn compare(
         &mut self,
         step: &Step,
-        (old, new): (&[Entry], &[Entry]),
+        old: &[Entry],
+        new: &[Entry],
         now: &[Entry],
         planned: &[(RelativePath, Stamp)],
     ) {
@@ -317,7 +319,7 @@ impl Looking<'_> {
             there.insert(at);
             let why = match (written.get(at), then.get(at)) {
                 (Some(written), Some(then))
-                    if is_entry_unchanged(self.engine, step, entry, (written, then)) =>
+                    if is_entry_unchanged(self.engine, step, entry, written, then) =>
                 {
                     continue;
                 }
@@ -340,7 +342,7 @@ impl Looking<'_> {
         &mut self,
         path: &RelativePath,
         new: &[Entry],
-        stays: &Stays,
+        stays: &RetainedDirectory,
         is_undo: bool,
     ) {
         for head in new.iter().filter(|entry| is_head(entry.beneath.name())) {

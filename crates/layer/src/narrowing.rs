@@ -1,30 +1,11 @@
-//! A record of what a live run left in the host directory at its end: only that is the run's to
-//! undo, and only while it is as the run left it.
+//! Narrows the plan that leads back to a checkpoint to what a live run left.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
-
+use crate::live_snapshot::{Left, LeftEntry, LiveSnapshot};
 use crate::parting::part;
-use crate::path::Bytes;
-use crate::plan::{Act, Entry, Node, Stamp};
-use crate::{ChangeSet, Conflict, Opened, Outlook, Plan, RelativePath, Stays, Step};
-
-/// The steps that [`crate::plan_restore`] would have made at the end of the run.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EndNote {
-    steps: BTreeMap<RelativePath, Left>,
-    /// Paths that could not be undone then either.
-    refused: BTreeSet<RelativePath>,
-    /// Entries that could not be read for their permissions, with their state.
-    #[serde(default)]
-    locked: BTreeMap<RelativePath, Stamp>,
-    /// The time of the record, in seconds and nanoseconds.
-    #[serde(default)]
-    at: (i64, u32),
-}
+use crate::plan::{Act, Entry, Node};
+use crate::{Conflict, Opened, Plan, RelativePath, RetainedDirectory, Step, UndoPreview};
 
 /// The remainder of a plan, with its preview.
 #[derive(Default)]
@@ -32,61 +13,16 @@ struct Narrowed {
     steps: Vec<Step>,
     changed: BTreeSet<RelativePath>,
     in_the_way: Vec<Conflict>,
-    stays: Vec<Stays>,
+    stays: Vec<RetainedDirectory>,
 }
 
-/// An entry that a run left at a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Left {
-    /// Set when only permissions, owner and the like differ from the checkpoint.
-    facts_only: bool,
-    /// Empty where the run removed what was there.
-    entries: Vec<LeftEntry>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LeftEntry {
-    beneath: RelativePath,
-    stamp: Option<Stamp>,
-    uid: u32,
-    gid: u32,
-    xattrs: Vec<(Bytes, Bytes)>,
-}
-
-impl EndNote {
-    /// Records the entries that the plan back from the end of the run finds, and those for which no
-    /// plan could be made; `at` is the current time.
-    #[must_use]
-    pub fn of(plan: &Plan, set: &ChangeSet, at: SystemTime) -> Self {
-        let at = at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let steps = plan.steps.iter();
-        Self {
-            steps: steps
-                .filter_map(|step| Some((step.path.clone(), Left::of(step)?)))
-                .collect(),
-            refused: plan.refused.iter().map(|it| it.path.clone()).collect(),
-            locked: set.locked.clone(),
-            at: (
-                i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
-                at.subsec_nanos(),
-            ),
-        }
-    }
-
-    pub(crate) fn locked(&self) -> &BTreeMap<RelativePath, Stamp> {
-        &self.locked
-    }
-
+impl LiveSnapshot {
     /// Narrows a plan that leads back from now to undoing the run's own changes, including those
     /// that had to be `opened` up to be read. A directory that is no longer as the run left it is a
     /// conflict. Files that others have put into directories that the run made stay, and are
     /// returned with these and with those in the way: the caller refuses then.
     #[must_use]
-    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, Outlook) {
+    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, UndoPreview) {
         let mut narrowed = Narrowed::default();
         for step in std::mem::take(&mut plan.steps) {
             let Some(now) = Left::of(&step) else {
@@ -107,7 +43,7 @@ impl EndNote {
                 }
                 (true, _) => {}
                 (false, Act::Replace { old, new }) => {
-                    self.narrow_one(&step.path, (old, new), &met, &mut narrowed);
+                    self.narrow_one(&step.path, old, new, &met, &mut narrowed);
                 }
                 (false, Act::Facts { .. } | Act::Rename { .. }) => {
                     narrowed.changed.extend(met.into_iter().cloned());
@@ -124,19 +60,20 @@ impl EndNote {
         plan.refused.retain(|refusal| {
             self.refused.contains(&refusal.path) || self.steps.contains_key(&refusal.path)
         });
-        let outlook = Outlook {
+        let preview = UndoPreview {
             in_the_way: narrowed.in_the_way,
             stays: narrowed.stays,
-            ..Outlook::default()
+            ..UndoPreview::default()
         };
-        (plan, outlook)
+        (plan, preview)
     }
 
     /// Narrows a step that touches what the run left to that, and to what was there before.
     fn narrow_one(
         &self,
         path: &RelativePath,
-        (old, new): (&[Entry], &[Entry]),
+        old: &[Entry],
+        new: &[Entry],
         met: &BTreeSet<&RelativePath>,
         narrowed: &mut Narrowed,
     ) {
@@ -173,7 +110,7 @@ impl EndNote {
             .filter(|at| ***at != *path && path.starts_with(at));
         narrowed.changed.extend(above.map(|at| (*at).clone()));
         if !old.is_empty() && !left.contains_key(path) && !before.contains(path) {
-            narrowed.stays.push(Stays {
+            narrowed.stays.push(RetainedDirectory {
                 directory: path.parent().unwrap_or_default(),
                 holds: vec![path.clone()],
             });
@@ -224,47 +161,5 @@ impl EndNote {
             let (noted, left) = self.steps.get_key_value(&above)?;
             (!left.facts_only).then_some(noted)
         })
-    }
-}
-
-impl Left {
-    fn of(step: &Step) -> Option<Self> {
-        match &step.act {
-            Act::Replace { old, .. } => Some(Self {
-                facts_only: false,
-                entries: old.iter().map(LeftEntry::of).collect(),
-            }),
-            Act::Facts { old, .. } => Some(Self {
-                facts_only: true,
-                entries: vec![LeftEntry::of(old)],
-            }),
-            Act::Rename { .. } => None,
-        }
-    }
-}
-
-impl LeftEntry {
-    /// Returns whether an entry at the same path is what was left there.
-    fn is_still(&self, now: &Entry) -> bool {
-        let now = Self::of(now);
-        let facts = |one: &Self| (one.stamp, one.uid, one.gid);
-        facts(self) == facts(&now) && self.xattrs == now.xattrs
-    }
-
-    fn of(entry: &Entry) -> Self {
-        let mut stamp = entry.stamp;
-        // The size and times of a directory tell of its entries, which are looked at
-        // themselves where they are the run's.
-        if let Some(stamp) = stamp.as_mut().filter(|stamp| stamp.is_directory()) {
-            (stamp.bytes, stamp.links) = (0, 0);
-            (stamp.modified, stamp.changed) = ((0, 0), (0, 0));
-        }
-        Self {
-            beneath: entry.beneath.clone(),
-            stamp,
-            uid: entry.uid,
-            gid: entry.gid,
-            xattrs: entry.xattrs.clone(),
-        }
     }
 }

@@ -1,0 +1,209 @@
+//! Executes a journal: keeps the originals, prepares the new content under temporary names, then
+//! changes names. Each stage can be repeated from its start, so that a process killed anywhere
+//! leaves a state that can be rolled forward or back.
+
+use std::collections::HashSet;
+use std::fs::File;
+
+use crate::building::Builder;
+use crate::engine::Engine;
+use crate::expected::{self, Prepared};
+use crate::facts::Facts;
+use crate::journal::Stage;
+use crate::plan::{Act, Content, Entry, Node};
+use crate::progress::Show;
+use crate::{ApplyError, Phase, Progress, RelativePath, Step, content};
+
+impl Engine {
+    /// Continues from the journal's current stage to the end.
+    pub fn run(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        let mut prepared = None;
+        loop {
+            let stage = self.journal.stage()?;
+            match stage {
+                Some(Stage::Keeping) => {
+                    self.keep(show)?;
+                    self.journal.set_stage(Stage::Preparing)?;
+                }
+                Some(Stage::Preparing) => {
+                    self.remove_temporaries()?;
+                    prepared = Some(self.prepare(show)?);
+                    self.journal.set_stage(Stage::Committing)?;
+                }
+                Some(Stage::Committing) => {
+                    let prepared = match prepared.take() {
+                        Some(prepared) => prepared,
+                        None => Prepared::read(&self.journal)?,
+                    };
+                    self.commit(&prepared, show)?;
+                    let results = expected::results(self, &prepared)?;
+                    self.journal.write_json("results.json", &results)?;
+                    self.sync_host(show)?;
+                    self.journal.set_stage(Stage::Done)?;
+                }
+                Some(Stage::Done) => return Ok(()),
+                Some(
+                    Stage::TakingBack
+                    | Stage::TakenBack
+                    | Stage::Undoing
+                    | Stage::Undone
+                    | Stage::PuttingBack,
+                )
+                | None => {
+                    return Err(ApplyError::State {
+                        found: stage.map_or("empty", Stage::name),
+                        needed: "begun",
+                    });
+                }
+            }
+        }
+    }
+
+    /// Copies the entries that will be replaced into the journal, and makes sure that they were
+    /// copied as planned.
+    fn keep(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        let entries = self.work.steps.iter().flat_map(|step| {
+            let both = step.old_entries().iter().chain(step.new_entries());
+            both.map(move |entry| (step, entry))
+        });
+        let total = entries.clone().count() as u64;
+        let mut kept = HashSet::new();
+        for (done, (step, entry)) in entries.enumerate() {
+            show(Progress {
+                phase: Phase::Keeping,
+                done: done as u64,
+                total,
+            });
+            if let Node::File {
+                content: Content::Kept { number, from },
+                ..
+            } = &entry.node
+                && kept.insert(*number)
+            {
+                self.keep_one(&step.path, entry, *number, from)?;
+            }
+        }
+        self.journal.sync()
+    }
+
+    fn keep_one(
+        &self,
+        path: &RelativePath,
+        entry: &Entry,
+        number: u64,
+        from: &RelativePath,
+    ) -> Result<(), ApplyError> {
+        let failed = |error| ApplyError::from_tree(self.tree.error("cannot keep", from, error));
+        let (file, facts) = self.tree.file(from).map_err(failed)?;
+        let copy = self.journal.keep(number)?;
+        content::copy(&file, &copy, facts.bytes).map_err(failed)?;
+        let after = Facts::from(&rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?);
+        let unchanged = entry
+            .stamp
+            .is_none_or(|stamp| stamp.holds(&facts.stamp()) && stamp.holds(&after.stamp()));
+        if unchanged || self.work.loose {
+            Ok(())
+        } else {
+            Err(ApplyError::ChangedMeanwhile(path.clone()))
+        }
+    }
+
+    /// Writes all new content under temporary names, each in its destination's directory, and makes
+    /// it durable. A full disk is found here, before any change.
+    fn prepare(&self, show: Show<'_>) -> Result<Prepared, ApplyError> {
+        self.widen()?;
+        let total = self
+            .work
+            .steps
+            .iter()
+            .map(|step| step.new_entries().len() as u64)
+            .sum();
+        let mut builder = Builder::new(self);
+        let mut prepared = Prepared::default();
+        let mut done = 0;
+        for (index, step) in self.work.steps.iter().enumerate() {
+            show(Progress {
+                phase: Phase::Preparing,
+                done,
+                total,
+            });
+            done += step.new_entries().len() as u64;
+            let (top, beneath) = builder.build(index, step)?;
+            prepared.push(top, beneath);
+        }
+        prepared.write(&self.journal)?;
+        self.sync_host(show)?;
+        Ok(prepared)
+    }
+
+    /// Makes directories writable first where a step does so, for what is written into them.
+    fn widen(&self) -> Result<(), ApplyError> {
+        let logged = self.journal.logged()?;
+        let mut log = self.journal.log()?;
+        for (index, step) in self.work.steps.iter().enumerate() {
+            if let Act::Facts { old, new } = &step.act
+                && old.node == Node::Directory
+                && !old.mode & new.mode & 0o700 != 0
+                && !logged.contains(&index)
+            {
+                self.commit_one(index, step, None, &mut log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the names, step by step; permissions of directories last, since
+    /// they can forbid the rest.
+    fn commit(&self, prepared: &Prepared, show: Show<'_>) -> Result<(), ApplyError> {
+        let logged = self.journal.logged()?;
+        let mut log = self.journal.log()?;
+        let (last, first): (Vec<usize>, Vec<usize>) = (0..self.work.steps.len())
+            .partition(|index| self.work.steps.get(*index).is_some_and(is_directory_facts));
+        let total = self.work.steps.len() as u64;
+        let (first, last) = (
+            first.into_iter().map(Some),
+            last.into_iter().rev().map(Some),
+        );
+        let mut done = 0;
+        for index in first.chain([None]).chain(last) {
+            let Some(index) = index else {
+                self.let_go(&log)?;
+                continue;
+            };
+            show(Progress {
+                phase: Phase::Committing,
+                done,
+                total,
+            });
+            done += 1;
+            if let Some(step) = self.work.steps.get(index)
+                && !logged.contains(&index)
+            {
+                self.commit_one(index, step, prepared.top(index), &mut log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the replaced entries. Their absence proves nothing, so the log is made durable
+    /// first.
+    fn let_go(&self, log: &File) -> Result<(), ApplyError> {
+        log.sync_data().map_err(|error| self.not_logged(error))?;
+        self.remove_temporaries()
+    }
+
+    fn sync_host(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        show(Progress {
+            phase: Phase::Syncing,
+            done: 0,
+            total: 1,
+        });
+        rustix::fs::syncfs(self.tree.root()).map_err(|error| {
+            ApplyError::from_tree(self.tree.error("cannot sync", &RelativePath::root(), error))
+        })
+    }
+}
+
+fn is_directory_facts(step: &Step) -> bool {
+    matches!(&step.act, Act::Facts { old, .. } if old.node == Node::Directory)
+}
