@@ -26,6 +26,14 @@ const LOW_SHARES: &str = "512";
 /// The divisor of the memory limit that internet sockets may use in addition, in version 1.
 const SOCKETS_SHARE: u64 = 4;
 
+/// The exec server, and the process that waits to become an exec: no part of a program's limit.
+pub(crate) const SERVER_PROCESSES: u64 = 2;
+
+/// Returns the number of processes that a sandbox has at most.
+fn processes(limits: &Limits) -> u64 {
+    limits.processes.saturating_add(SERVER_PROCESSES)
+}
+
 /// The groups of one sandbox; removed by [`Groups::remove`].
 #[derive(Debug)]
 pub(crate) struct Groups {
@@ -133,7 +141,7 @@ impl Groups {
         self.set("memory.max", &limits.memory_bytes.to_string())?;
         self.set_where_known("memory.swap.max", &limits.swap_bytes.to_string())?;
         self.set_where_known("memory.oom.group", "1")?;
-        self.set("pids.max", &limits.processes.to_string())?;
+        self.set("pids.max", &processes(limits).to_string())?;
         match limits.cpu_millis.filter(|_| self.limits_cpu) {
             Some(millis) => self.set("cpu.max", &format!("{} 100000", millis * 100)),
             None => self.set_where_known("cpu.weight", LOW_WEIGHT),
@@ -148,7 +156,7 @@ impl Groups {
         // What internet sockets hold is counted apart here, and only where it is limited.
         let sockets = memory / SOCKETS_SHARE;
         self.set_where_known("memory.kmem.tcp.limit_in_bytes", &sockets.to_string())?;
-        self.set("pids.max", &limits.processes.to_string())?;
+        self.set("pids.max", &processes(limits).to_string())?;
         match limits.cpu_millis {
             _ if !self.limits_cpu => Ok(()),
             None => self.set("cpu.shares", LOW_SHARES),

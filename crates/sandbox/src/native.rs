@@ -19,7 +19,7 @@ use atoll_sys::{descriptor, socket};
 use crate::disk::DiskWatch;
 use crate::enforcement::{Swap, enforcement};
 use crate::exec::{ExecServer, PreparedExec};
-use crate::groups::Groups;
+use crate::groups::{Groups, SERVER_PROCESSES};
 use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
@@ -412,6 +412,7 @@ fn resource_limits(
             Some(_) => fence::tasks_of(native.host.uid),
             None => 0,
         };
+        let others = others.saturating_add(SERVER_PROCESSES);
         let processes = limits.processes.saturating_add(others);
         list.push(limit(RLIMIT_NPROC, processes));
         list.push(limit(RLIMIT_DATA, limits.memory_bytes));

@@ -12,7 +12,7 @@ const SHELL_EXAMPLES: &str = "\
 Examples:
   atoll shell last    look around in the run started last";
 
-/// Starts a program in a running sandbox.
+/// Start a program in a running sandbox
 ///
 /// The program has the run's own boundary: its files, network, limits and
 /// variables. Policies decide on it as on the run's own, and the ledger records it.
@@ -51,7 +51,7 @@ pub struct ExecArguments {
     pub command: Vec<OsString>,
 }
 
-/// Opens a shell in a running sandbox.
+/// Open a shell in a running sandbox
 ///
 /// The shell is $SHELL if the sandbox has it, otherwise sh. See `atoll exec` for
 /// what holds for it.
