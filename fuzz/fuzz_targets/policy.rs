@@ -6,12 +6,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use atoll_model::{
     Access, Boundary, Call, Limits, Mode, Principal, RunId, Verdict, View, ViewKind, WorkspaceMode,
 };
 use atoll_policy::{
-    Facts, HostFacts, NoProfiles, Requested, RequestedProfile, SourceFile, Sources, TrustList,
+    Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, SourceFile, Sources, TrustList,
     check, compile, decide,
 };
 use libfuzzer_sys::fuzz_target;
@@ -106,6 +107,7 @@ impl World<'_> {
             user_profiles: &NoProfiles,
             project: project.as_ref(),
             trust: &trust,
+            policies: PolicySources::default(),
         };
         let requested = Requested {
             profile: Some(RequestedProfile::File(SourceFile::new(
@@ -121,6 +123,8 @@ impl World<'_> {
             mode: Mode::Full,
             host: &host,
             environment: &environment,
+            now: SystemTime::UNIX_EPOCH,
+            placeholders: &[],
         };
         match decide(&rules, &call(), &facts) {
             Verdict::Allow(grant) => {
@@ -154,15 +158,18 @@ fn environment() -> Vec<(OsString, OsString)> {
 fn call() -> Call {
     Call {
         run: RunId::new(1_795_253_412, 1),
+        session: None,
         principal: Principal {
             uid: 1000,
             gid: 1000,
             name: "ann".to_owned(),
         },
         command: vec!["true".into()],
+        options: Vec::new(),
         workspace: PathBuf::from("/home/ann/src/app"),
         directory: PathBuf::from("/home/ann/src/app"),
         terminal: false,
+        lives: false,
     }
 }
 
