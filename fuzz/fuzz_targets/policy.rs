@@ -12,8 +12,8 @@ use atoll_model::{
     Access, Boundary, Call, Limits, Mode, Principal, RunId, Verdict, View, ViewKind, WorkspaceMode,
 };
 use atoll_policy::{
-    Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, SourceFile, Sources, TrustList,
-    check, compile, decide,
+    Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, SourceFile, Sources,
+    TrustList, check, compile, decide,
 };
 use libfuzzer_sys::fuzz_target;
 

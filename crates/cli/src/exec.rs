@@ -14,7 +14,8 @@ use atoll_engine::control::{
 };
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::supervision::{
-    Answer, ControlError, ExecConnection, ExecRequest, OutputFilter, Runs, exec_in,
+    Answer, ControlError, ExecConnection, ExecDone, ExecRequest, OutputFilter, Runs, exec_in,
+    spoken_to,
 };
 use atoll_ledger::live_runs;
 use atoll_model::{Ending, RunId};
@@ -58,9 +59,9 @@ pub fn exec(arguments: &ExecArguments, output: &Output) -> Result<u8, Failure> {
             .because("standard input or output is something else"));
     }
     let terminal = has_terminal && !arguments.no_tty;
-    let ending = ran(&arguments.run, &request, terminal)?;
-    report(ending, &request, output);
-    Ok(ending.exit_status())
+    let done = ran(&arguments.run, &request, terminal)?;
+    report(done, &request, output);
+    Ok(done.ending.exit_status())
 }
 
 /// Opens a shell in a running sandbox; returns its status.
@@ -80,15 +81,17 @@ pub fn shell(arguments: &ShellArguments, output: &Output) -> Result<u8, Failure>
         environment: Vec::new(),
     };
     if let Some(own) = own {
-        let ending = ran(&arguments.run, &request(own), true)?;
-        if ending != Ending::NotFound {
-            return Ok(ending.exit_status());
+        let request = request(own);
+        let done = ran(&arguments.run, &request, true)?;
+        if done.ending != Ending::NotFound {
+            report(done, &request, output);
+            return Ok(done.ending.exit_status());
         }
     }
     let request = request(SHELL.into());
-    let ending = ran(&arguments.run, &request, true)?;
-    report(ending, &request, output);
-    Ok(ending.exit_status())
+    let done = ran(&arguments.run, &request, true)?;
+    report(done, &request, output);
+    Ok(done.ending.exit_status())
 }
 
 /// Checks variables: each has a name and a value.
@@ -109,10 +112,11 @@ fn variables(given: &[OsString]) -> Result<Vec<OsString>, Failure> {
 }
 
 /// Says why a program did not run to its own end; its status alone says the rest.
-fn report(ending: Ending, request: &ExecRequest, output: &Output) {
+fn report(done: ExecDone, request: &ExecRequest, output: &Output) {
     let program = request.command.first().map(OsString::as_os_str);
     let program = program.unwrap_or(OsStr::new("")).to_string_lossy();
-    match ending {
+    match done.ending {
+        _ if done.with_run => output.warn(&format!("the run has ended, and {program} with it")),
         Ending::NotFound => output.warn(&format!("{program} is not found in the sandbox")),
         Ending::NotExecutable => {
             output.warn(&format!("{program} cannot be executed in the sandbox"));
@@ -123,7 +127,7 @@ fn report(ending: Ending, request: &ExecRequest, output: &Output) {
 }
 
 /// Runs a program in the named run, on this process's streams, to its end.
-fn ran(run: &str, request: &ExecRequest, terminal: bool) -> Result<Ending, Failure> {
+fn ran(run: &str, request: &ExecRequest, terminal: bool) -> Result<ExecDone, Failure> {
     let (directory, run) = found(run)?;
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
@@ -137,7 +141,7 @@ fn ran(run: &str, request: &ExecRequest, terminal: bool) -> Result<Ending, Failu
         raw.give_back();
     }
     match answer {
-        Ok(Answer::Exec(done)) => Ok(done.ending),
+        Ok(Answer::Exec(done)) => Ok(done),
         Ok(Answer::Refused(declined)) => Err(refused(&run, declined)),
         Ok(_) => Err(failed(&run, &ControlError::Strange)),
         // The run has ended, and the program with it.
@@ -159,8 +163,12 @@ fn found(text: &str) -> Result<(Runs, RunId), Failure> {
             let run = meant(&runs, text, &crate::finding::tell)?;
             Ok((runs, run))
         });
+        // Only one that does not listen yet is worth the wait.
+        let heard = directory()?.and_then(|runs| spoken_to(&runs).ok());
+        let heard = heard.unwrap_or_default();
         let runs = live_runs(&state).unwrap_or_default();
-        if found.is_ok() || runs.is_empty() || Instant::now() >= until {
+        let all_listen = runs.iter().all(|run| heard.contains(run));
+        if found.is_ok() || all_listen || Instant::now() >= until {
             return found;
         }
         sleep(BEGINNING_PAUSE);

@@ -48,7 +48,9 @@ impl ExecGate for Execs<'_> {
         } = *asked;
         is_found_as_decided(request)?;
         let directory = request.directory.as_ref().map(PathBuf::from);
-        let directory = directory.map(|named| self.call.directory.join(named));
+        // Without parts that mean the same place.
+        let directory =
+            directory.map(|named| self.call.directory.join(named).components().collect());
         let call = ExecCall {
             call: Call {
                 command: request.command.clone(),

@@ -241,6 +241,8 @@ pub struct EndedExec {
     pub ending: Result<Ending, SandboxError>,
     /// The time from its start to its end.
     pub wall_clock: Duration,
+    /// True if it ended because the sandbox did.
+    pub with_run: bool,
 }
 
 impl fmt::Debug for EndedExec {

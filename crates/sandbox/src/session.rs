@@ -306,6 +306,7 @@ impl Session<'_> {
         }
         // The sandbox is gone, and all further execs with it.
         for exec in &mut self.further {
+            exec.with_run = exec.streams.ended.is_none();
             exec.streams.end(Ending::Signalled { signal: SIGKILL });
         }
         // Where it was abandoned, something may still write.

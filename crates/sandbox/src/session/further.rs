@@ -38,6 +38,8 @@ pub(super) struct FurtherExec {
     pub(super) kill_at: Option<Instant>,
     /// The failure to start it.
     pub(super) failure: Option<SandboxError>,
+    /// True if it ended because the sandbox did.
+    pub(super) with_run: bool,
     pub(super) armed: ArmedExec<ExecGrant>,
 }
 
@@ -123,6 +125,7 @@ impl Session<'_> {
                     end_at: limit.and_then(|limit| now.checked_add(limit)),
                     kill_at: None,
                     failure: None,
+                    with_run: false,
                     armed,
                 });
             }
@@ -130,6 +133,7 @@ impl Session<'_> {
                 armed,
                 ending: Err(error),
                 wall_clock: Duration::ZERO,
+                with_run: false,
             }),
         }
     }
@@ -194,6 +198,7 @@ impl Session<'_> {
                     (None, None) => Err(SandboxError::Vanished),
                 },
                 wall_clock: ended.saturating_duration_since(exec.started),
+                with_run: exec.with_run,
             });
         }
     }

@@ -315,6 +315,9 @@ pub struct ExecDone {
     pub exec: u32,
     /// The way that it ended.
     pub ending: Ending,
+    /// True if it ended because its run did.
+    #[serde(default)]
+    pub with_run: bool,
 }
 
 /// Asks a running sandbox to start a program on these streams, with a terminal of this size if one

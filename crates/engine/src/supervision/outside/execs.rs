@@ -164,7 +164,7 @@ impl Outside<'_> {
                 &stream,
                 &Answer::Refused(Declined {
                     why: "others read its changes already".to_owned(),
-                    advice: "try again".to_owned(),
+                    advice: "try again in a moment".to_owned(),
                 }),
             ),
         }
@@ -200,11 +200,12 @@ impl Outside<'_> {
             exec,
             by: caller.who,
         };
+        // A refused one has its number too.
+        self.execs.last = exec;
         let armed = match live.execs.open(&asked) {
             Ok(armed) => armed,
             Err(declined) => return caller.refuse(&Answer::Refused(declined)),
         };
-        self.execs.last = exec;
         let environment = caller.request.environment.clone();
         let terminal = caller.terminal;
         match caller.attach(&|| live.execs.filter()) {
@@ -234,12 +235,14 @@ impl Outside<'_> {
             armed,
             ending,
             wall_clock,
+            with_run,
         } = ended;
         let exec = armed.call().exec;
         let answer = match &ending {
             Ok(ending) => Answer::Exec(ExecDone {
                 exec,
                 ending: *ending,
+                with_run,
             }),
             Err(error) => Answer::Refused(Declined {
                 why: error.to_string(),
@@ -263,6 +266,7 @@ impl Outside<'_> {
 fn advice(error: &SandboxError) -> &'static str {
     match error {
         SandboxError::TooManyExecs(_) => "wait for one of them to end",
+        SandboxError::Making { .. } => "atoll exec RUN -- ls -la shows what is there",
         SandboxError::TooLarge(_) => "give fewer or shorter arguments and variables",
         _ => "start the program in a run of its own: atoll run -- …",
     }
