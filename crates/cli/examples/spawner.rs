@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_cli::escape::EscapeFilter;
-use atoll_engine::supervision::Widening;
-use atoll_engine::{Fate, Request, call};
+use atoll_engine::supervision::DualControlRule;
+use atoll_engine::{ChangeRetention, Request, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
@@ -168,9 +168,9 @@ impl Many {
             handover: None,
             signing: None,
             tokens: None,
-            fate: Fate::Scratch,
+            fate: ChangeRetention::Scratch,
             unattended: false,
-            widening: &Widening::OnePerson,
+            widening: &DualControlRule::OnePerson,
             resume: None,
             reread: &|rules| Ok(rules.clone()),
             filter: &|rights| Box::new(EscapeFilter::new(rights)),

@@ -41,7 +41,7 @@ impl About<'_> {
             | CallError::Sandbox(_)
             | CallError::Ledger(_)
             | CallError::Run(_)
-            | CallError::Gained(_)
+            | CallError::SharedLabels(_)
             | CallError::Place(_) => vec![self.advice(error)],
         }
     }
@@ -81,8 +81,8 @@ impl About<'_> {
             CallError::Sandbox(error) => self.sandbox(error),
             CallError::Ledger(error) => ledger(error),
             CallError::Run(error) => self.run(error),
-            CallError::Gained(SessionError::Ledger(error)) => ledger(error),
-            CallError::Gained(SessionError::Private(_)) => {
+            CallError::SharedLabels(SessionError::Ledger(error)) => ledger(error),
+            CallError::SharedLabels(SessionError::Private(_)) => {
                 "ls -l on it shows whose it is; without --session the run starts".to_owned()
             }
             CallError::Place(error) => self.place(error),

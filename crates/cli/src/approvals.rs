@@ -10,7 +10,9 @@ use atoll_engine::control::{done, meant, none_goes_on, runs_of, unanswered};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::{Answer, ControlError, Question, Runs, ask, ask_until, spoken_to};
-use atoll_model::network::{AskedCall, Breadth, CallDigest, FlowKind, LEASE_SECONDS_MAX, Scope};
+use atoll_model::network::{
+    ApprovalScope, AskedCall, CallDigest, FlowKind, LEASE_SECONDS_MAX, Scope,
+};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{Decision, Lease, Pending, PortAgreed};
 use serde_json::json;
@@ -138,10 +140,10 @@ fn show(arguments: &ShowApprovalArguments, output: &Output) -> Result<u8, Failur
 fn grant(arguments: &GrantApprovalArguments, output: &Output) -> Result<u8, Failure> {
     let scope = scope(arguments)?;
     let breadth = match arguments.whole_rule {
-        true => Breadth::Rule,
-        false => Breadth::Same,
+        true => ApprovalScope::Rule,
+        false => ApprovalScope::Same,
     };
-    if (scope, breadth) == (Scope::Once, Breadth::Rule) {
+    if (scope, breadth) == (Scope::Once, ApprovalScope::Rule) {
         return Err(Failure::new("--whole-rule is for more than once")
             .because("once is exactly what was shown")
             .advise("atoll approvals grant QUESTION --run --whole-rule"));
@@ -400,8 +402,8 @@ pub(crate) fn told(run: &RunId, question: &Pending) -> String {
 /// Describes the scope of a lease in one line.
 fn covered(lease: &Lease) -> String {
     match lease.breadth {
-        Breadth::Same => line(&lease.call),
-        Breadth::Rule => format!(
+        ApprovalScope::Same => line(&lease.call),
+        ApprovalScope::Rule => format!(
             "whatever {} asks about",
             printable(lease.call.rule.as_bytes())
         ),

@@ -9,7 +9,7 @@ use atoll_engine::decision::{Afterwards, Decision, Work, live};
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Flows;
-use atoll_engine::{Called, changes, learning, not_started, remedies};
+use atoll_engine::{CallOutcome, changes, learning, not_started, remedies};
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
@@ -100,8 +100,8 @@ impl Conclusion<'_> {
     ///
     /// # Errors
     /// When the changes cannot be read or cannot be applied.
-    pub fn draw(&self, called: Called<Console>) -> Result<u8, Failure> {
-        let Called {
+    pub fn draw(&self, called: CallOutcome<Console>) -> Result<u8, Failure> {
+        let CallOutcome {
             attachment,
             outcome,
             mut record,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use atoll_model::network::{Listener, Published, PublishedPort};
 use atoll_model::{RunId, TerminalRights};
 use atoll_sandbox::{
-    Attachment, Declined, OfTwo, Pending, Reaction, SIGWINCH, Signals, Size, Stream, Turn,
+    Attachment, Declined, Pending, Reaction, SIGWINCH, SecondApproval, Signals, Size, Stream, Turn,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
@@ -252,7 +252,7 @@ impl Attachment for Console {
         !self.filters.iter().any(draws)
     }
 
-    fn of_two(&mut self, told: &OfTwo) -> Option<(Stream, Vec<u8>)> {
+    fn of_two(&mut self, told: &SecondApproval) -> Option<(Stream, Vec<u8>)> {
         let told = approvals::told_of_two(&self.run, told)?;
         Some(self.in_a_line(&told))
     }

@@ -17,7 +17,7 @@ use atoll_engine::run::{
     refuse_nesting, refused,
 };
 use atoll_engine::supervision::OutputFilter;
-use atoll_engine::{CallError, Called, Fate, Request, Tokens, call, configuration};
+use atoll_engine::{CallError, CallOutcome, ChangeRetention, Request, Tokens, call, configuration};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, TerminalRights};
 use atoll_policy::{Grant, Rules};
@@ -160,9 +160,9 @@ fn failed(
 /// Shows a run that has ended to the callback.
 fn looked(
     request: &Request<'_>,
-    called: Result<Called<Console>, CallError>,
+    called: Result<CallOutcome<Console>, CallError>,
     look: Look<'_>,
-) -> Result<Called<Console>, CallError> {
+) -> Result<CallOutcome<Console>, CallError> {
     called.inspect(|called| look(request, &called.record))
 }
 
@@ -173,11 +173,11 @@ fn begin() -> Result<Starting, Failure> {
 }
 
 /// Returns the retention of the run's changes, as far as it is known before the run.
-fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
+fn fate(arguments: &RunArguments, mode: Mode) -> ChangeRetention {
     match (is_scratch(arguments, mode), arguments.discard) {
-        (true, _) => Fate::Scratch,
-        (false, true) => Fate::Discarded,
-        (false, false) => Fate::Open,
+        (true, _) => ChangeRetention::Scratch,
+        (false, true) => ChangeRetention::Discarded,
+        (false, false) => ChangeRetention::Open,
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::conduct::{Deed, Running};
+use atoll_model::conduct::{HistoryEvent, Running};
 use atoll_model::network::{
     CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd,
     FlowOrder, FlowReport, GivenUp, Published,
@@ -304,7 +304,7 @@ impl ControlChannel {
     /// Reports a refused flow, the first time that it is refused.
     pub(crate) fn refuse(&self, mut flow: Flow, mut why: String) {
         if !flow.credentials.is_empty() {
-            lock(&self.conduct).did(Deed::Misuse);
+            lock(&self.conduct).did(HistoryEvent::Misuse);
         }
         // It is kept until the end, and the program has written it.
         cut_flow(&mut flow, TEXT_BYTES_MAX);
@@ -360,7 +360,7 @@ impl ControlChannel {
                     // It counts from here on, and whoever gave it up is told so.
                     let _ = self.report(&FlowReport::GaveUp { id }, true);
                 }
-                Ok(FlowOrder::Attempted {}) => lock(&self.conduct).did(Deed::Attempt),
+                Ok(FlowOrder::Attempted {}) => lock(&self.conduct).did(HistoryEvent::Attempt),
                 Ok(FlowOrder::Reload {
                     policies,
                     has_policies,

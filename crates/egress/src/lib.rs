@@ -55,9 +55,9 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::conduct::Deed;
+use atoll_model::conduct::HistoryEvent;
 use atoll_model::network::{
-    CARRIAGE_BYTES_MAX, Carriage, HostName, HostPart, Locks, Network, UNLOCKED_STATUS,
+    CARRIAGE_BYTES_MAX, EgressConfig, HostName, HostPart, Locks, Network, UNLOCKED_STATUS,
 };
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, memory, process, seccomp, socket};
@@ -285,7 +285,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
     let (mut roots, mut listeners): (Vec<_>, Vec<_>) =
         given.into_iter().partition(received_fds::is_file);
     let message = message.get(..got).unwrap_or_default();
-    let carriage: Carriage =
+    let carriage: EgressConfig =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
     descriptor::never_block(control.as_fd()).map_err(kernel_error("its line"))?;
     let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
@@ -321,7 +321,7 @@ pub fn run(control: OwnedFd, connectors: Connectors) -> Result<(), EgressError> 
     let policies = policies.without(carriage.given_up).holding(tokens);
     let policies = policies.beside(gained);
     if carriage.has_attempted {
-        policies.did(Deed::Attempt);
+        policies.did(HistoryEvent::Attempt);
     }
     let locks =
         received_fds::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;

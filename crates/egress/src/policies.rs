@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use atoll_cedar::{
     Action, Asked, Decision, Effect, Facts, Follows, Look as Carried, Question, Rate, carried,
 };
-use atoll_model::conduct::{Deed, Running};
+use atoll_model::conduct::{HistoryEvent, Running};
 use atoll_model::network::{
     ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, GivenUps, HostName, HostPart, Look,
     Published, Request,
@@ -140,7 +140,7 @@ impl Policies {
     }
 
     /// Notes a deed of the run, which lowers its reputation.
-    pub(crate) fn did(&self, deed: Deed) {
+    pub(crate) fn did(&self, deed: HistoryEvent) {
         let mut conduct = self.conduct.lock().unwrap_or_else(PoisonError::into_inner);
         conduct.did(deed);
     }

@@ -1,7 +1,7 @@
 //! The ledger events of approvals.
 
 use atoll_ledger::EventBody;
-use atoll_model::network::{AskedCall, Breadth, CallDigest, CredentialName, Scope};
+use atoll_model::network::{ApprovalScope, AskedCall, CallDigest, CredentialName, Scope};
 use atoll_sandbox::{Agreed, ApprovalNews, Who};
 
 /// Returns whether the run waits until this is on disk.
@@ -91,10 +91,10 @@ fn who(body: EventBody, by: Who) -> EventBody {
 }
 
 /// Adds the scope of a lease, if it is wider than the same call.
-fn covers(body: EventBody, breadth: Breadth) -> EventBody {
+fn covers(body: EventBody, breadth: ApprovalScope) -> EventBody {
     match breadth {
-        Breadth::Same => body,
-        Breadth::Rule => body.text("of", "rule"),
+        ApprovalScope::Same => body,
+        ApprovalScope::Rule => body.text("of", "rule"),
     }
 }
 
@@ -233,16 +233,16 @@ mod tests {
             by,
         };
         check(
-            &granted(Scope::Once, Breadth::Rule),
+            &granted(Scope::Once, ApprovalScope::Rule),
             "approval.granted",
             r#"{"approval":1,"digest":"D","for":"once","pid":8,"uid":7}"#,
         );
         check(
-            &granted(Scope::Seconds { seconds: 60 }, Breadth::Rule),
+            &granted(Scope::Seconds { seconds: 60 }, ApprovalScope::Rule),
             "approval.granted",
             r#"{"approval":1,"digest":"D","for":"time","of":"rule","pid":8,"seconds":60,"uid":7}"#,
         );
-        let (scope, breadth) = (Scope::Run, Breadth::Rule);
+        let (scope, breadth) = (Scope::Run, ApprovalScope::Rule);
         let agreed = ApprovalNews::Agreed {
             approval: 1,
             digest,

@@ -1,12 +1,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use atoll_ledger::{Armed, Durability, Gained, LedgerError, Refused, SessionError};
+use atoll_ledger::{Armed, Durability, LedgerError, Refused, SessionError, SharedLabels};
 use atoll_model::network::GivenUps;
 use atoll_model::{Attempt, Mode, Outcome, Verdict};
 use atoll_policy::{Grant, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Native, SandboxError, Starting, assemble, detect_groups,
+    Assembled, Attachment, LauncherReaper, Native, SandboxError, Starting, assemble, detect_groups,
 };
 use atoll_store::{
     RunError, RunRecord, RunState, create_run, create_scratch, release_end, remove_scratch,
@@ -21,13 +21,13 @@ use crate::flows;
 use crate::place::{Placed, place};
 use crate::request::{Request, Tokens};
 use crate::ssh::SshPlace;
-use crate::supervision::{Doors, FlowNews, Flows, IsRevoked, Live, Outside};
+use crate::supervision::{EgressInputs, FlowEvent, Flows, IsRevoked, Live, Outside};
 use crate::trust::Trust;
 use crate::{PlaceError, asking, given_up, kept, ranged, record};
 
 /// The outcome of a call.
 #[derive(Debug)]
-pub struct Called<A> {
+pub struct CallOutcome<A> {
     /// The other end of the program's input and output, no longer in use.
     pub attachment: A,
     /// The outcome of the program.
@@ -57,7 +57,7 @@ pub enum CallError {
     Run(#[from] RunError),
     /// The labels that other runs of the session gain cannot be shared.
     #[error("what other runs of its session have touched cannot be told: {0}")]
-    Gained(#[from] SessionError),
+    SharedLabels(#[from] SessionError),
     /// The run's layers could not be made.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -77,7 +77,7 @@ pub fn call<A: Attachment>(
     request: &Request<'_>,
     starting: Starting,
     attach: impl FnOnce(&Grant) -> A,
-) -> Result<Called<A>, CallError> {
+) -> Result<CallOutcome<A>, CallError> {
     let verdict = decide(request.rules, request.call, &request.facts);
     let decision = told(request, &verdict);
     let entry = request.ledger.open_call(request.call, &verdict, decision)?;
@@ -121,7 +121,7 @@ pub fn call<A: Attachment>(
                 record::closing(&outcome, &flows, !request.is_scratch()),
             )?;
             drop(departing);
-            Ok(Called {
+            Ok(CallOutcome {
                 attachment,
                 outcome,
                 record,
@@ -142,7 +142,13 @@ pub fn call<A: Attachment>(
 
 /// The result of a run: its outcome, its record, notices, its connections, and the reaper of
 /// its launcher.
-type Ran = (Outcome, RunRecord, Vec<String>, Flows, Option<Departing>);
+type Ran = (
+    Outcome,
+    RunRecord,
+    Vec<String>,
+    Flows,
+    Option<LauncherReaper>,
+);
 
 /// A call prepared up to the start of its program: the run's own files and its sandbox.
 struct Prepared {
@@ -206,7 +212,7 @@ impl Prepared {
         request: &Request<'_>,
         armed: &mut Armed<Grant>,
         attachment: &mut dyn Attachment,
-        (doors, gained): (Doors, Option<Gained>),
+        (doors, gained): (EgressInputs, Option<SharedLabels>),
     ) -> Result<Ran, CallError> {
         let (record, mut placed) = (self.record, self.placed);
         let (assembled, given_up) = (self.assembled, self.given_up);
@@ -218,7 +224,7 @@ impl Prepared {
         let boundary = armed.grant().boundary().clone();
         let rereading = Rereading::new(request, &boundary);
         let labels = RefCell::new(armed.grant().labels().clone());
-        let mut record_flow = |news: &[FlowNews<'_>]| {
+        let mut record_flow = |news: &[FlowEvent<'_>]| {
             let recorded = flows::record(ledger, &run, news, &rereading.versions());
             let gains = flows::labels(news).map(str::to_owned);
             labels.borrow_mut().extend(gains);
@@ -321,8 +327,11 @@ fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
 }
 
 /// Opens the egress inputs, and the labels shared with other runs of the session.
-fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>), CallError> {
-    let doors = Doors::open(
+fn doors(
+    request: &Request<'_>,
+    grant: &Grant,
+) -> Result<(EgressInputs, Option<SharedLabels>), CallError> {
+    let doors = EgressInputs::open(
         &grant.boundary().network,
         grant.policies(),
         &request.call.workspace,
@@ -330,18 +339,18 @@ fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>)
     )?;
     let doors = doors.holding(request.tokens.map(Tokens::handed))?;
     let gained = gained(request, grant)?;
-    let reader = gained.as_ref().map(Gained::reader).transpose();
+    let reader = gained.as_ref().map(SharedLabels::reader).transpose();
     let reader = reader.map_err(SessionError::from)?;
     Ok((doors.beside(reader), gained))
 }
 
 /// Opens the shared labels of the session, for runs of it that go on at the same time, and adds
 /// those that this run begins with; the ledger has these by now.
-fn gained(request: &Request<'_>, grant: &Grant) -> Result<Option<Gained>, CallError> {
+fn gained(request: &Request<'_>, grant: &Grant) -> Result<Option<SharedLabels>, CallError> {
     let Some(session) = &request.call.session else {
         return Ok(None);
     };
-    let gained = Gained::open(request.state, session)?;
+    let gained = SharedLabels::open(request.state, session)?;
     gained.add(grant.labels().iter().map(String::as_str))?;
     Ok(Some(gained))
 }

@@ -26,7 +26,7 @@ use crate::notice::{Notice, Notices};
 use crate::printable::printable;
 use crate::secrets;
 use crate::supervision::{
-    CredentialCommand, Handover, SourceError, Writers, WrittenInside, argument_inside,
+    CredentialBundle, CredentialCommand, SourceError, Writers, WrittenInside, argument_inside,
     program_outside, search_places,
 };
 pub use login::OWN as RENEWALS;
@@ -42,11 +42,11 @@ pub fn read(
     places: &Places,
     (workspace, issued): (&Path, Option<&CredentialName>),
     notices: &dyn Notices,
-) -> Result<Option<Handover>, Failure> {
+) -> Result<Option<CredentialBundle>, Failure> {
     if rules.credentials().next().is_none() && rules.logins().next().is_none() {
         return Ok(None);
     }
-    let mut handover = Handover::new().doing("credentials cannot be handed on")?;
+    let mut handover = CredentialBundle::new().doing("credentials cannot be handed on")?;
     let mut taken: Vec<&str> = Vec::new();
     let for_tokens = Variables::take(rules)?;
     for credential in rules.credentials() {
@@ -141,7 +141,7 @@ fn refuse_written(credential: &Credential, by: &Path, writers: &Writers) -> Resu
 /// Adds the command that prints a credential to the bundle, with a placeholder for each of its
 /// values.
 fn promise(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     credential: &Credential,
     command: CredentialCommand,
 ) -> Result<(), Failure> {
@@ -185,7 +185,7 @@ fn refuse_shown(
 }
 
 fn read_file(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     credential: &Credential,
     path: &Path,
     notices: &dyn Notices,
@@ -338,7 +338,7 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
 
 /// Refuses incomplete credentials: each has all the parts that it needs, or none where it is
 /// optional. Half a key would be a mistake.
-fn refuse_halves(handover: &Handover, rules: &Rules) -> Result<(), Failure> {
+fn refuse_halves(handover: &CredentialBundle, rules: &Rules) -> Result<(), Failure> {
     for credential in rules.credentials() {
         let name = &credential.binding.name;
         let (there, missing): (Vec<_>, Vec<_>) = variables(&credential.source)

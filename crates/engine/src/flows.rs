@@ -1,12 +1,12 @@
 //! The ledger events of a run's connections.
 
-use atoll_ledger::{Durability, EventBody, Gained, Ledger, LedgerError, RIGHTS_GIVEN_UP};
+use atoll_ledger::{Durability, EventBody, Ledger, LedgerError, RIGHTS_GIVEN_UP, SharedLabels};
 use atoll_model::RunId;
 use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
 use atoll_sandbox::Who;
 
 use crate::approvals::version;
-use crate::supervision::FlowNews;
+use crate::supervision::FlowEvent;
 use crate::{approvals, given_up};
 
 /// Records these events together, waiting once for the disk if one of them has to be there.
@@ -15,22 +15,22 @@ use crate::{approvals, given_up};
 pub(crate) fn record(
     ledger: &Ledger,
     run: &RunId,
-    news: &[FlowNews<'_>],
+    news: &[FlowEvent<'_>],
     versions: &[String],
 ) -> Result<(), LedgerError> {
-    let waits = |news: &FlowNews<'_>| match news {
-        FlowNews::Opened { waits, .. } => *waits,
-        FlowNews::Published { .. }
-        | FlowNews::GivenUp(_)
-        | FlowNews::Labelled { .. }
-        | FlowNews::Reloaded { .. }
-        | FlowNews::Unreloaded { .. } => true,
-        FlowNews::Approval(news) => approvals::waits(news),
-        FlowNews::Closed { .. }
-        | FlowNews::Refused(_)
-        | FlowNews::Unpublished { .. }
-        | FlowNews::AgreedPort { .. }
-        | FlowNews::Unheard { .. } => false,
+    let waits = |news: &FlowEvent<'_>| match news {
+        FlowEvent::Opened { waits, .. } => *waits,
+        FlowEvent::Published { .. }
+        | FlowEvent::GivenUp(_)
+        | FlowEvent::Labelled { .. }
+        | FlowEvent::Reloaded { .. }
+        | FlowEvent::Unreloaded { .. } => true,
+        FlowEvent::Approval(news) => approvals::waits(news),
+        FlowEvent::Closed { .. }
+        | FlowEvent::Refused(_)
+        | FlowEvent::Unpublished { .. }
+        | FlowEvent::AgreedPort { .. }
+        | FlowEvent::Unheard { .. } => false,
     };
     let durability = match news.iter().any(waits) {
         true => Durability::Durable,
@@ -41,9 +41,9 @@ pub(crate) fn record(
 }
 
 /// Returns the labels that a run gains by these events.
-pub(crate) fn labels<'a>(news: &'a [FlowNews<'_>]) -> impl Iterator<Item = &'a str> {
+pub(crate) fn labels<'a>(news: &'a [FlowEvent<'_>]) -> impl Iterator<Item = &'a str> {
     news.iter().filter_map(|one| {
-        let FlowNews::Labelled { label, .. } = one else {
+        let FlowEvent::Labelled { label, .. } = one else {
             return None;
         };
         Some(*label)
@@ -53,8 +53,8 @@ pub(crate) fn labels<'a>(news: &'a [FlowNews<'_>]) -> impl Iterator<Item = &'a s
 /// Shares recorded labels with concurrent runs of the session: the flow that gives a label goes
 /// on only then.
 pub(crate) fn tell_beside(
-    gained: Option<&Gained>,
-    news: &[FlowNews<'_>],
+    gained: Option<&SharedLabels>,
+    news: &[FlowEvent<'_>],
 ) -> Result<(), LedgerError> {
     let labels: Vec<&str> = labels(news).collect();
     match gained {
@@ -64,20 +64,20 @@ pub(crate) fn tell_beside(
 }
 
 /// Builds the ledger event. Its members are in the order of their names.
-fn event(news: &FlowNews<'_>, versions: &[String]) -> (&'static str, EventBody) {
+fn event(news: &FlowEvent<'_>, versions: &[String]) -> (&'static str, EventBody) {
     match news {
-        FlowNews::Opened {
+        FlowEvent::Opened {
             id, flow, approval, ..
         } => {
             let body = described(flow, (*approval, "flow", *id), versions);
             ("flow.opened", body)
         }
-        FlowNews::Closed { id, end } => ("flow.closed", closed(*id, end)),
-        FlowNews::Refused(refused) => {
+        FlowEvent::Closed { id, end } => ("flow.closed", closed(*id, end)),
+        FlowEvent::Refused(refused) => {
             let body = described(&refused.flow, (None, "count", refused.count), versions);
             ("flow.refused", body.text("why", &refused.why))
         }
-        FlowNews::Published {
+        FlowEvent::Published {
             published,
             by,
             first,
@@ -85,22 +85,22 @@ fn event(news: &FlowNews<'_>, versions: &[String]) -> (&'static str, EventBody) 
             let body = port_published(published, (*by, *first), versions);
             ("port.published", body)
         }
-        FlowNews::AgreedPort { port, by } => {
+        FlowEvent::AgreedPort { port, by } => {
             let body = ports((EventBody::default(), *port), Some(*by), versions);
             ("port.agreed", body.number("uid", by.uid.into()))
         }
-        FlowNews::Unheard { why } => ("approval.unheard", EventBody::default().text("why", why)),
-        FlowNews::Approval(news) => approvals::event(news, versions),
-        FlowNews::GivenUp(given) => (RIGHTS_GIVEN_UP, given_up::event(given)),
-        FlowNews::Labelled { label, by } => {
+        FlowEvent::Unheard { why } => ("approval.unheard", EventBody::default().text("why", why)),
+        FlowEvent::Approval(news) => approvals::event(news, versions),
+        FlowEvent::GivenUp(given) => (RIGHTS_GIVEN_UP, given_up::event(given)),
+        FlowEvent::Labelled { label, by } => {
             let body = EventBody::default().text("by", by).text("label", label);
             ("label.gained", body)
         }
-        FlowNews::Unpublished { port, why } => {
+        FlowEvent::Unpublished { port, why } => {
             let body = ports((EventBody::default(), *port), None, versions);
             ("port.refused", body.text("why", why))
         }
-        FlowNews::Reloaded {
+        FlowEvent::Reloaded {
             from,
             to,
             signed,
@@ -115,7 +115,7 @@ fn event(news: &FlowNews<'_>, versions: &[String]) -> (&'static str, EventBody) 
             let body = body.text("to", to);
             ("policy.reloaded", body.number("uid", by.uid.into()))
         }
-        FlowNews::Unreloaded { policy, why, by } => {
+        FlowEvent::Unreloaded { policy, why, by } => {
             let body = EventBody::default().number("pid", by.pid.into());
             let body = body.text("policy", policy).number("uid", by.uid.into());
             ("policy.reload-refused", body.text("why", why))
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    fn check(news: &FlowNews<'_>, kind: &str, expected: &str) {
+    fn check(news: &FlowEvent<'_>, kind: &str, expected: &str) {
         let (told, body) = event(news, &["v0".to_owned(), "v1".to_owned()]);
         let body = String::from_utf8(body.finish().unwrap()).unwrap();
         assert_eq!((told, body.as_str()), (kind, expected));
@@ -300,7 +300,7 @@ mod tests {
             policies: 0,
             via: Some("http://proxy.example:3128".to_owned()),
         };
-        let opened = |flow| FlowNews::Opened {
+        let opened = |flow| FlowEvent::Opened {
             id: 7,
             flow,
             waits: true,
@@ -327,7 +327,7 @@ mod tests {
             count: 3,
         };
         check(
-            &FlowNews::Refused(&refused),
+            &FlowEvent::Refused(&refused),
             "flow.refused",
             r#"{"address":"192.0.2.1","count":3,"credential":"one,two","host":"example.com","kind":"request","limit":"body","policy":"v0","port":443,"rule":"a rule","via":"http://proxy.example:3128","why":"no"}"#,
         );
@@ -357,7 +357,7 @@ mod tests {
             count: 3,
         };
         check(
-            &FlowNews::Refused(&refused),
+            &FlowEvent::Refused(&refused),
             "flow.refused",
             r#"{"address":"192.0.2.1","confidence":40,"count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","policy":"v0","redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
         );
@@ -386,7 +386,7 @@ mod tests {
             masked: vec!["one".parse().unwrap(), "two".parse().unwrap()],
         };
         check(
-            &FlowNews::Closed { id: 7, end: &end },
+            &FlowEvent::Closed { id: 7, end: &end },
             "flow.closed",
             r#"{"down_bytes":2,"duration_us":3,"failure":"late","flow":7,"limit":"duration","masked":"one,two","status":200,"unreached":true,"up_bytes":1}"#,
         );
@@ -400,7 +400,7 @@ mod tests {
             asked: None,
         };
         check(
-            &FlowNews::Published {
+            &FlowEvent::Published {
                 published: &published,
                 by: Who { uid: 7, pid: 8 },
                 first: Some(Who { uid: 5, pid: 6 }),
@@ -409,7 +409,7 @@ mod tests {
             r#"{"first_pid":6,"first_uid":5,"host_port":80,"pid":8,"policy":"v1","port":3000,"rule":"publish 80:3000 (atoll publish)","uid":7}"#,
         );
         check(
-            &FlowNews::Published {
+            &FlowEvent::Published {
                 published: &published,
                 by: Who { uid: 7, pid: 8 },
                 first: None,
@@ -419,29 +419,29 @@ mod tests {
         );
         let by = Who { uid: 7, pid: 8 };
         check(
-            &FlowNews::AgreedPort { port, by },
+            &FlowEvent::AgreedPort { port, by },
             "port.agreed",
             r#"{"host_port":80,"pid":8,"policy":"v1","port":3000,"uid":7}"#,
         );
         check(
-            &FlowNews::Unheard { why: "no" },
+            &FlowEvent::Unheard { why: "no" },
             "approval.unheard",
             r#"{"why":"no"}"#,
         );
         check(
-            &FlowNews::Unpublished { port, why: "no" },
+            &FlowEvent::Unpublished { port, why: "no" },
             "port.refused",
             r#"{"host_port":80,"policy":"v1","port":3000,"why":"no"}"#,
         );
         let (label, by) = ("untrusted", "example.com");
         check(
-            &FlowNews::Labelled { label, by },
+            &FlowEvent::Labelled { label, by },
             "label.gained",
             r#"{"by":"example.com","label":"untrusted"}"#,
         );
         let end = FlowEnd::default();
         check(
-            &FlowNews::Closed { id: 7, end: &end },
+            &FlowEvent::Closed { id: 7, end: &end },
             "flow.closed",
             r#"{"down_bytes":0,"duration_us":0,"flow":7,"up_bytes":0}"#,
         );
@@ -456,7 +456,7 @@ mod tests {
         let own = r#"{"flow":7,"host":"example.com","kind":"tunnel","policy":"v0","port":443}"#;
         let later = r#"{"flow":7,"host":"example.com","kind":"tunnel","policy":"v1","port":443}"#;
         for (policies, expected) in [(0, own), (1, later)] {
-            let opened = FlowNews::Opened {
+            let opened = FlowEvent::Opened {
                 id: 7,
                 flow: &flow(policies),
                 waits: true,
@@ -473,7 +473,7 @@ mod tests {
                 r#"{"from":"v0","pid":8,"signed":"acme, number 2 (key k)","to":"v1","uid":7}"#,
             ),
         ] {
-            let reloaded = FlowNews::Reloaded {
+            let reloaded = FlowEvent::Reloaded {
                 from,
                 to,
                 signed,
@@ -483,7 +483,7 @@ mod tests {
         }
         let (policy, why) = ("v1", "own.cedar:1:1: no");
         check(
-            &FlowNews::Unreloaded { policy, why, by },
+            &FlowEvent::Unreloaded { policy, why, by },
             "policy.reload-refused",
             r#"{"pid":8,"policy":"v1","uid":7,"why":"own.cedar:1:1: no"}"#,
         );

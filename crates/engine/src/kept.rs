@@ -20,7 +20,7 @@ use crate::login;
 use crate::place::{Placing, stamp};
 use crate::slug::slug;
 use crate::supervision::has_changed;
-use crate::{Fate, Request};
+use crate::{ChangeRetention, Request};
 
 /// The most bytes pending review of one layer.
 const ASIDE_BYTES_MAX: u64 = 1 << 30;
@@ -187,8 +187,8 @@ impl Kept {
         } = *wanted;
         let profile = boundary.profile.as_str();
         match request.fate {
-            Fate::Open => {}
-            Fate::Discarded | Fate::Scratch => return Err(Apart::Discarded),
+            ChangeRetention::Open => {}
+            ChangeRetention::Discarded | ChangeRetention::Scratch => return Err(Apart::Discarded),
         }
         if boundary.root {
             return Err(Apart::Root);
@@ -325,7 +325,7 @@ pub fn kept_labels(state: &StateDir, profile: &str) -> BTreeSet<String> {
 /// Adds a notice of directories that are not kept because the person has none.
 pub(crate) fn tell_absent(placing: &mut Placing<'_>, boundary: &Boundary) {
     // Elsewhere nothing is kept of those that are there, either.
-    let is_kept = placing.request.fate == Fate::Open && boundary.mode == Mode::Full;
+    let is_kept = placing.request.fate == ChangeRetention::Open && boundary.mode == Mode::Full;
     if boundary.root || !is_kept {
         return;
     }

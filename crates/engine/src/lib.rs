@@ -69,7 +69,7 @@ pub mod transparency;
 mod trust;
 pub mod undo_report;
 
-pub use call::{CallError, Called, call};
+pub use call::{CallError, CallOutcome, call};
 pub use execs::MakeFilter;
 pub use fallback::holds_layers;
 pub use given_up::{is_of_token, of_session as given_up_of_session, take_given_up};
@@ -78,7 +78,7 @@ pub use login::is_taken_over;
 pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;
-pub use request::{Fate, Request, Reread, Tokens};
+pub use request::{ChangeRetention, PolicyReloader, Request, Tokens};
 
 #[cfg(test)]
 #[path = "../../sys/src/tests/skipping.rs"]

@@ -12,7 +12,7 @@ use atoll_store::SettingsRecord;
 use crate::PlaceError;
 use crate::place::Placing;
 use crate::repository;
-use crate::supervision::{Stands, furnish_login, has_changed};
+use crate::supervision::{PlaceholderFile, furnish_login, has_changed};
 
 /// The views of the boundary that are changed, by their paths in the sandbox.
 #[derive(Default)]
@@ -152,7 +152,7 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
 pub(crate) fn lay(
     placing: &mut Placing<'_>,
     (name, is_settings): (&OsStr, bool),
-    stands: Option<Stands>,
+    stands: Option<PlaceholderFile>,
     layer: &PlacedLayer,
 ) -> Result<(), PlaceError> {
     let stands = stands.unwrap_or_default();

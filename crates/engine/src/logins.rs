@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use crate::Request;
 use crate::failure::{Doing, Failure};
 use crate::not_started;
-use crate::supervision::{CaughtToken, Handover};
+use crate::supervision::{CaughtToken, CredentialBundle};
 
 /// Agents that profiles which ship log in, and how they are installed.
 pub const AGENTS: [(&str, &str); 4] = [
@@ -170,7 +170,7 @@ pub fn gather(
 ) -> Result<Gathered, Failure> {
     atoll_egress::hold_alone()
         .doing("this process cannot be closed to others, so it takes no token")?;
-    let tokens = request.handover.map(Handover::caught);
+    let tokens = request.handover.map(CredentialBundle::caught);
     let tokens = tokens.transpose().doing("what was caught cannot be read")?;
     Ok(Gathered {
         run: record.run.clone(),

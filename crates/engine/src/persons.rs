@@ -4,7 +4,7 @@ use std::fs;
 
 use atoll_policy::{Approver, Rules, Widened};
 
-use crate::supervision::Widening;
+use crate::supervision::DualControlRule;
 
 /// The names and numbers of users (passwd(5)).
 const USERS: &str = "/etc/passwd";
@@ -37,14 +37,14 @@ pub enum NoSecondPerson {
 ///
 /// # Errors
 /// [`NoSecondPerson`]: two are needed, and nobody here could be the second.
-pub fn widening(rules: &Rules) -> Result<Widening, NoSecondPerson> {
+pub fn widening(rules: &Rules) -> Result<DualControlRule, NoSecondPerson> {
     let users = fs::read_to_string(USERS).unwrap_or_default();
     widening_of(rules.widened(), &users, rustix::process::getuid().as_raw())
 }
 
-fn widening_of(said: &Widened, users: &str, owner: u32) -> Result<Widening, NoSecondPerson> {
+fn widening_of(said: &Widened, users: &str, owner: u32) -> Result<DualControlRule, NoSecondPerson> {
     let Some(by) = said.by_two.as_ref().map(ToString::to_string) else {
-        return Ok(Widening::OnePerson);
+        return Ok(DualControlRule::OnePerson);
     };
     let number = |one: &Approver| {
         let number = one.name.parse().ok().or_else(|| uid_of(users, &one.name));
@@ -56,7 +56,7 @@ fn widening_of(said: &Widened, users: &str, owner: u32) -> Result<Widening, NoSe
         .map(number)
         .collect::<Result<_, _>>()?;
     match approvers.iter().any(|one| *one != owner) {
-        true => Ok(Widening::TwoPersons { owner, approvers }),
+        true => Ok(DualControlRule::TwoPersons { owner, approvers }),
         false if approvers.is_empty() => Err(NoSecondPerson::Nobody { by }),
         false => Err(NoSecondPerson::Alone { by, own: owner }),
     }
@@ -80,7 +80,7 @@ mod tests {
 
     const THERE: &str = "root:x:0:0::/root:/bin/sh\nada:x:1001:1001::/:/bin/sh\n";
 
-    fn of(names: &[&str], by_two: bool) -> Result<Widening, String> {
+    fn of(names: &[&str], by_two: bool) -> Result<DualControlRule, String> {
         let origin = Origin::CommandLine("a test");
         let approver = |name: &&str| Approver {
             name: (*name).to_owned(),
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn who_cannot_be_a_second_person_is_told_at_the_start() {
         let two = |approvers: &[u32]| {
-            Ok(Widening::TwoPersons {
+            Ok(DualControlRule::TwoPersons {
                 owner: 1000,
                 approvers: approvers.to_vec(),
             })
@@ -119,7 +119,7 @@ mod tests {
             let told = of(names, true).unwrap_err();
             assert!(told.contains(why) && told.contains("a test"), "{told}");
             // The control: where it takes one nobody is looked for.
-            assert_eq!(of(names, false), Ok(Widening::OnePerson));
+            assert_eq!(of(names, false), Ok(DualControlRule::OnePerson));
         }
     }
 }

@@ -2,13 +2,13 @@
 //! in it do not enter the sandbox.
 
 use atoll_layer::{Configuration, configurations};
-use atoll_model::{Boundary, Stood, ViewKind};
+use atoll_model::{Boundary, PlaceholderState, ViewKind};
 use atoll_sandbox::PlacedLayer;
 
 use crate::PlaceError;
 use crate::login::{Shown, lay};
 use crate::place::Placing;
-use crate::supervision::{Stands, settings_digest};
+use crate::supervision::{PlaceholderFile, settings_digest};
 
 /// Writes placeholders of the repository's configuration into its layer. If that fails, or
 /// there is no layer and there are secrets, the repository is not shown, with a notice.
@@ -52,10 +52,10 @@ pub(crate) fn place(
     Ok(())
 }
 
-fn stands(one: Configuration) -> Stands {
-    Stands {
+fn stands(one: Configuration) -> PlaceholderFile {
+    PlaceholderFile {
         mode: one.text.is_some().then_some(one.mode),
-        stood: Some(Stood {
+        stood: Some(PlaceholderState {
             digest: one.text.as_deref().map(settings_digest),
             has_secrets: one.has_secrets,
         }),

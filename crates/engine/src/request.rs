@@ -11,7 +11,7 @@ use atoll_store::RunRecord;
 use serde_json::Value;
 
 use crate::execs::MakeFilter;
-use crate::supervision::{Handover, SshHandover, Widening};
+use crate::supervision::{CredentialBundle, DualControlRule, SshHandover};
 
 /// The inputs of one call.
 #[derive(Clone, Copy)]
@@ -33,21 +33,21 @@ pub struct Request<'a> {
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
     /// The credentials for the egress process.
-    pub handover: Option<&'a Handover>,
+    pub handover: Option<&'a CredentialBundle>,
     /// The SSH keys for the signing process.
     pub signing: Option<&'a SshHandover>,
     /// The tokens by which everything that leaves must be allowed too.
     pub tokens: Option<&'a dyn Tokens>,
     /// The retention of the run's changes.
-    pub fate: Fate,
+    pub fate: ChangeRetention,
     /// Set when nobody can approve while the run goes on: whatever needs approval is denied.
     pub unattended: bool,
     /// The approvers of lasting rights: [`widening`](crate::widening) of the rules.
-    pub widening: &'a Widening,
+    pub widening: &'a DualControlRule,
     /// The run whose layers this one continues.
     pub resume: Option<&'a RunRecord>,
     /// Reads the policies again.
-    pub reread: Reread<'a>,
+    pub reread: PolicyReloader<'a>,
     /// Makes filters for what execs beside the first write to a person's terminal.
     pub filter: MakeFilter<'a>,
     /// The time of the call.
@@ -56,14 +56,14 @@ pub struct Request<'a> {
 
 /// Reads policies again while a run goes on. Returns the same rules with the new policies, or
 /// why the old ones stay in force.
-pub type Reread<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
+pub type PolicyReloader<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
 
 impl Request<'_> {
     /// Returns whether nothing of the run is kept but its ledger entries.
     pub(crate) fn is_scratch(&self) -> bool {
         match self.fate {
-            Fate::Scratch => true,
-            Fate::Open | Fate::Discarded => false,
+            ChangeRetention::Scratch => true,
+            ChangeRetention::Open | ChangeRetention::Discarded => false,
         }
     }
 }
@@ -87,7 +87,7 @@ pub trait Tokens {
 
 /// The retention of a run's changes, as far as it is decided before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ChangeRetention {
     /// The changes are kept until a person decides about them.
     Open,
     /// The changes will be discarded, so nothing of them goes into layers kept from run to run

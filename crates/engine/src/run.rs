@@ -26,7 +26,7 @@ use crate::events::open_ledger;
 use crate::failure::{Doing, Failure, Kind};
 use crate::kept::kept_labels;
 use crate::notice::Notices;
-use crate::supervision::Handover;
+use crate::supervision::CredentialBundle;
 
 /// A request for a run.
 pub struct RunRequest<'a> {
@@ -71,14 +71,14 @@ pub fn facts<'a>(
     mode: Mode,
     now: SystemTime,
     environment: &'a [(OsString, OsString)],
-    handover: Option<&'a Handover>,
+    handover: Option<&'a CredentialBundle>,
 ) -> Facts<'a> {
     Facts {
         host,
         mode,
         environment,
         now,
-        placeholders: handover.map_or(&[], Handover::placeholders),
+        placeholders: handover.map_or(&[], CredentialBundle::placeholders),
     }
 }
 

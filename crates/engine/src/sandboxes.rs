@@ -26,10 +26,10 @@ use crate::credentials::Words;
 use crate::failure::{Doing, Failure};
 use crate::run::{At, RunRequest, asked, compiled, facts, read_machine};
 use crate::supervision::{
-    Answer, ControlError, ExecConnection, ExecRequest, OutputFilter, Question, Runs, Widening, ask,
-    exec_in, open_in,
+    Answer, ControlError, DualControlRule, ExecConnection, ExecRequest, OutputFilter, Question,
+    Runs, ask, exec_in, open_in,
 };
-use crate::{CallError, Fate, Request, call};
+use crate::{CallError, ChangeRetention, Request, call};
 
 /// The longest wait for a sandbox that was made to listen.
 const LISTENING: Duration = Duration::from_secs(10);
@@ -185,9 +185,9 @@ fn supervise(
         signing: None,
         terminal: None,
         tokens: None,
-        fate: Fate::Open,
+        fate: ChangeRetention::Open,
         unattended: true,
-        widening: &Widening::OnePerson,
+        widening: &DualControlRule::OnePerson,
         resume: None,
         reread: &|rules| Ok(rules.clone()),
         filter: &|_| Box::new(Unfiltered),

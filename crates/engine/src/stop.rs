@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
-use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
+use atoll_ledger::{Event, Ledger, StateDir, UnresponsiveRun, live_runs};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::{list, nearest};
 use atoll_store::end_unanswering;
@@ -375,15 +375,15 @@ fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Notice, Fa
         principal().name
     );
     match end_unanswering(&state, SystemTime::now, run, &by) {
-        Ok(Unanswering::Killed) => Ok(stopped(match why {
+        Ok(UnresponsiveRun::Killed) => Ok(stopped(match why {
             ControlError::Gone => StopEnd::KilledDeaf,
             ControlError::Silent(_) | ControlError::Another(_) | ControlError::Strange => {
                 StopEnd::KilledSilent
             }
         })),
-        Ok(Unanswering::Over) => Ok(stopped(StopEnd::ByItself)),
-        Ok(Unanswering::StillThere) => Err("its process is still there".to_owned()),
-        Ok(Unanswering::NotFound) => Err("nobody knows which process it is".to_owned()),
+        Ok(UnresponsiveRun::Over) => Ok(stopped(StopEnd::ByItself)),
+        Ok(UnresponsiveRun::StillThere) => Err("its process is still there".to_owned()),
+        Ok(UnresponsiveRun::NotFound) => Err("nobody knows which process it is".to_owned()),
         Err(error) => Err(error.to_string()),
     }
     .map_err(|error| {

@@ -18,26 +18,28 @@ mod signing;
 mod standing;
 mod token_renewal;
 
-pub use approvals::Widening;
+pub use approvals::DualControlRule;
 pub use commands::CredentialCommand;
 pub use control::{
     Answer, CONTROL_VERSION, ControlError, ExecConnection, ExecDone, ExecRequest, Frozen,
     OutputFilter, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until, exec_in, freeze,
     open_in, runs_spoken_to as spoken_to,
 };
-pub use doors::Doors;
+pub use doors::EgressInputs;
 pub use errand::{
     Unfit, Workspaces, Writers, WrittenInside, argument_inside, environment_outside, file_outside,
     program_outside, search_places,
 };
 pub use flows::{Flows, Refused};
-pub use handover::{CaughtToken, Disguise, Handover, SourceError, Stands, Told, take_out};
+pub use handover::{
+    CaughtToken, CredentialBundle, Disguise, PlaceholderFile, SourceError, Told, take_out,
+};
 pub use login_file::{
     FieldError, LoginFileError, LoginLock, LoginText, read_login_file, read_settings_file,
 };
 pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
 pub use outside::{
-    AskedExec, Comparer, ExecGate, FlowNews, IsRevoked, Issuer, Live, NewPolicies, OUTSIDE,
+    AskedExec, Comparer, ExecGate, FlowEvent, IsRevoked, Issuer, Live, NewPolicies, OUTSIDE,
     Outside, Publisher, Recorder, Reloader,
 };
 pub use signing::{SIGNER, SshHandover};

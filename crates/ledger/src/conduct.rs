@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use atoll_model::conduct::{CONDUCT_DAYS_MAX, Conduct, Deed};
-use atoll_model::{RunId, Wall};
+use atoll_model::conduct::{CONDUCT_DAYS_MAX, Conduct, HistoryEvent};
+use atoll_model::{RunId, ViolationKind};
 use serde_json::Value;
 
 use crate::event::{Event, LineFault, split_line};
@@ -35,7 +35,7 @@ const KINDS: [&str; 8] = [
 struct Told {
     /// True if the run wrote straight to its workspace: a later apply there is an undo.
     is_live: bool,
-    deeds: BTreeMap<Deed, u64>,
+    deeds: BTreeMap<HistoryEvent, u64>,
 }
 
 /// Reads the conduct of a person's runs by a profile of this name. `None` if more was written
@@ -157,25 +157,31 @@ fn is_of(event: &Event, person: u32, profile: &str) -> bool {
 }
 
 /// Returns the deeds of a run that an event records.
-fn deeds(event: &Event, is_live: bool) -> Vec<Deed> {
+fn deeds(event: &Event, is_live: bool) -> Vec<HistoryEvent> {
     let body = &event.body;
     let text = |member: &str| body.get(member).and_then(Value::as_str);
-    let did = |deed: Deed, did: bool| if did { vec![deed] } else { Vec::new() };
+    let did = |deed: HistoryEvent, did: bool| if did { vec![deed] } else { Vec::new() };
     match event.kind.as_str() {
         // What makes a sandbox for a part of itself begins like that too.
-        "attempt.seen" => did(Deed::Attempt, text("wall") != Some(Wall::Namespaces.name())),
-        "flow.refused" => did(Deed::Misuse, body.get("credential").is_some()),
+        "attempt.seen" => did(
+            HistoryEvent::Attempt,
+            text("wall") != Some(ViolationKind::Namespaces.name()),
+        ),
+        "flow.refused" => did(HistoryEvent::Misuse, body.get("credential").is_some()),
         // About what is taken over, which counts by itself.
         "approval.granted" | "approval.denied" if body.get("action").is_some() => Vec::new(),
-        "approval.granted" => vec![Deed::Vouched],
-        "approval.denied" => did(Deed::Refused, text("why") == Some("person")),
-        "run.closed" => did(Deed::Stopped, body.pointer("/details/stopped").is_some()),
-        "apply.finished" if is_live => vec![Deed::Undone],
+        "approval.granted" => vec![HistoryEvent::Vouched],
+        "approval.denied" => did(HistoryEvent::Refused, text("why") == Some("person")),
+        "run.closed" => did(
+            HistoryEvent::Stopped,
+            body.pointer("/details/stopped").is_some(),
+        ),
+        "apply.finished" if is_live => vec![HistoryEvent::Undone],
         "apply.finished" => {
             let wrote = body.get("entries").and_then(Value::as_u64) > Some(0);
-            did(Deed::Vouched, wrote && body.get("unseen").is_none())
+            did(HistoryEvent::Vouched, wrote && body.get("unseen").is_none())
         }
-        "undo.finished" => vec![Deed::Undone],
+        "undo.finished" => vec![HistoryEvent::Undone],
         _ => Vec::new(),
     }
 }

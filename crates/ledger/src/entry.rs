@@ -3,7 +3,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use atoll_model::{Attempt, Call, Outcome, Reason, RunId, Verdict, Wall};
+use atoll_model::{Attempt, Call, Outcome, Reason, RunId, Verdict, ViolationKind};
 use serde_json::{Map, Value, json};
 
 use crate::event::Draft;
@@ -297,13 +297,13 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
 
 /// Returns each violation that was seen, with the system calls that led to it.
 fn attempts_body(attempts: &[Attempt]) -> Vec<Value> {
-    let mut walls: Vec<Wall> = Vec::new();
+    let mut walls: Vec<ViolationKind> = Vec::new();
     for one in attempts {
         if !walls.contains(&one.wall) {
             walls.push(one.wall);
         }
     }
-    let of = |wall: Wall| {
+    let of = |wall: ViolationKind| {
         let at_it = || attempts.iter().filter(|one| one.wall == wall);
         let total = at_it().fold(0, |sum: u128, one| sum + u128::from(one.count));
         let calls = at_it().map(|one| {

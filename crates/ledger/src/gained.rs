@@ -32,12 +32,12 @@ const WAIT_MS_MAX: u64 = 10_000;
 
 /// The file of one session.
 #[derive(Debug)]
-pub struct Gained {
+pub struct SharedLabels {
     file: File,
     path: PathBuf,
 }
 
-impl Gained {
+impl SharedLabels {
     /// Opens the file of this session. If there is none, it is made from the labels in the ledger,
     /// since another run can have gained one and ended after the caller looked there. The caller
     /// has a run of the session recorded by now, so that nobody removes the file.
@@ -247,7 +247,7 @@ fn labels_of(text: &[u8]) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    fn content(gained: &Gained) -> String {
+    fn content(gained: &SharedLabels) -> String {
         let mut text = String::new();
         File::from(gained.reader().unwrap())
             .read_to_string(&mut text)
@@ -261,8 +261,8 @@ mod tests {
         let state = StateDir::open(&directory.path().join("state")).unwrap();
         let session = SessionId::new(1, 2);
         let (one, two) = (
-            Gained::open(&state, &session).unwrap(),
-            Gained::open(&state, &session).unwrap(),
+            SharedLabels::open(&state, &session).unwrap(),
+            SharedLabels::open(&state, &session).unwrap(),
         );
         let mut read = File::from(two.reader().unwrap());
         one.add(["private", "web"]).unwrap();
@@ -294,7 +294,7 @@ mod tests {
             for run in 0..8 {
                 let (state, session) = (&state, &session);
                 scope.spawn(move || {
-                    let gained = Gained::open(state, session).unwrap();
+                    let gained = SharedLabels::open(state, session).unwrap();
                     for label in 0..50 {
                         gained
                             .add([format!("{run}-{label}").as_str(), "all"])
@@ -303,7 +303,7 @@ mod tests {
                 });
             }
         });
-        let all = content(&Gained::open(&state, &session).unwrap());
+        let all = content(&SharedLabels::open(&state, &session).unwrap());
         let each: BTreeSet<&str> = all.lines().collect();
         assert_eq!((each.len(), all.lines().count()), (401, 401));
     }

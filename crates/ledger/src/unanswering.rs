@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The result of ending a run that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswering {
+pub enum UnresponsiveRun {
     /// The run was killed.
     Killed,
     /// The run was over already, or has ended by itself.
@@ -47,7 +47,7 @@ pub fn end_unanswering(
     run: &RunId,
     why: &str,
     files: &dyn RunFiles,
-) -> Result<Unanswering, LedgerError> {
+) -> Result<UnresponsiveRun, LedgerError> {
     let open_runs = OpenRuns::open(state)?;
     let carrier = open_runs.carrier(run)?;
     let to_end = carrier.filter(|carrier| !carrier.is_ending && carrier.is_there());
@@ -58,8 +58,8 @@ pub fn end_unanswering(
         None => false,
     };
     let (patience, why, ended) = match is_killed {
-        true => (END_WAIT, why, Unanswering::Killed),
-        false => (RECORDED_WAIT, UNSEEN, Unanswering::Over),
+        true => (END_WAIT, why, UnresponsiveRun::Killed),
+        false => (RECORDED_WAIT, UNSEEN, UnresponsiveRun::Over),
     };
     let until = Instant::now() + patience;
     while Instant::now() < until {
@@ -73,11 +73,11 @@ pub fn end_unanswering(
             return Ok(ended);
         }
         if carrier.is_none() {
-            return Ok(Unanswering::NotFound);
+            return Ok(UnresponsiveRun::NotFound);
         }
         std::thread::sleep(PAUSE);
     }
-    Ok(Unanswering::StillThere)
+    Ok(UnresponsiveRun::StillThere)
 }
 
 /// Kills the process, and returns whether it was still there.
@@ -101,7 +101,7 @@ mod tests {
 
     /// Ends a run with this marker, locked by this very process, as by one that recovers it: it
     /// must not get the signal.
-    fn looked_after(marker: &str, for_how_long: Duration) -> Unanswering {
+    fn looked_after(marker: &str, for_how_long: Duration) -> UnresponsiveRun {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::open(&directory.path().join("state")).unwrap();
         let run = RunId::new(1_700_000_000, 7);
@@ -122,13 +122,13 @@ mod tests {
         let own = std::process::id();
         let a_while = Duration::from_millis(300);
         // Of an older Atoll nobody knows more than that it is locked.
-        assert_eq!(looked_after("1 0\n", a_while), Unanswering::NotFound);
+        assert_eq!(looked_after("1 0\n", a_while), UnresponsiveRun::NotFound);
         // Its number is this process' own, which began at another time.
         let reused = format!("1 0\n{own} 1\n");
-        assert_eq!(looked_after(&reused, a_while), Unanswering::Over);
+        assert_eq!(looked_after(&reused, a_while), UnresponsiveRun::Over);
         // One that is ending is waited for, also where it is this very process.
         let ending = format!("1 0\n{own} {}\nending\n", Carrier::own_start());
-        assert_eq!(looked_after(&ending, a_while), Unanswering::Over);
+        assert_eq!(looked_after(&ending, a_while), UnresponsiveRun::Over);
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         fs::write(state.path().join("open").join(run.as_str()), marker).unwrap();
         drop(held);
         let ended = end_unanswering(&state, SystemTime::now, &run, "a test", &()).unwrap();
-        assert_eq!(ended, Unanswering::Killed);
+        assert_eq!(ended, UnresponsiveRun::Killed);
         use std::os::unix::process::ExitStatusExt;
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }

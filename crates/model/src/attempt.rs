@@ -5,7 +5,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The wall that it went against.
-    pub wall: Wall,
+    pub wall: ViolationKind,
     /// The system call.
     pub call: &'static str,
     /// The process that made it first, by its pid in the sandbox.
@@ -16,7 +16,7 @@ pub struct Attempt {
 
 /// The wall of the sandbox that a violation goes against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wall {
+pub enum ViolationKind {
     /// The file tree as the boundary made it.
     Mounts,
     /// Creating namespaces, or joining those of others. A program that sandboxes a part of itself
@@ -76,14 +76,14 @@ const LOCAL_DATA: Technique = Technique {
     name: "Data from Local System",
 };
 
-use Wall::{
+use ViolationKind::{
     Debugging, Descriptors, FirstProcess, Handles, KernelPrograms, Keys, Machine, Mounts,
     Namespaces, PageFaults, Processes, Services, Sockets, Terminal, Watching,
 };
 
 /// Every call that is reported as a violation, with its wall. Any other call that a sandbox reports
 /// is ignored.
-pub const TOLD_CALLS: &[(&str, Wall)] = &[
+pub const TOLD_CALLS: &[(&str, ViolationKind)] = &[
     ("mount", Mounts),
     ("umount2", Mounts),
     ("pivot_root", Mounts),
@@ -159,7 +159,7 @@ impl Attempt {
     }
 }
 
-impl Wall {
+impl ViolationKind {
     /// Returns the ATLAS technique of a program that goes against this wall.
     #[must_use]
     pub fn technique(self) -> Technique {
@@ -194,7 +194,7 @@ impl Wall {
     }
 }
 
-impl fmt::Display for Wall {
+impl fmt::Display for ViolationKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
     }

@@ -5,7 +5,7 @@
 //!
 //! - at most [`GOOD_DAY_MAX`] points are earned per day, [`GOOD_POINTS`] by each run that a person
 //!   vouched for; the sum of all points earned is at most [`REPUTATION_MAX`];
-//! - each kind of bad event takes [`Deed::points`] away, once per run, and a run with a bad event
+//! - each kind of bad event takes [`HistoryEvent::points`] away, once per run, and a run with a bad event
 //!   earns nothing;
 //! - the reputation is the difference, whole points, never below 0. An unknown agent has 0.
 //!
@@ -31,7 +31,7 @@ const PARTS: u64 = 1_000;
 
 /// An event in the history of a run that bears on its agent's reputation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum HistoryEvent {
     /// A person applied its changes after seeing them, or approved something that it asked for.
     Vouched,
     /// A violation: it tried to escape its sandbox.
@@ -46,7 +46,7 @@ pub enum Deed {
     Stopped,
 }
 
-impl Deed {
+impl HistoryEvent {
     /// Returns the points that it takes away.
     #[must_use]
     pub fn points(self) -> u8 {
@@ -63,7 +63,7 @@ impl Deed {
 /// occurrence, counted from 1970-01-01.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
-    runs: Vec<BTreeMap<Deed, u64>>,
+    runs: Vec<BTreeMap<HistoryEvent, u64>>,
 }
 
 /// The reputation that results, and the amounts it is made of.
@@ -83,7 +83,7 @@ pub struct Standing {
 
 impl Conduct {
     /// Adds a run with its events and the day of each one's last occurrence.
-    pub fn add(&mut self, deeds: BTreeMap<Deed, u64>) {
+    pub fn add(&mut self, deeds: BTreeMap<HistoryEvent, u64>) {
         if !deeds.is_empty() {
             self.runs.push(deeds);
         }
@@ -110,7 +110,7 @@ impl Conduct {
                 lost = takes.into_iter().fold(lost, u64::saturating_add);
                 continue;
             }
-            let vouched = deeds.get(&Deed::Vouched).copied();
+            let vouched = deeds.get(&HistoryEvent::Vouched).copied();
             if let Some(day) = vouched.filter(|day| *day <= today && counts(*day)) {
                 standing.good += 1;
                 let of_day = days.entry(day).or_default();
@@ -143,7 +143,7 @@ fn whole(parts: u64) -> u8 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     begun: u8,
-    deeds: BTreeSet<Deed>,
+    deeds: BTreeSet<HistoryEvent>,
 }
 
 impl Running {
@@ -157,7 +157,7 @@ impl Running {
     }
 
     /// Records an event: each kind takes its points away once.
-    pub fn did(&mut self, deed: Deed) {
+    pub fn did(&mut self, deed: HistoryEvent) {
         self.deeds.insert(deed);
     }
 

@@ -21,7 +21,7 @@ mod session;
 mod settings;
 mod verdict;
 
-pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, Wall};
+pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind};
 pub use boundary::{
     Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
     WorkspaceMode,
@@ -35,7 +35,7 @@ pub use secret::{InvalidSecretName, SECRET_NAME_BYTES_MAX, SecretName};
 pub use session::{
     InvalidSessionId, InvalidSessionName, SESSION_NAME_BYTES_MAX, SessionId, SessionName,
 };
-pub use settings::Stood;
+pub use settings::PlaceholderState;
 pub use verdict::{Reason, Verdict};
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ mod upstream;
 
 pub use asking::{
     ASKED_HEADERS_MAX, ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_MAX, ASKING_PATIENCE,
-    AskedBody, AskedCall, AskedHeader, AskedRequest, Breadth, CallDigest, Consent, InvalidDigest,
-    LEASE_SECONDS_MAX, NoConsent, Scope,
+    ApprovalScope, AskedBody, AskedCall, AskedHeader, AskedRequest, CallDigest, Consent,
+    InvalidDigest, LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 pub use block::{Block, Special, is_private, special, within};
 pub use credential::{
@@ -50,7 +50,7 @@ pub use fetched::{
     InvalidShape, SHAPE_HOLE, Shape,
 };
 pub use flow::{
-    Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, Carriage, FLOW_MESSAGE_BYTES_MAX, Flow,
+    Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, EgressConfig, FLOW_MESSAGE_BYTES_MAX, Flow,
     FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
     SIGNED_BY_ITSELF, UNLOCKED_STATUS, UNNAMED,
 };

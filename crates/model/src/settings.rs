@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The stand-in for a settings file in the sandbox, as it was when the run began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stood {
+pub struct PlaceholderState {
     /// The SHA-256 of its text, in hexadecimal digits; `None` if there was no stand-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,

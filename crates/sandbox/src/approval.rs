@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use atoll_model::network::{AskedCall, Breadth, CallDigest, NoConsent, PublishedPort, Scope};
+use atoll_model::network::{ApprovalScope, AskedCall, CallDigest, NoConsent, PublishedPort, Scope};
 use serde::{Deserialize, Serialize};
 
 /// The process of a person.
@@ -46,7 +46,7 @@ pub enum Decision {
         /// The time for which it is granted.
         scope: Scope,
         /// The calls for which it is granted.
-        breadth: Breadth,
+        breadth: ApprovalScope,
     },
     /// Deny.
     Deny {},
@@ -94,7 +94,7 @@ pub struct Lease {
     /// The call that was shown then.
     pub call: AskedCall,
     /// The calls that it covers.
-    pub breadth: Breadth,
+    pub breadth: ApprovalScope,
     /// The time until it ends, seconds; `None` if it ends with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<u64>,
@@ -134,7 +134,7 @@ pub enum ApprovalNews {
         /// The time for which it is granted.
         scope: Scope,
         /// The calls for which it is granted.
-        breadth: Breadth,
+        breadth: ApprovalScope,
         /// The approver; under dual control the second.
         by: Who,
     },
@@ -177,7 +177,7 @@ pub struct Agreed {
     /// The time for which it was given.
     pub scope: Scope,
     /// The calls for which it was given.
-    pub breadth: Breadth,
+    pub breadth: ApprovalScope,
     /// The approver.
     pub by: Who,
 }
@@ -190,8 +190,8 @@ impl fmt::Display for Agreed {
             Scope::Seconds { seconds } => write!(to, "for {seconds} s")?,
         }
         match self.breadth {
-            Breadth::Same => Ok(()),
-            Breadth::Rule => to.write_str(", for whatever the rule asks about"),
+            ApprovalScope::Same => Ok(()),
+            ApprovalScope::Rule => to.write_str(", for whatever the rule asks about"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use atoll_ledger::ArmedExec;
 use atoll_model::Ending;
 use atoll_model::network::{
-    AskedCall, Breadth, CallDigest, Listener, Published, PublishedPort, Scope,
+    ApprovalScope, AskedCall, CallDigest, Listener, Published, PublishedPort, Scope,
 };
 
 use atoll_sys::terminal::WindowSize;
@@ -67,7 +67,7 @@ pub struct Turn {
 
 /// A notice about dual control for the person at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfTwo {
+pub enum SecondApproval {
     /// No approver but the run's own user can be heard, so that whatever needs two is denied.
     Unheard,
     /// This request has its first approval.
@@ -99,7 +99,7 @@ pub enum SettledOf {
         /// The call.
         call: Box<AskedCall>,
         /// The scope and breadth that both approved; `None` if the second denied.
-        granted: Option<(Scope, Breadth)>,
+        granted: Option<(Scope, ApprovalScope)>,
     },
     /// A port to publish.
     Port {
@@ -144,7 +144,7 @@ pub trait Attachment {
         true
     }
     /// Takes a notice about dual control; returns what to show, and on which stream.
-    fn of_two(&mut self, told: &OfTwo) -> Option<(Stream, Vec<u8>)> {
+    fn of_two(&mut self, told: &SecondApproval) -> Option<(Stream, Vec<u8>)> {
         let _ = told;
         None
     }
@@ -293,7 +293,7 @@ pub trait Carrier {
         Vec::new()
     }
     /// Takes the notices about dual control that are due.
-    fn of_two(&mut self) -> Vec<OfTwo> {
+    fn of_two(&mut self) -> Vec<SecondApproval> {
         Vec::new()
     }
     /// Takes the requests to the sandbox.

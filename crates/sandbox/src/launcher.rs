@@ -140,7 +140,7 @@ pub struct Spawner {
     word: &'static [u8],
     /// True if one launcher is kept waiting.
     is_ready: bool,
-    process: Departing,
+    process: LauncherReaper,
 }
 
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Spawner {
             }),
             is_ready: lists_children(),
             word: if is_ahead { AHEAD } else { b"l" },
-            process: Departing { line: None, pid },
+            process: LauncherReaper { line: None, pid },
         })
     }
 
@@ -255,13 +255,13 @@ fn gone() -> io::Error {
 /// The launcher of a sandbox that has ended, which ends by itself. Dropping this waits for it;
 /// other work can be done meanwhile.
 #[derive(Debug)]
-pub struct Departing {
+pub struct LauncherReaper {
     /// The launcher's socket; `None` for a launcher of this process, which has seen it closed.
     line: Option<OwnedFd>,
     pid: u32,
 }
 
-impl Drop for Departing {
+impl Drop for LauncherReaper {
     fn drop(&mut self) {
         // That it is gone already is the only error there can be.
         match &self.line {
@@ -330,7 +330,7 @@ impl Launcher {
     }
 
     /// Releases the launcher: once its socket is closed, it ends whatever is left, and itself.
-    pub(crate) fn let_go(self) -> Departing {
+    pub(crate) fn let_go(self) -> LauncherReaper {
         let Self { line, pid, parent } = self;
         let line = match parent {
             Parent::Own => None,
@@ -340,6 +340,6 @@ impl Launcher {
                 Some(line)
             }
         };
-        Departing { line, pid }
+        LauncherReaper { line, pid }
     }
 }

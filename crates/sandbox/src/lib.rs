@@ -50,15 +50,15 @@ pub use approval::{
     Agreed, ApprovalNews, Decision, Declined, Lease, Pending, PortAgreed, Second, Stopped, Who,
 };
 pub use attachment::{
-    Answered, Attachment, Carrier, EndedExec, ExecCommand, OfTwo, OpenFile, Reaction,
-    SandboxRequest, Settled, SettledOf, Size, StartExec, Stream, Turn,
+    Answered, Attachment, Carrier, EndedExec, ExecCommand, OpenFile, Reaction, SandboxRequest,
+    SecondApproval, Settled, SettledOf, Size, StartExec, Stream, Turn,
 };
 pub use copies::copies_beside;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
-pub use launcher::{Departing, Spawner, Starting};
+pub use launcher::{LauncherReaper, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use listening::Listening;
 pub use mountinfo::{MountPoint, parse_mounts};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use atoll_frame::{ExecId, Order, Report, Stage};
 use atoll_ledger::Armed;
 use atoll_model::{
-    Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
+    Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, ViolationKind,
 };
 use atoll_policy::Grant;
 use atoll_sys::terminal::set_window_size;
@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::disk::DiskWatch;
 use crate::exec::{ExecServer, PreparedExec, checked_master};
 use crate::groups::{Counted, Groups};
-use crate::launcher::{Departing, Launcher};
+use crate::launcher::{Launcher, LauncherReaper};
 use crate::reports::{hear, making};
 use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
@@ -123,7 +123,7 @@ impl Running {
         attachment: &mut dyn Attachment,
         witness: Witness<'_>,
         carrier: &mut dyn Carrier,
-    ) -> Result<(Outcome, Option<Departing>), SandboxError> {
+    ) -> Result<(Outcome, Option<LauncherReaper>), SandboxError> {
         let Self {
             launcher,
             control,
@@ -761,7 +761,7 @@ impl Session<'_> {
             self.order_end(Instant::now());
         }
         // What makes a sandbox for a part of itself begins like that too.
-        if told.wall != Wall::Namespaces {
+        if told.wall != ViolationKind::Namespaces {
             self.carrier.attempted();
         }
     }

@@ -2,7 +2,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use atoll_ledger::{StateDir, host_text};
-use atoll_model::{Ending, RunId, Stood, WorkspaceMode};
+use atoll_model::{Ending, PlaceholderState, RunId, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 /// The version of the form of `record.json`.
@@ -150,7 +150,7 @@ pub struct SettingsRecord {
     #[serde(with = "host_text::path")]
     pub name: PathBuf,
     /// The state of the placeholder that stood there.
-    pub stood: Stood,
+    pub stood: PlaceholderState,
 }
 
 /// The purpose of a layer.

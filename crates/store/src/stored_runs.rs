@@ -2,7 +2,7 @@
 //! run's files are settled too.
 
 use atoll_ledger::{
-    Clock, Durability, Ledger, LedgerError, OpenRuns, RunFault, RunFiles, StateDir, Unanswering,
+    Clock, Durability, Ledger, LedgerError, OpenRuns, RunFault, RunFiles, StateDir, UnresponsiveRun,
 };
 use atoll_model::RunId;
 
@@ -49,7 +49,7 @@ pub fn end_unanswering(
     clock: Clock,
     run: &RunId,
     why: &str,
-) -> Result<Unanswering, LedgerError> {
+) -> Result<UnresponsiveRun, LedgerError> {
     atoll_ledger::end_unanswering(state, clock, run, why, &StoredRuns)
 }
 

@@ -2,10 +2,10 @@
 
 use atoll_engine::configuration::user_name;
 use atoll_engine::printable::printable;
-use atoll_engine::supervision::Widening;
+use atoll_engine::supervision::DualControlRule;
 use atoll_model::RunId;
-use atoll_model::network::{Breadth, PublishedPort, Scope};
-use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf};
+use atoll_model::network::{ApprovalScope, PublishedPort, Scope};
+use atoll_sandbox::{Agreed, PortAgreed, Second, SecondApproval, Settled, SettledOf};
 
 use super::line;
 
@@ -39,10 +39,10 @@ pub(crate) fn persons(second: &Second) -> String {
 
 /// Returns the names of those who can give the second approval to what the run's owner has
 /// approved, under dual control.
-pub(crate) fn second_of(widening: &Widening) -> Option<String> {
+pub(crate) fn second_of(widening: &DualControlRule) -> Option<String> {
     match widening {
-        Widening::OnePerson | Widening::Unheard {} => None,
-        Widening::TwoPersons { owner, approvers } => {
+        DualControlRule::OnePerson | DualControlRule::Unheard {} => None,
+        DualControlRule::TwoPersons { owner, approvers } => {
             let others = approvers.iter().filter(|one| *one != owner);
             Some(persons(&Second {
                 owner: *owner,
@@ -56,7 +56,7 @@ pub(crate) fn second_of(widening: &Widening) -> Option<String> {
 pub(crate) fn same(
     run: &RunId,
     approval: u32,
-    (scope, breadth): (Scope, Breadth),
+    (scope, breadth): (Scope, ApprovalScope),
     owner: u32,
 ) -> String {
     let scope = match scope {
@@ -65,8 +65,8 @@ pub(crate) fn same(
         Scope::Seconds { seconds } => format!(" --for {seconds}s"),
     };
     let breadth = match breadth {
-        Breadth::Same => "",
-        Breadth::Rule => " --whole-rule",
+        ApprovalScope::Same => "",
+        ApprovalScope::Rule => " --whole-rule",
     };
     let owner = named(owner);
     format!("atoll approvals grant {run}.{approval}{scope}{breadth} --of {owner}")
@@ -100,9 +100,9 @@ pub(crate) fn waiting_port(run: &RunId, agreed: &PortAgreed) -> String {
 }
 
 /// Returns the message about a second approval for the run's own terminal.
-pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
+pub(crate) fn told(run: &RunId, of_two: &SecondApproval) -> Option<String> {
     let (by, second, left, what, how) = match of_two {
-        OfTwo::Unheard => {
+        SecondApproval::Unheard => {
             return Some(
                 "atoll: no second person can be heard in this run: something else on this host has \
                  the name by which they speak to it. What takes two persons is denied; start the \
@@ -110,7 +110,7 @@ pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
                     .to_owned(),
             );
         }
-        OfTwo::Question(pending) => {
+        SecondApproval::Question(pending) => {
             let (agreed, second) = (pending.agreed.as_ref()?, pending.second.as_ref()?);
             let how = same(
                 run,
@@ -121,8 +121,8 @@ pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
             let what = line(&pending.call);
             (agreed.by, second, pending.left_seconds, what, how)
         }
-        OfTwo::Settled(settled) => return Some(answered(settled)),
-        OfTwo::Port(agreed) => {
+        SecondApproval::Settled(settled) => return Some(answered(settled)),
+        SecondApproval::Port(agreed) => {
             let how = same_port(run, agreed.port, agreed.second.owner);
             let what = format!("port {}", agreed.port.inside);
             (agreed.by, &agreed.second, agreed.left_seconds, what, how)

@@ -1,6 +1,6 @@
 //! The subject of a decision at the terminal, and the meaning of a typed line.
 
-use atoll_model::network::{Breadth, Listener, Scope};
+use atoll_model::network::{ApprovalScope, Listener, Scope};
 use atoll_sandbox::{Decision, Pending};
 
 /// The time for which `t` grants, seconds.
@@ -54,7 +54,7 @@ impl Said {
 
     fn of_call(letter: &str) -> Self {
         let grant = |scope| {
-            let breadth = Breadth::Same;
+            let breadth = ApprovalScope::Same;
             Self::Decided(Decision::Grant { scope, breadth })
         };
         let seconds = LEASE_SECONDS;

@@ -2,7 +2,7 @@
 
 use atoll_model::TerminalRights;
 use atoll_model::network::{
-    AskedCall, AskedHeader, AskedRequest, Breadth, CallDigest, FlowKind, Scheme, Scope,
+    ApprovalScope, AskedCall, AskedHeader, AskedRequest, CallDigest, FlowKind, Scheme, Scope,
 };
 
 use super::page::WORDS;
@@ -147,7 +147,7 @@ impl Scene {
 #[test]
 fn each_letter_is_an_answer_and_nothing_else_is() {
     let grant = |scope| {
-        let breadth = Breadth::Same;
+        let breadth = ApprovalScope::Same;
         Some(Decision::Grant { scope, breadth })
     };
     for (typed, expected) in [
@@ -659,7 +659,7 @@ fn what_takes_two_persons_says_so_and_is_drawn_anew_once_one_has_agreed() {
     let mut agreed = of_two(1, "/a");
     agreed.agreed = Some(atoll_sandbox::Agreed {
         scope: Scope::Run,
-        breadth: Breadth::Same,
+        breadth: ApprovalScope::Same,
         by: atoll_sandbox::Who { uid: 1001, pid: 1 },
     });
     agreed.second = Some(atoll_sandbox::Second {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use atoll_model::conduct::Deed;
+use atoll_model::conduct::HistoryEvent;
 use atoll_model::network::{ASKING_MAX, AskedCall, CallDigest, Consent, FlowReport, NoConsent};
 use tokio::sync::oneshot;
 
@@ -47,7 +47,7 @@ impl ControlChannel {
             why: NoConsent::Person,
         };
         if consent == no {
-            lock(&self.conduct).did(Deed::Refused);
+            lock(&self.conduct).did(HistoryEvent::Refused);
         }
         if let Some(says) = lock(&self.asking).remove(&id) {
             // It may have gone meanwhile.

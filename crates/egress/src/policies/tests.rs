@@ -385,14 +385,14 @@ fn reputation_falls_during_run() {
     let policies = Policies::read(&handed).unwrap();
     assert!(request(&policies, "GET").is_ok());
     for _ in 0..3 {
-        policies.did(Deed::Misuse);
-        policies.did(Deed::Vouched);
+        policies.did(HistoryEvent::Misuse);
+        policies.did(HistoryEvent::Vouched);
         assert!(request(&policies, "GET").is_ok());
     }
-    policies.did(Deed::Refused);
+    policies.did(HistoryEvent::Refused);
     let denied = request(&policies, "GET").unwrap_err();
     assert!(denied.why.contains("much"), "{}", denied.why);
-    policies.did(Deed::Vouched);
+    policies.did(HistoryEvent::Vouched);
     assert!(request(&policies, "GET").is_err());
     // Where nobody says what it has, it has nothing.
     assert!(request(&self::policies(text), "GET").is_err());

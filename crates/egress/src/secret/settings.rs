@@ -9,7 +9,7 @@
 mod tree;
 mod words;
 
-use atoll_model::Stood;
+use atoll_model::PlaceholderState;
 
 use atoll_model::network::FieldPath;
 use atoll_sys::memory;
@@ -41,8 +41,8 @@ pub struct Settings {
 impl Settings {
     /// Returns what a record of the run says of it.
     #[must_use]
-    pub fn stood(&self) -> Stood {
-        Stood {
+    pub fn stood(&self) -> PlaceholderState {
+        PlaceholderState {
             digest: Some(digest(&self.text)),
             has_secrets: self.has_secrets,
         }

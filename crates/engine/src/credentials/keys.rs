@@ -15,7 +15,7 @@ use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::notice::Notices;
 use crate::secrets;
-use crate::supervision::{Handover, SourceError};
+use crate::supervision::{CredentialBundle, SourceError};
 
 /// The largest file of keys that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
@@ -32,7 +32,7 @@ const NAMES: [(Part, &str); 3] = [
 
 /// Takes a key's variables that are not taken yet, each for all credentials that it serves.
 pub(super) fn take<'a>(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     rules: &Rules,
     credential: &Credential,
     names: &'a [String],
@@ -68,7 +68,7 @@ pub(super) struct Printed {
 /// Reads the values that are not in variables from a file, if `inside` accepts its path; or returns
 /// the command that prints them.
 pub(super) fn read(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     places: &Places,
     (credential, source): (&Credential, &KeySource),
     inside: &dyn Fn(&Path) -> Result<(), Failure>,
@@ -125,7 +125,7 @@ pub(super) fn read(
 
 /// Adds the values of a profile to the bundle.
 fn take_profile(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     name: &CredentialName,
     keys: &Profile<'_>,
     (profile, file): (&str, &Path),
@@ -224,7 +224,7 @@ fn keyless(
 }
 
 fn hand_on(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     name: &CredentialName,
     part: Part,
     value: &[u8],

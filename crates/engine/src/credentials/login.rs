@@ -14,8 +14,8 @@ use crate::configuration::Places;
 use crate::failure::{Doing, Failure, Hint};
 use crate::notice::{Notice, Notices};
 use crate::supervision::{
-    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, Stands,
-    read_login_file,
+    CredentialBundle, LoginFacts, LoginFileError, LoginRenewal, LoginText, PlaceholderFile,
+    SourceError, read_login_file,
 };
 
 /// The directory of Atoll's state that holds the text of a login file while that is replaced.
@@ -32,7 +32,7 @@ enum LoginError {
 
 /// Reads all login files, and adds the values that credentials need of them to the bundle.
 pub(super) fn read(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     rules: &Rules,
     (places, workspace, issued): (&Places, &Path, Option<&CredentialName>),
     notices: &dyn Notices,
@@ -106,7 +106,7 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 fn take(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     rules: &Rules,
     (login, own): (&Login, &Path),
     text: &LoginText,
@@ -120,9 +120,9 @@ fn take(
         hand_on(handover, credential, (value, renewal), notices)
     };
     let stands = stand_in(text.text(), &login.keep, &login.claims, known)?;
-    let stands = Stands {
+    let stands = PlaceholderFile {
         text: Some(stands),
-        ..Stands::default()
+        ..PlaceholderFile::default()
     };
     handover.stand_for(&login.file, stands);
     Ok(())
@@ -173,7 +173,7 @@ fn credential_of<'a>(
 
 /// Adds a field's value to the bundle, and returns the placeholder for it.
 fn hand_on(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     credential: &Credential,
     (value, renewal): (&[u8], Renews<'_>),
     notices: &dyn Notices,

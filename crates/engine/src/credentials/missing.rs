@@ -7,7 +7,7 @@ use std::path::Path;
 use atoll_model::network::Part;
 use atoll_policy::{CredentialSource, Rules, agent_of};
 
-use crate::supervision::Handover;
+use crate::supervision::CredentialBundle;
 
 /// The most variables that are named.
 const VARIABLES_MAX: usize = 3;
@@ -16,7 +16,11 @@ const NEEDS_NONE: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
 /// Returns the hint; none where a key or a login is there, or the program is not the agent of a
 /// shipped profile.
-pub fn hint(rules: &Rules, command: &[OsString], handover: Option<&Handover>) -> Option<String> {
+pub fn hint(
+    rules: &Rules,
+    command: &[OsString],
+    handover: Option<&CredentialBundle>,
+) -> Option<String> {
     let (program, words) = command.split_first()?;
     let agent = agent_of(Path::new(program).file_name()?.to_str()?)?;
     let is_one = |word: &OsString| NEEDS_NONE.iter().any(|one| word == one);

@@ -15,7 +15,7 @@ use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::notice::Notices;
 use crate::secrets::{self, KeptSecret};
-use crate::supervision::{Handover, SourceError, TokenPlace, TokenRenewal, take_out};
+use crate::supervision::{CredentialBundle, SourceError, TokenPlace, TokenRenewal, take_out};
 
 /// The values of variables that serve to request tokens: one can serve several credentials.
 pub(super) struct Variables(BTreeMap<String, Zeroizing<Vec<u8>>>);
@@ -71,7 +71,7 @@ fn refuse_shared(rules: &Rules, credential: &Credential, variable: &str) -> Resu
 /// Adds the secrets that a credential's token needs to the bundle. A file is read only if `inside`
 /// accepts its path.
 pub(super) fn entrust(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     variables: &Variables,
     places: &Places,
     (credential, token): (&Credential, &TokenSource),

@@ -9,7 +9,7 @@ use atoll_policy::Rules;
 use crate::configuration;
 use crate::failure::Failure;
 use crate::notice::{Notice, Notices};
-use crate::supervision::Handover;
+use crate::supervision::CredentialBundle;
 
 /// The command and the caller's environment, free of credential values.
 pub struct Words {
@@ -34,7 +34,7 @@ pub struct Asked<'a> {
 /// # Errors
 /// A variable that is set in the sandbox holds one, or an option that is recorded.
 pub fn told(
-    handover: Option<&mut Handover>,
+    handover: Option<&mut CredentialBundle>,
     rules: &Rules,
     asked: Asked<'_>,
     notices: &dyn Notices,

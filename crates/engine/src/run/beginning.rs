@@ -17,7 +17,7 @@ use crate::given_up::of_session;
 use crate::notice::{Notice, Notices};
 use crate::printable::printable;
 use crate::reputation;
-use crate::supervision::{Handover, SshHandover};
+use crate::supervision::{CredentialBundle, SshHandover};
 use crate::tokens::given;
 use crate::{credentials, ssh_keys};
 
@@ -116,7 +116,7 @@ fn recall(
 /// The credentials for other processes than the program, and the placeholders for the program.
 pub struct Handed {
     /// The credentials.
-    pub handover: Option<Handover>,
+    pub handover: Option<CredentialBundle>,
     /// The keys of SSH.
     pub signing: Option<SshHandover>,
     /// The command and the environment, with placeholders.

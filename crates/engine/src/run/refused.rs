@@ -7,13 +7,13 @@ use atoll_sandbox::SandboxError;
 
 use crate::call::CallError;
 use crate::failure::{CallFault, Failure, Hint, Kind};
-use crate::supervision::Widening;
+use crate::supervision::DualControlRule;
 
 /// Returns the rule of who approves leases.
 ///
 /// # Errors
 /// When it takes two approvers, and nobody on this host could be the second.
-pub fn widening(rules: &Rules) -> Result<Widening, Failure> {
+pub fn widening(rules: &Rules) -> Result<DualControlRule, Failure> {
     crate::persons::widening(rules).map_err(|error| {
         Failure::new("nobody here could say the second of two yeses")
             .because(&error)
@@ -40,7 +40,7 @@ pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
                 | CallError::Refused(_)
                 | CallError::Ledger(_)
                 | CallError::Run(_)
-                | CallError::Gained(_)
+                | CallError::SharedLabels(_)
                 | CallError::Place(_) => "the run failed",
             };
             let failure = Failure::new(what).because(&other);

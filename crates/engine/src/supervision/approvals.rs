@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowKind, FlowLogin,
-    LEASE_SECONDS_MAX, NoConsent, Scope,
+    ASKING_MAX, ASKING_PATIENCE, ApprovalScope, AskedCall, CallDigest, Consent, FlowKind,
+    FlowLogin, LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 use atoll_sandbox::{Agreed, ApprovalNews, Decision, Lease, Pending, Who};
+pub use persons::DualControlRule;
 use persons::Weighed;
-pub use persons::Widening;
 pub(crate) use persons::{SECOND_PATIENCE, UNHEARD};
 use sha2::{Digest, Sha256};
 
@@ -100,12 +100,12 @@ impl Held {
         let headers =
             |call: &AskedCall| call.request.as_ref().map(|one| one.telling_headers_digest);
         let is_same = match own.breadth {
-            Breadth::Same => {
+            ApprovalScope::Same => {
                 Subject::of(&own.call) == Subject::of(call) && headers(&own.call) == headers(call)
             }
             // Policies that were read anew can ask about more by the same name, in the same line.
             // One rule can ask about connections and about what a key signs: only the one was shown.
-            Breadth::Rule => {
+            ApprovalScope::Rule => {
                 own.call.kind == call.kind
                     && own.call.rule == call.rule
                     && own.call.policies == call.policies
@@ -131,7 +131,7 @@ struct Cooling {
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     last: u32,
-    widening: Widening,
+    widening: DualControlRule,
     open: Vec<Open>,
     leases: Vec<Held>,
     cooling: VecDeque<Cooling>,
@@ -294,7 +294,7 @@ impl Approvals {
     /// Grants, from now on, every call that the lease covers.
     fn lease(
         &mut self,
-        (open, breadth, until): (Open, Breadth, Option<Instant>),
+        (open, breadth, until): (Open, ApprovalScope, Option<Instant>),
         by: Who,
         now: Instant,
         step: &mut Step,
@@ -447,7 +447,7 @@ impl Approvals {
             age_seconds: now.saturating_duration_since(one.since).as_secs(),
             left_seconds: one.until.saturating_duration_since(now).as_secs(),
             agreed: one.agreed,
-            takes_two: self.widening != Widening::OnePerson,
+            takes_two: self.widening != DualControlRule::OnePerson,
             second: self.widening.second(one.agreed.map(|agreed| agreed.by)),
         };
         self.open.iter().map(pending).collect()

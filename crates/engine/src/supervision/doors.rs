@@ -19,7 +19,7 @@ use crate::supervision::{OUTSIDE, locks};
 /// The inputs of an egress process that is not started yet: listeners, and the users whose
 /// connections they accept.
 #[derive(Debug, Default)]
-pub struct Doors {
+pub struct EgressInputs {
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) visitors: Vec<u32>,
     /// Further certificate authorities for origins.
@@ -34,7 +34,7 @@ pub struct Doors {
     pub(crate) gained: Option<OwnedFd>,
 }
 
-impl Doors {
+impl EgressInputs {
     /// Opens the inputs. The listeners accept this user and root; if `sudo` made this user
     /// root, also the user who called it.
     ///

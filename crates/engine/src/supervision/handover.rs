@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use atoll_model::Stood;
+use atoll_model::PlaceholderState;
 use atoll_model::network::{
     CAUGHT_BYTES_MAX, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Issue,
     IssuedToken, Part, Placeholder,
@@ -38,14 +38,14 @@ const OTHERS_READ: u32 = 0o044;
 
 /// Values that wait for the egress process, with their placeholders.
 #[derive(Debug)]
-pub struct Handover {
+pub struct CredentialBundle {
     receiver: OwnedFd,
     sender: OwnedFd,
     placeholders: Vec<Placeholder>,
     fetched: Vec<Fetched>,
     commands: Vec<(CredentialName, CredentialCommand)>,
     renewals: Vec<(CredentialName, Renewable)>,
-    stands: Vec<(PathBuf, Stands)>,
+    stands: Vec<(PathBuf, PlaceholderFile)>,
     issues: Vec<Issue>,
     /// Values with their placeholders, until the program's command and environment are
     /// sanitized.
@@ -54,13 +54,13 @@ pub struct Handover {
 
 /// The placeholder file for a login or settings file. It contains no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stands {
+pub struct PlaceholderFile {
     /// The text; `None` if the file does not exist in the sandbox.
     pub text: Option<Vec<u8>>,
     /// The mode bits, if not those of a private file.
     pub mode: Option<u32>,
     /// The state of a settings file, for finding changes at the end of the run.
-    pub stood: Option<Stood>,
+    pub stood: Option<PlaceholderState>,
 }
 
 /// A token that was intercepted when an agent logged in.
@@ -113,7 +113,7 @@ pub enum SourceError {
     Kernel(#[from] io::Error),
 }
 
-impl Handover {
+impl CredentialBundle {
     /// Creates an empty bundle.
     ///
     /// # Errors
@@ -319,13 +319,13 @@ impl Handover {
     }
 
     /// Notes the placeholder file for a login file.
-    pub fn stand_for(&mut self, file: &Path, stands: Stands) {
+    pub fn stand_for(&mut self, file: &Path, stands: PlaceholderFile) {
         self.stands.push((file.to_owned(), stands));
     }
 
     /// Returns the placeholder file for a login file, if noted.
     #[must_use]
-    pub fn stands_for(&self, file: &Path) -> Option<&Stands> {
+    pub fn stands_for(&self, file: &Path) -> Option<&PlaceholderFile> {
         let mut all = self.stands.iter();
         all.find(|(one, _)| one == file).map(|(_, stands)| stands)
     }

@@ -26,19 +26,19 @@ pub(crate) use starting::start;
 use crate::supervision::approvals::Approvals;
 use crate::supervision::commands::Commands;
 use crate::supervision::control::{Answer, Control, Others, Versions};
-use crate::supervision::doors::{Doors, tells_of_comers};
+use crate::supervision::doors::{EgressInputs, tells_of_comers};
 use crate::supervision::flows::{Flows, Refused};
-use crate::supervision::handover::Handover;
+use crate::supervision::handover::CredentialBundle;
 use crate::supervision::login_renewal::Renewals;
 use crate::supervision::signing::SshHandover;
 use atoll_model::network::{
-    AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
+    AskedCall, Authority, CARRIAGE_BYTES_MAX, CommandEnd, CredentialName, EgressConfig,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
     Network, Published, PublishedPort, UNLOCKED_STATUS,
 };
 use atoll_sandbox::{
-    Answered, ApprovalNews, Carrier, Declined, EndedExec, Listening, OfTwo, Pending,
-    SandboxRequest, Who,
+    Answered, ApprovalNews, Carrier, Declined, EndedExec, Listening, Pending, SandboxRequest,
+    SecondApproval, Who,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -77,7 +77,7 @@ pub const OUTSIDE: &CStr = c"atoll-egress";
 
 /// A change of a run's network, to be recorded.
 #[derive(Clone, Copy, Debug)]
-pub enum FlowNews<'a> {
+pub enum FlowEvent<'a> {
     /// A flow is about to begin.
     Opened {
         /// The flow's number.
@@ -162,7 +162,7 @@ pub enum FlowNews<'a> {
 /// Records changes in order; returns whether all are recorded. Those that something waits for
 /// have to be on disk before this returns, the others need not. Nothing that is unrecorded goes
 /// on.
-pub type Recorder<'a> = &'a mut dyn FnMut(&[FlowNews<'_>]) -> bool;
+pub type Recorder<'a> = &'a mut dyn FnMut(&[FlowEvent<'_>]) -> bool;
 
 /// Issues the authority of a run, if its programs are to trust one.
 pub type Issuer<'a> = &'a dyn Fn() -> io::Result<Option<Authority>>;
@@ -221,22 +221,22 @@ enum Told {
 }
 
 impl Told {
-    fn news(&self) -> Option<FlowNews<'_>> {
+    fn news(&self) -> Option<FlowEvent<'_>> {
         match self {
             Self::Opened {
                 id,
                 flow,
                 waits,
                 approval,
-            } => Some(FlowNews::Opened {
+            } => Some(FlowEvent::Opened {
                 id: *id,
                 flow,
                 waits: *waits,
                 approval: *approval,
             }),
-            Self::Closed { id, end, .. } => Some(FlowNews::Closed { id: *id, end }),
-            Self::Refused(refused) => Some(FlowNews::Refused(refused)),
-            Self::Labelled { label, by, .. } => Some(FlowNews::Labelled { label, by }),
+            Self::Closed { id, end, .. } => Some(FlowEvent::Closed { id: *id, end }),
+            Self::Refused(refused) => Some(FlowEvent::Refused(refused)),
+            Self::Labelled { label, by, .. } => Some(FlowEvent::Labelled { label, by }),
             Self::Needed { .. }
             | Self::Renewing { .. }
             | Self::Asked { .. }
@@ -253,8 +253,8 @@ pub struct Outside<'a> {
     record: Recorder<'a>,
     network: &'a Network,
     issuer: Issuer<'a>,
-    doors: Doors,
-    handover: Option<&'a Handover>,
+    doors: EgressInputs,
+    handover: Option<&'a CredentialBundle>,
     signing: Option<(&'a SshHandover, OwnedFd)>,
     commands: Commands,
     renewals: Renewals,
@@ -338,7 +338,7 @@ impl<'a> Outside<'a> {
             record,
             network,
             issuer,
-            doors: Doors::default(),
+            doors: EgressInputs::default(),
             handover: None,
             signing: None,
             commands: Commands::default(),
@@ -377,14 +377,14 @@ impl<'a> Outside<'a> {
 
     /// Adds the egress inputs.
     #[must_use]
-    pub fn with(mut self, doors: Doors) -> Self {
+    pub fn with(mut self, doors: EgressInputs) -> Self {
         self.doors = doors;
         self
     }
 
     /// Adds the credentials for the egress process.
     #[must_use]
-    pub fn handing(mut self, handover: Option<&'a Handover>) -> Self {
+    pub fn handing(mut self, handover: Option<&'a CredentialBundle>) -> Self {
         self.handover = handover;
         self
     }
@@ -406,7 +406,7 @@ impl<'a> Outside<'a> {
     /// Starts the egress process, with the listeners.
     fn start(&mut self, listeners: &[OwnedFd]) {
         let begun = (self.issuer)().and_then(|authority| {
-            let carriage = Carriage {
+            let carriage = EgressConfig {
                 network: Network {
                     publish: self.published.clone(),
                     ..self.network.clone()
@@ -435,7 +435,7 @@ impl<'a> Outside<'a> {
                 policies: self.policies,
             };
             // Their values come first of the sockets.
-            let values = self.handover.map(Handover::receiver);
+            let values = self.handover.map(CredentialBundle::receiver);
             let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
             let values = values.filter(|_| has_values);
             let signer = match &self.signing {
@@ -521,7 +521,7 @@ impl<'a> Outside<'a> {
 
     /// Records reports, then lets go on what waits for that.
     fn hear(&mut self, reports: Vec<Told>) {
-        let news: Vec<FlowNews<'_>> = reports.iter().filter_map(Told::news).collect();
+        let news: Vec<FlowEvent<'_>> = reports.iter().filter_map(Told::news).collect();
         if !self.recorded(&news) {
             for told in &reports {
                 if let Told::Opened { id, .. } = told {
@@ -600,7 +600,7 @@ impl<'a> Outside<'a> {
     }
 
     /// Records changes; returns whether everything so far is recorded.
-    fn recorded(&mut self, news: &[FlowNews<'_>]) -> bool {
+    fn recorded(&mut self, news: &[FlowEvent<'_>]) -> bool {
         if !news.is_empty() {
             self.is_unrecorded |= !(self.record)(news);
         }
@@ -651,8 +651,8 @@ impl<'a> Outside<'a> {
             ..FlowEnd::default()
         };
         let ids = mem::take(&mut self.open).into_keys();
-        let closed = |id| FlowNews::Closed { id, end: &end };
-        let news: Vec<FlowNews<'_>> = ids.map(closed).collect();
+        let closed = |id| FlowEvent::Closed { id, end: &end };
+        let news: Vec<FlowEvent<'_>> = ids.map(closed).collect();
         self.recorded(&news);
         self.flows.renewed = self.renewals.written();
         self.flows.rotated = self.renewals.rotated();
@@ -666,7 +666,7 @@ impl<'a> Outside<'a> {
         if let State::Carrying { line, .. } = &self.state {
             let _ = order(line, FlowOrder::End, &[]);
         }
-        let takes_back = self.handover.is_some_and(Handover::is_taken_back);
+        let takes_back = self.handover.is_some_and(CredentialBundle::is_taken_back);
         let further = if takes_back {
             TAKING_BACK
         } else {
@@ -869,7 +869,7 @@ impl Carrier for Outside<'_> {
         Ok(Some(published))
     }
 
-    fn of_two(&mut self) -> Vec<OfTwo> {
+    fn of_two(&mut self) -> Vec<SecondApproval> {
         self.tell_of_two()
     }
 
@@ -956,7 +956,7 @@ fn has_ended(line: &OwnedFd) -> bool {
 }
 
 fn begin<'a>(
-    carriage: &Carriage,
+    carriage: &EgressConfig,
     with: impl Iterator<Item = &'a OwnedFd>,
 ) -> io::Result<(OwnedFd, u32)> {
     let message = serde_json::to_vec(carriage)?;

@@ -10,13 +10,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use atoll_model::Stood;
+use atoll_model::PlaceholderState;
 use atoll_sandbox::{PlacedLayer, SandboxError};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use super::Stands;
+use super::PlaceholderFile;
 
 /// The longest placeholder of a settings file, bytes.
 const SETTINGS_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -24,7 +24,7 @@ const SETTINGS_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Returns whether a program has changed the placeholder of a settings file at the top of a
 /// layer's upper directory, or that is unknown.
 #[must_use]
-pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
+pub fn has_changed(upper: &Path, name: &OsStr, stood: &PlaceholderState) -> bool {
     digest_at(upper, name).is_none_or(|now| now != stood.digest)
 }
 
@@ -32,7 +32,12 @@ pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
 /// program's version: it was changed since, or that is unknown. `host` is the person's
 /// directory.
 #[must_use]
-pub fn is_written_outside(host: &Path, upper: &Path, name: &OsStr, stood: &Stood) -> bool {
+pub fn is_written_outside(
+    host: &Path,
+    upper: &Path,
+    name: &OsStr,
+    stood: &PlaceholderState,
+) -> bool {
     digest_at(host, name)
         .is_none_or(|now| now != stood.digest && Some(now) != digest_at(upper, name))
 }
@@ -91,7 +96,7 @@ fn is_opaque(path: &Path, base: Option<u32>) -> bool {
 pub fn furnish_login(
     layer: &PlacedLayer,
     name: &OsStr,
-    stands: &Stands,
+    stands: &PlaceholderFile,
     base: Option<u32>,
 ) -> Result<(), SandboxError> {
     let furnish = || -> io::Result<()> {

@@ -1,6 +1,6 @@
 use std::time::{Duration, UNIX_EPOCH};
 
-use atoll_model::conduct::{CONDUCT_DAYS_MAX, Conduct, Deed};
+use atoll_model::conduct::{CONDUCT_DAYS_MAX, Conduct, HistoryEvent};
 use atoll_model::{Attempt, Call, Principal};
 
 use super::*;
@@ -59,7 +59,7 @@ fn applied(ledger: &Ledger, number: u32, kind: &str, body: serde_json::Value) {
     recorded.unwrap();
 }
 
-fn of(deeds: &[&[Deed]]) -> Conduct {
+fn of(deeds: &[&[HistoryEvent]]) -> Conduct {
     let mut conduct = Conduct::default();
     for run in deeds {
         conduct.add(run.iter().map(|deed| (*deed, DAY)).collect());
@@ -83,15 +83,19 @@ fn deeds_are_what_persons_and_walls_have_said() {
         "elsewhere" => ("flow.refused", body().text("why", "so")),
         why => ("approval.denied", body().text("why", why)),
     };
-    let cases: [(&[&str], &[Deed]); 7] = [
+    let cases: [(&[&str], &[HistoryEvent]); 7] = [
         (&["taken over", "not taken over"], &[]),
-        (&["granted", "granted"], &[Deed::Vouched]),
-        (&["person"], &[Deed::Refused]),
+        (&["granted", "granted"], &[HistoryEvent::Vouched]),
+        (&["person"], &[HistoryEvent::Refused]),
         (&["late", "left", "elsewhere"], &[]),
-        (&["misuse"], &[Deed::Misuse]),
+        (&["misuse"], &[HistoryEvent::Misuse]),
         (
             &["granted", "misuse", "person"],
-            &[Deed::Vouched, Deed::Misuse, Deed::Refused],
+            &[
+                HistoryEvent::Vouched,
+                HistoryEvent::Misuse,
+                HistoryEvent::Refused,
+            ],
         ),
         (&["elsewhere"], &[]),
     ];
@@ -115,7 +119,7 @@ fn changes_count_that_a_person_has_seen() {
             "copy-on-write",
             finished,
             json!({ "entries": 2 }),
-            Some(Deed::Vouched),
+            Some(HistoryEvent::Vouched),
         ),
         ("copy-on-write", finished, json!({ "entries": 0 }), None),
         (
@@ -129,14 +133,14 @@ fn changes_count_that_a_person_has_seen() {
             "live",
             finished,
             json!({ "entries": 2 }),
-            Some(Deed::Undone),
+            Some(HistoryEvent::Undone),
         ),
         ("copy-on-write", "apply.failed", json!({}), None),
         (
             "copy-on-write",
             "undo.finished",
             json!({ "entries": 2 }),
-            Some(Deed::Undone),
+            Some(HistoryEvent::Undone),
         ),
     ] {
         let place = Place::new();
@@ -144,7 +148,7 @@ fn changes_count_that_a_person_has_seen() {
         let decision = json!({ "profile": "own", "workspace-mode": mode });
         run_of(&ledger, call(1), decision, Vec::new());
         applied(&ledger, 1, kind, body.clone());
-        let expected: Vec<Deed> = expected.into_iter().collect();
+        let expected: Vec<HistoryEvent> = expected.into_iter().collect();
         assert_eq!(
             known(&place, (1000, "own")),
             of(&[&expected]),
@@ -169,7 +173,7 @@ fn attempts_and_stops_count_and_what_browsers_do_does_not() {
         };
         ledger.close(armed, &outcome(0), details).unwrap();
     }
-    let expected = of(&[&[Deed::Attempt], &[Deed::Stopped]]);
+    let expected = of(&[&[HistoryEvent::Attempt], &[HistoryEvent::Stopped]]);
     assert_eq!(known(&place, (1000, "own")), expected);
     // Another of them, by an account of its own, changes nothing.
     let other = Call {
@@ -212,7 +216,10 @@ fn a_damaged_ledger_tells_nothing_and_none_is_an_unknown_agent() {
     let place = Place::new();
     assert_eq!(known(&place, (1000, "own")), Conduct::default());
     run(&ledger(&place), 1, "own", granted());
-    assert_eq!(known(&place, (1000, "own")), of(&[&[Deed::Vouched]]));
+    assert_eq!(
+        known(&place, (1000, "own")),
+        of(&[&[HistoryEvent::Vouched]])
+    );
     let segment = place.file("000001.seg");
     let text = std::fs::read_to_string(&segment).unwrap();
     for damaged in [
@@ -224,7 +231,10 @@ fn a_damaged_ledger_tells_nothing_and_none_is_an_unknown_agent() {
         Ledger::conduct(&place.state, (1000, "own"), DAY).unwrap_err();
     }
     std::fs::write(&segment, text).unwrap();
-    assert_eq!(known(&place, (1000, "own")), of(&[&[Deed::Vouched]]));
+    assert_eq!(
+        known(&place, (1000, "own")),
+        of(&[&[HistoryEvent::Vouched]])
+    );
 }
 
 /// Altering or removing a bad event improves nobody's conduct.
@@ -236,7 +246,7 @@ fn what_is_bad_does_not_go_by_damage() {
     run(&ledger, 2, "own", granted());
     drop(ledger);
     let known_of = || Ledger::conduct(&place.state, (1000, "own"), DAY);
-    let whole = of(&[&[Deed::Misuse], &[Deed::Vouched]]);
+    let whole = of(&[&[HistoryEvent::Misuse], &[HistoryEvent::Vouched]]);
     let segment = place.file("000001.seg");
     let text = std::fs::read_to_string(&segment).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -270,7 +280,7 @@ fn shredding_makes_nobody_better() {
     let ledger = ledger(&place);
     run(&ledger, 1, "own", vec![misuse()]);
     let before = known(&place, (1000, "own"));
-    assert_eq!(before, of(&[&[Deed::Misuse]]));
+    assert_eq!(before, of(&[&[HistoryEvent::Misuse]]));
     ledger.shred(&Evidence::Run(run_id(1))).unwrap();
     assert_eq!(known(&place, (1000, "own")), before);
 }

@@ -357,7 +357,7 @@ fn removed_but_for(left: &[&str]) -> Place {
         ..call(1)
     };
     let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
-    Gained::open(&place.state, &session).unwrap();
+    SharedLabels::open(&place.state, &session).unwrap();
     let armed = entry.arm(verdict).unwrap();
     let last = ledger.close(armed, &outcome(0), json!({})).unwrap();
     let sent = Sent {

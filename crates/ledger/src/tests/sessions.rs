@@ -313,7 +313,7 @@ fn what_runs_told_each_other_is_removed_once_the_ledger_alone_is_asked() {
     let armed = begin(1);
     in_ledger("web");
     // Of what it gained before its first run looked.
-    let gained = Gained::open(&place.state, &session).unwrap();
+    let gained = SharedLabels::open(&place.state, &session).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "web\n");
     assert_eq!(can_go(), [], "a run goes on");
     gained.add(["private"]).unwrap();
@@ -349,9 +349,9 @@ fn what_runs_told_each_other_is_removed_once_the_ledger_alone_is_asked() {
         (vec![], 0)
     );
     let _armed = begin(5);
-    let _gained = Gained::open(&place.state, &session).unwrap();
+    let _gained = SharedLabels::open(&place.state, &session).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "private\nweb\n");
-    let _ = Gained::open(&place.state, &other).unwrap();
+    let _ = SharedLabels::open(&place.state, &other).unwrap();
     assert_eq!(can_go(), std::slice::from_ref(&other));
 }
 

@@ -313,7 +313,7 @@ pub enum Scope {
 /// The calls that a lasting approval covers beyond the one that was shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Breadth {
+pub enum ApprovalScope {
     /// Calls with the same host, port, scheme, method, path and meaningful headers, with any query
     /// and body.
     #[default]

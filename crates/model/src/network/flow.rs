@@ -30,7 +30,7 @@ pub const UNNAMED: &str =
 /// The longest message of either side, bytes.
 pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
 
-/// The longest [`Carriage`], bytes: rules, and an authority that names their hosts.
+/// The longest [`EgressConfig`], bytes: rules, and an authority that names their hosts.
 pub const CARRIAGE_BYTES_MAX: usize = 128 * 1024;
 
 /// The exit status of an egress process that could take no credential because the kernel would not
@@ -40,7 +40,7 @@ pub const UNLOCKED_STATUS: u8 = 3;
 /// The configuration that an egress process starts with; the sandbox's listeners come with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Carriage {
+pub struct EgressConfig {
     /// The network access to enforce.
     pub network: Network,
     /// The authority whose certificates the sandbox trusts. Without one TLS is not intercepted, and

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use atoll_frame::{
     ExecId, ExecSpec, ExecTerminal, Order, REQUEST_BYTES_MAX, Report, Request, Stage,
 };
-use atoll_model::{Ending, LimitHit, Limits, Outcome, TOLD_CALLS, Wall};
+use atoll_model::{Ending, LimitHit, Limits, Outcome, TOLD_CALLS, ViolationKind};
 use atoll_sys::{descriptor, process, socket};
 
 use super::limits;
@@ -542,7 +542,7 @@ fn what_is_told_of_attempts_is_bounded() {
     // No count goes back.
     let counts = ["mount", "bpf", "ptrace"].map(count);
     assert_eq!(counts, [20, u64::MAX, 20]);
-    let mut walls: Vec<Wall> = TOLD_CALLS.iter().map(|(_, wall)| *wall).collect();
+    let mut walls: Vec<ViolationKind> = TOLD_CALLS.iter().map(|(_, wall)| *wall).collect();
     walls.dedup();
     assert_eq!(heard, walls, "each wall once");
 }

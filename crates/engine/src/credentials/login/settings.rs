@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use atoll_egress::secret::{
     FieldRules, SETTINGS_BYTES_MAX, SettingsForm, SettingsMaskError, mask_settings,
 };
-use atoll_model::Stood;
+use atoll_model::PlaceholderState;
 use atoll_model::network::FieldPath;
 use atoll_policy::{Login, Rules};
 
@@ -18,7 +18,8 @@ use crate::failure::{Failure, Hint};
 use crate::notice::Notices;
 use crate::printable::printable;
 use crate::supervision::{
-    Handover, LoginFileError, LoginText, Stands, Unfit, file_outside, read_settings_file,
+    CredentialBundle, LoginFileError, LoginText, PlaceholderFile, Unfit, file_outside,
+    read_settings_file,
 };
 
 /// The reason why a settings file cannot be shown masked. Its message contains nothing of the file.
@@ -48,7 +49,7 @@ enum SettingsError {
 /// # Errors
 /// Where it can be read in the sandbox by another name, or at its own path.
 pub(super) fn read(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     rules: &Rules,
     (login, secrets): (&Login, &[FieldPath]),
     (places, workspace): (&Places, &Path),
@@ -72,13 +73,13 @@ pub(super) fn read(
     };
     let stands = made.unwrap_or_else(|error| {
         notices.warn(format!("{} is not shown, {error}", login.file.display()));
-        let stood = Stood {
+        let stood = PlaceholderState {
             digest: None,
             has_secrets: true,
         };
-        Stands {
+        PlaceholderFile {
             stood: Some(stood),
-            ..Stands::default()
+            ..PlaceholderFile::default()
         }
     });
     if has_secrets {
@@ -134,12 +135,12 @@ fn may_have_names(file: &Path) -> bool {
 }
 
 fn made(
-    handover: &mut Handover,
+    handover: &mut CredentialBundle,
     rules: &Rules,
     (login, secrets): (&Login, &[FieldPath]),
     text: &LoginText,
     notices: &dyn Notices,
-) -> Result<Stands, SettingsError> {
+) -> Result<PlaceholderFile, SettingsError> {
     let known = &mut |names: &[String], value: &[u8]| match credential_of(rules, login, names) {
         None => Ok(None),
         Some((credential, _)) => hand_on(handover, credential, (value, None), notices),
@@ -150,7 +151,7 @@ fn made(
         keep: &login.keep,
     };
     let settings = mask_settings(form, text.text(), fields, known)?;
-    Ok(Stands {
+    Ok(PlaceholderFile {
         stood: Some(settings.stood()),
         text: Some(settings.text),
         mode: Some(text.mode()),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{AskedCall, Breadth, Scope};
+use atoll_model::network::{ApprovalScope, AskedCall, Scope};
 use atoll_sandbox::{Agreed, ApprovalNews, Decision, Second, Who};
 
 use super::{Approvals, LEASES_MAX, Open, Step, until};
@@ -17,7 +17,7 @@ pub(crate) const UNHEARD: &str = "this takes two persons, and the other one cann
 /// The rule for approving lasting rights: a lease, a connection that stays open, or a port
 /// published while the run goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Widening {
+pub enum DualControlRule {
     /// One person is enough, anybody who may answer the run.
     #[default]
     OnePerson,
@@ -38,10 +38,13 @@ pub(crate) enum Yes {
     /// Waits for a second person.
     First,
     /// Takes effect, with what all approvers have approved.
-    Enough { scope: Scope, breadth: Breadth },
+    Enough {
+        scope: Scope,
+        breadth: ApprovalScope,
+    },
 }
 
-impl Widening {
+impl DualControlRule {
     /// Returns the persons besides the owner who can reach the run.
     pub(crate) fn approvers(&self) -> &[u32] {
         match self {
@@ -121,8 +124,8 @@ impl Widening {
             },
         };
         let breadth = match (first.breadth, breadth) {
-            (Breadth::Rule, Breadth::Rule) => Breadth::Rule,
-            (Breadth::Same, _) | (_, Breadth::Same) => Breadth::Same,
+            (ApprovalScope::Rule, ApprovalScope::Rule) => ApprovalScope::Rule,
+            (ApprovalScope::Same, _) | (_, ApprovalScope::Same) => ApprovalScope::Same,
         };
         Ok(Yes::Enough { scope, breadth })
     }
@@ -138,12 +141,12 @@ pub(super) enum Weighed {
 
 impl Approvals {
     /// Sets the rule for approving lasting rights.
-    pub(crate) fn widened_by(&mut self, widening: Widening) {
+    pub(crate) fn widened_by(&mut self, widening: DualControlRule) {
         self.widening = widening;
     }
 
     /// Returns the rule for approving lasting rights.
-    pub(crate) fn widening(&self) -> &Widening {
+    pub(crate) fn widening(&self) -> &DualControlRule {
         &self.widening
     }
 

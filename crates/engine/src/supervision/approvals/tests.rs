@@ -7,7 +7,7 @@ use super::*;
 const WHO: Who = Who { uid: 1, pid: 2 };
 const ONCE: Decision = Decision::Grant {
     scope: Scope::Once,
-    breadth: Breadth::Same,
+    breadth: ApprovalScope::Same,
 };
 const DENY: Decision = Decision::Deny {};
 
@@ -74,7 +74,7 @@ fn denied(step: &Step) -> Vec<(u64, NoConsent)> {
     .collect()
 }
 
-fn grant(scope: Scope, breadth: Breadth) -> Decision {
+fn grant(scope: Scope, breadth: ApprovalScope) -> Decision {
     Decision::Grant { scope, breadth }
 }
 
@@ -138,7 +138,7 @@ fn a_lease_has_an_end_and_covers_nothing_else() {
     let first = asked(&all.ask(1, call("/a", "x"), now));
     all.ask(2, call("/a", "y"), now);
     let elsewhere = asked(&all.ask(3, call("/b", "x"), now));
-    let lease = grant(Scope::Seconds { seconds: 60 }, Breadth::Same);
+    let lease = grant(Scope::Seconds { seconds: 60 }, ApprovalScope::Same);
     let step = all.decide(first, lease, WHO, now).unwrap();
     assert_eq!(granted(&step), [1, 2], "what waits for the same goes too");
     assert_eq!(granted(&all.ask(4, call("/a", "z"), now)), [4]);
@@ -159,7 +159,7 @@ fn a_lease_has_an_end_and_covers_nothing_else() {
         }]
     ));
     // For the rule, and taken back.
-    let whole = grant(Scope::Run, Breadth::Rule);
+    let whole = grant(Scope::Run, ApprovalScope::Rule);
     all.decide(elsewhere, whole, WHO, later).unwrap();
     assert_eq!(granted(&all.ask(7, call("/any", "z"), later)), [7]);
     let number = elsewhere.0;
@@ -189,7 +189,7 @@ fn a_lease_for_a_rule_is_not_for_policies_that_came_later() {
         policies: 1,
         ..call("/b", "x")
     };
-    let whole = grant(Scope::Run, Breadth::Rule);
+    let whole = grant(Scope::Run, ApprovalScope::Rule);
     all.decide(question, whole, WHO, now).unwrap();
     assert_eq!(granted(&all.ask(2, call("/b", "x"), now)), [2]);
     let anew = asked(&all.ask(3, late.clone(), now));
@@ -209,7 +209,7 @@ fn a_lease_for_a_rule_is_not_for_policies_that_came_later() {
     };
     assert!(granted(&all.ask(5, before, now)).is_empty());
     // The same call is still the same.
-    let same = all.decide(anew, grant(Scope::Run, Breadth::Same), WHO, now);
+    let same = all.decide(anew, grant(Scope::Run, ApprovalScope::Same), WHO, now);
     assert_eq!(granted(&same.unwrap()), [3]);
     let again = AskedCall {
         policies: 2,
@@ -254,7 +254,7 @@ fn a_lease_is_for_the_same_login_and_the_same_telling_headers() {
     let now = Instant::now();
     let mut all = Approvals::default();
     let question = asked(&all.ask(1, call("/a", "x"), now));
-    let lease = grant(Scope::Run, Breadth::Same);
+    let lease = grant(Scope::Run, ApprovalScope::Same);
     let step = all.decide(question, lease, WHO, now).unwrap();
     assert_eq!(granted(&step), [1]);
     // The control.
@@ -306,7 +306,7 @@ fn a_lease_of_one_use_of_a_key_is_none_of_another() {
         use_of(FlowKind::CommitSignature, 1),
         tunnel,
     ];
-    for breadth in [Breadth::Same, Breadth::Rule] {
+    for breadth in [ApprovalScope::Same, ApprovalScope::Rule] {
         for (own, one) in kinds.iter().enumerate() {
             let mut all = Approvals::default();
             let about = asked(&all.ask(1, one.clone(), now));
@@ -332,7 +332,7 @@ fn a_lease_of_one_use_of_a_key_is_none_of_another() {
 /// Two persons are needed; the owner is user 1000.
 fn by_two() -> Approvals {
     let mut all = Approvals::default();
-    all.widened_by(Widening::TwoPersons {
+    all.widened_by(DualControlRule::TwoPersons {
         owner: 1000,
         approvers: vec![1001, 1002],
     });
@@ -341,7 +341,7 @@ fn by_two() -> Approvals {
 
 const ALL: Decision = Decision::Grant {
     scope: Scope::Run,
-    breadth: Breadth::Rule,
+    breadth: ApprovalScope::Rule,
 };
 
 fn user(uid: u32) -> Who {
@@ -357,7 +357,7 @@ fn who_can_say_the_second_yes_is_told() {
     assert_eq!(wanting(&all), Some(vec![1000, 1001, 1002]));
     let _ = all.decide(about, ALL, user(1001), now).unwrap();
     assert_eq!(wanting(&all), Some(vec![1000, 1002]));
-    all.widened_by(Widening::Unheard {});
+    all.widened_by(DualControlRule::Unheard {});
     assert_eq!(wanting(&all), None);
     let mut all = Approvals::default();
     let _ = all.ask(1, call("/a", "x"), now);
@@ -452,7 +452,7 @@ fn one_person_alone_opens_nothing_that_stays() {
     let about = asked(&all.ask(1, call("/a", "x"), now));
     assert!(!all.goes_on(about.0));
     // Where the other one cannot be heard nobody's yes counts.
-    all.widened_by(Widening::Unheard {});
+    all.widened_by(DualControlRule::Unheard {});
     let unheard = all.decide(about, ALL, user(1000), now).unwrap_err();
     assert!(unheard.contains("cannot be heard"), "{unheard}");
     assert_eq!(
@@ -464,7 +464,7 @@ fn one_person_alone_opens_nothing_that_stays() {
 #[test]
 fn of_two_the_narrower_counts_and_time_denies() {
     let now = Instant::now();
-    let seconds = |seconds| grant(Scope::Seconds { seconds }, Breadth::Same);
+    let seconds = |seconds| grant(Scope::Seconds { seconds }, ApprovalScope::Same);
     for (first, second) in [
         (ALL, seconds(60)),
         (seconds(60), ALL),
@@ -478,7 +478,7 @@ fn of_two_the_narrower_counts_and_time_denies() {
         let lease = &all.leases(later)[0];
         assert_eq!(
             (lease.left_seconds, lease.breadth),
-            (Some(60), Breadth::Same)
+            (Some(60), ApprovalScope::Same)
         );
     }
     // The other one never comes, and comes too late.

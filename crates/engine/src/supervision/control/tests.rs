@@ -286,7 +286,7 @@ fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
             rule: "a rule".to_owned(),
             policies: 0,
         },
-        breadth: atoll_model::network::Breadth::Same,
+        breadth: atoll_model::network::ApprovalScope::Same,
         left_seconds: None,
         uses: 0,
         by: Who { uid: 1, pid: 2 },

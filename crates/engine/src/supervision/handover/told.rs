@@ -9,7 +9,7 @@ use atoll_model::network::CredentialName;
 use atoll_sys::environment;
 use zeroize::Zeroizing;
 
-use super::Handover;
+use super::CredentialBundle;
 
 /// A transferred value, with its credential's name and its placeholder.
 pub(super) struct Value {
@@ -35,7 +35,7 @@ pub struct Told {
     pub replaced: BTreeSet<CredentialName>,
 }
 
-impl Handover {
+impl CredentialBundle {
     /// Returns the first of these texts that contains the value of a credential, and the
     /// credential.
     pub fn held_in<'t, Text>(

@@ -4,14 +4,14 @@
 use std::time::Instant;
 
 use atoll_model::network::{
-    ASKED_SHORT_BYTES_MAX, AskedCall, Breadth, CallDigest, FlowOrder, Scope,
+    ASKED_SHORT_BYTES_MAX, ApprovalScope, AskedCall, CallDigest, FlowOrder, Scope,
 };
 use atoll_sandbox::{
     ApprovalNews, Decision, Declined, Pending, Second, Settled, SettledOf, Stopped, Who,
 };
 
 use super::live::Waits;
-use super::{FlowNews, Outside};
+use super::{FlowEvent, Outside};
 use crate::supervision::approvals::Step;
 use crate::supervision::control::Answer;
 
@@ -45,7 +45,7 @@ impl Outside<'_> {
     /// Records the result of a step, then sends the answers. Returns whether it was recorded:
     /// otherwise nothing is sent, and the run ends.
     fn carry_out(&mut self, step: Step) -> bool {
-        let news: Vec<FlowNews<'_>> = step.news.iter().map(FlowNews::Approval).collect();
+        let news: Vec<FlowEvent<'_>> = step.news.iter().map(FlowEvent::Approval).collect();
         if !self.recorded(&news) {
             return false;
         }
@@ -159,7 +159,7 @@ impl Outside<'_> {
 }
 
 /// Returns the scope and breadth that a step has granted, if any.
-fn granted(step: &Step) -> Option<(Scope, Breadth)> {
+fn granted(step: &Step) -> Option<(Scope, ApprovalScope)> {
     step.news.iter().find_map(|one| match one {
         ApprovalNews::Granted { scope, breadth, .. } => Some((*scope, *breadth)),
         ApprovalNews::Asked { .. }

@@ -11,8 +11,8 @@ use atoll_model::network::{
 use atoll_sandbox::{Declined, Who};
 use atoll_sys::descriptor;
 
-use super::{FlowNews, Outside, State};
-use crate::supervision::Handover;
+use super::{FlowEvent, Outside, State};
+use crate::supervision::CredentialBundle;
 use crate::supervision::control::Answer;
 
 /// The longest wait for the egress process to put a drop into effect: it reads orders between
@@ -111,7 +111,7 @@ impl<'a> Outside<'a> {
     /// Checks that the run has these credentials: a mistyped name would seem to be dropped
     /// otherwise.
     fn are_known(&self, names: &[CredentialName]) -> Result<(), String> {
-        let handed = self.handover.into_iter().flat_map(Handover::names);
+        let handed = self.handover.into_iter().flat_map(CredentialBundle::names);
         let keys = self.signing.iter().flat_map(|(keys, _)| keys.keys());
         let known: BTreeSet<_> = handed.chain(keys.map(|one| &one.name)).collect();
         let Some(unknown) = names.iter().find(|name| !known.contains(name)) else {
@@ -155,7 +155,7 @@ impl<'a> Outside<'a> {
     }
 
     fn record_given_up(&mut self, new: &[GivenUp]) -> bool {
-        let news: Vec<FlowNews<'_>> = new.iter().map(FlowNews::GivenUp).collect();
+        let news: Vec<FlowEvent<'_>> = new.iter().map(FlowEvent::GivenUp).collect();
         self.recorded(&news)
     }
 

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
-use atoll_sandbox::{Decision, Declined, OfTwo, PortAgreed, Settled, SettledOf, Stopped, Who};
+use atoll_sandbox::{
+    Decision, Declined, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
+};
 
-use super::{Comparer, ExecGate, FlowNews, Outside, Reloader, State};
-use crate::supervision::approvals::{SECOND_PATIENCE, UNHEARD, Widening};
+use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State};
+use crate::supervision::approvals::{DualControlRule, SECOND_PATIENCE, UNHEARD};
 use crate::supervision::control::{Answer, Control, Others, Question, Standing};
 use crate::supervision::doors;
 
@@ -52,7 +54,7 @@ pub struct Live<'a> {
     /// Decides whether a person may give a lasting approval.
     pub escalate: &'a dyn Fn(Who, Scope) -> Result<(), Declined>,
     /// The rule for approving lasting rights.
-    pub widening: &'a Widening,
+    pub widening: &'a DualControlRule,
     /// True for a sandbox that lives: its control socket is open from the beginning.
     pub lives: bool,
     /// Decides about execs, and records them.
@@ -105,9 +107,9 @@ impl<'a> Outside<'a> {
         match Others::open(live.run, approvers) {
             Ok(others) => self.others = Some(others),
             Err(_) => {
-                self.approvals.widened_by(Widening::Unheard {});
+                self.approvals.widened_by(DualControlRule::Unheard {});
                 self.waits_for(Waits::Unheard);
-                self.recorded(&[FlowNews::Unheard { why: UNHEARD }]);
+                self.recorded(&[FlowEvent::Unheard { why: UNHEARD }]);
             }
         }
     }
@@ -229,7 +231,7 @@ impl<'a> Outside<'a> {
             // Nothing more can be allowed than before where the version that is read is one that
             // was proven to be no wider.
             Question::Reload { only: None }
-                if *self.approvals.widening() != Widening::OnePerson =>
+                if *self.approvals.widening() != DualControlRule::OnePerson =>
             {
                 Answer::Refused(Declined {
                     why: "policies that may allow more take two persons in this run".to_owned(),
@@ -278,7 +280,7 @@ impl<'a> Outside<'a> {
         self.begin_yes(by)?;
         // Nobody else is asked for what is not published whoever says so.
         let _ = self.decided(port)?;
-        if !self.recorded(&[FlowNews::AgreedPort { port, by }]) {
+        if !self.recorded(&[FlowEvent::AgreedPort { port, by }]) {
             return Err(unrecorded());
         }
         let until = now + SECOND_PATIENCE;
@@ -346,7 +348,7 @@ impl<'a> Outside<'a> {
     }
 
     /// Takes the due notices about dual control that still apply.
-    pub(super) fn tell_of_two(&mut self) -> Vec<OfTwo> {
+    pub(super) fn tell_of_two(&mut self) -> Vec<SecondApproval> {
         if self.of_two.is_empty() {
             return Vec::new();
         }
@@ -355,14 +357,14 @@ impl<'a> Outside<'a> {
         let mut told = Vec::new();
         for one in waits {
             told.extend(match one {
-                Waits::Unheard => Some(OfTwo::Unheard),
+                Waits::Unheard => Some(SecondApproval::Unheard),
                 Waits::Question(number) => {
                     let mut pending = pending.iter();
                     let it = pending.find(|it| it.approval == number && it.agreed.is_some());
-                    it.map(|it| OfTwo::Question(Box::new(it.clone())))
+                    it.map(|it| SecondApproval::Question(Box::new(it.clone())))
                 }
-                Waits::Port => self.waiting_port().map(OfTwo::Port),
-                Waits::Settled(settled) => Some(OfTwo::Settled(settled)),
+                Waits::Port => self.waiting_port().map(SecondApproval::Port),
+                Waits::Settled(settled) => Some(SecondApproval::Settled(settled)),
             });
         }
         told
@@ -373,7 +375,7 @@ impl<'a> Outside<'a> {
         let live = self.live.ok_or_else(over)?;
         (live.decide)(port, &self.published).inspect_err(|declined| {
             let why = &declined.why;
-            self.is_unrecorded |= !(self.record)(&[FlowNews::Unpublished { port, why }]);
+            self.is_unrecorded |= !(self.record)(&[FlowEvent::Unpublished { port, why }]);
         })
     }
 
@@ -393,7 +395,7 @@ impl<'a> Outside<'a> {
             advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
                 .to_owned(),
         })?;
-        let news = FlowNews::Published {
+        let news = FlowEvent::Published {
             published: &published,
             by,
             first,

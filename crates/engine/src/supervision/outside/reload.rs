@@ -9,7 +9,7 @@ use atoll_sandbox::{Declined, Who};
 use atoll_sys::descriptor::{self, sealed_memory};
 use rustix::fs::{SeekFrom, seek};
 
-use super::{FlowNews, Outside, State};
+use super::{FlowEvent, Outside, State};
 use crate::supervision::control::{Answer, Reloaded, Versions};
 
 /// The longest wait for the egress process to put policies into effect: it compiles them.
@@ -63,7 +63,7 @@ impl Outside<'_> {
             Ok(new) => new,
             Err((policy, declined)) => {
                 let (policy, why) = (policy.as_str(), shortened(&declined.why));
-                self.recorded(&[FlowNews::Unreloaded { policy, why, by }]);
+                self.recorded(&[FlowEvent::Unreloaded { policy, why, by }]);
                 return Answer::Refused(declined);
             }
         };
@@ -73,7 +73,7 @@ impl Outside<'_> {
         self.policies += 1;
         let (from, to) = (reloaded.from.as_str(), reloaded.to.as_str());
         let signed = signed.as_deref();
-        let news = FlowNews::Reloaded {
+        let news = FlowEvent::Reloaded {
             from,
             to,
             signed,

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use atoll_model::network::{AskedCall, Breadth, FlowKind, FlowReport, Issue, Scope};
+use atoll_model::network::{ApprovalScope, AskedCall, FlowKind, FlowReport, Issue, Scope};
 use atoll_sandbox::{Decision, Declined, SettledOf};
 
 use atoll_ledger::ArmedExec;
@@ -61,10 +61,10 @@ fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
     let network = Network::default();
     let issuer = || Ok(None);
     let mut recorded = 0;
-    let mut record = |news: &[FlowNews<'_>]| {
+    let mut record = |news: &[FlowEvent<'_>]| {
         let opened = news
             .iter()
-            .filter(|one| matches!(one, FlowNews::Opened { .. }));
+            .filter(|one| matches!(one, FlowEvent::Opened { .. }));
         recorded += opened.count();
         true
     };
@@ -135,11 +135,11 @@ fn a_credential_that_the_run_does_not_have_is_not_taken_for_given_up() {
     let network = Network::default();
     let issuer = || Ok(None);
     let mut recorded = 0;
-    let mut record = |news: &[FlowNews<'_>]| {
+    let mut record = |news: &[FlowEvent<'_>]| {
         recorded += news.len();
         true
     };
-    let mut handover = Handover::new().unwrap();
+    let mut handover = CredentialBundle::new().unwrap();
     handover.issue(Issue {
         login: "known".parse().unwrap(),
         token: "https://example.com/token".parse().unwrap(),
@@ -179,7 +179,7 @@ fn a_credential_that_the_run_does_not_have_is_not_taken_for_given_up() {
 
 /// Runs a sandbox under dual control, whose name another process may have taken. Returns what
 /// was recorded, the notices at the terminal, and the answer to its own user about a port.
-fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
+fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
 
@@ -192,7 +192,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
     let network = Network::default();
     let issuer = || Ok(None);
     let mut recorded = Vec::new();
-    let mut record = |news: &[FlowNews<'_>]| {
+    let mut record = |news: &[FlowEvent<'_>]| {
         recorded.extend(news.iter().map(|one| format!("{one:?}")));
         true
     };
@@ -200,7 +200,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         why: "a test".to_owned(),
         advice: String::new(),
     };
-    let widening = crate::supervision::Widening::TwoPersons {
+    let widening = crate::supervision::DualControlRule::TwoPersons {
         owner: own,
         approvers: vec![own + 1],
     };
@@ -244,7 +244,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
 #[test]
 fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
     let (recorded, told, answer) = widened_by_two(true);
-    assert_eq!(told, [OfTwo::Unheard]);
+    assert_eq!(told, [SecondApproval::Unheard]);
     assert!(recorded[0].starts_with("Unheard"), "{recorded:?}");
     let Answer::Refused(declined) = answer else {
         panic!("it is declined: {answer:?}")
@@ -252,7 +252,7 @@ fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
     assert!(declined.why.contains("cannot be heard"), "{declined:?}");
     // The control: where it is free it waits for the other one.
     let (recorded, told, answer) = widened_by_two(false);
-    assert!(matches!(told[..], [OfTwo::Port(_)]), "{told:?}");
+    assert!(matches!(told[..], [SecondApproval::Port(_)]), "{told:?}");
     assert!(recorded[0].starts_with("AgreedPort"), "{recorded:?}");
     let Answer::Agreed(second) = answer else {
         panic!("it waits: {answer:?}")
@@ -265,7 +265,7 @@ fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
 fn said_by_two(
     decide: Publisher<'_>,
     say: &mut dyn FnMut(&mut Outside<'_>, Who, Who),
-) -> (Vec<String>, Vec<OfTwo>) {
+) -> (Vec<String>, Vec<SecondApproval>) {
     let own = Who::own();
     let other = Who {
         uid: own.uid + 1,
@@ -279,7 +279,7 @@ fn said_by_two(
     let network = Network::default();
     let issuer = || Ok(None);
     let mut recorded = Vec::new();
-    let mut record = |news: &[FlowNews<'_>]| {
+    let mut record = |news: &[FlowEvent<'_>]| {
         recorded.extend(news.iter().map(|one| format!("{one:?}")));
         true
     };
@@ -287,7 +287,7 @@ fn said_by_two(
         why: "a test".to_owned(),
         advice: String::new(),
     };
-    let widening = crate::supervision::Widening::TwoPersons {
+    let widening = crate::supervision::DualControlRule::TwoPersons {
         owner: own.uid,
         approvers: vec![other.uid],
     };
@@ -364,8 +364,9 @@ fn another_person_begins_only_so_many_yeses_to_ports() {
 
 #[test]
 fn the_second_yes_is_told_to_whose_run_it_is() {
-    let port = |told: &[OfTwo]| match told {
-        [OfTwo::Port(_), OfTwo::Settled(settled)] | [OfTwo::Settled(settled)] => settled.of.clone(),
+    let port = |told: &[SecondApproval]| match told {
+        [SecondApproval::Port(_), SecondApproval::Settled(settled)]
+        | [SecondApproval::Settled(settled)] => settled.of.clone(),
         told => panic!("it is told: {told:?}"),
     };
     let (_, told) = said_by_two(&allowed, &mut |outside, own, other| {
@@ -400,7 +401,7 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
         };
         let about = (pending.approval, pending.digest);
         let scope = Scope::Run;
-        let breadth = Breadth::Same;
+        let breadth = ApprovalScope::Same;
         let yes = Decision::Grant { scope, breadth };
         let answer = outside.decide(about, yes, other);
         assert!(matches!(answer, Answer::Agreed(_)), "{answer:?}");
@@ -420,7 +421,7 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
     let granted: Vec<_> = told
         .iter()
         .map(|one| match one {
-            OfTwo::Settled(settled) => match &settled.of {
+            SecondApproval::Settled(settled) => match &settled.of {
                 SettledOf::Question { granted, .. } => (settled.by.uid, *granted),
                 other => panic!("it is a question: {other:?}"),
             },
@@ -428,6 +429,6 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
         })
         .collect();
     let own = Who::own().uid;
-    let yes = Some((Scope::Run, Breadth::Same));
+    let yes = Some((Scope::Run, ApprovalScope::Same));
     assert_eq!(granted, [(own, yes), (own + 1, None)]);
 }

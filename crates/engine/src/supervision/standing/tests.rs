@@ -2,12 +2,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
-use atoll_model::Stood;
+use atoll_model::PlaceholderState;
 use atoll_sandbox::make_layer;
 use sha2::{Digest, Sha256};
 
 use super::{furnish_login, is_written_outside};
-use crate::supervision::Stands;
+use crate::supervision::PlaceholderFile;
 
 #[test]
 fn what_stands_for_a_login_is_laid_down_and_nothing_is_followed() {
@@ -19,9 +19,9 @@ fn what_stands_for_a_login_is_laid_down_and_nothing_is_followed() {
     let (layer, _) = make_layer(&path("layer"), &path("lower"), &path("inside"), None).unwrap();
     let upper = layer.upper.join("auth.json");
     let furnish = |text: Option<&str>| {
-        let stands = Stands {
+        let stands = PlaceholderFile {
             text: text.map(|text| text.as_bytes().to_vec()),
-            ..Stands::default()
+            ..PlaceholderFile::default()
         };
         furnish_login(&layer, OsStr::new("auth.json"), &stands, None).unwrap();
     };
@@ -78,7 +78,7 @@ fn settings_that_somebody_else_has_written_since_are_known() {
     let name = OsStr::new("settings.json");
     let digest = Sha256::digest("it stood");
     let digest = digest.iter().map(|byte| format!("{byte:02x}"));
-    let stood = |digest: Option<String>| Stood {
+    let stood = |digest: Option<String>| PlaceholderState {
         digest,
         has_secrets: false,
     };
