@@ -68,6 +68,22 @@ fn exec_shares_files_and_boundary() {
     assert!(ended.err().contains("made"), "{ended}");
 }
 
+/// Each domain of a program's process grants what its files' rules grant.
+#[test]
+fn links_and_moves_across_directories_work() {
+    let world = World::new("links_and_moves_across_directories_work");
+    let script = "mkdir -p $1/a $1/b && echo x > $1/a/f && ln $1/a/f $1/b/g && \
+         mv $1/a/f $1/b/h && cat $1/b/g $1/b/h && cd $1 && mv b/h /tmp/h$1 && cat /tmp/h$1";
+    let script = format!("set -- {{}}; {script}");
+    let first = format!("{};", script.replace("{}", "one"));
+    let running = living(&world, &[], &format!("({first}) > seen 2>&1;"));
+    let seen = exec(&world, "cat seen").success();
+    assert_eq!(seen.out(), "x\nx\nx\n", "{seen}");
+    let seen = exec(&world, &script.replace("{}", "two")).success();
+    assert_eq!(seen.out(), "x\nx\nx\n", "{seen}");
+    let _ = end(&world, running).success();
+}
+
 #[test]
 fn exec_is_recorded_with_its_end() {
     let world = World::new("exec_is_recorded_with_its_end");

@@ -84,7 +84,7 @@ pub(crate) fn prepare(spec: &SandboxSpec) -> Result<Prepared, Failure> {
         Nesting::ButGroups | Nesting::All => None,
     };
     let scope = (spec.landlock_version >= SCOPES_SINCE)
-        .then(|| Ruleset::new(spec.landlock_version, Holds::Signals))
+        .then(|| scope(spec.landlock_version, rules.is_some()))
         .transpose();
     Ok(Prepared {
         rules,
@@ -97,6 +97,15 @@ pub(crate) fn prepare(spec: &SandboxSpec) -> Result<Prepared, Failure> {
         fenced: spec.fenced,
         heard: Denials::of(spec).are_heard(),
     })
+}
+
+/// Returns a domain of signals and inspection alone, which denies nothing else.
+fn scope(version: u32, beneath_rules: bool) -> io::Result<Ruleset> {
+    if !beneath_rules {
+        return Ruleset::new(version, Holds::Signals);
+    }
+    let scope = Ruleset::new(version, Holds::SignalsBeneath)?;
+    scope.allow_path(c"/", Rights::MOVE).map(|()| scope)
 }
 
 /// Returns the rights of `init` itself while it judges. The program's domain lies within its own,

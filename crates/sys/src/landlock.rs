@@ -33,6 +33,8 @@ impl Rights {
     pub const READ: Self = Self(READ_FILE | READ_DIR);
     /// Remove empty directories.
     pub const REMOVE_DIRECTORIES: Self = Self(REMOVE_DIR);
+    /// Link and move from directory to directory.
+    pub const MOVE: Self = Self(REFER);
     /// Execute files.
     pub const EXECUTE: Self = Self(EXECUTE);
     /// Everything except creating device nodes and ioctl on devices.
@@ -73,6 +75,9 @@ pub enum Holds {
     AllButSignals,
     /// Signals and abstract sockets only.
     Signals,
+    /// The same, beneath a domain with rules about files: every domain denies links and moves from
+    /// directory to directory that does not grant them (landlock(7), `LANDLOCK_ACCESS_FS_REFER`).
+    SignalsBeneath,
 }
 
 /// A set of rules under construction.
@@ -107,6 +112,7 @@ impl Ruleset {
             Holds::All => (files, 0b11, 0b11),
             Holds::AllButSignals => (files, since(4, 0b11), 0b01),
             Holds::Signals => (0, 0, 0b11),
+            Holds::SignalsBeneath => (REFER, 0, 0b11),
         };
         let attributes = Attributes {
             files,
