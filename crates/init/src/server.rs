@@ -260,8 +260,12 @@ impl Server<'_> {
         if prepared.fenced {
             credentials::die_with_parent().at(Stage::Rights)?;
         }
-        let rules = prepared.rules_of_server();
-        rules.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
+        if let Some(rules) = prepared.rules_of_server() {
+            rules.enter().at(Stage::Landlock)?;
+            // Programs are in domains beneath, and cannot look into it: but who counts what
+            // processes hold has to.
+            credentials::allow_inspection().at(Stage::Rights)?;
+        }
         // A judge makes calls itself, and none of them twice.
         let filter = &prepared.filter;
         let listener = match prepared.heard {

@@ -110,6 +110,15 @@ pub fn forbid_inspection() -> io::Result<()> {
     )?)
 }
 
+/// Takes that protection away again: for a process that others of its user are kept from by other
+/// means, and that its watch has to look into.
+///
+/// # Errors
+/// The kernel's.
+pub fn allow_inspection() -> io::Result<()> {
+    Ok(process::set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+}
+
 /// Ends this process when the thread that created it ends.
 ///
 /// A parent that ended before the call goes unnoticed: a caller also has to watch a descriptor that
