@@ -75,8 +75,9 @@ pub enum Holds {
     AllButSignals,
     /// Signals and abstract sockets only.
     Signals,
-    /// The same, beneath a domain with rules about files: every domain denies links and moves from
-    /// directory to directory that does not grant them (landlock(7), `LANDLOCK_ACCESS_FS_REFER`).
+    /// Signals and abstract sockets, beneath a domain with rules about files: every domain denies
+    /// links and moves from directory to directory that does not grant them (landlock(7),
+    /// `LANDLOCK_ACCESS_FS_REFER`).
     SignalsBeneath,
 }
 
