@@ -60,7 +60,7 @@ fn exec_shares_files_and_boundary() {
         "the run's own variables are there: {out}"
     );
     // The boundary is the run's: no network, and nothing outside is written.
-    let outside = world.path("outside");
+    let outside = world.top().join("outside");
     let script = format!("echo x > {} ; echo $?", outside.display());
     exec(&world, &script);
     assert!(!outside.exists());
@@ -315,7 +315,7 @@ fn exec_in_a_fence_is_held_like_its_run() {
     let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
     let running = run.without_namespaces().start();
     running.until_stdout("up");
-    let outside = world.path("outside");
+    let outside = world.top().join("outside");
     let script = format!(
         "echo in > made; cat made; echo x > {}; exit 4",
         outside.display()
