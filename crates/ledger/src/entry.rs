@@ -7,9 +7,9 @@ use atoll_model::{Attempt, Call, Outcome, Reason, RunId, Verdict, ViolationKind}
 use serde_json::{Map, Value, json};
 
 use crate::event::Draft;
-use crate::event::seal::SealKey;
 use crate::journal::Journal;
 use crate::open_runs::Marker;
+use crate::seals::NewKey;
 use crate::tail::Tail;
 use crate::{LedgerError, Position, host_text};
 
@@ -21,7 +21,7 @@ pub struct Entry {
     call: Call,
     journal: Arc<Journal>,
     marker: Marker,
-    seal: Arc<SealKey>,
+    seal: NewKey,
     recorded: Recorded,
     position: Position,
     tail: Tail,
@@ -70,7 +70,7 @@ impl Entry {
     pub(crate) fn new(
         call: Call,
         journal: Arc<Journal>,
-        (marker, seal): (Marker, Arc<SealKey>),
+        (marker, seal): (Marker, NewKey),
         recorded: Recorded,
         (position, tail): (Position, Tail),
     ) -> Self {
@@ -96,6 +96,7 @@ impl Entry {
         }
         match verdict {
             Verdict::Allow(grant) => {
+                self.seal.sync()?;
                 self.journal.make_durable(self.tail.clone())?;
                 Ok(Armed {
                     entry: self,
@@ -121,6 +122,7 @@ impl Entry {
     }
 
     fn refuse(self, reasons: Vec<Reason>) -> Result<Box<Refusal>, LedgerError> {
+        self.seal.sync()?;
         let run = self.run().clone();
         let body = json!({ "verdict": self.recorded.name(), "reasons": reasons_body(&reasons) });
         let position = self.finish("run.denied", body)?;
@@ -132,7 +134,7 @@ impl Entry {
     }
 
     fn finish(self, kind: &str, body: Value) -> Result<Position, LedgerError> {
-        let draft = Draft::sealed(kind, self.marker.run(), &body, Some(&self.seal))?;
+        let draft = Draft::sealed(kind, self.marker.run(), &body, Some(&self.seal.key))?;
         let position = self.journal.append_durable(&draft)?;
         // The closing event is on disk; a marker that cannot be removed is
         // compared with the ledger by the next opening, and removed then.

@@ -108,12 +108,12 @@ impl Ledger {
         self.journal.begin()?;
         let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
         let sealed = seals::add(&self.state, &call.run, call.session.as_ref()).and_then(|seal| {
-            let draft = Draft::sealed("run.opened", &call.run, &body, Some(&seal))?;
-            Ok((self.journal.append(&draft)?, seal.clone()))
+            let draft = Draft::sealed("run.opened", &call.run, &body, Some(&seal.key))?;
+            Ok((self.journal.append(&draft)?, seal))
         });
         match sealed {
             Ok((place, seal)) => {
-                *self.last_seal() = Some((call.run.clone(), Arc::clone(&seal)));
+                *self.last_seal() = Some((call.run.clone(), Arc::clone(&seal.key)));
                 Ok(Entry::new(
                     call.clone(),
                     Arc::clone(&self.journal),

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use atoll_model::{RunId, SessionId};
@@ -168,7 +169,7 @@ impl FollowedSeals {
         })
     }
 
-    /// Does as [`Seals::open`]. A key is on disk before the first event that it seals: if it is not
+    /// Does as [`Seals::open`]. A key is there before the first event that it seals: if it is not
     /// known, the keys are read again, once for each run.
     ///
     /// # Errors
@@ -183,12 +184,27 @@ impl FollowedSeals {
     }
 }
 
-/// Makes the key of a run; on disk when it returns, so before any content that is sealed with it.
+/// A new key, whose slot other processes read already.
+#[derive(Debug)]
+pub(crate) struct NewKey {
+    pub(crate) key: Arc<SealKey>,
+    file: File,
+    path: PathBuf,
+}
+
+impl NewKey {
+    /// Waits until the key is on disk.
+    pub(crate) fn sync(&self) -> Result<(), LedgerError> {
+        Ok(disk::sync(&self.file).map_err(FileFault::on("write", &self.path))?)
+    }
+}
+
+/// Makes the key of a run. What is sealed with it counts once both are on disk.
 pub(crate) fn add(
     state: &StateDir,
     run: &RunId,
     session: Option<&SessionId>,
-) -> Result<Arc<SealKey>, LedgerError> {
+) -> Result<NewKey, LedgerError> {
     let directory = usable(state)?;
     let lock = directory.lock().map_err(unusable)?;
     append(&directory, lock, run, session)
@@ -216,7 +232,10 @@ pub(crate) fn find_or_add(
             disk::sync(&file).map_err(FileFault::on("write", &path))?;
             Ok(key.map(Arc::new))
         }
-        None => append(&directory, lock, run, session).map(Some),
+        None => {
+            let made = append(&directory, lock, run, session)?;
+            made.sync().map(|()| Some(made.key))
+        }
     }
 }
 
@@ -230,7 +249,7 @@ fn append(
     lock: OwnedFd,
     run: &RunId,
     session: Option<&SessionId>,
-) -> Result<Arc<SealKey>, LedgerError> {
+) -> Result<NewKey, LedgerError> {
     let key = SealKey::generate().ok_or_else(|| LedgerError::Seal(SealFault.to_string()))?;
     let path = directory.path().join(FILE);
     let fault = |cause| FileFault::on("write", &path)(cause);
@@ -248,10 +267,9 @@ fn append(
     let digits = Zeroizing::new(hex(key.expose()));
     let slot = Zeroizing::new(format!("{MARK} {run} {session} {}\n", *digits));
     disk::write(&file, slot.as_bytes(), at).map_err(fault)?;
-    // Others take the slots after it meanwhile.
     drop(lock);
-    disk::sync(&file).map_err(fault)?;
-    Ok(Arc::new(key))
+    let key = Arc::new(key);
+    Ok(NewKey { key, file, path })
 }
 
 fn unusable(fault: PrivateFault) -> LedgerError {
