@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Mode;
-use atoll_sys::process::Namespaces;
+use atoll_sys::process::{self, Namespaces};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::mountinfo::parse_mounts;
@@ -89,7 +89,7 @@ impl Host {
         }
         match what_forbids_namespaces(&self.mounts) {
             None => return Ok(Mode::Full),
-            Some(Trial::NoNamespaces(_)) if !can_copy(Namespaces::NONE) => {
+            Some(Trial::NoNamespaces(_)) if !can_copy() => {
                 return Err(SandboxError::Kernel(
                     "the call clone3 is refused, by which even the processes of a fence are made"
                         .to_owned(),
@@ -174,7 +174,7 @@ fn root_maps_ids() -> bool {
         && match (is_confined(), is_in_another_root()) {
             (false, false) => true,
             // In another root none can be made at all, otherwise it is as everywhere.
-            (false, true) => can_copy(Namespaces::USER),
+            (false, true) => process::can_divide(Namespaces::USER),
             (true, _) => some_ids().is_ok(),
         }
 }

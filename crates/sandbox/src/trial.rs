@@ -99,10 +99,9 @@ pub fn try_namespaces(unmapped: bool) -> Trial {
     }
 }
 
-/// Returns whether a process with these namespaces can be made, as the launcher makes it; a
-/// fence, which has none, needs that too.
-pub(crate) fn can_copy(namespaces: Namespaces) -> bool {
-    match process::divide(namespaces, None) {
+/// Returns whether a process can be made as the launcher makes it; a fence needs that too.
+pub(crate) fn can_copy() -> bool {
+    match process::divide(Namespaces::NONE, None) {
         Err(_) => false,
         Ok(Side::Child) => process::exit_now(WORKS),
         Ok(Side::Parent(child)) => process::wait(Some(child.pid), true).is_ok(),

@@ -87,6 +87,24 @@ pub fn divide(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     }))
 }
 
+/// The stack of a process that only ends, bytes.
+const ENDING_STACK_BYTES: usize = 16 << 10;
+
+/// Returns whether a process with these namespaces can be made. It ends at once, and until then has
+/// this one's memory: a copy of that would take longer than all the rest.
+#[must_use]
+pub fn can_divide(namespaces: Namespaces) -> bool {
+    extern "C" fn end(_: *mut libc::c_void) -> libc::c_int {
+        0
+    }
+    let mut stack = vec![0_u8; ENDING_STACK_BYTES];
+    let top = stack.as_mut_ptr_range().end.cast();
+    let flags = namespaces.0 as libc::c_int | libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: this thread waits (CLONE_VFORK) while the child uses that stack, and nothing else.
+    let pid = unsafe { libc::clone(end, top, flags, ptr::null_mut()) };
+    check(pid).is_ok() && wait(Some(pid as u32), true).is_ok()
+}
+
 /// A program to execute, with everything prepared that needs memory, so that
 /// nothing is allocated between fork and exec.
 #[derive(Debug)]
