@@ -183,6 +183,9 @@ fn join_network(launcher: &OwnedFd) -> io::Result<()> {
 
 /// The error number for a failure without a kernel error: the other side is gone.
 const ECANCELED: i32 = 125;
+pub(crate) const SIGTTOU: i32 = 22;
+pub(crate) const O_RDWR: i32 = 2;
+pub(crate) const O_NOCTTY: i32 = 0o400;
 const CLONE_NEWNET: i32 = 0x4000_0000;
 const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 const CLONE_NEWUSER: i32 = 0x1000_0000;

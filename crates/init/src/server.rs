@@ -1,24 +1,25 @@
 //! The exec server: a process with the sandbox's own rights that starts programs and opens files
 //! when the host side asks.
 //!
-//! It is forked from `init` before that confines itself. A program's process is forked ahead of its
+//! It is forked from `init` before that confines itself. The first server becomes the first exec,
+//! while a sibling goes on as the server. From then on a program's process is forked ahead of its
 //! request, as a child of `init` (`CLONE_PARENT`), which reaps it and reports its true end; so one
-//! process is there even when a program has used up all others. It waits in the server's domain,
+//! process is there even when a program has used up all others, unless the first one did so at once. It waits in the server's domain,
 //! out of reach of programs, which are in domains beneath. Whatever the server says is output of
 //! the sandbox: its word about which process an exec is counts only for a child of `init`.
 
-use std::ffi::CString;
+mod exec;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{
-    ExecId, ExecSpec, ExecTerminal, FileUse, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report,
-    Request, ResourceLimit, SPEC_BYTES_MAX, SandboxSpec, Stage, Terminal,
+    ExecId, FileUse, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report, Request, ResourceLimit,
+    SandboxSpec, Stage,
 };
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
-use atoll_sys::terminal::WindowSize;
-use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
+use atoll_sys::{credentials, descriptor, process, seccomp, socket};
 
 use crate::filter::{Denials, Process};
 use crate::{At, Failure, filter, text};
@@ -167,11 +168,10 @@ pub(crate) fn start(
             line: &far,
             side,
         };
-        let Err(failure) = server.serve() else {
-            return 0;
-        };
-        let _ = socket::send(far.as_fd(), &failed(&failure), &[]);
-        1
+        server.begin().unwrap_or_else(|failure| {
+            let _ = socket::send(far.as_fd(), &failed(&failure), &[]);
+            1
+        })
     })
     .at(Stage::Start)?;
     drop(far);
@@ -213,9 +213,6 @@ fn failed(failure: &Failure) -> Vec<u8> {
 
 const EINVAL: i32 = 22;
 const EAGAIN: i32 = 11;
-const SIGTTOU: i32 = 22;
-const O_RDWR: i32 = 2;
-const O_NOCTTY: i32 = 0o400;
 
 /// Writes which process an exec is, for `init`.
 fn spawning(exec: ExecId, pid: u32) -> [u8; 8] {
@@ -251,15 +248,11 @@ struct Spare {
 }
 
 impl Server<'_> {
-    /// Serves requests until the host side is gone.
-    fn serve(&self) -> Result<(), Failure> {
+    /// Confines this process and serves requests. Returns the exit status.
+    fn begin(&self) -> Result<u8, Failure> {
         let prepared = self.prepared;
-        let kept = [Some(self.requests.as_fd()), Some(self.line.as_fd())];
-        self.close_others(kept).at(Stage::Start)?;
+        self.settle()?;
         process::set_name(c"atoll-exec").at(Stage::Start)?;
-        if prepared.fenced {
-            credentials::die_with_parent().at(Stage::Rights)?;
-        }
         if let Some(rules) = prepared.rules_of_server() {
             rules.enter().at(Stage::Landlock)?;
             // Programs are in domains beneath, and cannot look into it: but who counts what
@@ -276,20 +269,49 @@ impl Server<'_> {
         let carried = listener.as_ref().map(AsFd::as_fd);
         socket::send(self.line.as_fd(), READY, carried.as_slice()).at(Stage::Filter)?;
         drop(listener);
-        let mut spare = self.spare().ok();
+        self.serve(true)
+    }
+
+    /// Goes on as the server where the one before has become the first exec.
+    fn go_on(&self) -> u8 {
+        let served = self.settle().and_then(|()| self.serve(false));
+        served.unwrap_or(1)
+    }
+
+    /// Keeps what the server needs, and nothing of any exec.
+    fn settle(&self) -> Result<(), Failure> {
+        let kept = [Some(self.requests.as_fd()), Some(self.line.as_fd())];
+        self.close_others(kept).at(Stage::Start)?;
+        match self.prepared.fenced {
+            true => credentials::die_with_parent().at(Stage::Rights),
+            false => Ok(()),
+        }
+    }
+
+    /// Serves requests until the host side is gone. The process that is the `first` server becomes
+    /// the first exec itself, which so waits for no other; a sibling goes on.
+    fn serve(&self, first: bool) -> Result<u8, Failure> {
+        let mut spare = match first {
+            true => None,
+            false => self.spare().ok(),
+        };
         loop {
             let mut message = [0_u8; REQUEST_BYTES_MAX];
             let received = socket::receive(self.requests.as_fd(), &mut message);
             let (got, descriptors) = received.at(Stage::Start)?;
             let message = message.get(..got).unwrap_or_default();
             if message.is_empty() {
-                return Ok(());
+                return Ok(0);
             }
             let mut descriptors = descriptors.into_iter();
             let Some(status) = descriptors.next() else {
                 continue;
             };
             let answer = match Request::from_bytes(message) {
+                Ok(Request::Exec(id)) if first => match self.hand_over(id) {
+                    Ok(()) => return Ok(self.execute(&status, descriptors.collect())),
+                    Err(error) => Err(error),
+                },
                 Ok(Request::Exec(id)) => self.start(id, &status, descriptors.collect(), &mut spare),
                 Ok(Request::Open { path, file_use }) => open(&path, file_use, &status),
                 Err(_) => Err(io::ErrorKind::InvalidInput.into()),
@@ -299,6 +321,13 @@ impl Server<'_> {
                 let _ = socket::send(status.as_fd(), &failed(&failure), &[]);
             }
         }
+    }
+
+    /// Has a sibling serve from now on; this process is that exec to `init`.
+    fn hand_over(&self, id: ExecId) -> io::Result<()> {
+        process::fork_sibling(|| self.go_on())?;
+        let pid = std::process::id();
+        socket::send(self.line.as_fd(), &spawning(id, pid), &[])
     }
 
     /// Closes everything but these and what every exec needs.
@@ -371,105 +400,12 @@ impl Server<'_> {
             return 127;
         }
         let status = descriptors.remove(0);
-        let report = match self.become_exec(&status, descriptors) {
-            Err(failure) => failed(&failure),
-            Ok(program) => {
-                let _ = socket::send(status.as_fd(), &Report::Executing.to_bytes(), &[]);
-                let error = program.execute().raw_os_error().unwrap_or(EINVAL);
-                Report::NotExecuted { error }.to_bytes()
-            }
-        };
-        let _ = socket::send(status.as_fd(), &report, &[]);
-        127
-    }
-
-    /// Does everything before the execution, in the exec's process.
-    fn become_exec(
-        &self,
-        status: &OwnedFd,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<process::Program, Failure> {
-        let prepared = self.prepared;
-        let mut descriptors = descriptors.into_iter();
-        let (spec, program) = described(descriptors.next()).at(Stage::Description)?;
-        let own;
-        let streams: Vec<OwnedFd> = descriptors.collect();
-        let standard = match (spec.terminal, streams.as_slice(), self.side) {
-            (ExecTerminal::None, [input, output, error], _) => {
-                terminal::lead_session(None).at(Stage::Start)?;
-                [input, output, error].map(AsFd::as_fd)
-            }
-            (ExecTerminal::Given, [input, output, error], _) => {
-                terminal::lead_session(Some(input.as_fd())).at(Stage::Terminal)?;
-                [input, output, error].map(AsFd::as_fd)
-            }
-            (ExecTerminal::Own(size), [], _) => {
-                own = open_terminal(status, size).at(Stage::Terminal)?;
-                [own.as_fd(); 3]
-            }
-            (ExecTerminal::Session, [], Some(side)) => {
-                process::lead_group(0).at(Stage::Start)?;
-                process::ignore_signal(SIGTTOU);
-                let group = std::process::id();
-                terminal::set_foreground(side.as_fd(), group).at(Stage::Terminal)?;
-                [side.as_fd(); 3]
-            }
-            _ => return Err(io::ErrorKind::InvalidInput.into()).at(Stage::Description),
-        };
-        for (number, fd) in standard.into_iter().enumerate() {
-            descriptor::place_at(fd, number as i32).at(Stage::Start)?;
-        }
-        descriptor::close_on_exec_from(3).at(Stage::Start)?;
-        let directory = text(&spec.directory).at(Stage::Directory)?;
-        process::change_directory(&directory).at(Stage::Directory)?;
-        process::reset_signals().at(Stage::Start)?;
-        // Here and not in the server: what programs run out of, it has.
-        for limit in &prepared.limits {
-            credentials::limit_resource(limit.resource, limit.value).at(Stage::Limits)?;
-        }
-        let rules = prepared.rules_of_exec();
-        rules.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
-        Ok(program)
+        self.execute(&status, descriptors)
     }
 }
 
 /// The message with which a waiting process gets its exec.
 const BEGIN: &[u8] = b"e";
-
-/// Reads the sealed description of an exec.
-fn described(memory: Option<OwnedFd>) -> io::Result<(ExecSpec, process::Program)> {
-    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-    let memory = memory.ok_or_else(invalid)?;
-    if !descriptor::is_sealed(memory.as_fd())? {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let bytes = descriptor::read_from_start(memory.as_fd(), SPEC_BYTES_MAX)?;
-    let mut spec = ExecSpec::from_bytes(&bytes).map_err(io::Error::other)?;
-    let texts = |list: Vec<Vec<u8>>| list.iter().map(|one| text(one)).collect();
-    let arguments: io::Result<Vec<CString>> = texts(std::mem::take(&mut spec.arguments));
-    let search = spec
-        .environment
-        .iter()
-        .find_map(|variable| variable.strip_prefix(b"PATH="))
-        .unwrap_or(b"/usr/local/bin:/usr/bin:/bin")
-        .to_vec();
-    let environment: io::Result<Vec<CString>> = texts(std::mem::take(&mut spec.environment));
-    let program = process::Program::new(arguments?, environment?, &search);
-    Ok((spec, program.ok_or_else(invalid)?))
-}
-
-/// Opens a terminal in the sandbox, makes it that of a session of this process's own, and hands its
-/// other side to the host.
-fn open_terminal(status: &OwnedFd, size: Terminal) -> io::Result<OwnedFd> {
-    let Terminal { rows, columns } = size;
-    let multiplexer = descriptor::open_for_writing(c"/dev/pts/ptmx", O_RDWR | O_NOCTTY)?;
-    let side = terminal::open_pair(&multiplexer)?;
-    terminal::set_window_size(multiplexer.as_fd(), WindowSize { rows, columns })?;
-    terminal::lead_session(Some(side.as_fd()))?;
-    let report = Report::Terminal.to_bytes();
-    socket::send(status.as_fd(), &report, &[multiplexer.as_fd()])?;
-    Ok(side)
-}
 
 /// Opens a file of the sandbox for the host, with the program's rights. A directory, device, pipe
 /// or socket is refused, here for a clear error; the host side checks what it gets.

@@ -15,7 +15,7 @@ use atoll_sys::terminal::{self, WindowSize};
 use crate::filter::Denials;
 use crate::gate::Gate;
 use crate::server::{self, Started};
-use crate::{At, Failure, fenced, memory};
+use crate::{At, Failure, O_NOCTTY, O_RDWR, SIGTTOU, fenced, memory};
 
 const SIGCHLD: i32 = 17;
 /// SIGTSTP, SIGTTIN and SIGTTOU.
@@ -23,9 +23,6 @@ const BY_TERMINAL: [u8; 3] = [20, 21, 22];
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 const SIGHUP: i32 = 1;
-const SIGTTOU: i32 = 22;
-const O_RDWR: i32 = 2;
-const O_NOCTTY: i32 = 0o400;
 
 /// The time that a program has here beyond its limit: ending it in time is the host side's task,
 /// unless that was stopped.
