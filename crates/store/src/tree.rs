@@ -11,6 +11,8 @@ use crate::RunError;
 
 /// The most entries of a directory that are held in memory at once.
 const BATCH_ENTRIES: usize = 4_096;
+/// The most directories that are open at once while a tree is removed.
+const OPEN_MAX: u32 = 16;
 /// The most names that are tried when others are taken.
 const NAME_ATTEMPTS_MAX: u32 = 10_000;
 
@@ -34,8 +36,8 @@ pub(crate) fn open_directory(
 ///
 /// The tree was written by a program that nobody trusts: it may be deeper than
 /// any stack or path is long, unreadable, and full of symbolic links. So every
-/// step names one entry of one open directory; and a directory that is not empty
-/// is moved up to the top first, so that no more than two are ever open.
+/// step names one entry of one open directory; and a directory that is not empty, and too
+/// deep to be opened below the others, is moved up to the top first.
 pub(crate) fn delete_tree(parent: impl AsFd, name: &CStr, path: &Path) -> Result<(), RunError> {
     let parent = parent.as_fd();
     let mut deletion = Deletion {
@@ -63,31 +65,37 @@ impl Deletion<'_> {
             }
             for (name, kind) in batch {
                 if !self.remove(self.top.as_fd(), &name, kind)? {
-                    self.empty(&name)?;
+                    let top = self.top.try_clone();
+                    let top = top.map_err(FileFault::on("open", self.path))?;
+                    self.empty(top.as_fd(), &name, 1)?;
                 }
             }
         }
     }
 
-    /// Empties a directory directly below the top and removes it; directories in
-    /// it that are not empty take its place below the top.
-    fn empty(&mut self, name: &CStr) -> Result<(), RunError> {
+    /// Empties a directory with `open` others above it and removes it; directories in it that are
+    /// not empty are emptied the same way, or moved up below the top.
+    fn empty(&mut self, parent: BorrowedFd<'_>, name: &CStr, open: u32) -> Result<(), RunError> {
         let path = self.path.join(lossy(name));
-        let directory = open_for_deletion(self.top.as_fd(), name)
-            .map_err(|errno| fault(errno, "open", &path))?;
+        let directory =
+            open_for_deletion(parent, name).map_err(|errno| fault(errno, "open", &path))?;
         loop {
             let batch = self.batch(directory.as_fd(), &path)?;
             if batch.is_empty() {
                 break;
             }
             for (entry, kind) in batch {
-                if !self.remove(directory.as_fd(), &entry, kind)? {
-                    self.move_up(directory.as_fd(), &entry)?;
+                if self.remove(directory.as_fd(), &entry, kind)? {
+                    continue;
+                }
+                match open < OPEN_MAX {
+                    true => self.empty(directory.as_fd(), &entry, open + 1)?,
+                    false => self.move_up(directory.as_fd(), &entry)?,
                 }
             }
         }
         drop(directory);
-        rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR)
+        rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
             .map_err(|errno| fault(errno, "remove", &path))
     }
 
