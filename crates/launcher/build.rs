@@ -64,7 +64,10 @@ fn cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> Comma
         .arg(directory)
         // A program without an interpreter or libraries of the host's: nothing
         // there can change what it does, and it starts faster.
-        .env("RUSTFLAGS", "-C target-feature=+crt-static");
+        .env(
+            "RUSTFLAGS",
+            "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs",
+        );
     // What the outer cargo says about its own build is not meant for this one.
     for name in [
         "CARGO_ENCODED_RUSTFLAGS",
