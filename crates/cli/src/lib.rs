@@ -51,42 +51,24 @@ mod used;
 mod why;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
 use atoll_engine::failure::Failure;
-use atoll_engine::supervision::{OUTSIDE, SIGNER};
+use atoll_engine::roles;
 pub use atoll_launcher::LAUNCHER;
-use atoll_sandbox::{RECLAIM, reclaim_inside};
+use atoll_sandbox::Starting;
 use output::Output;
-
-/// Returns whether the process was started under the name of the egress process.
-fn is_outside(name: &OsString) -> bool {
-    let name = name.as_bytes();
-    // A test names there what is left out.
-    #[cfg(feature = "without_defences")]
-    let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
-    name == OUTSIDE.to_bytes()
-}
 
 /// Runs the program with these arguments, its own name first, and returns the
 /// exit status.
 #[must_use]
 pub fn main(arguments: Vec<OsString>) -> u8 {
-    if let Some((word, directories)) = arguments.get(1..).and_then(<[OsString]>::split_first)
-        && word == RECLAIM
-    {
-        return reclaim_inside(directories);
+    if let Some(status) = roles::take(&arguments) {
+        return status;
     }
-    if arguments.first().is_some_and(is_outside) {
-        return atoll_egress::program(atoll_connectors::all());
-    }
-    if arguments
-        .first()
-        .is_some_and(|name| name.as_bytes() == SIGNER.to_bytes())
-    {
-        return atoll_connectors::ssh::signer_program();
-    }
+    // Reading the arguments takes as long as all the launcher needs before its first work.
+    let is_run = arguments.get(1).is_some_and(|word| word == "run");
+    let starting = is_run.then(run::begin);
     let command = match arguments::read(&arguments) {
         Ok(command) => command,
         Err(error) => {
@@ -98,7 +80,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     // Whatever is read of a secret, by whichever command, is gone with the memory it was read into.
     atoll_egress::secret::erase_freed_memory();
     let output = Output::of_process();
-    match perform(command, &output) {
+    match perform(command, starting, &output) {
         Ok(status) => status,
         Err(failure) => {
             output.failure(&failure);
@@ -107,9 +89,13 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     }
 }
 
-fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
+fn perform(
+    command: Command,
+    starting: Option<Result<Starting, Failure>>,
+    output: &Output,
+) -> Result<u8, Failure> {
     match command {
-        Command::Run(arguments) => run::run(*arguments, output),
+        Command::Run(arguments) => run::run(*arguments, starting, output),
         Command::Exec(arguments) => exec::exec(&arguments, output),
         Command::Shell(arguments) => exec::shell(&arguments, output),
         Command::Login(arguments) => signin::login(&arguments, output),

@@ -37,10 +37,20 @@ use crate::requested::requested;
 use crate::terminal::terminal_size;
 
 /// Runs a command in a boundary; returns its exit status.
-pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
+pub fn run(
+    arguments: RunArguments,
+    starting: Option<Result<Starting, Failure>>,
+    output: &Output,
+) -> Result<u8, Failure> {
     // Before anything can fail: a run that never began is told about there too.
     let json = open_json(&arguments)?;
-    let ended = carry_out(&arguments, (json.as_ref(), output), &mut |_, _| {});
+    let starting = starting.unwrap_or_else(begin);
+    let ended = carry_out(
+        &arguments,
+        starting,
+        (json.as_ref(), output),
+        &mut |_, _| {},
+    );
     if let Err(failure) = &ended {
         tell_failure(&arguments, json.as_ref(), failure, output);
     }
@@ -53,10 +63,11 @@ pub type Look<'a> = &'a mut dyn FnMut(&Request<'_>, &RunRecord);
 /// Carries out a run, without JSON output if it never began.
 pub fn carry_out(
     arguments: &RunArguments,
+    starting: Result<Starting, Failure>,
     (json, output): (Option<&File>, &Output),
     look: Look<'_>,
 ) -> Result<u8, Failure> {
-    let (typed, starting) = (typed(arguments), begin()?);
+    let (typed, starting) = (typed(arguments), starting?);
     let (places, state) = own_state()?;
     let resume = resumed(&typed, &state, &crate::finding::tell)?;
     let earlier = purpose::earlier(&typed, &state, resume.as_ref())?;
@@ -69,8 +80,7 @@ pub fn carry_out(
     let terminal = wants_terminal(arguments)?;
     let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
-    let now = SystemTime::now();
-    let from = resume.as_ref();
+    let (now, from) = (SystemTime::now(), resume.as_ref());
     let session = join(&typed, &mut rules, &state, &ledger, from, output, now)?;
     let asked = asked(&typed, &words, session, at, terminal, now);
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
@@ -167,7 +177,10 @@ fn looked(
 }
 
 /// Starts the launcher, as early as possible.
-fn begin() -> Result<Starting, Failure> {
+///
+/// # Errors
+/// When this is inside a sandbox.
+pub fn begin() -> Result<Starting, Failure> {
     refuse_nesting()?;
     Ok(Starting::begin(LAUNCHER))
 }

@@ -19,7 +19,7 @@ use atoll_sandbox::Signals;
 use crate::arguments::{LoginArguments, RunArguments};
 use crate::output::Output;
 use crate::requested::requested_profile;
-use crate::run::carry_out;
+use crate::run::{begin, carry_out};
 use crate::status::STATUS_OWN_ERROR;
 use crate::terminal::{Typed, typed};
 
@@ -75,7 +75,7 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
     };
     tell(&keeping, callback, output);
     let mut gathered = None;
-    let status = carry_out(&run, (None, output), &mut |request, record| {
+    let status = carry_out(&run, begin(), (None, output), &mut |request, record| {
         gathered = Some(gather(request, record, login));
     })?;
     let gathered = gathered.ok_or_else(|| Failure::new("the run of the login has not ended"))??;

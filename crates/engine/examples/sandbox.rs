@@ -6,15 +6,20 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Engine};
+use atoll_engine::roles;
+use atoll_engine::sandboxes::{CreateSandbox, Engine, Requested};
 use atoll_launcher::LAUNCHER;
 
 fn main() {
-    let Some(directory) = std::env::args().nth(1) else {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(status) = roles::take(&arguments) {
+        std::process::exit(status.into());
+    }
+    let Some(directory) = arguments.get(1) else {
         eprintln!("usage: sandbox DIRECTORY");
         std::process::exit(2);
     };
-    if let Err(failure) = work(Path::new(&directory)) {
+    if let Err(failure) = work(Path::new(directory)) {
         eprintln!("{failure:?}");
         std::process::exit(1);
     }
@@ -26,19 +31,15 @@ fn work(directory: &Path) -> Result<(), Failure> {
     let workspace = directory.canonicalize().map_err(io)?;
     let sandbox = engine.create(&CreateSandbox {
         workspace: workspace.clone(),
+        requested: Requested::default(),
+        discard: false,
     })?;
     let first = sandbox.exec(["sh", "-c", "echo one > made; echo first"])?;
     let second = sandbox.exec(["sh", "-c", "cat made; echo two >> made; exit 3"])?;
-    println!(
-        "{:?} {}",
-        first.ending,
-        String::from_utf8_lossy(&first.stdout).trim()
-    );
-    println!(
-        "{:?} {}",
-        second.ending,
-        String::from_utf8_lossy(&second.stdout).trim()
-    );
+    for output in [first, second] {
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        println!("{:?} {}", output.ending, stdout.trim());
+    }
     let mut text = String::new();
     let mut file = sandbox.open(&workspace.join("made"))?;
     file.read_to_string(&mut text).map_err(io)?;

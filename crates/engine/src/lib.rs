@@ -54,6 +54,7 @@ mod repository;
 pub mod reputation;
 mod request;
 mod resuming;
+pub mod roles;
 mod rooted;
 pub mod run;
 pub mod sandboxes;

@@ -1,7 +1,8 @@
 //! Sandboxes that live: made, worked in by execs and files, looked at, and ended, by any program
 //! that links this library.
 //!
-//! Start reading at [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
+//! A program that gives them a network takes the [roles](crate::roles) first. Start reading at
+//! [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
 //! supervised by [`call`] on a thread of its own, and spoken to by its control socket.
 
 use std::fs::File;
@@ -15,15 +16,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Ending, Mode, RunId};
-use atoll_policy::{EarlierPurposes, HostFacts, Requested};
+pub use atoll_policy::Requested;
+use atoll_policy::{EarlierPurposes, HostFacts, Rules};
 use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
-use crate::credentials::Words;
 use crate::failure::{Doing, Failure};
+use crate::notice::{Notice, Notices};
+use crate::run::beginning::{Handed, handed, join};
+use crate::run::refused::widening;
 use crate::run::{At, RunRequest, asked, compiled, facts, read_machine};
 use crate::supervision::{
     Answer, ControlError, DualControlRule, ExecConnection, ExecRequest, OutputFilter, Question,
@@ -54,6 +58,11 @@ struct Shared {
 pub struct CreateSandbox {
     /// The directory that its programs work on, by a copy-on-write layer.
     pub workspace: PathBuf,
+    /// The profile, and hosts, limits and the like beyond it, as on the command line. By default
+    /// the boundary of the default profile.
+    pub requested: Requested,
+    /// True if its changes are gone with it, and no run is kept but in the ledger.
+    pub discard: bool,
 }
 
 /// A living sandbox. Dropping it ends it.
@@ -112,11 +121,15 @@ impl Engine {
     pub fn create(&self, wanted: &CreateSandbox) -> Result<Sandbox, Failure> {
         let workspace = wanted.workspace.canonicalize();
         let workspace = workspace.doing("the workspace cannot be used")?;
+        let wanted = CreateSandbox {
+            workspace,
+            ..wanted.clone()
+        };
         let (ready, is_ready) = channel();
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            supervise(&shared, workspace, ready).inspect_err(|error| {
+            supervise(&shared, &wanted, ready).inspect_err(|error| {
                 let _ = told.send(Err(Failure::new("the sandbox was not made").because(error)));
             })
         });
@@ -137,57 +150,50 @@ impl Engine {
 /// Decides on a sandbox, makes it, and supervises it to its end.
 fn supervise(
     shared: &Shared,
-    workspace: PathBuf,
+    wanted: &CreateSandbox,
     ready: Sender<Result<RunId, Failure>>,
 ) -> Result<Ending, CallError> {
-    let failed = |failure: Failure| {
-        let _ = ready.send(Err(failure));
-        Ok(Ending::Interrupted)
+    let typed = typed(wanted);
+    let prepared = match prepare(shared, &typed, &wanted.workspace) {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            let _ = ready.send(Err(failure));
+            return Ok(Ending::Interrupted);
+        }
     };
-    let typed = typed(&workspace);
-    let (places, state, host) = (&shared.places, &shared.state, &shared.host);
-    let rules = compiled(
-        &typed,
-        EarlierPurposes::default(),
-        places,
-        state,
-        &workspace,
-        host,
-    );
-    let rules = match rules {
-        Ok(rules) => rules,
-        Err(failure) => return failed(failure),
-    };
-    let now = SystemTime::now();
+    let Prepared {
+        rules,
+        handed,
+        widening,
+        nothing,
+        now,
+    } = prepared;
+    let workspace = wanted.workspace.clone();
     let at = At {
         workspace: workspace.clone(),
-        directory: workspace.clone(),
+        directory: workspace,
     };
-    let words = Words {
-        command: Vec::new(),
-        environment: Vec::new(),
-    };
-    let mut call_of = asked(&typed, &words, None, at, false, now);
+    let (handover, words) = (handed.handover.as_ref(), &handed.words);
+    let mut call_of = asked(&typed, words, None, at, false, now);
     call_of.lives = true;
-    let nothing = match File::options().read(true).write(true).open("/dev/null") {
-        Ok(nothing) => nothing.into(),
-        Err(error) => return failed(Failure::new("/dev/null cannot be opened").because(error)),
-    };
     let request = Request {
         call: &call_of,
         host: &shared.machine,
         rules: &rules,
-        facts: facts(host, shared.mode, now, &[], None),
+        facts: facts(&shared.host, shared.mode, now, &words.environment, handover),
         git: &configuration::git_environment(),
-        state,
+        state: &shared.state,
         ledger: &shared.ledger,
-        handover: None,
-        signing: None,
+        handover,
+        signing: handed.signing.as_ref(),
         terminal: None,
         tokens: None,
-        fate: ChangeRetention::Open,
+        fate: match wanted.discard {
+            true => ChangeRetention::Scratch,
+            false => ChangeRetention::Open,
+        },
         unattended: true,
-        widening: &DualControlRule::OnePerson,
+        widening: &widening,
         resume: None,
         reread: &|rules| Ok(rules.clone()),
         filter: &|_| Box::new(Unfiltered),
@@ -202,20 +208,57 @@ fn supervise(
     Ok(called.outcome.ending)
 }
 
-/// Returns the request for a run without a program, in the boundary of the default profile.
-fn typed(workspace: &Path) -> RunRequest<'_> {
+/// All that a call needs besides the request.
+struct Prepared {
+    rules: Rules,
+    handed: Handed,
+    widening: DualControlRule,
+    nothing: OwnedFd,
+    now: SystemTime,
+}
+
+/// Compiles the rules of a sandbox, and reads its credentials.
+fn prepare(shared: &Shared, typed: &RunRequest<'_>, workspace: &Path) -> Result<Prepared, Failure> {
+    let (places, state, host) = (&shared.places, &shared.state, &shared.host);
+    let earlier = EarlierPurposes::default();
+    let mut rules = compiled(typed, earlier, places, state, workspace, host)?;
+    let widening = widening(&rules)?;
+    let handed = handed(typed, &rules, places, host, workspace, &Unheard)?;
+    let now = SystemTime::now();
+    join(
+        typed,
+        &mut rules,
+        state,
+        &shared.ledger,
+        None,
+        &Unheard,
+        now,
+    )?;
+    let nothing = File::options().read(true).write(true).open("/dev/null");
+    let nothing = nothing.doing("/dev/null cannot be opened")?.into();
+    Ok(Prepared {
+        rules,
+        handed,
+        widening,
+        nothing,
+        now,
+    })
+}
+
+/// Returns the request for a run without a program.
+fn typed(wanted: &CreateSandbox) -> RunRequest<'_> {
     RunRequest {
-        requested: Box::new(|| Ok(Requested::default())),
+        requested: Box::new(|| Ok(wanted.requested.clone())),
         command: &[],
         options: Vec::new(),
         session: None,
         resume: None,
         purpose: None,
-        workspace: Some(workspace),
+        workspace: Some(&wanted.workspace),
         tokens: &[],
         login: None,
-        root: false,
-        discard: false,
+        root: wanted.requested.root,
+        discard: wanted.discard,
         apply: false,
     }
 }
@@ -308,7 +351,8 @@ impl Sandbox {
             .map_err(|declined| refused(&self.run, declined))
     }
 
-    /// Reads what its programs have changed, at one moment: it stands still meanwhile.
+    /// Reads what its programs have changed, at one moment: it stands still meanwhile. Of a sandbox
+    /// whose changes are discarded there is no record to read them by.
     ///
     /// # Errors
     /// When it cannot stand still, or its changes cannot be read.
@@ -403,6 +447,13 @@ impl Attachment for NoStreams {
     fn transform(&mut self, _: Stream, _: &[u8], _: &mut Vec<u8>) {}
 
     fn suspended(&mut self) {}
+}
+
+/// Notices that reach nobody: whoever links the library reads the ledger.
+struct Unheard;
+
+impl Notices for Unheard {
+    fn notice(&self, _: Notice) {}
 }
 
 /// The filter where the caller's streams are no person's terminal.

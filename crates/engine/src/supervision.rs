@@ -38,10 +38,12 @@ pub use login_file::{
     FieldError, LoginFileError, LoginLock, LoginText, read_login_file, read_settings_file,
 };
 pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
+pub(crate) use outside::OUTSIDE;
 pub use outside::{
-    AskedExec, Comparer, ExecGate, FlowEvent, IsRevoked, Issuer, Live, NewPolicies, OUTSIDE,
-    Outside, Publisher, Recorder, Reloader,
+    AskedExec, Comparer, ExecGate, FlowEvent, IsRevoked, Issuer, Live, NewPolicies, Outside,
+    Publisher, Recorder, Reloader,
 };
-pub use signing::{SIGNER, SshHandover};
+pub(crate) use signing::SIGNER;
+pub use signing::SshHandover;
 pub use standing::{furnish_login, has_changed, is_written_outside, settings_digest};
 pub use token_renewal::{RotatedToken, TokenPlace, TokenRenewal, TokenVault};

@@ -31,6 +31,7 @@ mod owners;
 mod placement;
 mod reclaim;
 mod reports;
+pub mod role;
 mod roots;
 mod session;
 mod signals;

@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use atoll_sys::credentials;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fstat, openat, statat};
 
-use crate::Subordinate;
+use crate::{Subordinate, role};
 
-/// The first argument that makes this program reclaim files, in a process of its own: only a
+/// The first argument that makes the program of the roles reclaim files, in a process of its own: only a
 /// process without other threads can enter a user namespace.
 pub const RECLAIM: &str = "__reclaim";
 
@@ -25,7 +25,7 @@ const CLONE_NEWUSER: i32 = 0x1000_0000;
 /// # Errors
 /// The kernel's, or those of the programs that map ids; also if a directory is moved meanwhile.
 pub fn reclaim(directories: &[PathBuf], subordinate: &Subordinate) -> io::Result<()> {
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = Command::new(role::path()?)
         .arg(RECLAIM)
         .args(directories)
         .stdin(Stdio::piped())

@@ -71,9 +71,9 @@ const TOLD_BYTES_MAX: u64 = 1 << 30;
 
 const SIGKILL: i32 = 9;
 
-/// The name (argv 0) with which this program is started as the egress process, controlled by
-/// the socket at descriptor 3: a program that starts sandboxes with a network has to handle it.
-pub const OUTSIDE: &CStr = c"atoll-egress";
+/// The name (argv 0) under which the egress process is started; the socket at descriptor 3
+/// controls it.
+pub(crate) const OUTSIDE: &CStr = c"atoll-egress";
 
 /// A change of a run's network, to be recorded.
 #[derive(Clone, Copy, Debug)]

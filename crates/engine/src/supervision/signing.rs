@@ -14,9 +14,9 @@ use atoll_sys::socket;
 
 use super::outside;
 
-/// The name (argv 0) with which this program is started as the signing process, controlled by
-/// the socket at descriptor 3: a program that starts sandboxes with SSH keys has to handle it.
-pub const SIGNER: &CStr = c"atoll-signer";
+/// The name (argv 0) under which the signing process is started; the socket at descriptor 3
+/// controls it.
+pub(crate) const SIGNER: &CStr = c"atoll-signer";
 
 /// The keys of a run: their public parts, and the socket with the private ones.
 #[derive(Debug)]
