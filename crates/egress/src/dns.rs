@@ -175,7 +175,9 @@ pub(crate) fn answer(
                     add_address(&mut reply, query, four, six);
                 }
                 Err(refusal) => {
-                    reply.metadata.response_code = ResponseCode::Refused;
+                    // Who hears that it is refused asks again, musl's resolver for five seconds.
+                    // Without a SOA record nobody keeps the answer (RFC 2308, section 5).
+                    reply.metadata.response_code = ResponseCode::NXDomain;
                     refused = Some(refusal);
                 }
             }

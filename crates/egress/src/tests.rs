@@ -84,7 +84,7 @@ fn dns_sandbox_name_resolves_to_loopback() {
     }
     for name in ["atoll.example.", "atol."] {
         let (answer, refused) = answered(&question(name, RecordType::A), &names);
-        assert_eq!(answer.metadata.response_code, ResponseCode::Refused);
+        assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
         assert!(addresses(&answer).is_empty() && refused.is_some(), "{name}");
     }
     // A rule of somebody's own that names a host so is about that host.
@@ -142,7 +142,7 @@ fn dns_other_name_is_refused_with_reason() {
         let (answer, refused) = answered(&question(name, RecordType::A), &names);
         assert_eq!(
             answer.metadata.response_code,
-            ResponseCode::Refused,
+            ResponseCode::NXDomain,
             "{name}"
         );
         assert!(answer.answers.is_empty());
@@ -178,7 +178,7 @@ fn dns_other_question_reveals_nothing() {
     chaos.queries[0].set_query_class(DNSClass::CH);
     assert_eq!(
         answered(&chaos, &names).0.metadata.response_code,
-        ResponseCode::Refused
+        ResponseCode::NXDomain
     );
     let mut two = question("example.com.", RecordType::A);
     two.add_query(two.queries[0].clone());
