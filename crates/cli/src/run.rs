@@ -9,6 +9,7 @@ use std::io::IsTerminal;
 use std::time::SystemTime;
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::git_settings::Listing;
 use atoll_engine::run::beginning::{given_tokens, handed, join};
 use atoll_engine::run::refused::explain;
 use atoll_engine::run::resuming::resumed;
@@ -20,7 +21,7 @@ use atoll_engine::supervision::OutputFilter;
 use atoll_engine::{CallError, CallOutcome, ChangeRetention, Request, Tokens, call, configuration};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, TerminalRights};
-use atoll_policy::{Grant, Rules};
+use atoll_policy::{EarlierPurposes, Grant, Rules};
 use atoll_sandbox::{Signals, Starting};
 use atoll_store::RunRecord;
 
@@ -69,20 +70,20 @@ pub fn carry_out(
 ) -> Result<u8, Failure> {
     let (typed, starting) = (typed(arguments), starting?);
     let (places, state) = own_state()?;
-    let resume = resumed(&typed, &state, &crate::finding::tell)?;
-    let earlier = purpose::earlier(&typed, &state, resume.as_ref())?;
+    let (resume, earlier) = going_on(&typed, &state)?;
     let at = place_of(&typed, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
+    let git = Listing::start(&at.workspace, &host.home);
     let mut rules = compiled(&typed, earlier, &places, &state, &at.workspace, &host)?;
     let widening = refused::widening(&rules)?;
     let handed = handed(&typed, &rules, &places, &host, &at.workspace, output)?;
     let (handover, words) = (handed.handover.as_ref(), handed.words);
-    let terminal = wants_terminal(arguments)?;
     let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let (now, from) = (SystemTime::now(), resume.as_ref());
+    rules.take_git(git.finish());
     let session = join(&typed, &mut rules, &state, &ledger, from, output, now)?;
-    let asked = asked(&typed, &words, session, at, terminal, now);
+    let asked = asked(&typed, &words, session, at, wants_terminal(arguments)?, now);
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
     let facts = facts(&host, mode, now, &words.environment, handover);
     asking::ask(&mut rules, (&asked, &facts), arguments, output)?;
@@ -96,7 +97,7 @@ pub fn carry_out(
         ledger: &ledger,
         handover,
         signing: handed.signing.as_ref(),
-        terminal: if terminal { terminal_size() } else { None },
+        terminal: asked.terminal.then(terminal_size).flatten(),
         tokens: tokens.as_ref().map(|tokens| tokens as &dyn Tokens),
         fate: fate(arguments, mode),
         unattended: arguments.no_ask,
@@ -131,6 +132,16 @@ pub fn carry_out(
     };
     crate::ledger::sign_end(&ledger, &state, &asked.workspace, output);
     ended
+}
+
+/// Returns the run that this one continues, if any, and the purposes of those before it.
+fn going_on(
+    typed: &RunRequest<'_>,
+    state: &StateDir,
+) -> Result<(Option<RunRecord>, EarlierPurposes), Failure> {
+    let resume = resumed(typed, state, &crate::finding::tell)?;
+    let earlier = purpose::earlier(typed, state, resume.as_ref())?;
+    Ok((resume, earlier))
 }
 
 /// Makes a filter of a program's output for a person's terminal.

@@ -62,6 +62,57 @@ fn noted(world: &World, name: &str) -> String {
 
 const COMMIT: &str = "git -c user.name=a -c user.email=a@example.com commit -q --allow-empty";
 
+/// The person's name and habits come inside, and a commit works the first time; what runs a
+/// program, or holds a secret, does not.
+#[test]
+fn git_settings_come_inside_as_values() {
+    let world = World::new("git_settings_come_inside_as_values");
+    if !e2e::program_exists("git") {
+        return world.skip("git is not installed", e2e::Avoidable::Yes);
+    }
+    let included = world.home().join("work.config");
+    fs::write(&included, "[user]\n\temail = work@example.com\n").unwrap();
+    world.canary("t0kenOfInsteadOf1234", &["home/.gitconfig"]);
+    let text = format!(
+        "[user]\n\tname = \"Ada \\\"L\\\" # 1\"\n\temail = ada@example.com\n\
+         [init]\n\tdefaultBranch = trunk\n[alias]\n\tevil = !touch evil\n\
+         [core]\n\teditor = touch evil\n\tpager = touch evil\n\
+         [commit]\n\tgpgsign = true\n[credential]\n\thelper = !touch evil\n\
+         [url \"https://x:t0kenOfInsteadOf1234@h/\"]\n\tinsteadOf = h:\n\
+         [includeIf \"gitdir:{}/\"]\n\tpath = {}\n",
+        world.workspace().display(),
+        included.display()
+    );
+    fs::write(world.home().join(".gitconfig"), text).unwrap();
+    let _ = world.host_shell("git init -q").run().success();
+    let script = "git commit -q --allow-empty -m one && git log -1 --format='%an <%ae> %G?'; \
+                  git init -q other && git -C other symbolic-ref HEAD; \
+                  git config --global --list --name-only; \
+                  GIT_CONFIG_GLOBAL=/dev/null git commit -q --allow-empty -m two 2> said || \
+                      grep -c 'tell me who you are' said";
+    let run = world.run_inside(script).success();
+    let expected = "Ada \"L\" # 1 <work@example.com> N\nrefs/heads/trunk\n\
+                    init.defaultbranch\nuser.email\nuser.name\n1\n";
+    assert_eq!(run.out(), expected, "{run}");
+    let _ = run.says(["git signs no commits inside"]);
+    assert!(!world.exists("evil"));
+    // A program of that name in the workspace is none that runs outside.
+    world.write("git", "#!/bin/sh\ntouch \"$(dirname \"$0\")/evil\"\n");
+    let _ = world.host_shell("chmod +x git").run().success();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", world.workspace().display());
+    let run = world.run(["--discard"], "true").env("PATH", path).run();
+    assert!(run.code() == 0 && !world.exists("evil"), "{run}");
+    let _ = world.host_shell("rm git").run().success();
+    // A hostile repository's include that never ends holds nobody up, and gives nothing away.
+    let _ = world
+        .host_shell("mkfifo pipe && git config include.path ../pipe")
+        .run()
+        .success();
+    let run = world.run_inside("echo ran").success();
+    assert_eq!(run.out(), "ran\n", "{run}");
+}
+
 const BOUND: &str = r#"
 [network]
 allow = [{ preset = "git-push", repositories = ["git.example/repo"] }]

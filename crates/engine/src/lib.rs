@@ -32,6 +32,8 @@ mod fencing;
 pub mod finding;
 mod flows;
 mod given_up;
+pub mod git_settings;
+mod given_up;
 mod kept;
 pub mod kept_changes;
 pub mod learning;

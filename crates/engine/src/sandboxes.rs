@@ -25,6 +25,7 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
+use crate::git_settings::Listing;
 use crate::notice::{Notice, Notices};
 use crate::run::beginning::{Handed, handed, join};
 use crate::run::refused::widening;
@@ -221,7 +222,9 @@ struct Prepared {
 fn prepare(shared: &Shared, typed: &RunRequest<'_>, workspace: &Path) -> Result<Prepared, Failure> {
     let (places, state, host) = (&shared.places, &shared.state, &shared.host);
     let earlier = EarlierPurposes::default();
+    let git = Listing::start(workspace, &host.home);
     let mut rules = compiled(typed, earlier, places, state, workspace, host)?;
+    rules.take_git(git.finish());
     let widening = widening(&rules)?;
     let handed = handed(typed, &rules, places, host, workspace, &Unheard)?;
     let now = SystemTime::now();

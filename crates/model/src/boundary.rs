@@ -20,6 +20,9 @@ pub struct Boundary {
     pub home: PathBuf,
     /// Host paths visible in the sandbox besides the workspace. A parent precedes its descendants.
     pub views: Vec<View>,
+    /// Small files in the home directory's memory, by their paths in the sandbox, with their
+    /// content; nothing of them is kept.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
     /// The complete environment of the program.
     pub environment: Vec<(OsString, OsString)>,
     /// The resource limits.

@@ -43,6 +43,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
             .values()
             .map(|view| view.value.clone())
             .collect(),
+        files: rules.git_file(&call.workspace).into_iter().collect(),
         environment: environment.variables,
         limits: rules.limits.limits.clone(),
         terminal: rules.terminal.rights(),
@@ -84,12 +85,11 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     notices.extend(fenced);
     notices.extend(rules.tell_absent(facts.placeholders));
     notices.extend(rules.unused_optional(facts.placeholders));
-    notices.extend(environment.notices);
+    notices.extend(environment.notices.into_iter().chain(rules.tell_unsigned()));
     notices.extend(asked.notices);
-    let digest = rules.digest.clone();
     Verdict::Allow(Grant::new(
         boundary,
-        digest,
+        rules.digest.clone(),
         notices,
         asked.for_flows,
         asked.wall_clock_by,

@@ -23,6 +23,7 @@ use crate::Notice;
 use crate::compiled::Policies;
 use crate::credential::Credential;
 use crate::digest::PolicyDigest;
+use crate::git_settings::GitSettings;
 use crate::labels::LabelRules;
 use crate::levels::TrustRules;
 use crate::login::Login;
@@ -74,6 +75,8 @@ pub struct Rules {
     pub(crate) logins: BTreeMap<CredentialName, Sourced<Login>>,
     /// Hosts whose SSH remotes git reaches by HTTPS.
     pub(crate) git: Vec<Sourced<HostName>>,
+    /// The settings of the person's git.
+    pub(crate) git_settings: GitSettings,
     pub(crate) ssh: BTreeMap<CredentialName, Sourced<SshRule>>,
     /// The reasons to deny every call; empty if there are none.
     pub(crate) refusals: Vec<Reason>,
@@ -245,6 +248,7 @@ impl Rules {
             credentials: BTreeMap::new(),
             logins: BTreeMap::new(),
             git: Vec::new(),
+            git_settings: GitSettings::default(),
             ssh: BTreeMap::new(),
             refusals: Vec::new(),
             notices: Vec::new(),

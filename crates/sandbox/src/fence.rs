@@ -157,6 +157,11 @@ pub(crate) fn furnish(
         };
         make().map_err(SandboxError::host("the run's home could not be made"))?;
     }
+    for (path, content) in &boundary.files {
+        let below = path.strip_prefix(&boundary.home).unwrap_or(path);
+        let write = std::fs::write(place.home.join(below), content);
+        write.map_err(SandboxError::host("the run's home could not be made"))?;
+    }
     Ok(())
 }
 

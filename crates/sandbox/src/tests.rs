@@ -57,6 +57,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         workspace: WorkspaceMode::CopyOnWrite,
         home: home.to_path_buf(),
         views,
+        files: Vec::new(),
         environment: Vec::new(),
         limits: limits(),
         terminal: TerminalRights::default(),

@@ -100,6 +100,9 @@ pub(crate) fn plan(
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
     }
+    for (path, content) in &boundary.files {
+        plan.memory_file(path, content.clone());
+    }
     // The kernel knows files, not the links to them that lists usually name.
     let real = |program: &PathBuf| program.canonicalize().unwrap_or_else(|_| program.clone());
     let programs: Vec<PathBuf> = boundary.programs.iter().map(real).collect();

@@ -4,14 +4,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
+use atoll_model::View;
 use atoll_model::network::{
     Destination, HostName, HostPattern, Place, Ports, SSH_DIRECTORY, Scheme,
 };
 
 use crate::credential::Credential;
+use crate::git_settings::GitSettings;
+use crate::grant::Notice;
+use crate::origin::Origin;
 use crate::rules::Rules;
 
+/// The name of the file of git's settings, in the home directory.
+const FILE: &str = ".gitconfig";
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
 /// The user name that git sends to a host that takes any (GitHub, GitLab and others check the
@@ -34,6 +41,7 @@ pub(crate) fn add_settings(
         .flat_map(passwords)
         .chain(rules.git.iter().flat_map(|host| by_https(&host.value)))
         .chain(signing(rules))
+        .chain(unsigned(rules))
         .collect();
     if entries.is_empty() || is_denied(OsStr::new(COUNT)) {
         return;
@@ -127,6 +135,16 @@ fn signing(rules: &Rules) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Returns the settings without which a commit would wait for a key that is not inside.
+fn unsigned(rules: &Rules) -> Vec<(String, String)> {
+    let keys = ["commit.gpgsign", "tag.gpgsign"];
+    let off = |key: &str| (key.to_owned(), "false".to_owned());
+    match rules.leaves_unsigned() {
+        true => keys.map(off).to_vec(),
+        false => Vec::new(),
+    }
+}
+
 /// Returns the settings that replace a host's SSH remotes by HTTPS.
 fn by_https(host: &HostName) -> Vec<(String, String)> {
     let key = format!("url.https://{host}/.insteadOf");
@@ -141,4 +159,40 @@ fn by_https(host: &HostName) -> Vec<(String, String)> {
 /// Quotes a text as one word of a shell.
 fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+impl Rules {
+    /// Takes over the settings of the person's git.
+    pub fn take_git(&mut self, settings: GitSettings) {
+        self.git_settings = settings;
+    }
+
+    /// Returns the file of git's settings, where the sandbox shows no other one there.
+    pub(crate) fn git_file(&self, workspace: &Path) -> Option<(PathBuf, Vec<u8>)> {
+        let path = self.host.home.join(FILE);
+        let touches = |view: &View| {
+            view.inside != Path::new("/")
+                && (path.starts_with(&view.inside) || view.inside.starts_with(&path))
+        };
+        let is_shown = self.views.values().any(|view| touches(&view.value));
+        let is_free = !is_shown && !path.starts_with(workspace);
+        let text = self.git_settings.text().filter(|_| is_free)?;
+        Some((path, text.into_bytes()))
+    }
+
+    /// Returns whether commits are to be signed, and no key inside signs them.
+    pub(crate) fn leaves_unsigned(&self) -> bool {
+        let signs = self.ssh().any(|one| one.grant.signs_commits);
+        self.git_settings.signs && !signs
+    }
+
+    /// Says that commits will not be signed.
+    pub(crate) fn tell_unsigned(&self) -> Option<Notice> {
+        self.leaves_unsigned().then(|| Notice {
+            text: "git signs no commits inside: the key stays outside; atoll can sign with one of \
+                   ssh"
+            .to_owned(),
+            origin: Origin::BuiltIn,
+        })
+    }
 }
