@@ -638,3 +638,59 @@ fn runs_are_undone_one_after_the_other_by_content() {
     assert_eq!(world.read("text"), "one\n");
     assert!(!world.exists("d"));
 }
+
+/// What Atoll itself has put back is no conflict for another run's changes; what somebody wrote is.
+#[test]
+fn apply_meets_no_conflict_with_own_writes() {
+    let world = World::new("apply_meets_no_conflict_with_own_writes");
+    world.write("f", "0\n");
+    world.write("d/g", "0\n");
+    let first = ran(&world, "echo a > f; echo a > d/g; echo a > h");
+    let second = ran(&world, "echo b > f; rm d/g; echo b > h");
+    let _ = fine(&world, &["apply", &first]);
+    let _ = fine(&world, &["undo", &first]);
+    let _ = fine(&world, &["apply", &second]);
+    assert_eq!(
+        (world.read("f"), world.exists("d/g")),
+        ("b\n".into(), false)
+    );
+    let _ = fine(&world, &["undo", &second]);
+    let _ = fine(&world, &["apply", &first]);
+    let _ = fine(&world, &["undo", &first]);
+    assert_eq!(
+        (world.read("f"), world.read("d/g")),
+        ("0\n".into(), "0\n".into())
+    );
+    world.write("f", "mine\n");
+    let refused = world.atoll(["apply", &second]).run().status(125);
+    refused.says(["f: it changed outside meanwhile"]);
+}
+
+/// `git status` writes the index anew, which changes nothing of it.
+#[test]
+fn undo_ignores_an_index_that_git_status_wrote() {
+    let world = World::new("undo_ignores_an_index_that_git_status_wrote");
+    if !program_exists("git") {
+        return world.skip("git is not installed", Avoidable::Yes);
+    }
+    let begun = "git init -q && echo 1 > f && git add f && \
+                 git -c user.name=a -c user.email=a@h commit -qm one";
+    let _ = world.host_shell(begun).run().success();
+    let changed = "echo 2 > f; git add f; git -c user.name=a -c user.email=a@h commit -qm two";
+    let run = ran(&world, changed);
+    let _ = fine(&world, &["apply", &run]);
+    let index = || fs::read(world.path(".git/index")).unwrap();
+    let before = index();
+    // Another time of the file: git looks at it, and writes what it has seen.
+    let status = "touch -d '2 hours ago' f && git status --short";
+    let _ = world.host_shell(status).run().success();
+    assert_ne!(index(), before, "git status has written nothing");
+    let _ = fine(&world, &["undo", &run]);
+    assert_eq!(world.read("f"), "1\n");
+}
+
+/// Runs a script in a sandbox; returns the run.
+fn ran(world: &World, script: &str) -> String {
+    let _ = world.run_inside(script).success();
+    world.last_run()
+}

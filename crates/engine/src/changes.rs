@@ -14,6 +14,7 @@ use atoll_policy::nearest;
 use atoll_store::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
+use sha2::{Digest, Sha256};
 
 use crate::configuration;
 use crate::failure::{Doing, Failure};
@@ -24,6 +25,8 @@ use crate::supervision::{has_changed, is_written_outside};
 const IDS: u32 = 65_536;
 /// The directory of the journals of applies, below a run's directory.
 const JOURNALS: &str = "journals";
+/// The directory of the records of what was put back, in Atoll's state.
+const PUT_BACK: &str = "put-back";
 /// The reason why a settings file is not overwritten.
 const WRITTEN_OUTSIDE: &str =
     "its text has been changed outside since it was read for the run, and may have keys in it now";
@@ -136,11 +139,20 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
         ),
     };
     LayerPaths {
+        put_back: Some(put_back_file(state, &layer.host)),
         before,
         after,
         since,
         ids,
     }
+}
+
+/// Returns the record of what Atoll has put back in a directory, so that its own writes are no
+/// conflict.
+pub fn put_back_file(state: &StateDir, host: &Path) -> PathBuf {
+    let name = Sha256::digest(host.as_os_str().as_bytes());
+    let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+    state.path().join(PUT_BACK).join(name)
 }
 
 /// Converts the kind of extended attributes that hold an overlay's marks to the layer reader's

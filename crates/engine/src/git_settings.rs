@@ -55,7 +55,9 @@ impl Listing {
             "--list",
         ];
         let kept = ["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"];
-        let kept = kept.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let kept = kept
+            .into_iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?)));
         let git = Command::new(git)
             .args(list)
             .current_dir(workspace)

@@ -50,6 +50,7 @@ pub struct Opened {
     pub layer: KeptLayer,
     /// The layer's record.
     pub record: KeptRecord,
+    put_back: PathBuf,
 }
 
 impl Opened {
@@ -68,7 +69,12 @@ impl Opened {
         let logins = paths_of(&record, &layer.upper());
         set_aside(&layer.upper(), &layer.aside(), &record.host, &logins)
             .doing("what is kept cannot be looked at")?;
-        Ok(Some(Self { layer, record }))
+        let put_back = changes::put_back_file(state, &record.host);
+        Ok(Some(Self {
+            layer,
+            record,
+            put_back,
+        }))
     }
 
     /// Reads the differences from the host's directory: those the next run sees, then those pending
@@ -108,6 +114,7 @@ impl Opened {
         let (seconds, nanoseconds) = record.since;
         let since = Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);
         let paths = LayerPaths {
+            put_back: Some(self.put_back.clone()),
             before: record.host.clone(),
             after: AfterTree::Overlay {
                 work: upper.with_file_name("work"),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::engine::Engine;
 use crate::expected::{Prepared, expected, others};
-use crate::facts::Facts;
+use crate::facts::{Facts, Time};
 use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Entry};
@@ -14,7 +14,7 @@ use crate::progress::{Progress, Show};
 use crate::rollback::{Later, rollback};
 use crate::tree::path_bytes;
 use crate::unchanged::are_permissions_of;
-use crate::{ApplyError, Plan, Step, TreeError};
+use crate::{ApplyError, Plan, Step, TreeError, put_back};
 
 /// The amount of work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub fn apply(
         root_identity: plan.root_identity,
         content: Bytes(path_bytes(&plan.content)),
         work: plan.work.as_deref().map(|work| Bytes(path_bytes(work))),
+        begun: Some(Time::now()),
+        put_back: put_back::recorded(plan.put_back.as_deref()),
         repository: plan.repository,
         tag: fresh_tag()?,
         loose: false,
@@ -191,12 +193,14 @@ fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let (journal, steps) = (&engine.journal, back.steps());
     journal.discard_within(BACK)?;
     if steps.is_empty() {
+        put_back::note(journal, BACK);
         journal.set_stage(Stage::TakenBack)?;
         return Ok(Applied::default());
     }
     let within = begin_within(engine, BACK, steps, true)?;
     journal.set_stage(Stage::TakingBack)?;
     within.run(&mut |_| {})?;
+    put_back::note(journal, BACK);
     journal.set_stage(Stage::TakenBack)?;
     Ok(applied(&within.work))
 }
@@ -279,6 +283,8 @@ pub(crate) fn begin_within(
         root_identity: engine.work.root_identity,
         content: engine.work.content.clone(),
         work: engine.work.work.clone(),
+        begun: None,
+        put_back: None,
         repository: engine.work.repository.clone(),
         tag: fresh_tag()?,
         loose,
@@ -304,6 +310,7 @@ fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, A
             applied(&engine.work)
         }
     };
+    put_back::note(journal, name);
     journal.set_stage(end)?;
     Ok(done)
 }

@@ -170,6 +170,16 @@ pub(crate) struct Time {
 }
 
 impl Time {
+    /// Returns the present.
+    pub fn now() -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap_or_default();
+        Self {
+            seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: now.subsec_nanos(),
+        }
+    }
+
     /// Converts it for the standard library.
     pub fn system(self) -> SystemTime {
         let rest = Duration::from_nanos(u64::from(self.nanoseconds));

@@ -19,6 +19,8 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The longest name, bytes, as the kernel takes paths; and the most bytes of all names together.
 const NAME_BYTES_MAX: usize = 4096;
 const NAMES_BYTES_MAX: usize = 128 << 20;
+/// The lengths of digests, bytes: SHA-1 and SHA-256.
+const DIGESTS_BYTES: [usize; 2] = [20, 32];
 /// The times, device, inode, owner and size of a file, bytes: git only compares them.
 const STAT_BYTES: (usize, usize) = (24, 12);
 const FILE: u32 = 0o100_644;
@@ -43,20 +45,42 @@ pub(crate) fn reason(index: &File, bytes: u64, digest_bytes: usize) -> Option<&'
     reason_in(index, bytes, digest_bytes, &mut |_, _| true)
 }
 
+/// Returns whether two files are the same, or indexes that differ in nothing but what git compares
+/// files by: `git status` writes that anew.
+pub(crate) fn are_alike(one: &File, other: &File) -> bool {
+    let (Some(one), Some(other)) = (content_of(one), content_of(other)) else {
+        return false;
+    };
+    let alike = |digest_bytes| {
+        let one = Index::read(&one, digest_bytes)?;
+        let other = Index::read(&other, digest_bytes)?;
+        let pairs = || one.entries.iter().zip(&other.entries);
+        let same = one.entries.len() == other.entries.len()
+            && one.undone == other.undone
+            && pairs().all(|(one, other)| one.names_the_same(other));
+        same.then_some(())
+    };
+    one == other || DIGESTS_BYTES.into_iter().find_map(alike).is_some()
+}
+
+fn content_of(mut index: &File) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    index.rewind().ok()?;
+    let read = index.take(BYTES_MAX + 1).read_to_end(&mut content).ok()?;
+    (read as u64 <= BYTES_MAX).then_some(content)
+}
+
 /// As [`reason`], for an index whose every object has to be `there`, which also gets whether the
 /// object has to be a tree, as for a sparse directory.
 pub(crate) fn reason_in(
-    mut index: &File,
+    index: &File,
     bytes: u64,
     digest_bytes: usize,
     there: &mut dyn FnMut(&[u8], bool) -> bool,
 ) -> Option<&'static str> {
-    let mut content = Vec::new();
-    let is_read = bytes <= BYTES_MAX
-        && index.rewind().is_ok()
-        && index.take(BYTES_MAX).read_to_end(&mut content).is_ok();
-    let read = is_read.then(|| Index::read(&content, digest_bytes));
-    let Some(read) = read.flatten() else {
+    let content = (bytes <= BYTES_MAX).then(|| content_of(index)).flatten();
+    let read = content.as_deref();
+    let Some(read) = read.and_then(|content| Index::read(content, digest_bytes)) else {
         return Some(BEYOND);
     };
     let of_files = read.entries.iter().filter(|one| one.mode != SUBMODULE);
@@ -174,6 +198,12 @@ impl<'a> Entry<'a> {
             begun,
             is_whole: kept.is_empty(),
         })
+    }
+
+    /// Returns whether both name one file with one content.
+    fn names_the_same(&self, other: &Self) -> bool {
+        (&self.name, self.mode, self.id, self.flags, self.more)
+            == (&other.name, other.mode, other.id, other.flags, other.more)
     }
 
     fn stage(&self) -> u16 {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TreeError;
-use crate::facts::Stamp;
+use crate::facts::{Stamp, Time};
 use crate::path::Bytes;
 use crate::{ApplyError, RelativePath, Step};
 
@@ -72,6 +72,12 @@ pub(crate) struct Work {
     /// The layer's work directory, which holds some of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Bytes>,
+    /// The time at which it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Time>,
+    /// The record of what is put back in the host directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_back: Option<Bytes>,
     /// For a git repository's common directory: the worktree's own directory within it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RelativePath>,

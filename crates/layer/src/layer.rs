@@ -11,6 +11,8 @@ pub struct LayerPaths {
     pub after: AfterTree,
     /// The start of the run: later changes on the host are conflicts.
     pub since: SystemTime,
+    /// The record of what Atoll has put back in the tree before, which is no conflict.
+    pub put_back: Option<PathBuf>,
     /// The mapping of owners in the layer.
     pub ids: IdShift,
 }

@@ -56,6 +56,7 @@ mod pending_review;
 mod plan;
 mod planning;
 mod progress;
+mod put_back;
 mod read;
 mod removed;
 mod reopening;

@@ -36,6 +36,7 @@ pub struct Plan {
     pub(crate) root_identity: (u64, u64),
     pub(crate) content: PathBuf,
     pub(crate) work: Option<PathBuf>,
+    pub(crate) put_back: Option<PathBuf>,
     pub(crate) repository: Option<RelativePath>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::change::Source;
 use crate::entries::{Walker, layer_entry};
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Stamp};
 use crate::plan::{Act, Content, Entry, Node};
 use crate::read::Reader;
 use crate::tree::is_absence;
@@ -113,6 +113,7 @@ impl<'a> Planner<'a> {
                 root_identity: (root.device, root.inode),
                 content: content.clone(),
                 work,
+                put_back: paths.put_back.clone(),
             },
             refused: changes
                 .refused
@@ -181,14 +182,9 @@ impl<'a> Planner<'a> {
         let Some(facts) = now else {
             // Moved here by the program, or removed outside? Where the directory on
             // the host did not change, it was the program.
-            let place = self
-                .reader
-                .before
-                .facts(&top.path.parent().unwrap_or_default());
-            let touched = place
-                .ok()
-                .flatten()
-                .is_some_and(|place| place.changed_after(self.paths.since));
+            let above = top.path.parent().unwrap_or_default();
+            let place = self.reader.before.facts(&above).ok().flatten();
+            let touched = place.is_some_and(|place| place.changed_after(self.paths.since));
             let gone = top.is_older && touched;
             if !gone || !self.conflict(&top.path, "it seems to have been removed outside") {
                 self.push(
@@ -240,7 +236,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         if facts.kind != Kind::Directory
-            && facts.changed_after(self.paths.since)
+            && self.is_changed(&top.path, &facts)
             && self.conflict(&top.path, "it changed outside meanwhile")
         {
             return Ok(());
@@ -292,10 +288,10 @@ impl<'a> Planner<'a> {
             }
             Err(error) => return Err(error),
         };
-        let since = self.paths.since;
         let newer = old.iter().find(|entry| {
-            let stamp = entry.stamp.as_ref();
-            stamp.is_some_and(|stamp| stamp.changed.system() > since)
+            let at = path.concat(&entry.beneath);
+            let changed = |stamp: Stamp| self.reader.changed(&at, &stamp, path);
+            entry.stamp.map(changed) > Some(self.paths.since)
         });
         if let Some(entry) = newer {
             let why = match entry.beneath.is_root() {
@@ -399,6 +395,11 @@ impl<'a> Planner<'a> {
             let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
             entry.xattrs.extend(lists.cloned());
         }
+    }
+
+    /// Returns whether anybody but Atoll has changed an entry since the run began.
+    fn is_changed(&self, path: &RelativePath, now: &Facts) -> bool {
+        self.reader.changed(path, &now.stamp(), path) > self.paths.since
     }
 
     /// Records a conflict, unless everything is to be overwritten. Returns whether to drop the

@@ -14,11 +14,12 @@ pub(crate) use self::entries::{list_with_kinds, xattrs_at};
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind, Xattrs, xattrs};
+use crate::facts::{Facts, Kind, Stamp, Xattrs, xattrs};
 use crate::index::Index;
 use crate::layer::XattrFlavour;
 use crate::manifest::{self, Places, Whose};
 use crate::modes::Noted;
+use crate::put_back::PutBack;
 use crate::tree::{Tree, is_absence, names_in};
 use crate::unreadable::open_up;
 use crate::{
@@ -129,6 +130,8 @@ pub(crate) struct Reader {
     pub set: ChangeSet,
     pub ids: IdShift,
     pub since: SystemTime,
+    /// The entries before that Atoll has put back.
+    pub put_back: PutBack,
     /// The places of directories at the checkpoint.
     places: Places,
     /// The owner of the workspace, to whom new files may belong.
@@ -221,6 +224,7 @@ impl Reader {
             set: ChangeSet::default(),
             ids: paths.ids,
             since: paths.since,
+            put_back: PutBack::read(paths.put_back.as_deref()),
             places: match &paths.after {
                 AfterTree::Overlay { .. } => Places::default(),
                 AfterTree::Copy { path, .. } => manifest::read(path, Whose::Copy),
@@ -235,6 +239,21 @@ impl Reader {
         };
         reader.read_index(&paths.after)?;
         Ok(reader)
+    }
+
+    /// Returns the last change of an entry before by anybody but Atoll, to a change of this layer
+    /// `at` a path: what Atoll has put back is the same only to what was based on it before.
+    pub fn changed(&self, path: &RelativePath, now: &Stamp, at: &RelativePath) -> SystemTime {
+        let based = match self.shape {
+            Shape::Copy(finished) => Some(finished),
+            // The tree below shows through until the program writes or removes something.
+            Shape::Overlay(_) => {
+                let entry = self.after.facts(at).ok().flatten();
+                entry.map(|entry| entry.changed.system())
+            }
+            Shape::Live(_) => None,
+        };
+        self.put_back.changed(path, now, based).system()
     }
 
     /// Compares the top directory: in live mode it is the person's own, and the program could

@@ -22,7 +22,8 @@ impl Reader {
             Shape::Copy(finished) => Some(finished),
             Shape::Live(_) => None,
         };
-        if let Some(start) = start.filter(|start| facts.changed_after(*start))
+        let changed = self.changed(at, &facts.stamp(), &path);
+        if let Some(start) = start.filter(|start| changed > *start)
             && self.before.born(at).is_ok_and(|born| born.system() > start)
         {
             self.note(&path, "it came into being outside meanwhile, and stays");

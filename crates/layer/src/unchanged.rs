@@ -2,6 +2,8 @@
 //! Entries that another run changed and an undo put back have other times and inodes, but the
 //! content is the same.
 
+use std::fs::File;
+
 use crate::access_list::{access, mode_without};
 use crate::content;
 use crate::engine::Engine;
@@ -9,7 +11,7 @@ use crate::facts::{Facts, Kind, Stamp};
 use crate::plan::{Content, Entry, Node};
 use crate::planning::Planner;
 use crate::tree::Tree;
-use crate::{Change, RelativePath, Step};
+use crate::{Change, RelativePath, Step, git_index};
 
 /// The reason for a conflict with an entry that is not as an apply left it.
 pub(crate) const CHANGED: &str = "it changed since it was applied";
@@ -70,27 +72,34 @@ fn is_as_written(engine: &Engine, step: &Step, now: &Entry, written: &Entry, the
                 false
             }
             (Node::File { bytes, .. }, Node::File { content, .. }) => {
-                *bytes == then.bytes && holds_content(engine, step, now, content, *bytes)
+                let path = step.path.concat(&now.beneath);
+                let written = written_content(engine, content);
+                let there = engine.tree.file(&path).ok().map(|(there, _)| there);
+                let is_equal = |(there, written): (File, File)| match path.name() {
+                    b"index" => git_index::are_alike(&there, &written),
+                    _ => *bytes == then.bytes && holds_content(&there, &written, *bytes),
+                };
+                there.zip(written).is_some_and(is_equal)
             }
             _ => false,
         }
 }
 
-fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, bytes: u64) -> bool {
+/// Opens what a step wrote, where it was taken from.
+fn written_content(engine: &Engine, content: &Content) -> Option<File> {
     let from = |source: &Option<Tree>, at| source.as_ref()?.file(at).map(|(file, _)| file).ok();
-    let written = match content {
+    match content {
         Content::Layer(at) => from(&engine.source, at),
         Content::Indexed(at) => from(&engine.indexed, at),
         Content::Kept { number, .. } => engine.journal.kept(*number).ok(),
         Content::Outer { number } => engine.journal.kept_outside(*number).ok(),
         Content::Untouched => None,
-    };
-    let there = engine.tree.file(&step.path.concat(&now.beneath));
-    let (Some(written), Ok((there, _))) = (written, there) else {
-        return false;
-    };
+    }
+}
+
+fn holds_content(there: &File, written: &File, bytes: u64) -> bool {
     let as_long = written.metadata().is_ok_and(|facts| facts.len() == bytes);
-    as_long && content::equal(&there, &written, bytes).unwrap_or(false)
+    as_long && content::equal(there, written, bytes).unwrap_or(false)
 }
 
 impl Planner<'_> {

@@ -6,7 +6,7 @@ use crate::apply::{UNDO, begin_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
 use crate::rollback::{Later, Rollback, rollback};
-use crate::{Applied, ApplyError, Conflict, RetainedDirectory};
+use crate::{Applied, ApplyError, Conflict, RetainedDirectory, put_back};
 
 /// A preview of an undo. Each list is sorted by path, without duplicates.
 #[derive(Debug, Default)]
@@ -146,6 +146,7 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     journal.set_stage(Stage::Undoing)?;
     match run_or_take_back(&within, &mut |_| {}) {
         Ok(applied) => {
+            put_back::note(journal, UNDO);
             journal.set_stage(Stage::Undone)?;
             undone.applied = applied;
             Ok(undone)

@@ -29,7 +29,7 @@ impl Planner<'_> {
             Kind::Directory => "its permissions, or what is in it, changed outside meanwhile",
             _ => "it changed outside meanwhile",
         };
-        if facts.changed_after(self.paths.since) && self.conflict(&top.path, why) {
+        if self.is_changed(&top.path, &facts) && self.conflict(&top.path, why) {
             return Ok(());
         }
         let old = match self

@@ -36,7 +36,7 @@ impl Planner<'_> {
             };
             let is_newer = match self.now(&other) {
                 Now::Nothing => false,
-                Now::There(facts) => facts.changed_after(self.paths.since),
+                Now::There(facts) => self.is_changed(&other, &facts),
                 Now::Unreachable(_) => true,
             };
             let why = format!("{other}, which belongs to it, changed outside meanwhile");

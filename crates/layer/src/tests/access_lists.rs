@@ -160,6 +160,7 @@ fn a_list_of_the_hosts_stays_and_keeps_its_mask() {
         ],
     );
     let paths = LayerPaths {
+        put_back: None,
         after: AfterTree::Copy {
             path: copy,
             finished,

@@ -32,6 +32,7 @@ fn made(
         put(&top.path().join("host"), name, text);
     }
     let paths = LayerPaths {
+        put_back: None,
         since: now(),
         ..paths
     };
@@ -359,6 +360,7 @@ fn a_sparse_index_names_trees_where_it_says_so() {
     assert!(done.stdout.ends_with(b"out/\n"), "{done:?}");
     let sparse = fs::read(at.join(".git/index")).unwrap();
     let paths = LayerPaths {
+        put_back: None,
         before: top.path().join("host"),
         after: crate::AfterTree::Overlay {
             upper: top.path().join("upper"),

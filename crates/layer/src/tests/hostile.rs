@@ -298,6 +298,7 @@ pub fn no_space(root: &Path) {
     perform(&copy, &edits);
     let before = snapshot(&host, true);
     let paths = LayerPaths {
+        put_back: None,
         before: host.clone(),
         after: AfterTree::Copy {
             path: copy,
@@ -353,6 +354,7 @@ fn a_shifted_copy_is_read_with_its_owners_shifted_back() {
     assert_eq!(owner("theirs"), (base + 1_000, base + 1_000));
     assert_eq!(owner("beyond"), (100_000, 100_000), "no id stands for it");
     let paths = LayerPaths {
+        put_back: None,
         before: host.clone(),
         after: AfterTree::Copy {
             path: copy.clone(),

@@ -89,6 +89,7 @@ pub fn child(role: &str, root: &Path) {
 
 fn paths_of(root: &Path) -> LayerPaths {
     LayerPaths {
+        put_back: None,
         before: root.join("host"),
         after: AfterTree::Copy {
             path: root.join("copy"),

@@ -28,6 +28,7 @@ impl Two {
 
     fn plan(&self, layer: &str, selection: &Selection) -> Plan {
         let paths = LayerPaths {
+            put_back: None,
             before: self.at("host"),
             after: AfterTree::Overlay {
                 upper: self.at(layer),

@@ -44,6 +44,7 @@ fn two() -> tempfile::TempDir {
 fn classes(top: &Path) -> (Vec<String>, Vec<String>) {
     let _ = fs::create_dir(top.join("work"));
     let paths = LayerPaths {
+        put_back: None,
         before: top.join("host"),
         after: AfterTree::Overlay {
             upper: top.join("upper"),

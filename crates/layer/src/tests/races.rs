@@ -232,6 +232,7 @@ fn apply_and_undo(
     look: &dyn Fn(&str),
 ) -> bool {
     let paths = LayerPaths {
+        put_back: None,
         before: arena.host(),
         after: AfterTree::Copy {
             path: layer.clone(),
@@ -425,6 +426,8 @@ fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
     };
     let facts = fs::metadata(&host).unwrap();
     let work = Work {
+        begun: None,
+        put_back: None,
         root: Bytes(path_bytes(&host)),
         root_identity: (facts.dev(), facts.ino()),
         content: Bytes(path_bytes(&host)),

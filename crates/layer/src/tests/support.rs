@@ -273,6 +273,7 @@ impl Stand {
             own(root, ORDINARY);
         }
         let paths = LayerPaths {
+            put_back: None,
             before: root.join("host"),
             after: AfterTree::Overlay {
                 upper: root.join("upper"),
@@ -340,6 +341,7 @@ impl Stand {
         perform(&copy, edits);
         let seen = snapshot(&copy, false);
         let paths = LayerPaths {
+            put_back: None,
             before: root.join("host"),
             after: AfterTree::Copy {
                 path: copy,
@@ -364,6 +366,7 @@ impl Stand {
             .finished;
         perform(&host, edits);
         let paths = LayerPaths {
+            put_back: None,
             before: copy,
             after: AfterTree::Live {
                 path: host,

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::interrupted::{run_child, spread};
 use super::modes::pause;
@@ -538,4 +539,95 @@ fn an_original_is_kept_whose_name_somebody_takes_before_it_is_noted() {
         assert_eq!(fs::read_to_string(host.join("x")).unwrap(), "original");
         assert!(!aside.exists());
     }
+}
+
+/// Atoll's own writes are no conflict for what is applied next; somebody's are, then as before.
+#[test]
+fn own_writes_are_no_conflict_for_the_next_apply() {
+    let before = [
+        write("a", "1"),
+        write("d/b", "1"),
+        write("gone/c", "1"),
+        write("m", "1"),
+        mode("m", 0o644),
+    ];
+    let edits = [
+        append("a", "2"),
+        append("d/b", "2"),
+        remove("gone"),
+        mode("m", 0o600),
+        write("new/x", "1"),
+    ];
+    let (mut stand, _) = Stand::copy(&before, &edits);
+    let original = snapshot(&stand.host(), false);
+    let record = stand.place.path().join("put-back");
+    stand.paths.put_back = Some(record.clone());
+    for round in ["first", "second", "third"] {
+        pause();
+        let journal = apply_some(&stand, round, &everything());
+        assert!(!stand.host().join("gone").exists(), "{round}");
+        undo(&journal, false).unwrap();
+        assert_eq!(snapshot(&stand.host(), false), original, "{round}");
+    }
+    pause();
+    perform(&stand.host(), &[append("a", "theirs")]);
+    let conflicts = told(&stand.plan(&everything()).conflicts);
+    assert_eq!(conflicts, ["a: it changed outside meanwhile"]);
+    // Without the record everything that was put back would be one.
+    stand.paths.put_back = None;
+    let conflicts = stand.plan(&everything()).conflicts;
+    let conflicts: Vec<String> = conflicts.iter().map(|one| one.path.to_string()).collect();
+    // A directory that seems to be new stays where the run had removed it.
+    assert_eq!(conflicts, ["a", "d/b", "m"]);
+}
+
+/// An apply that was killed and taken back leaves no conflict either.
+#[test]
+fn apply_after_a_taken_back_one_meets_no_conflict() {
+    let edits = [append("a", "2"), remove("b"), write("c/d", "1")];
+    let (mut stand, _) = Stand::copy(&[write("a", "1"), write("b", "1")], &edits);
+    stand.paths.put_back = Some(stand.place.path().join("put-back"));
+    pause();
+    stand.apply_all();
+    // As if it had been killed before it said that it was done.
+    let journal = Journal::open(&stand.journal(), false).unwrap();
+    journal.set_stage(Stage::Committing).unwrap();
+    drop(journal);
+    take_back(&stand.journal()).unwrap();
+    let plan = stand.plan(&everything());
+    assert_eq!(told(&plan.conflicts), <[&str; 0]>::default());
+    assert!(!plan.is_empty());
+}
+
+/// A run that began while something else stood there is based on that: to it what was put back is
+/// somebody's change.
+#[test]
+fn undo_is_seen_by_a_run_that_began_before_it() {
+    let before = [write("a", "1"), write("gone/c", "1")];
+    let (mut first, _) = Stand::copy(&before, &[append("a", "2"), remove("gone")]);
+    let record = first.place.path().join("put-back");
+    first.paths.put_back = Some(record.clone());
+    pause();
+    first.apply_all();
+    pause();
+    // Another run's copy, made now.
+    let copy = first.place.path().join("second");
+    let since = SystemTime::now();
+    let made = checkpoint(&first.host(), &copy, IdShift::None, &mut |_| {}).unwrap();
+    perform(&copy, &[append("a", "3")]);
+    pause();
+    undo(&first.journal(), false).unwrap();
+    let paths = LayerPaths {
+        put_back: Some(record),
+        after: AfterTree::Copy {
+            path: copy,
+            finished: made.finished,
+        },
+        since,
+        ..first.paths.clone()
+    };
+    let changes = changes_at_rest(&paths, &Bounds::default()).unwrap();
+    let plan = plan_apply(&paths, &changes, &everything()).unwrap();
+    assert_eq!(told(&plan.conflicts), ["a: it changed outside meanwhile"]);
+    assert!(plan.is_empty(), "what was put back is removed again");
 }

@@ -138,6 +138,7 @@ pub(super) fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) 
         put(&top.path().join("upper"), name, text);
     }
     let paths = LayerPaths {
+        put_back: None,
         before: host,
         after: AfterTree::Overlay {
             upper: top.path().join("upper"),
@@ -502,6 +503,7 @@ fn what_is_undone_leaves_objects_where_they_are() {
     let (top, paths) = layer(&files);
     std::thread::sleep(std::time::Duration::from_millis(20));
     let paths = LayerPaths {
+        put_back: None,
         since: std::time::SystemTime::now(),
         ..paths
     };
