@@ -2,7 +2,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Report};
 use atoll_model::Mode;
@@ -33,35 +32,20 @@ pub(crate) enum Parent {
     Spawner(u32),
 }
 
-/// A launcher that is being started.
+/// A started launcher, or why there is none: told once it is needed.
 #[derive(Debug)]
 pub struct Starting {
-    launcher: Option<Begun>,
+    launcher: Option<Result<Launcher, SandboxError>>,
     /// The program for starting another one, if this one cannot be used.
     program: Option<&'static [u8]>,
 }
 
-#[derive(Debug)]
-enum Begun {
-    /// Being started on a thread: copying it to memory and executing it takes as long as
-    /// everything else before a run.
-    Thread(JoinHandle<Result<Launcher, SandboxError>>),
-    /// Started by a spawner.
-    Made(Result<Launcher, SandboxError>),
-}
-
 impl Starting {
-    /// Starts the launcher program, given its bytes.
+    /// Starts the launcher program, given its bytes. It gets ready while the caller goes on.
     #[must_use]
     pub fn begin(program: &'static [u8]) -> Self {
-        // Where a user has too many processes, there is no thread either.
-        let start = || Launcher::start(program).inspect(Launcher::make_ahead);
-        let begun = match std::thread::Builder::new().spawn(start) {
-            Ok(thread) => Begun::Thread(thread),
-            Err(error) => Begun::Made(Err(SandboxError::Launcher(error))),
-        };
         Self {
-            launcher: Some(begun),
+            launcher: Some(Launcher::start(program).inspect(Launcher::make_ahead)),
             program: Some(program),
         }
     }
@@ -70,7 +54,7 @@ impl Starting {
     #[must_use]
     pub fn by(spawner: &Spawner) -> Self {
         Self {
-            launcher: Some(Begun::Made(spawner.launcher())),
+            launcher: Some(spawner.launcher()),
             program: None,
         }
     }
@@ -83,8 +67,8 @@ impl Starting {
         self.ready().map(|launcher| drop(launcher.let_go()))
     }
 
-    /// Waits for a launcher for a fence, whose program uses its caller's network: a launcher
-    /// that has made a network already is ended, and another started.
+    /// Returns a launcher for a fence, whose program uses its caller's network: a launcher that has
+    /// made a network already is ended, and another started.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
@@ -93,37 +77,26 @@ impl Starting {
         let Some(program) = another else {
             return self.ready();
         };
-        if let Some(Begun::Thread(thread)) = self.launcher.take()
-            && let Ok(Ok(launcher)) = thread.join()
-        {
+        if let Some(Ok(launcher)) = self.launcher.take() {
             drop(launcher.let_go());
         }
         Launcher::start(program)
     }
 
-    /// Waits until the launcher is ready.
+    /// Returns the launcher.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
     pub(crate) fn ready(mut self) -> Result<Launcher, SandboxError> {
-        let ended = || SandboxError::Launcher(io::Error::other("its thread ended early"));
-        match self.launcher.take() {
-            Some(Begun::Thread(thread)) => thread.join().unwrap_or_else(|_| Err(ended())),
-            Some(Begun::Made(made)) => made,
-            None => Err(ended()),
-        }
+        let missing = || SandboxError::Launcher(gone());
+        self.launcher.take().unwrap_or_else(|| Err(missing()))
     }
 }
 
 impl Drop for Starting {
     /// Ends a launcher that is no longer needed, before this returns.
     fn drop(&mut self) {
-        let begun = match self.launcher.take() {
-            Some(Begun::Thread(thread)) => thread.join().ok(),
-            Some(Begun::Made(made)) => Some(made),
-            None => None,
-        };
-        if let Some(Ok(launcher)) = begun {
+        if let Some(Ok(launcher)) = self.launcher.take() {
             drop(launcher.let_go());
         }
     }
