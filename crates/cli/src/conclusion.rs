@@ -146,7 +146,7 @@ impl Conclusion<'_> {
             self.tell_alert(&went);
             question::ask(&record, &all, self.output)?
         } else {
-            self.decided()
+            self.decided(went.outcome.ending)
         };
         let afterwards = self
             .work()
@@ -211,11 +211,17 @@ impl Conclusion<'_> {
     }
 
     /// Returns the decision that the command line makes.
-    fn decided(&self) -> Decision {
+    fn decided(&self, ending: Ending) -> Decision {
         if is_scratch(self.arguments, self.mode) {
             Decision::Gone
         } else if self.arguments.discard {
             Decision::Discard
+        } else if self.arguments.apply && ending.is_cut_off() {
+            self.output.warn(
+                "nothing is applied: the program was ended in the middle of its work; \
+                 `atoll apply` writes what it has done all the same",
+            );
+            Decision::Keep
         } else if self.arguments.apply {
             Decision::Apply
         } else {

@@ -639,7 +639,7 @@ fn runs_are_undone_one_after_the_other_by_content() {
     assert!(!world.exists("d"));
 }
 
-/// What Atoll itself has put back is no conflict for another run's changes; what somebody wrote is.
+/// An apply meets a conflict with what somebody wrote, and none with what Atoll has put back.
 #[test]
 fn apply_meets_no_conflict_with_own_writes() {
     let world = World::new("apply_meets_no_conflict_with_own_writes");
@@ -662,7 +662,8 @@ fn apply_meets_no_conflict_with_own_writes() {
         ("0\n".into(), "0\n".into())
     );
     world.write("f", "mine\n");
-    let refused = world.atoll(["apply", &second]).run().status(125);
+    let refused = world.atoll(["apply", &second]).run();
+    assert_eq!(refused.code(), 125, "{refused}");
     refused.says(["f: it changed outside meanwhile"]);
 }
 
@@ -693,4 +694,26 @@ fn undo_ignores_an_index_that_git_status_wrote() {
 fn ran(world: &World, script: &str) -> String {
     let _ = world.run_inside(script).success();
     world.last_run()
+}
+
+/// `--apply` is for work that came to its end: not where a signal or a limit cut it off.
+#[test]
+fn apply_at_the_end_leaves_what_was_cut_off() {
+    let world = World::new("apply_at_the_end_leaves_what_was_cut_off");
+    let killed = world.run(["--apply"], "echo half > f; kill -KILL $$").run();
+    killed.says(["nothing is applied", "atoll apply"]);
+    assert_eq!((killed.code(), world.exists("f")), (137, false), "{killed}");
+    let options = ["--apply", "--timeout", "1s"];
+    let late = world.run(options, "echo half > f; exec sleep 60").run();
+    late.says(["nothing is applied"]);
+    assert!(!world.exists("f"), "{late}");
+    let _ = fine(&world, &["apply", "last"]);
+    assert_eq!(world.read("f"), "half\n");
+    // The control: a program that failed by itself has done its work.
+    let failed = world.run(["--apply"], "echo whole > f; exit 3").run();
+    assert_eq!(
+        (failed.code(), world.read("f")),
+        (3, "whole\n".into()),
+        "{failed}"
+    );
 }

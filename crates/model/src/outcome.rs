@@ -85,6 +85,15 @@ pub struct Enforcement {
 }
 
 impl Ending {
+    /// Returns whether the program was ended in the middle of its work, by a signal or a limit.
+    #[must_use]
+    pub fn is_cut_off(self) -> bool {
+        match self {
+            Self::Signalled { .. } | Self::Limited { .. } | Self::Interrupted => true,
+            Self::Exited { .. } | Self::NotFound | Self::NotExecutable => false,
+        }
+    }
+
     /// Returns the exit status that a shell sees: the program's own, 124 for a time limit, 126 and
     /// 127 as shells do, 128 + n for a signal, 125 for Atoll's own failure.
     #[must_use]

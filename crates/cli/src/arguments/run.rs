@@ -267,7 +267,8 @@ pub struct RunArguments {
 
     /// At the end, apply the changes, but for control files and conflicts
     ///
-    /// Default: ask on a terminal, otherwise keep.
+    /// Default: ask on a terminal, otherwise keep. Where a signal or a limit ended the
+    /// program they are kept.
     #[arg(long, group = "ending", verbatim_doc_comment)]
     pub apply: bool,
 
