@@ -31,8 +31,6 @@ mod fallback;
 mod fencing;
 pub mod finding;
 mod flows;
-mod git_settings;
-mod given_up;
 pub mod git_settings;
 mod given_up;
 mod kept;
