@@ -83,7 +83,7 @@ fn prepare(root: &Path) {
     write(upper.join("directory/within"), "within\n");
     symlink("../outside", upper.join("link")).expect("a link");
     let paths = LayerPaths {
-put_back: None,
+        put_back: None,
         before: host,
         after: AfterTree::Overlay {
             work: upper.with_file_name("work"),

@@ -75,7 +75,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn round_trip(root: &Path) {
     let host = root.join("host");
     let paths = LayerPaths {
-put_back: None,
+        put_back: None,
         before: host.clone(),
         after: AfterTree::Overlay {
             upper: root.join("upper"),
