@@ -22,7 +22,7 @@ use atoll_policy::{
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
     CollectPlan, CollectPolicy, Collectable, RunRecord, collect, load_run, plan_collection,
-    run_disk_usage,
+    release_for_removal, run_disk_usage,
 };
 use checking::check_profile;
 use serde_json::json;
@@ -95,6 +95,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
 
 /// Removes what the plan lists, and reports it. Returns the number of failed removals.
 fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
+    release_for_removal(state);
     let ledger = atoll_engine::events::open_ledger(state)?;
     let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.

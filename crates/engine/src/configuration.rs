@@ -15,6 +15,7 @@ use atoll_policy::{
     HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules,
     SharedRepository, SignedBy, SourceFile, Sources, TrustList, compile,
 };
+use atoll_store::hold_for_removal;
 use rustix::fs::OFlags;
 
 use crate::failure::{Doing, Failure};
@@ -81,6 +82,7 @@ impl Places {
     pub fn open_state(&self) -> Result<StateDir, Failure> {
         let state = StateDir::open(&self.state).map_err(unusable_state)?;
         crate::ranged::reclaim_leftovers(&state);
+        hold_for_removal(&state);
         Ok(state)
     }
 

@@ -16,7 +16,8 @@ use atoll_layer::{
 use atoll_ledger::{Durability, Ledger, StateDir, host_text};
 use atoll_model::{RunId, WorkspaceMode};
 use atoll_store::{
-    LayerRecord, RunRecord, RunState, load_run, lock_run, remove_run_if, update_run,
+    LayerRecord, RunRecord, RunState, load_run, lock_run, release_for_removal, remove_run_if,
+    update_run,
 };
 use serde_json::json;
 
@@ -348,6 +349,7 @@ impl Work<'_> {
     /// When it is running, or cannot be removed; when an apply or an undo of it was interrupted,
     /// since the files that this has set aside are nowhere else.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        release_for_removal(self.state);
         self.refuse_interrupted(record)?;
         self.refuse_half_undone(record)?;
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {

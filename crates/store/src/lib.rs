@@ -35,7 +35,7 @@ pub use organisation::{SEEN_EVERY, remember_manifest};
 pub use record::{ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, SettingsRecord};
 pub use record::{RECORD_VERSION, RunRecord, RunState};
 pub use removal::{remove_run, remove_run_if};
-pub use reserve::{release_end, reserve_end};
+pub use reserve::{hold_for_removal, release_end, release_for_removal, reserve_end};
 pub use retention::{CollectPlan, CollectPolicy, CollectReason, Collectable};
 pub use retention::{collect, plan_collection};
 pub use run_error::RunError;

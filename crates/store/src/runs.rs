@@ -209,9 +209,15 @@ pub fn lock_run(state: &StateDir, run: &RunId) -> Result<RunLock, RunError> {
         Ok(_) | Err(_) => return Err(RunError::Missing(run.clone())),
     }
     let process = format!("{}\n", std::process::id());
-    file.set_len(0)
+    let noted = file
+        .set_len(0)
         .and_then(|()| file.write_all_at(process.as_bytes(), 0))
-        .map_err(FileFault::on("write", &path))?;
+        .map_err(FileFault::on("write", &path));
+    match noted {
+        // The lock holds without it; and on a full disk runs can be removed.
+        Err(fault) if fault.is_out_of_space() => {}
+        other => other?,
+    }
     Ok(RunLock {
         run: run.clone(),
         _file: file,
