@@ -131,7 +131,7 @@ impl Conclusion<'_> {
             refused_files: changes::refusals(&all).count() as u64,
             planted: planted(&record, &all),
             outcome,
-            groups: changes::grouped(&all),
+            groups: changes::commits::with_commits(&all),
             removed_sequences,
             flows,
             learnt: self.learnt(&record)?,

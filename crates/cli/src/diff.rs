@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use atoll_engine::changes::commits::{commits, is_in_git};
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::configuration::Places;
 use atoll_engine::errands;
@@ -14,7 +15,7 @@ use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
 use crate::output::Output;
-use crate::render::Style;
+use crate::render::{Style, counted};
 
 /// Shows all changes, page by page.
 ///
@@ -59,7 +60,11 @@ pub fn write_stat(
     output: &Output,
     text: &mut Vec<u8>,
 ) {
-    for change in &set.changes {
+    let (own, changes): (Vec<_>, Vec<_>) = set
+        .changes
+        .iter()
+        .partition(|change| filter.is_empty() && is_in_git(one, change));
+    for change in changes {
         if !filter.is_empty() && !filter.iter().any(|wanted| change.path.starts_with(wanted)) {
             continue;
         }
@@ -86,6 +91,16 @@ pub fn write_stat(
             format!("{} {from}{name}{class}\n", output.paint.style(style, sign)).into_bytes(),
         );
     }
+    if own.is_empty() {
+        return;
+    }
+    for commit in commits(std::slice::from_ref(one)) {
+        let (branch, subject) = (printable(&commit.branch), printable(&commit.subject));
+        text.extend(format!("commit on {branch}: {subject}\n").into_bytes());
+    }
+    let count = own.len() as u64;
+    let files = counted(count, "file of git", "files of git");
+    text.extend(format!("{files} not shown: atoll diff --stat RUN .git lists them\n").into_bytes());
 }
 
 /// Returns each change, and each refused one, as JSON.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use e2e::{Avoidable, World, fine, program_exists};
+use e2e::{Avoidable, World, fine, is_root, program_exists};
 
 const NONE: [&str; 0] = [];
 
@@ -661,6 +661,12 @@ fn apply_meets_no_conflict_with_own_writes() {
         (world.read("f"), world.read("d/g")),
         ("0\n".into(), "0\n".into())
     );
+    // A run that began while the first one's changes stood there has worked on those.
+    let _ = fine(&world, &["apply", &first]);
+    let third = ran(&world, "echo c > f");
+    let _ = fine(&world, &["undo", &first]);
+    let refused = world.atoll(["apply", &third]).run();
+    refused.says(["f: it changed outside meanwhile"]);
     world.write("f", "mine\n");
     let refused = world.atoll(["apply", &second]).run();
     assert_eq!(refused.code(), 125, "{refused}");
@@ -716,4 +722,59 @@ fn apply_at_the_end_leaves_what_was_cut_off() {
         (3, "whole\n".into()),
         "{failed}"
     );
+}
+
+/// On a full disk runs can still be removed, which makes room again.
+#[test]
+fn runs_are_removed_from_a_full_disk() {
+    let world = World::new("runs_are_removed_from_a_full_disk");
+    if !is_root() {
+        return world.skip("needs root, to mount a small disk", Avoidable::No);
+    }
+    let script = r#"
+        mkdir -p "$XDG_STATE_HOME" && mount -t tmpfs -o size=2m,mode=700 none "$XDG_STATE_HOME" || exit 9
+        for n in 1 2; do
+            "$ATOLL" run --keep -- sh -c "head -c 300000 /dev/urandom > big$n" || exit 8
+        done
+        head -c 9000000 /dev/zero > "$XDG_STATE_HOME/fill"
+        echo more > "$XDG_STATE_HOME/more" && exit 7
+        for run in $(ls "$XDG_STATE_HOME/atoll/runs"); do
+            "$ATOLL" discard $run && "$ATOLL" gc || exit 6
+        done
+        "$ATOLL" ledger verify > verified; echo "ended $?"
+    "#;
+    let seen = world.mount_shell(script).run();
+    assert_eq!(seen.out().lines().last(), Some("ended 0"), "{seen}");
+}
+
+/// Commits are told as commits, and git's own files by their number, after the sources.
+#[test]
+fn summary_and_stat_show_commits() {
+    let world = World::new("summary_and_stat_show_commits");
+    if !program_exists("git") {
+        return world.skip("git is not installed", Avoidable::Yes);
+    }
+    let _ = world.host_shell("git init -q -b trunk").run().success();
+    let commit = "git -c user.name=a -c user.email=a@h commit -qm";
+    let script =
+        format!("echo 1 > f; git add f; {commit} \"$(printf 'One\\033[31m: a\\n\\nMore')\"");
+    let ran = world.run_inside(&script).success();
+    ran.says(["+ f\n", "commits  trunk  one", "in .git "]);
+    assert!(
+        !ran.err().contains("objects") && !ran.err().contains("\u{1b}[31m"),
+        "{ran}"
+    );
+    let stat = fine(&world, &["diff", "--stat", "last"]).out();
+    let lines: Vec<&str> = stat.lines().collect();
+    assert_eq!(lines[0], "A f", "{stat}");
+    assert!(
+        lines[1].starts_with("commit on trunk: One") && lines[1].ends_with(": a"),
+        "{stat}"
+    );
+    assert!(
+        lines[2].contains("files of git not shown") && lines.len() == 3,
+        "{stat}"
+    );
+    let all = fine(&world, &["diff", "--stat", "last", ".git"]).out();
+    assert!(all.contains("A .git/objects/"), "{all}");
 }

@@ -1,5 +1,7 @@
 //! A run's changes, layer by layer, at the places that its record names.
 
+pub mod commits;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -16,6 +18,7 @@ use atoll_store::{
 };
 use sha2::{Digest, Sha256};
 
+use self::commits::{Commit, is_in_git};
 use crate::configuration;
 use crate::failure::{Doing, Failure};
 use crate::kept::NOT_WRITTEN;
@@ -55,6 +58,8 @@ pub struct Changes {
     pub caches: Group,
     /// Files that git ignores.
     pub ignored: Group,
+    /// The commits among them; none unless they were [read](commits::with_commits).
+    pub commits: Vec<Commit>,
 }
 
 /// The changes of one group.
@@ -66,7 +71,9 @@ pub struct Group {
     pub changed: u64,
     /// The number of removed files.
     pub removed: u64,
-    /// The first of them, by name as bytes; may be empty or incomplete.
+    /// The number of those that are git's own: a commit is many of them.
+    pub in_git: u64,
+    /// The first of the others, by name as bytes; may be empty or incomplete.
     pub names: Vec<(Change, Vec<u8>)>,
 }
 
@@ -139,7 +146,8 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
         ),
     };
     LayerPaths {
-        put_back: Some(put_back_file(state, &layer.host)),
+        // Whether a branch goes on from the one outside is told by times alone.
+        put_back: (layer.kind != LayerKind::Repository).then(|| put_back_file(state, &layer.host)),
         before,
         after,
         since,
@@ -335,7 +343,9 @@ pub fn grouped(all: &[LayerChanges]) -> Changes {
                     Change::Changed
                 }
             };
-            if group.names.len() < NAMES_MAX {
+            if is_in_git(one, change) {
+                group.in_git += 1 + change.within;
+            } else if group.names.len() < NAMES_MAX {
                 group
                     .names
                     .push((kind, shown_path(one, change.path.as_bytes())));

@@ -14,7 +14,7 @@ pub(crate) use self::entries::{list_with_kinds, xattrs_at};
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
-use crate::facts::{Facts, Kind, Stamp, Xattrs, xattrs};
+use crate::facts::{Facts, Kind, Xattrs, xattrs};
 use crate::index::Index;
 use crate::layer::XattrFlavour;
 use crate::manifest::{self, Places, Whose};
@@ -239,21 +239,6 @@ impl Reader {
         };
         reader.read_index(&paths.after)?;
         Ok(reader)
-    }
-
-    /// Returns the last change of an entry before by anybody but Atoll, to a change of this layer
-    /// `at` a path: what Atoll has put back is the same only to what was based on it before.
-    pub fn changed(&self, path: &RelativePath, now: &Stamp, at: &RelativePath) -> SystemTime {
-        let based = match self.shape {
-            Shape::Copy(finished) => Some(finished),
-            // The tree below shows through until the program writes or removes something.
-            Shape::Overlay(_) => {
-                let entry = self.after.facts(at).ok().flatten();
-                entry.map(|entry| entry.changed.system())
-            }
-            Shape::Live(_) => None,
-        };
-        self.put_back.changed(path, now, based).system()
     }
 
     /// Compares the top directory: in live mode it is the person's own, and the program could

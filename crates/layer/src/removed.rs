@@ -1,7 +1,9 @@
-//! Entries that are gone in the tree after.
+//! Entries that are gone in the tree after, or were changed before.
+
+use std::time::SystemTime;
 
 use crate::change::Source;
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Stamp};
 use crate::read::{Reader, Shape, list_with_kinds};
 use crate::{Change, ChangeKind, Class, ReadError, RelativePath};
 
@@ -43,6 +45,21 @@ impl Reader {
             is_older: false,
         });
         Ok(())
+    }
+
+    /// Returns the last change of an entry before by anybody but Atoll, to a change of this layer
+    /// `at` a path: what Atoll has put back is the same only to what was based on it before.
+    pub fn changed(&self, path: &RelativePath, now: &Stamp, at: &RelativePath) -> SystemTime {
+        let based = match self.shape {
+            Shape::Copy(finished) => Some(finished),
+            // The tree below shows through until the program writes or removes something.
+            Shape::Overlay(_) => {
+                let entry = self.after.facts(at).ok().flatten();
+                entry.map(|entry| entry.changed.system())
+            }
+            Shape::Live(_) => None,
+        };
+        self.put_back.changed(path, now, based).system()
     }
 
     /// Counts the entries beneath a directory before, and looks for control files.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use atoll_engine::changes::commits::Commit;
 use atoll_engine::changes::{Change, Changes, Group};
 use atoll_engine::decision::Afterwards;
 use atoll_engine::printable::printable;
@@ -289,6 +290,24 @@ fn push_changes(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
             lines.push(line(paint, label, &text));
             push_names(paint, group, lines);
         }
+        if label == "files" {
+            push_commits(paint, &changes.commits, lines);
+        }
+    }
+}
+
+/// Lists the commits: the branch, and the first line of each message.
+fn push_commits(paint: Paint, commits: &[Commit], lines: &mut Vec<String>) {
+    let mut label = "commits";
+    for commit in commits.iter().take(NAMES_SHOWN_MAX) {
+        let (branch, subject) = (printable(&commit.branch), printable(&commit.subject));
+        lines.push(line(paint, label, &format!("{branch}  {subject}")));
+        label = "";
+    }
+    let more = commits.len().saturating_sub(NAMES_SHOWN_MAX) as u64;
+    if more > 0 {
+        let text = format!("… and {} more", grouped(more));
+        lines.push(line(paint, "", &paint.style(Style::Faint, &text)));
     }
 }
 
@@ -316,7 +335,11 @@ fn push_names(paint: Paint, group: &Group, lines: &mut Vec<String>) {
         lines.push(line(paint, "", &text));
     }
     let shown = group.names.len().min(NAMES_SHOWN_MAX) as u64;
-    let more = group.total().saturating_sub(shown);
+    let more = group.total().saturating_sub(shown + group.in_git);
+    if group.in_git > 0 {
+        let text = format!("  in .git {}", grouped(group.in_git));
+        lines.push(line(paint, "", &paint.style(Style::Faint, &text)));
+    }
     if shown > 0 && more > 0 {
         let text = format!("  … and {} more", grouped(more));
         lines.push(line(paint, "", &paint.style(Style::Faint, &text)));

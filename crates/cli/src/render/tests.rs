@@ -72,7 +72,9 @@ atoll: 261121-093012-k7qd failed with status 3
 #[test]
 fn a_summary_tells_what_happened_and_what_to_do() {
     let changes = Changes {
+        commits: Vec::new(),
         workspace: Group {
+            in_git: 0,
             added: 2,
             changed: 1,
             removed: 9,
@@ -84,11 +86,13 @@ fn a_summary_tells_what_happened_and_what_to_do() {
             ],
         },
         control: Group {
+            in_git: 0,
             added: 1,
             names: vec![(Change::Added, b".git/hooks/pre-commit".to_vec())],
             ..Group::default()
         },
         caches: Group {
+            in_git: 0,
             added: 12_345,
             ..Group::default()
         },
@@ -188,6 +192,7 @@ fn what_became_of_the_changes_decides_what_comes_next() {
     let run = run();
     let kinds = BTreeMap::new();
     let changes = Changes {
+        commits: Vec::new(),
         ignored: Group {
             changed: 1,
             ..Group::default()
