@@ -759,7 +759,7 @@ fn summary_and_stat_show_commits() {
     let script =
         format!("echo 1 > f; git add f; {commit} \"$(printf 'One\\033[31m: a\\n\\nMore')\"");
     let ran = world.run_inside(&script).success();
-    ran.says(["+ f\n", "commits  trunk  one", "in .git "]);
+    ran.says(["+ f\n", "commits  trunk  one", " in .git\n"]);
     assert!(
         !ran.err().contains("objects") && !ran.err().contains("\u{1b}[31m"),
         "{ran}"

@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fstat,
 
 use crate::{Subordinate, role};
 
-/// The first argument that makes the program of the roles reclaim files, in a process of its own: only a
-/// process without other threads can enter a user namespace.
+/// The first argument that makes the program of the roles reclaim files, in a process of its own:
+/// only a process without other threads can enter a user namespace.
 pub const RECLAIM: &str = "__reclaim";
 
 const CLONE_NEWUSER: i32 = 0x1000_0000;

@@ -337,7 +337,7 @@ fn push_names(paint: Paint, group: &Group, lines: &mut Vec<String>) {
     let shown = group.names.len().min(NAMES_SHOWN_MAX) as u64;
     let more = group.total().saturating_sub(shown + group.in_git);
     if group.in_git > 0 {
-        let text = format!("  in .git {}", grouped(group.in_git));
+        let text = format!("  … and {} in .git", grouped(group.in_git));
         lines.push(line(paint, "", &paint.style(Style::Faint, &text)));
     }
     if shown > 0 && more > 0 {

@@ -189,9 +189,9 @@ impl Rules {
     /// Says that commits will not be signed.
     pub(crate) fn tell_unsigned(&self) -> Option<Notice> {
         self.leaves_unsigned().then(|| Notice {
-            text: "git signs no commits inside: the key stays outside; atoll can sign with one of \
-                   ssh"
-            .to_owned(),
+            text: "git signs no commits inside, since your key stays outside; sign-commits lets \
+                   Atoll sign with one of ssh"
+                .to_owned(),
             origin: Origin::BuiltIn,
         })
     }
