@@ -1,8 +1,10 @@
 //! `atoll exec` and `atoll shell`: programs in a running sandbox, decided, recorded, and held like
 //! its first.
 
+use std::path::Path;
 use std::time::Duration;
 
+use e2e::internet::{Seen, is_possible, on_internet};
 use e2e::traces::events;
 use e2e::{Outcome, Running, World, children_of, descendants_of, is_root, kill, wait_until};
 use rustix::process::Signal;
@@ -390,8 +392,8 @@ fn engine_library_makes_and_ends_sandboxes() {
     // Its state is where that of `atoll` would be.
     let script = format!("'{program}' '{}'", world.workspace().display());
     let seen = world.host_shell(&script).run().success();
-    let expected = "Exited { status: 0 } first\nExited { status: 3 } one\nread one two \n\
-         given from outside\nchanged given\nchanged made\n";
+    let expected = "Exited { status: 0 } first\nExited { status: 3 } one\n\
+         Exited { status: 0 } from outside\nread one\nchanged given\nchanged made\n";
     assert_eq!(seen.out(), expected, "{seen}");
     assert!(!world.workspace().join("made").exists());
     let kinds: Vec<String> = events(&world)
@@ -402,5 +404,40 @@ fn engine_library_makes_and_ends_sandboxes() {
     let closed = kinds.iter().filter(|kind| *kind == "exec.closed").count();
     assert_eq!((opened, closed), (3, 3), "{kinds:?}");
     assert_eq!(kinds.last().map(String::as_str), Some("run.closed"));
+    let _ = world.atoll(["ledger", "verify"]).run().success();
+}
+
+/// A sandbox of a program's own reaches the host that it was made with, and no other.
+#[test]
+fn engine_library_gives_a_sandbox_its_network() {
+    let world = World::new("engine_library_gives_a_sandbox_its_network");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let program = std::env::var("ATOLL_BIN_SANDBOX").expect("the example is built");
+    let program = world.as_the_user("sandbox-as-the-user", Path::new(&program));
+    let run = on_internet(&world, "\"$SANDBOX\" \"$@\"").env("SANDBOX", program);
+    let urls = ["http://example.com/free", "http://other.example/other"];
+    let run = run
+        .arg("sh")
+        .arg(world.workspace())
+        .arg("example.com")
+        .args(urls);
+    let seen = Seen::of(&world, run.run());
+    let outcome = &seen.outcome;
+    assert!(outcome.out().contains("read one"), "{outcome}");
+    assert!(seen.first.contains("GET /free"), "{} {outcome}", seen.first);
+    assert!(!seen.first.contains("/other"), "{} {outcome}", seen.first);
+    assert!(
+        !seen.asked.iter().any(|name| name.contains("other")),
+        "{outcome}"
+    );
+    let events = events(&world);
+    let recorded = |kind, host| {
+        let of = |one: &serde_json::Value| one["type"] == kind && one["body"]["host"] == host;
+        events.iter().any(of)
+    };
+    assert!(recorded("flow.opened", "example.com"), "{events:?}");
+    assert!(recorded("flow.refused", "other.example"), "{events:?}");
     let _ = world.atoll(["ledger", "verify"]).run().success();
 }

@@ -1,57 +1,59 @@
 //! Makes a sandbox over a directory, works in it, looks at what changed, and ends it.
 //!
-//! Usage: `sandbox DIRECTORY`.
+//! Usage: `sandbox DIRECTORY [HOST [URL]…]`: the sandbox reaches HOST, and fetches each URL.
 
 use std::io::{Read, Write};
-use std::path::Path;
 
-use atoll_engine::failure::Failure;
+use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::roles;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, Requested};
 use atoll_launcher::LAUNCHER;
 
-fn main() {
+fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(status) = roles::take(&arguments) {
         std::process::exit(status.into());
     }
-    let Some(directory) = arguments.get(1) else {
-        eprintln!("usage: sandbox DIRECTORY");
+    let texts: Option<Vec<&str>> = arguments.iter().map(|one| one.to_str()).collect();
+    let Some([_, directory, network @ ..]) = texts.as_deref() else {
+        eprintln!("usage: sandbox DIRECTORY [HOST [URL]...]");
         std::process::exit(2);
     };
-    if let Err(failure) = work(Path::new(directory)) {
-        eprintln!("{failure:?}");
-        std::process::exit(1);
-    }
+    work(directory, network)
 }
 
-fn work(directory: &Path) -> Result<(), Failure> {
-    let io = |error: std::io::Error| Failure::new("a file cannot be used").because(error);
-    let engine = Engine::open(LAUNCHER)?;
-    let workspace = directory.canonicalize().map_err(io)?;
-    let sandbox = engine.create(&CreateSandbox {
+fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
+    let workspace = std::fs::canonicalize(directory).doing("find the directory")?;
+    let allow = network.iter().take(1).map(ToString::to_string).collect();
+    let sandbox = Engine::open(LAUNCHER)?.create(&CreateSandbox {
         workspace: workspace.clone(),
-        requested: Requested::default(),
+        requested: Requested {
+            allow,
+            ..Requested::default()
+        },
         discard: false,
     })?;
-    let first = sandbox.exec(["sh", "-c", "echo one > made; echo first"])?;
-    let second = sandbox.exec(["sh", "-c", "cat made; echo two >> made; exit 3"])?;
-    for output in [first, second] {
+    let exec = |command: &[&str]| -> Result<(), Failure> {
+        let output = sandbox.exec(command.iter().copied())?;
         let stdout = String::from_utf8_lossy(&output.stdout);
         println!("{:?} {}", output.ending, stdout.trim());
+        Ok(())
+    };
+    exec(&["sh", "-c", "echo one > made; echo first"])?;
+    exec(&["sh", "-c", "cat made; exit 3"])?;
+    let mut file = sandbox.create_file(&workspace.join("given"), 0o644)?;
+    file.write_all(b"from outside\n").doing("write a file")?;
+    exec(&["cat", "given"])?;
+    for url in network.iter().skip(1) {
+        exec(&["curl", "-sS", "-m", "20", url])?;
     }
     let mut text = String::new();
-    let mut file = sandbox.open(&workspace.join("made"))?;
-    file.read_to_string(&mut text).map_err(io)?;
-    println!("read {}", text.replace('\n', " "));
-    let mut file = sandbox.create_file(&workspace.join("given"), 0o644)?;
-    file.write_all(b"from outside\n").map_err(io)?;
-    let given = sandbox.exec(["cat", "given"])?;
-    println!("given {}", String::from_utf8_lossy(&given.stdout).trim());
-    for layer in sandbox.changes()? {
-        for change in &layer.set.changes {
-            println!("changed {}", change.path);
-        }
+    let mut made = sandbox.open(&workspace.join("made"))?;
+    made.read_to_string(&mut text).doing("read a file")?;
+    println!("read {}", text.trim());
+    let layers = sandbox.changes()?;
+    for change in layers.iter().flat_map(|layer| &layer.set.changes) {
+        println!("changed {}", change.path);
     }
     sandbox.kill()
 }
