@@ -172,6 +172,7 @@ impl Many {
             unattended: false,
             widening: &DualControlRule::OnePerson,
             resume: None,
+            remember: &|_| Ok(()),
             reread: &|rules| Ok(rules.clone()),
             filter: &|rights| Box::new(EscapeFilter::new(rights)),
             now,

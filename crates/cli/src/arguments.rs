@@ -27,6 +27,7 @@ mod tests;
 
 use std::ffi::{OsStr, OsString};
 
+use atoll_policy::agent_of;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, CommandFactory, Parser, Subcommand};
 
@@ -84,6 +85,7 @@ pub use upkeep::{
 const TOP_EXAMPLES: &str = "\
 Examples:
   atoll run -- npm test        run something in a boundary, see what it changed
+  atoll codex                  run a coding agent: short for atoll run -- codex
   atoll diff                   what the last run changed
   atoll apply last             take the changes over
   atoll undo last              take them back
@@ -164,6 +166,20 @@ pub fn read(argv: &[OsString]) -> Result<Command, clap::Error> {
     read.map_err(|error| in_words(with_hint(with_action(error, argv))))
 }
 
+/// Returns the words with `run --` before an agent's name that stands for the command: `atoll codex`
+/// is `atoll run -- codex`, and all that follows is the agent's.
+#[must_use]
+pub fn in_full(argv: &[OsString]) -> Vec<OsString> {
+    let is_agent = |word: &OsString| word.to_str().is_some_and(|word| agent_of(word).is_some());
+    match argv.split_first() {
+        Some((own, rest)) if rest.first().is_some_and(is_agent) => {
+            let words = [own.clone(), "run".into(), "--".into()].into_iter();
+            words.chain(rest.iter().cloned()).collect()
+        }
+        Some(_) | None => argv.to_vec(),
+    }
+}
+
 /// Says of a number that is none what it has to be, in place of how it is read; and of an option
 /// for a file what it takes.
 fn in_words(error: clap::Error) -> clap::Error {
@@ -208,7 +224,20 @@ fn with_action(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
 }
 
 /// Options for the network as others call them, and how that is said here.
-const OTHER_OPTIONS: [(&[&str], &str); 2] = [
+const OTHER_OPTIONS: [(&[&str], &str); 5] = [
+    (
+        &["-v", "--volume", "--mount", "--bind", "--ro-bind"],
+        "--ro PATH shows one more path, --rw DIR lets it be changed in a layer; each is at the same \
+         path inside",
+    ),
+    (
+        &["-e"],
+        "--env NAME passes a variable on, --env NAME=VALUE sets one",
+    ),
+    (
+        &["-it", "-i", "-t", "--rm"],
+        "leave it out: a terminal is given where there is one, and --discard keeps nothing",
+    ),
     (
         &["--no-network", "--offline", "--no-net"],
         "nothing is reached without a rule: leave it out; --deny '*' closes what a profile opens",

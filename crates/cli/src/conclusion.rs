@@ -1,22 +1,25 @@
 //! The end of `atoll run`: the changes, the decision about them, the summary.
 
+mod json_file;
+
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
-use std::path::Path;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::decision::{Afterwards, Decision, Work, live};
-use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Flows;
-use atoll_engine::{CallOutcome, changes, learning, not_started, remedies};
+use atoll_engine::{CallOutcome, Request, changes, hidden, learning, not_started, remedies};
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
 use atoll_policy::{Credential, Rules};
 use atoll_store::{RunRecord, RunState};
-use rustix::fs::OFlags;
 use serde_json::json;
+
+use json_file::write_json;
+pub use json_file::{open_json, tell_failure};
 
 use crate::answered;
 use crate::arguments::RunArguments;
@@ -28,7 +31,7 @@ use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Denied};
 use crate::renewed;
-use crate::status::{self, STATUS_OWN_ERROR};
+use crate::status::STATUS_OWN_ERROR;
 use crate::used;
 
 /// Returns whether nothing of the run is kept, and nobody asks what it changed. A fenced run is
@@ -56,7 +59,7 @@ pub struct Conclusion<'a> {
     /// The output for machines.
     pub json: Option<&'a File>,
     /// The limits set by a file or an option.
-    pub asked_for: &'a [LimitKey],
+    pub asked_for: Vec<LimitKey>,
     /// The credentials that the run went without.
     pub absent: Vec<&'a Credential>,
 }
@@ -95,6 +98,28 @@ struct Went {
     approvals: Vec<serde_json::Value>,
 }
 
+impl<'a> Conclusion<'a> {
+    /// Returns the context for concluding the run of this request.
+    pub fn of(
+        arguments: &'a RunArguments,
+        request: &Request<'a>,
+        json: Option<&'a File>,
+        output: &'a Output,
+    ) -> Self {
+        Self {
+            arguments,
+            mode: request.facts.mode,
+            rules: request.rules,
+            state: request.state,
+            ledger: request.ledger,
+            output,
+            json,
+            asked_for: request.rules.limits_asked_for(),
+            absent: request.rules.absent(request.facts.placeholders),
+        }
+    }
+}
+
 impl Conclusion<'_> {
     /// Reads the changes, has them decided about, and reports the run. Returns the exit status.
     ///
@@ -109,7 +134,7 @@ impl Conclusion<'_> {
             notices,
             ..
         } = called;
-        for notice in notices {
+        for notice in notices.iter().filter(|_| !self.arguments.quiet) {
             self.output.warn(&notice.to_string());
         }
         let mut cut = attachment.cut().map(cut_output).collect();
@@ -156,11 +181,9 @@ impl Conclusion<'_> {
         } else {
             self.summary(&record, &went, afterwards)
         };
-        self.output.say(&told);
-        if !asks {
-            self.tell_alert(&went);
-        }
-        self.tell_more(&record, &went);
+        let is_told = asks || !self.arguments.quiet;
+        self.output.say(if is_told { &told } else { "" });
+        self.tell_more(&record, &went, asks);
         self.tell_machines(&record, &went)?;
         let status = went.outcome.ending.exit_status();
         let is_open = record.state != RunState::Applied && went.groups.total() > 0;
@@ -205,9 +228,10 @@ impl Conclusion<'_> {
             apply,
             keep,
             discard,
+            quiet,
             ..
         } = *self.arguments;
-        self.output.can_ask && went.groups.total() > 0 && !(apply || keep || discard)
+        self.output.can_ask && went.groups.total() > 0 && !(apply || keep || discard || quiet)
     }
 
     /// Returns the decision that the command line makes.
@@ -245,7 +269,7 @@ impl Conclusion<'_> {
             ending: went.outcome.ending,
             usage: went.outcome.usage,
             enforcement: &went.outcome.enforcement,
-            asked_for: self.asked_for,
+            asked_for: &self.asked_for,
             changes: &went.groups,
             denied: &went.denied,
             attempts: &went.outcome.attempts,
@@ -275,8 +299,15 @@ impl Conclusion<'_> {
         }
     }
 
-    /// Prints the warnings and hints that have no line in the summary.
-    fn tell_more(&self, record: &RunRecord, went: &Went) {
+    /// Prints the alert, unless it was told with a question, and the warnings and hints that have no
+    /// line in the summary.
+    fn tell_more(&self, record: &RunRecord, went: &Went, asked: bool) {
+        if !asked {
+            self.tell_alert(went);
+        }
+        if self.arguments.quiet {
+            return;
+        }
         if let Some(rules) = &went.learnt {
             self.output.say(&learning::told(rules));
         }
@@ -324,6 +355,11 @@ impl Conclusion<'_> {
         {
             self.output.warn(&hint);
         }
+        if has_failed && let Ok(places) = Places::read() {
+            for hint in hidden::hints(self.state, record, self.rules, &places.home) {
+                self.output.warn(&hint);
+            }
+        }
         if !went.planted.is_empty() && record.state != RunState::Discarded {
             self.output.warn(&planted_warning(record, &went.planted));
         }
@@ -360,79 +396,6 @@ impl Conclusion<'_> {
             Some(file) => write_json(file, path, &text),
         }
     }
-}
-
-/// Opens the file for `--json` before the program runs, so that a link which the program puts in
-/// its place afterwards has no effect. `-` is standard error.
-///
-/// # Errors
-/// When it cannot be written, or is no regular file.
-pub fn open_json(arguments: &RunArguments) -> Result<Option<File>, Failure> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let Some(path) = arguments
-        .json
-        .as_deref()
-        .filter(|path| *path != Path::new("-"))
-    else {
-        return Ok(None);
-    };
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let failed = format!("--json {} cannot be written", path.display());
-    let file = File::options()
-        .write(true)
-        .create(true)
-        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-        .open(path)
-        .doing(&failed)?;
-    if file.metadata().doing(&failed)?.is_file() {
-        Ok(Some(file))
-    } else {
-        Err(Failure::new(failed).because("it is not a regular file"))
-    }
-}
-
-/// Reports, as JSON, a run that was denied or did not come to its end.
-pub fn tell_failure(
-    arguments: &RunArguments,
-    json: Option<&File>,
-    failure: &Failure,
-    output: &Output,
-) {
-    let Some(path) = &arguments.json else {
-        return;
-    };
-    let state = match failure.kind {
-        Kind::Denied => "denied",
-        Kind::Failed | Kind::Unproven => "failed",
-    };
-    let about = failure.about.as_deref();
-    let told = json!({
-        "run": about.map(|(run, _)| run),
-        "state": state,
-        "profile": about.map(|(_, profile)| profile),
-        "exit": status::of(failure.kind),
-        "what": failure.what,
-        "why": failure.why,
-        "reasons": failure.reasons,
-        "advice": crate::hints::texts(&failure.hints),
-    });
-    let text = json_text(&told);
-    match json {
-        None => output.say(&text),
-        Some(file) => {
-            if let Err(second) = write_json(file, path, &text)
-                && second.what != failure.what
-            {
-                output.failure(&second);
-            }
-        }
-    }
-}
-
-fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
-    file.set_len(0)
-        .and_then(|()| file.write_all(text.as_bytes()))
-        .doing(&format!("--json {} cannot be written", path.display()))
 }
 
 /// Returns the result of a run as JSON.

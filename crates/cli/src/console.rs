@@ -1,6 +1,6 @@
 //! The person's side of a run: the terminal or the pipes, the signals, and the output that is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{IsTerminal, Stderr, Stdin, Stdout, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,8 @@ use std::time::Instant;
 use atoll_model::network::{Listener, Published, PublishedPort};
 use atoll_model::{RunId, TerminalRights};
 use atoll_sandbox::{
-    Attachment, Declined, Pending, Reaction, SIGWINCH, SecondApproval, Signals, Size, Stream, Turn,
+    Allowance, Attachment, Declined, Denial, Pending, Reaction, SIGWINCH, SecondApproval, Signals,
+    Size, Stream, Turn,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
@@ -19,7 +20,7 @@ use crate::ask_key::AskKey;
 use crate::desk::{Desk, Looked};
 use crate::escape::EscapeFilter;
 use crate::terminal::terminal_size;
-use crate::{approvals, ports};
+use crate::{approvals, denied, ports};
 
 /// The attachment of `atoll run`.
 #[derive(Debug)]
@@ -36,6 +37,9 @@ pub struct Console {
     begins_line: bool,
     /// The number of further listening programs that are still announced.
     listeners_left: usize,
+    /// The hosts whose denial was told.
+    denied: BTreeSet<String>,
+    is_quiet: bool,
     /// The prompt for questions; none where the terminal cannot draw one.
     desk: Option<Desk>,
     /// The questions not announced yet, where no prompt draws them.
@@ -46,6 +50,9 @@ pub struct Console {
 
 /// The most listening programs that are announced during a run.
 const LISTENERS_TOLD_MAX: usize = 8;
+
+/// The most hosts whose denial is told during a run; the summary has all.
+const DENIALS_TOLD_MAX: usize = 16;
 
 /// The settings of a console.
 #[derive(Debug)]
@@ -62,6 +69,8 @@ pub struct ConsoleSettings {
     pub keep_bytes_max: u64,
     /// The key that brings a question back to the terminal.
     pub ask_key: AskKey,
+    /// True if nothing is told but questions.
+    pub quiet: bool,
     /// The people who can give the second approval to what lasts, under dual control.
     pub second: Option<String>,
 }
@@ -120,6 +129,8 @@ impl Console {
             run: settings.run.clone(),
             begins_line: true,
             listeners_left: LISTENERS_TOLD_MAX,
+            denied: BTreeSet::new(),
+            is_quiet: settings.quiet,
         }
     }
 
@@ -228,12 +239,43 @@ impl Attachment for Console {
     /// Announces a listening program in a line, only at a person's terminal and not while a program
     /// has the whole screen.
     fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
-        if !self.stderr.is_terminal() || !self.takes_lines() {
+        if !self.stderr.is_terminal() || !self.takes_lines() || self.is_quiet {
             return None;
         }
         self.listeners_left = self.listeners_left.checked_sub(1)?;
         let key = self.desk.as_mut().and_then(|desk| desk.listens(listener));
         Some(self.in_a_line(&ports::told(&self.run, listener, key)))
+    }
+
+    /// Tells of a denied host once: in a line, or by a notification while a program has the whole
+    /// screen. Only a person's terminal is told.
+    fn denied(&mut self, denial: &Denial) -> Option<(Stream, Vec<u8>)> {
+        let key = self.desk.as_mut().and_then(|desk| desk.denied(denial));
+        let is_new = self.denied.len() < DENIALS_TOLD_MAX && !self.denied.contains(&denial.host);
+        if !self.stderr.is_terminal() || !is_new || self.is_quiet {
+            return None;
+        }
+        self.denied.insert(denial.host.clone());
+        let told = denied::told(denial, key);
+        match self.takes_lines() {
+            true => Some(self.in_a_line(&told)),
+            false => Some((Stream::Output, denied::notification(&told))),
+        }
+    }
+
+    fn allowed(
+        &mut self,
+        rule: &str,
+        lasts: Allowance,
+        done: &Result<(), Declined>,
+    ) -> Option<(Stream, Vec<u8>)> {
+        // Should it be denied again, that is news.
+        self.denied.retain(|host| !rule.contains(host.as_str()));
+        let told = denied::allowed(rule, lasts, done);
+        match self.takes_lines() {
+            true => Some(self.in_a_line(&told)),
+            false => Some((Stream::Output, denied::notification(&told))),
+        }
     }
 
     fn published(
@@ -294,6 +336,7 @@ impl Attachment for Console {
                 shown: shown.into_iter().collect(),
                 answered: looked.answered,
                 publishes: looked.publishes,
+                allows: looked.allows,
                 resized: looked.resized,
             };
         }

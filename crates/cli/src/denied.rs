@@ -1,10 +1,58 @@
-//! The denials of a run that Atoll has observed, except those of the network.
+//! The denials of a run: those of the network as they happen, the others at its end.
 
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::printable::printable;
+use atoll_model::network::NO_RULE;
 use atoll_model::{Ending, LimitKey, Outcome};
+use atoll_sandbox::{Allowance, Declined, Denial};
 
-use crate::render::{self, Denied};
+use crate::ask_key::AskKey;
+use crate::render::{self, Denied, ascii};
+
+/// The names by which terminals that show notifications of programs (OSC 9) go.
+const NOTIFYING: [&str; 5] = ["ghostty", "iTerm.app", "kitty", "WezTerm", "xterm-kitty"];
+
+/// Formats the line about something that was just denied: it is ASCII, so that no name can be more
+/// than a part of it.
+pub(crate) fn told(denial: &Denial, key: Option<AskKey>) -> String {
+    let Denial { rule, .. } = denial;
+    let how = key.map_or_else(
+        || "atoll why last tells more".to_owned(),
+        |key| format!("{key} allows it"),
+    );
+    format!(
+        "atoll: denied: {}: {NO_RULE}; {how}",
+        ascii(&printable(rule.as_bytes()))
+    )
+}
+
+/// Formats the line about what a person has allowed.
+pub(crate) fn allowed(rule: &str, lasts: Allowance, done: &Result<(), Declined>) -> String {
+    match done {
+        Ok(()) => format!(
+            "atoll: {} is allowed {}; let the program try again",
+            ascii(&printable(rule.as_bytes())),
+            lasts.told()
+        ),
+        Err(Declined { why, advice }) => {
+            let why = printable(why.as_bytes());
+            format!(
+                "atoll: {} is not allowed: {why}; {advice}",
+                ascii(&printable(rule.as_bytes()))
+            )
+        }
+    }
+}
+
+/// Returns a line as a notification of the person's terminal, or a bell where it has none: the
+/// screen is the program's.
+pub(crate) fn notification(told: &str) -> Vec<u8> {
+    let names = ["TERM_PROGRAM", "TERM"].map(|name| std::env::var(name).unwrap_or_default());
+    match names.iter().any(|name| NOTIFYING.contains(&name.as_str())) {
+        true => format!("\x1b]9;{}\x07", ascii(told)).into_bytes(),
+        false => b"\x07".to_vec(),
+    }
+}
 
 /// Describes a stream of which only a part is kept; all of it was shown.
 pub(crate) fn cut_output(stream: &str) -> Denied {

@@ -10,6 +10,7 @@
 //!
 //! This module must never do I/O. Start reading at [`Desk::turn`], then `page.rs`.
 
+mod answers;
 mod page;
 mod paste;
 mod said;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, PublishedPort};
-use atoll_sandbox::{Answered, Decision, Pending, Size};
+use atoll_sandbox::{Allowance, Answered, Decision, Denial, Pending, Size};
 
 use crate::ask_key::AskKey;
 use crate::escape::EscapeFilter;
@@ -57,9 +58,11 @@ pub struct Desk {
     /// The listeners in the sandbox that could be published, the newest first, without those that a
     /// person has put off.
     ports: Vec<Listener>,
+    /// The newest denials that could be allowed, without those that a person has left.
+    denials: Vec<Denial>,
     /// Set while the program has the whole screen, as far as is known.
     has_whole_screen: bool,
-    /// Set when a person wants to see the first of the listeners.
+    /// Set when a person wants to see the first of the denials, then of the listeners.
     is_offered: bool,
     /// Set once the program has ended.
     is_over: bool,
@@ -67,6 +70,7 @@ pub struct Desk {
     paste: Paste,
     answered: Option<Answered>,
     publishes: Option<PublishedPort>,
+    allows: Option<(String, Allowance)>,
     repaint_at: Option<Instant>,
 }
 
@@ -110,6 +114,8 @@ pub struct Looked {
     pub answered: Option<Answered>,
     /// The port that a person wants to have published.
     pub publishes: Option<PublishedPort>,
+    /// The rule that a person wants to have allowed, and for which time.
+    pub allows: Option<(String, Allowance)>,
     /// The window size that the program is to be given.
     pub resized: Option<Size>,
 }
@@ -126,6 +132,7 @@ impl Desk {
             aside: BTreeSet::new(),
             is_summoned: false,
             ports: Vec::new(),
+            denials: Vec::new(),
             has_whole_screen: false,
             is_offered: false,
             is_over: false,
@@ -133,6 +140,7 @@ impl Desk {
             paste: Paste::default(),
             answered: None,
             publishes: None,
+            allows: None,
             repaint_at: None,
         }
     }
@@ -149,6 +157,7 @@ impl Desk {
     pub fn over(&mut self) {
         self.asked(Vec::new());
         self.ports.clear();
+        self.denials.clear();
         self.is_over = true;
     }
 
@@ -165,6 +174,18 @@ impl Desk {
             }
             ListensAt::Elsewhere => None,
         }
+    }
+
+    /// Adds something that was denied. Returns the key by which a person gets to allow it; none once
+    /// the program has ended.
+    pub fn denied(&mut self, denial: &Denial) -> Option<AskKey> {
+        if self.is_over {
+            return None;
+        }
+        self.denials.retain(|one| one.rule != denial.rule);
+        self.denials.insert(0, denial.clone());
+        self.denials.truncate(PORTS_MAX);
+        Some(self.key)
     }
 
     /// Returns whether a question, or a port, has the terminal.
@@ -196,7 +217,7 @@ impl Desk {
         let Some(drawn) = &mut self.drawn else {
             // A program with the whole screen keeps the key but for what it waits for itself.
             let has_port = !self.ports.is_empty() && !self.has_whole_screen;
-            let has_any = !self.open.is_empty() || has_port;
+            let has_any = !self.open.is_empty() || has_port || !self.denials.is_empty();
             if let Some(at) = self.key.found_in(typed).filter(|_| has_any) {
                 typed.truncate(at);
                 self.is_summoned = !self.open.is_empty();
@@ -213,7 +234,9 @@ impl Desk {
         let (is_read, subject) = (drawn.is_read, drawn.subject.clone());
         match said {
             None => {}
-            Some(Said::Decided(Decision::Grant { .. }) | Said::Publish) if !is_read => {
+            Some(Said::Decided(Decision::Grant { .. }) | Said::Publish | Said::Allow(_))
+                if !is_read =>
+            {
                 drawn.next(Prompt::Unread);
             }
             Some(Said::Next) if !is_read => drawn.next(Prompt::Answer),
@@ -223,56 +246,8 @@ impl Desk {
             Some(said) => match subject {
                 Subject::Call(question) => self.said_of_call(&question, said),
                 Subject::Port(listener) => self.said_of_port(&listener, said),
+                Subject::Denied(denial) => self.said_of_denial(denial, said),
             },
-        }
-    }
-
-    fn said_of_call(&mut self, question: &Pending, said: Said) {
-        match said {
-            Said::Decided(decision) => {
-                self.open.retain(|one| one.approval != question.approval);
-                // Where it takes another person too it stays open, and the terminal is free.
-                self.aside.insert(question.approval);
-                self.answered = Some(Answered {
-                    approval: question.approval,
-                    digest: question.digest,
-                    decision,
-                });
-            }
-            Said::Later => {
-                self.aside.insert(question.approval);
-                self.is_summoned = false;
-            }
-            Said::Next => {
-                if let Some(drawn) = &mut self.drawn {
-                    drawn.next(Prompt::Answer);
-                }
-            }
-            Said::Publish | Said::Unknown(_) => {}
-        }
-    }
-
-    fn said_of_port(&mut self, listener: &Listener, said: Said) {
-        match said {
-            Said::Publish => {
-                self.ports.retain(|one| one.port != listener.port);
-                self.is_offered = false;
-                self.publishes = Some(PublishedPort {
-                    outside: listener.port,
-                    inside: listener.port,
-                });
-            }
-            // Another port, where there is one.
-            Said::Next => {
-                if !self.ports.is_empty() {
-                    self.ports.rotate_left(1);
-                }
-            }
-            // Ctrl-C too: nobody has to publish anything.
-            Said::Later | Said::Decided(_) | Said::Unknown(_) => {
-                self.ports.retain(|one| one.port != listener.port);
-                self.is_offered = false;
-            }
         }
     }
 
@@ -287,6 +262,7 @@ impl Desk {
         let mut looked = Looked {
             answered: self.answered.take(),
             publishes: self.publishes.take(),
+            allows: self.allows.take(),
             ..Looked::default()
         };
         if self.repaint_at.is_some_and(|at| at <= now) {
@@ -340,10 +316,12 @@ impl Desk {
         let call = open
             .next()
             .filter(|_| !self.has_whole_screen || self.is_summoned);
-        let port = self.ports.first().filter(|_| self.is_offered);
+        let denial = self.denials.first().cloned().map(Subject::Denied);
+        let port = self.ports.first().filter(|_| !self.has_whole_screen);
         let port = port.map(|listener| Subject::Port(listener.clone()));
+        let offered = denial.or(port).filter(|_| self.is_offered);
         call.map(|call| Subject::Call(Box::new(call.clone())))
-            .or(port)
+            .or(offered)
     }
 
     fn draw(&mut self, size: Size, is_shown: bool, now: Instant, shown: &mut Vec<u8>) {
@@ -351,6 +329,7 @@ impl Desk {
         let all = match drawn.subject {
             Subject::Call(_) => self.open.len(),
             Subject::Port(_) => self.ports.len(),
+            Subject::Denied(_) => self.denials.len(),
         };
         let further = all.saturating_sub(1);
         match drawn.counts {

@@ -90,12 +90,23 @@ fn agree(last: &Last, command: &str, output: &Output) -> Result<(), Failure> {
     if !output.can_ask {
         return Err(refused());
     }
-    let signals = Signals::take().doing("signals cannot be taken over")?;
-    output.say(&format!(
-        "No run has worked here. The last run of all is {run}, {place}.\n{command} {run}? [y/N] "
-    ));
-    match typed(&signals, None) {
-        Typed::Line(line) if ["y", "yes"].contains(&line.trim().to_lowercase().as_str()) => Ok(()),
-        Typed::Line(_) | Typed::Left | Typed::Late => Err(refused()),
+    let question =
+        format!("No run has worked here. The last run of all is {run}, {place}.\n{command} {run}?");
+    match says_yes(&question, output)? {
+        true => Ok(()),
+        false => Err(refused()),
     }
+}
+
+/// Asks the person at the terminal.
+///
+/// # Errors
+/// When signals cannot be handled.
+pub fn says_yes(question: &str, output: &Output) -> Result<bool, Failure> {
+    let signals = Signals::take().doing("signals cannot be taken over")?;
+    output.say(&format!("{question} [y/N] "));
+    Ok(match typed(&signals, None) {
+        Typed::Line(line) => ["y", "yes"].contains(&line.trim().to_lowercase().as_str()),
+        Typed::Left | Typed::Late => false,
+    })
 }

@@ -67,6 +67,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         return status;
     }
     // Reading the arguments takes as long as all the launcher needs before its first work.
+    let arguments = arguments::in_full(&arguments);
     let is_run = arguments.get(1).is_some_and(|word| word == "run");
     let starting = is_run.then(run::begin);
     let command = match arguments::read(&arguments) {

@@ -2,7 +2,7 @@
 //! limits and durations are parsed.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure};
@@ -26,13 +26,18 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
                 .map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))?,
         ),
     };
-    let mut read_only_dirs = Vec::with_capacity(arguments.ro.len());
-    for path in &arguments.ro {
-        read_only_dirs.push(
-            path.canonicalize()
-                .doing(&format!("--ro {} cannot be read", path.display()))
-                .map_err(|failure| failure.advise("name a file or directory that is there"))?,
-        );
+    let found = |option: &str, path: &PathBuf| {
+        path.canonicalize()
+            .doing(&format!("{option} {} cannot be read", path.display()))
+            .map_err(|failure| failure.advise("name a file or directory that is there"))
+    };
+    let read_only_dirs = arguments.ro.iter().map(|path| found("--ro", path));
+    let read_only_dirs = read_only_dirs.collect::<Result<_, _>>()?;
+    let read_write_dirs = arguments.rw.iter().map(|path| found("--rw", path));
+    let read_write_dirs: Vec<PathBuf> = read_write_dirs.collect::<Result<_, _>>()?;
+    if let Some(file) = read_write_dirs.iter().find(|path| !path.is_dir()) {
+        let what = format!("--rw {} is not a directory", file.display());
+        return Err(Failure::new(what).advise("name the directory that it is in"));
     }
     Ok(Requested {
         profile: arguments
@@ -45,7 +50,9 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         root: arguments.root,
         nesting: arguments.nesting,
         read_only_dirs,
+        read_write_dirs,
         allow: arguments.allow.clone(),
+        allowed: Vec::new(),
         tunnel: arguments.tunnel.clone(),
         presets: arguments.preset.clone(),
         trust: arguments.trust.clone(),

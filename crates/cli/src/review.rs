@@ -15,7 +15,7 @@ use atoll_engine::supervision::Frozen;
 use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
+use atoll_store::{LayerKind, RunRecord, RunState, list_runs, load_run, settle_run};
 use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
@@ -231,7 +231,10 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
 
 /// Throws a run's changes away.
 pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
-    let (state, ledger, mut record) = load_ended(&arguments.run, "discard", output)?;
+    let Some(run) = &arguments.run else {
+        return discard_many(arguments.all, output);
+    };
+    let (state, ledger, mut record) = load_ended(run, "discard", output)?;
     let work = Work {
         state: &state,
         ledger: &ledger,
@@ -248,6 +251,67 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         output.warn("what was applied of it stays in the workspace, and cannot be taken back now");
     }
     Ok(0)
+}
+
+/// Throws the changes away of every ended run that nobody has decided on, or removes those without any.
+fn discard_many(all: bool, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.open_state()?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
+    let list = list_runs(&state).doing("the runs cannot be listed")?;
+    let settled = list
+        .records
+        .into_iter()
+        .filter_map(|record| match record.state {
+            RunState::Running => settle_run(&state, &record.run).ok(),
+            _ => Some(record),
+        });
+    let is_open = |record: &RunRecord| match record.state {
+        RunState::Kept | RunState::Interrupted | RunState::Undone | RunState::Failed => true,
+        RunState::Running | RunState::Applied | RunState::PartlyApplied | RunState::Discarded => {
+            false
+        }
+    };
+    let mut records: Vec<RunRecord> = settled.filter(is_open).collect();
+    if !all {
+        let mut empty = Vec::new();
+        for record in records {
+            let changed = changes::grouped(&changes::read(&state, &record)?).total();
+            if changed == 0 && record.mode == WorkspaceMode::CopyOnWrite {
+                empty.push(record);
+            }
+        }
+        records = empty;
+    }
+    let runs = |count: usize| render::counted(count as u64, "run", "runs");
+    if records.is_empty() {
+        output.say("There is none to discard.\n");
+        return Ok(0);
+    }
+    let question = format!(
+        "The changes of {} are thrown away, in every directory. Go on?",
+        runs(records.len())
+    );
+    if all && output.can_ask && !finding::says_yes(&question, output)? {
+        output.say("Nothing is discarded.\n");
+        return Ok(1);
+    }
+    let work = Work {
+        state: &state,
+        ledger: &ledger,
+        surface: output,
+        is_unseen: false,
+        is_unattended: false,
+    };
+    let (mut done, mut failed) = (0, None);
+    for mut record in records {
+        let discarded = live::refuse_discard(&record).and_then(|()| work.discard(&mut record));
+        match discarded {
+            Ok(()) => done += 1,
+            Err(failure) => drop(failed.get_or_insert(failure)),
+        }
+    }
+    output.say(&format!("{} discarded.\n", runs(done)));
+    failed.map_or(Ok(0), Err)
 }
 
 /// Undoes an apply, or an undo.

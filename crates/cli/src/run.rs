@@ -1,13 +1,16 @@
 //! `atoll run`: from the command line to a run and the decision about its changes.
 
 mod asking;
+mod dry_run;
 
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::SystemTime;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::git_settings::Listing;
 use atoll_engine::run::beginning::{given_tokens, handed, join};
@@ -22,7 +25,7 @@ use atoll_engine::{CallError, CallOutcome, ChangeRetention, Request, Tokens, cal
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, TerminalRights};
 use atoll_policy::{EarlierPurposes, Grant, Rules};
-use atoll_sandbox::{Signals, Starting};
+use atoll_sandbox::{Declined, Signals, Starting};
 use atoll_store::RunRecord;
 
 use crate::LAUNCHER;
@@ -78,10 +81,15 @@ pub fn carry_out(
     let widening = refused::widening(&rules)?;
     let handed = handed(&typed, &rules, &places, &host, &at.workspace, output)?;
     let (handover, words) = (handed.handover.as_ref(), handed.words);
-    let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let (now, from) = (SystemTime::now(), resume.as_ref());
     rules.take_git(git.finish());
+    if arguments.dry_run {
+        let call = asked(&typed, &words, None, at, wants_terminal(arguments)?, now);
+        let facts = facts(&host, mode, now, &words.environment, handover);
+        return dry_run::show(&rules, &call, &facts, arguments, output);
+    }
+    let ledger = own_ledger(&state, output)?;
     let session = join(&typed, &mut rules, &state, &ledger, from, output, now)?;
     let asked = asked(&typed, &words, session, at, wants_terminal(arguments)?, now);
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
@@ -104,34 +112,37 @@ pub fn carry_out(
         widening: &widening,
         resume: from,
         reread: &rereading(&places, &asked.workspace),
+        remember: &|to| remember(&places, &asked.workspace, to),
         filter: &filter,
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {
-        tell_granted(grant, &ledger, &words.environment, output);
+        tell_granted(grant, &ledger, &words.environment, arguments.quiet, output);
         let second = approvals::second_of(&widening);
         console(grant, &state, &asked, (arguments, second), signals)
     };
     let ended = match looked(&request, call(&request, starting, attach), look) {
         // What was left out is told behind what it came to.
         Err(error) => Err(failed(error, (&rules, &asked), &ledger, output).noting(rules.notices())),
-        Ok(called) => Conclusion {
-            arguments,
-            mode,
-            rules: &rules,
-            state: &state,
-            ledger: &ledger,
-            output,
-            json,
-            asked_for: &rules.limits_asked_for(),
-            absent: rules.absent(request.facts.placeholders),
-        }
-        .draw(called)
-        .map_err(|failure| failure.about(&asked.run, rules.profile())),
+        Ok(called) => Conclusion::of(arguments, &request, json, output)
+            .draw(called)
+            .map_err(|failure| failure.about(&asked.run, rules.profile())),
     };
     crate::ledger::sign_end(&ledger, &state, &asked.workspace, output);
     ended
+}
+
+/// Allows a host for the project from its next run on.
+fn remember(places: &Places, workspace: &Path, to: &str) -> Result<(), Declined> {
+    configuration::allow_for_project(places, workspace, to).map_err(|failure| Declined {
+        why: format!(
+            "it is allowed for this run alone: {}{}",
+            failure.what,
+            failure.why.map_or(String::new(), |why| format!(": {why}"))
+        ),
+        advice: "start the next run with --allow".to_owned(),
+    })
 }
 
 /// Returns the run that this one continues, if any, and the purposes of those before it.
@@ -210,8 +221,12 @@ fn tell_granted(
     grant: &Grant,
     ledger: &Ledger,
     environment: &[(OsString, OsString)],
+    quiet: bool,
     output: &Output,
 ) {
+    if quiet {
+        return;
+    }
     tell_losses(ledger, output);
     tell(grant.notices(), output);
     let network = &grant.boundary().network;
@@ -256,6 +271,7 @@ fn console(
         keep_in: (!arguments.discard).then(|| state.run_dir(&asked.run).join("output")),
         keep_bytes_max: boundary.limits.output_bytes,
         ask_key: arguments.ask_key.unwrap_or_default(),
+        quiet: arguments.quiet,
         second,
     };
     Console::new(settings, Some(signals))

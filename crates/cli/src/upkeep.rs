@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::journals_of;
-use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
+use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles, write_configuration};
 use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
@@ -379,7 +379,7 @@ fn revoke(
         return Ok(false);
     }
     record_trust(ledger, "trust.revoked", json!({ "path": host_text(path) }))?;
-    write_trust(places, &trusted.to_text())?;
+    write_configuration(places, &places.trust_file(), &trusted.to_text())?;
     output.say(&format!(
         "{} is trusted no more.\n",
         printable(name.as_bytes())
@@ -424,7 +424,7 @@ fn trust_one(
     let body = json!({ "path": host_text(Path::new(&**name)), "sha256": sha256 });
     record_trust(ledger, "trust.given", body)?;
     trusted.trust(name, &file.content);
-    write_trust(places, &trusted.to_text())?;
+    write_configuration(places, &places.trust_file(), &trusted.to_text())?;
     output.say(&format!(
         "{} is trusted with this content ({sha256}); any change ends that.\n",
         printable(name.as_bytes())
@@ -435,15 +435,6 @@ fn trust_one(
 fn record_trust(ledger: &Ledger, kind: &str, body: serde_json::Value) -> Result<(), Failure> {
     let recorded = ledger.record(None, kind, body, Durability::Durable);
     recorded.map(drop).doing("the decision cannot be recorded")
-}
-
-fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {
-    let path = places.trust_file();
-    let new = path.with_extension("toml.new");
-    std::fs::create_dir_all(&places.config)
-        .and_then(|()| std::fs::write(&new, text))
-        .and_then(|()| std::fs::rename(&new, &path))
-        .doing(&format!("{} cannot be written", path.display()))
 }
 
 /// Writes the completions of a shell.

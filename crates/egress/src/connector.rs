@@ -215,7 +215,7 @@ impl Egress {
         is_gone: impl Future<Output = ()>,
     ) -> Result<Option<u32>, Denied> {
         let (host, port) = (&to.host, to.port);
-        let rule = self.network.asks_of_connection(host, port);
+        let rule = self.network().asks_of_connection(host, port);
         let now = self.policies.now();
         flow.policies = now.version();
         let uses = now.credentials(&flow.credentials)?;
@@ -283,7 +283,7 @@ impl Egress {
     /// Returns the granted SSH keys.
     #[must_use]
     pub fn ssh_grants(&self) -> &[SshGrant] {
-        &self.network.ssh
+        &self.network().ssh
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use atoll_model::conduct::{HistoryEvent, Running};
 use atoll_model::network::{
     CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd,
-    FlowOrder, FlowReport, GivenUp, Published,
+    FlowKind, FlowOrder, FlowReport, GivenUp, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -24,6 +24,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout_at;
 
 use crate::limits::Excess;
+use crate::live_rules::LiveRules;
 use crate::refusals::Refusals;
 use cut::{cut, cut_flow, first_message};
 pub use flow_outcome::FlowOutcome;
@@ -55,6 +56,8 @@ pub(crate) struct ControlChannel {
     refusals: Mutex<Refusals>,
     /// The run's reputation: deeds reported here lower it.
     conduct: Arc<Mutex<Running>>,
+    /// The rules, of which some count for one flow.
+    rules: Arc<LiveRules>,
     unsent: Mutex<SendQueue>,
     /// Notified when there is something to send.
     some: Notify,
@@ -110,6 +113,7 @@ impl ControlChannel {
             asking: Mutex::default(),
             refusals: Mutex::default(),
             conduct: Arc::default(),
+            rules: Arc::default(),
             unsent: Mutex::default(),
             some: Notify::new(),
             hurry: Notify::new(),
@@ -120,6 +124,11 @@ impl ControlChannel {
     /// Shares the run's reputation with the policies.
     pub(crate) fn with_conduct(self, conduct: Arc<Mutex<Running>>) -> Self {
         Self { conduct, ..self }
+    }
+
+    /// Shares the rules with those who decide by them.
+    pub(crate) fn with_rules(self, rules: Arc<LiveRules>) -> Self {
+        Self { rules, ..self }
     }
 
     /// Queues a report: to be sent at once with all before it, or gathered with others.
@@ -225,6 +234,10 @@ impl ControlChannel {
         waits: bool,
         approval: Option<u32>,
     ) -> io::Result<OpenFlow> {
+        // To ask for a name uses nothing up.
+        if flow.kind != FlowKind::Name && !self.rules.spend(&flow) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         cut_flow(&mut flow, PATH_BYTES_MAX);
         loop {
             // From here on it hears of room.
@@ -360,6 +373,11 @@ impl ControlChannel {
                     // It counts from here on, and whoever gave it up is told so.
                     let _ = self.report(&FlowReport::GaveUp { id }, true);
                 }
+                Ok(FlowOrder::Allow { rule, once }) => {
+                    self.rules.allow(*rule, once);
+                    // What is refused after this is news again.
+                    self.report_refusals();
+                }
                 Ok(FlowOrder::Attempted {}) => lock(&self.conduct).did(HistoryEvent::Attempt),
                 Ok(FlowOrder::Reload {
                     policies,
@@ -457,7 +475,7 @@ impl ControlChannel {
         }
     }
 
-    /// Reports at the end the flows that were refused more than once.
+    /// Reports the flows that were refused more than once, and counts anew.
     pub(crate) fn report_refusals(&self) {
         let refusals = std::mem::take(&mut *lock(&self.refusals));
         for report in refusals.rest() {

@@ -46,7 +46,7 @@ impl Route {
 
     /// Returns the proxy, for the record.
     pub(crate) fn via(self, egress: &Egress) -> Option<String> {
-        let proxy = egress.network.upstream.proxy.as_ref();
+        let proxy = egress.network().upstream.proxy.as_ref();
         match self {
             Self::At(_) => None,
             Self::ByProxy => proxy.map(UpstreamProxy::to_string),
@@ -129,7 +129,7 @@ pub(crate) async fn dial(
     match place {
         Route::At(address) => begin(egress, SocketAddr::new(address, port)).await,
         Route::ByProxy => {
-            let proxy = egress.network.proxy_for(host, port);
+            let proxy = egress.network().proxy_for(host, port);
             let proxy = proxy.ok_or(io::ErrorKind::NotFound)?;
             let mut dialled = connect(egress, proxy).await?;
             ask(&mut dialled.stream, proxy, host, port).await?;

@@ -125,7 +125,7 @@ pub(crate) async fn serve_over_tcp(egress: &Egress, mut program: TcpStream) {
 
 /// Answers a query, and reports a refused name.
 pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
-    let (network, now) = (&egress.network, egress.policies.now());
+    let (network, now) = (egress.network(), egress.policies.now());
     let QueryOutcome { answer, refused } = answer(question, network, &now, &egress.names);
     if let Some(refused) = refused {
         // Nobody is to allow a host by a name with a placeholder in it.

@@ -23,6 +23,7 @@ mod inspect;
 mod intercepted;
 mod labels;
 mod limits;
+mod live_rules;
 mod names;
 mod opening;
 mod origin_error;
@@ -79,6 +80,7 @@ use crate::dial::Route;
 use crate::dropped_rights::DroppedRights;
 use crate::inspect::{BodyMemory, CertificateError, Certificates, Releases, Trust, Upstream};
 use crate::limits::Budgets;
+use crate::live_rules::LiveRules;
 use crate::names::Names;
 use crate::policies::{Forbidden, Policies, PolicySnapshot};
 use crate::port_peers::PortPeers;
@@ -133,7 +135,7 @@ fn kernel_error(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
 /// The state that all connections share.
 #[derive(Debug)]
 pub struct Egress {
-    network: Network,
+    rules: Arc<LiveRules>,
     /// The policies, which decide beside the rules.
     policies: Policies,
     /// The budgets of rules that limit something.
@@ -184,12 +186,15 @@ impl Egress {
             visitors,
         } = judging;
         let resolver = known.resolver()?.into();
+        let budgets = Budgets::new(&network);
+        let rules = Arc::new(LiveRules::new(network));
         Ok(Self {
-            budgets: Budgets::new(&network),
-            network,
+            budgets,
             control: ControlChannel::new(control)
                 .map_err(kernel_error("its line"))?
-                .with_conduct(policies.conduct()),
+                .with_conduct(policies.conduct())
+                .with_rules(Arc::clone(&rules)),
+            rules,
             policies,
             names: Mutex::new(Names::with_proxy()),
             unnamed: tokio::sync::Mutex::default(),
@@ -206,6 +211,11 @@ impl Egress {
             wide: Arc::new(Semaphore::new(dial::WIDE_MAX)),
             over,
         })
+    }
+
+    /// Returns the rules for the network that are in force.
+    pub(crate) fn network(&self) -> &'static Network {
+        self.rules.network()
     }
 
     /// Returns when the run ends.

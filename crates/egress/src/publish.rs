@@ -123,7 +123,7 @@ fn published(egress: &Egress, listener: &OwnedFd) -> Option<Published> {
     let at = SocketAddr::try_from(at)
         .ok()
         .filter(|at| at.ip().is_loopback())?;
-    let mut all = egress.network.publish.iter();
+    let mut all = egress.network().publish.iter();
     all.find(|one| one.port.outside == at.port()).cloned()
 }
 

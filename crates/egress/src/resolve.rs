@@ -139,7 +139,7 @@ pub(crate) async fn addresses(
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<Vec<Route>, ResolveError> {
-    let places = addresses_by(egress, &egress.network, host, port, request).await?;
+    let places = addresses_by(egress, egress.network(), host, port, request).await?;
     // As with an address that a rule refuses: one among others is a name somebody plays with.
     match places.iter().find_map(|place| given_up(egress, *place)) {
         Some(why) => Err(ResolveError::Refused {
@@ -197,8 +197,8 @@ pub(crate) fn may<'a>(
     request: Option<&Request<'_>>,
 ) -> Result<(), Unreachable<'a>> {
     match place {
-        Route::At(address) => egress.network.dials(host, address, port, request),
-        Route::ByProxy => egress.network.asks_proxy(host, port, request),
+        Route::At(address) => egress.network().dials(host, address, port, request),
+        Route::ByProxy => egress.network().asks_proxy(host, port, request),
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, to: 
         flow.credentials.push(credential);
         return refuse(egress, program, flow, why).await;
     }
-    let found = egress.network.connection(&to.host, to.port);
+    let found = egress.network().connection(&to.host, to.port);
     // Where tokens of a login are issued nothing is carried unseen, whoever asks for a tunnel.
     let is_issuer = || egress.credentials.are_issued_at(&to.host, to.port);
     let found = found.map(|(rule, look)| match look {
@@ -129,7 +129,7 @@ async fn consent(
 ) -> Result<Option<u32>, (String, String)> {
     let (host, port) = (&to.host, to.port);
     let forbidden = |one: Forbidden| (one.why, one.shown);
-    let rule = egress.network.asks_of_connection(host, port);
+    let rule = egress.network().asks_of_connection(host, port);
     let now = egress.policies.now();
     flow.policies = now.version();
     let asks = now.begin_connection(host, port, Look::Past);

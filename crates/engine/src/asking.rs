@@ -8,18 +8,18 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use atoll_ledger::StateDir;
-use atoll_model::network::{Published, PublishedPort, Scope};
+use atoll_model::network::{NetworkRule, Published, PublishedPort, Scope};
 use atoll_model::{Boundary, Call, Reason, Verdict};
 use atoll_policy::{
     ExecGrant, Facts, RELOAD, Reconsidered, Rules, compared, decide_administration,
-    decide_escalation, decide_exec, decide_publishing, reconsider,
+    decide_allowing, decide_escalation, decide_exec, decide_publishing, reconsider,
 };
-use atoll_sandbox::{Declined, Who};
+use atoll_sandbox::{Allowance, Declined, Who};
 use atoll_store::control_directory;
 
 use crate::Request;
 use crate::execs::declined;
-use crate::supervision::{NewPolicies, Reloaded, Versions};
+use crate::supervision::{NewPolicies, Reloaded, Versions, Wider};
 
 /// Opens the directory of the control sockets of runs.
 pub(crate) fn directory(state: &StateDir) -> io::Result<OwnedFd> {
@@ -101,18 +101,6 @@ impl<'a> Rereading<'a> {
         })
     }
 
-    /// Decides whether a person may allow more for longer than once.
-    pub(crate) fn escalate(&self, by: Who, scope: Scope) -> Result<(), Declined> {
-        let seconds = match scope {
-            Scope::Once => return Ok(()),
-            Scope::Run => None,
-            Scope::Seconds { seconds } => Some(u64::from(seconds)),
-        };
-        let call = self.request.call;
-        self.with(|rules, facts| decide_escalation(rules, call, facts, by.uid, seconds))
-            .map_err(declined)
-    }
-
     /// Reads the policies again; returns both versions, and the text that a prover compares.
     pub(crate) fn compare(&self) -> Result<(Versions, String), Declined> {
         self.with(|rules, _| {
@@ -164,6 +152,35 @@ impl<'a> Rereading<'a> {
             signed,
             handed,
         })
+    }
+}
+
+impl Wider for Rereading<'_> {
+    fn escalate(&self, by: Who, scope: Scope) -> Result<(), Declined> {
+        let seconds = match scope {
+            Scope::Once => return Ok(()),
+            Scope::Run => None,
+            Scope::Seconds { seconds } => Some(u64::from(seconds)),
+        };
+        let call = self.request.call;
+        self.with(|rules, facts| decide_escalation(rules, call, facts, by.uid, seconds))
+            .map_err(declined)
+    }
+
+    fn allow(&self, by: Who, text: &str, lasts: Allowance) -> Result<NetworkRule, Declined> {
+        self.escalate(by, lasts.scope())?;
+        let call = self.request.call;
+        let decided = self.with(|rules, facts| decide_allowing(rules, call, facts, text));
+        let (rules, rule) = decided.map_err(declined)?;
+        match lasts {
+            Allowance::Once => {}
+            Allowance::Run | Allowance::Project => *self.rules.borrow_mut() = Some(Rc::new(rules)),
+        }
+        Ok(rule)
+    }
+
+    fn remember(&self, text: &str) -> Result<(), Declined> {
+        (self.request.remember)(text)
     }
 }
 

@@ -214,9 +214,8 @@ impl Prepared {
         attachment: &mut dyn Attachment,
         (doors, gained): (EgressInputs, Option<SharedLabels>),
     ) -> Result<Ran, CallError> {
-        let (record, mut placed) = (self.record, self.placed);
-        let (assembled, given_up) = (self.assembled, self.given_up);
-        let run = record.run.clone();
+        let (record, mut placed, given_up) = (self.record, self.placed, self.given_up);
+        let (assembled, run) = (self.assembled, record.run.clone());
         let unrecorded = RefCell::new(None);
         let noted = |recorded| note_recorded(&unrecorded, recorded);
         let ledger = request.ledger;
@@ -230,7 +229,7 @@ impl Prepared {
             labels.borrow_mut().extend(gains);
             noted(recorded.and_then(|()| flows::tell_beside(gained.as_ref(), news)))
         };
-        let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
+        let ssh = placed.ssh.as_mut().and_then(SshPlace::take_listener);
         let issue = || placed.trust.as_ref().map(Trust::issue).transpose();
         let execs = Execs {
             call: request.call,
@@ -248,7 +247,7 @@ impl Prepared {
             decide: &|port, already| rereading.publish(port, already),
             reload: &|only| rereading.reload(only),
             compare: &|| rereading.compare(),
-            escalate: &|by, scope| rereading.escalate(by, scope),
+            wider: &rereading,
             widening: request.widening,
             lives: request.call.lives,
             execs: &execs,
@@ -260,7 +259,7 @@ impl Prepared {
             .having_given_up(given_up)
             .unattended(request.unattended)
             .handing(request.handover)
-            .signing(request.signing.zip(listener));
+            .signing(request.signing.zip(ssh));
         let attended = assembled
             .start(armed)
             .and_then(|running| running.attend(attachment, &mut witness, &mut outside));

@@ -2,6 +2,7 @@
 //! caller.
 
 pub mod organisation;
+mod own;
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -17,6 +18,8 @@ use atoll_policy::{
 };
 use atoll_store::hold_for_removal;
 use rustix::fs::OFlags;
+
+pub use own::{allow_for_project, read_trust, write_configuration};
 
 use crate::failure::{Doing, Failure};
 use crate::printable::printable;
@@ -112,6 +115,12 @@ impl Places {
     pub fn trust_file(&self) -> PathBuf {
         self.config.join("trusted.toml")
     }
+
+    /// Returns the path of the hosts that the person has allowed for projects.
+    #[must_use]
+    pub fn allowed_file(&self) -> PathBuf {
+        self.config.join("allowed.toml")
+    }
 }
 
 /// Returns the path without symbolic links, also where its end does not exist yet.
@@ -140,6 +149,8 @@ pub struct PolicyFiles {
     pub trust: TrustList,
     user_policies: Vec<SourceFile<'static>>,
     project_policies: Vec<SourceFile<'static>>,
+    /// The hosts that the person has allowed for the workspace, as rules.
+    allowed: Vec<String>,
     /// The workspace, in which the project's files are.
     workspace: Option<PathBuf>,
 }
@@ -166,6 +177,10 @@ impl PolicyFiles {
                 Some(_) => read_trust(places)?,
                 None => TrustList::default(),
             },
+            allowed: match workspace {
+                Some(workspace) => own::read_allowed(places)?.of(workspace),
+                None => Vec::new(),
+            },
             project,
             user_policies: read_policies(&places.config)?,
             project_policies: project_policies.unwrap_or_default(),
@@ -190,7 +205,11 @@ impl PolicyFiles {
         program: &OsStr,
         host: &HostFacts,
     ) -> Result<Rules, ProfileError> {
-        let mut rules = compile(&self.sources(), requested, program, host)?;
+        let requested = Requested {
+            allowed: self.allowed.clone(),
+            ..requested.clone()
+        };
+        let mut rules = compile(&self.sources(), &requested, program, host)?;
         rules.take_signed(self.organisation.signed.clone());
         Ok(rules)
     }
@@ -222,17 +241,6 @@ impl PolicyFiles {
                 directory: self.workspace.as_deref(),
             },
         }
-    }
-}
-
-/// Reads the list of trusted project files.
-///
-/// # Errors
-/// When it is there and cannot be read.
-pub fn read_trust(places: &Places) -> Result<TrustList, Failure> {
-    match read_optional(&places.trust_file())? {
-        None => Ok(TrustList::default()),
-        Some(file) => TrustList::parse(&file).doing("the list of trusted files cannot be read"),
     }
 }
 

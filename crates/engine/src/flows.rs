@@ -21,6 +21,7 @@ pub(crate) fn record(
     let waits = |news: &FlowEvent<'_>| match news {
         FlowEvent::Opened { waits, .. } => *waits,
         FlowEvent::Published { .. }
+        | FlowEvent::Allowed { .. }
         | FlowEvent::GivenUp(_)
         | FlowEvent::Labelled { .. }
         | FlowEvent::Reloaded { .. }
@@ -84,6 +85,11 @@ fn event(news: &FlowEvent<'_>, versions: &[String]) -> (&'static str, EventBody)
         } => {
             let body = port_published(published, (*by, *first), versions);
             ("port.published", body)
+        }
+        FlowEvent::Allowed { rule, lasts, by } => {
+            let body = EventBody::default().text("lasts", lasts.name());
+            let body = body.number("pid", by.pid.into()).text("rule", rule);
+            ("host.allowed", body.number("uid", by.uid.into()))
         }
         FlowEvent::AgreedPort { port, by } => {
             let body = ports((EventBody::default(), *port), Some(*by), versions);

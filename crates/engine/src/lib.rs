@@ -33,6 +33,7 @@ pub mod finding;
 mod flows;
 pub mod git_settings;
 mod given_up;
+pub mod hidden;
 mod kept;
 pub mod kept_changes;
 pub mod learning;

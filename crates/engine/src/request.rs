@@ -11,7 +11,7 @@ use atoll_store::RunRecord;
 use serde_json::Value;
 
 use crate::execs::MakeFilter;
-use crate::supervision::{CredentialBundle, DualControlRule, SshHandover};
+use crate::supervision::{CredentialBundle, DualControlRule, ProjectAllowance, SshHandover};
 
 /// The inputs of one call.
 #[derive(Clone, Copy)]
@@ -48,6 +48,8 @@ pub struct Request<'a> {
     pub resume: Option<&'a RunRecord>,
     /// Reads the policies again.
     pub reread: PolicyReloader<'a>,
+    /// Allows a host for the project from its next run on: a rule as of `--allow`.
+    pub remember: ProjectAllowance<'a>,
     /// Makes filters for what execs beside the first write to a person's terminal.
     pub filter: MakeFilter<'a>,
     /// The time of the call.

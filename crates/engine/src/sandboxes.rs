@@ -18,7 +18,7 @@ use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Ending, Mode, RunId};
 pub use atoll_policy::Requested;
 use atoll_policy::{EarlierPurposes, HostFacts, Rules};
-use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
+use atoll_sandbox::{Attachment, Declined, Host, Reaction, Spawner, Starting, Stream};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
@@ -197,6 +197,7 @@ fn supervise(
         widening: &widening,
         resume: None,
         reread: &|rules| Ok(rules.clone()),
+        remember: &|_| Err(unremembered()),
         filter: &|_| Box::new(Unfiltered),
         now,
     };
@@ -207,6 +208,14 @@ fn supervise(
     };
     let called = call(&request, Starting::by(&shared.spawner), attach)?;
     Ok(called.outcome.ending)
+}
+
+/// Says why nothing is allowed beyond one sandbox: whoever makes it states the next one's rules.
+fn unremembered() -> Declined {
+    Declined {
+        why: "nothing of a sandbox that a program made is remembered".to_owned(),
+        advice: "allow it in the next one".to_owned(),
+    }
 }
 
 /// All that a call needs besides the request.

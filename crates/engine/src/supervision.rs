@@ -41,7 +41,7 @@ pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
 pub(crate) use outside::OUTSIDE;
 pub use outside::{
     AskedExec, Comparer, ExecGate, FlowEvent, IsRevoked, Issuer, Live, NewPolicies, Outside,
-    Publisher, Recorder, Reloader,
+    ProjectAllowance, Publisher, Recorder, Reloader, Wider,
 };
 pub(crate) use signing::SIGNER;
 pub use signing::SshHandover;

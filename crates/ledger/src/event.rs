@@ -54,7 +54,7 @@ pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// The types that only this crate writes, so that their content can be relied on.
-const RESERVED_KINDS: [&str; 32] = [
+const RESERVED_KINDS: [&str; 33] = [
     LOST,
     ROTATED,
     "approval.agreed",
@@ -69,6 +69,7 @@ const RESERVED_KINDS: [&str; 32] = [
     "flow.opened",
     "flow.closed",
     "flow.refused",
+    "host.allowed",
     LABEL_GAINED,
     "lease.ended",
     "policy.reload-refused",

@@ -50,9 +50,9 @@ pub use fetched::{
     InvalidShape, SHAPE_HOLE, Shape,
 };
 pub use flow::{
-    Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, EgressConfig, FLOW_MESSAGE_BYTES_MAX, Flow,
-    FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
-    SIGNED_BY_ITSELF, UNLOCKED_STATUS, UNNAMED,
+    ALLOWANCES_MAX, Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, EgressConfig,
+    FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest,
+    NO_NAME_SERVER, NO_RULE, SIGNED_BY_ITSELF, UNLOCKED_STATUS, UNNAMED,
 };
 pub use given_up::{
     GIVEN_UP, GIVEN_UP_AT_ONCE_MAX, GIVEN_UP_MAX, GivenUp, GivenUpBy, GivenUpHost, GivenUps,

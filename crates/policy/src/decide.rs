@@ -10,7 +10,7 @@ use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::{Grant, Notice};
 use crate::origin::Origin;
-use crate::places::{forbidden_here, is_plain_absolute};
+use crate::places::{forbidden_here, is_plain_absolute, overlap};
 use crate::refusal::reason;
 use crate::repository;
 use crate::rules::{Rules, of_workspace};
@@ -393,7 +393,7 @@ fn of_result(rules: &Rules, boundary: &Boundary) -> Vec<Reason> {
             let denied = rules
                 .denied_places
                 .iter()
-                .any(|denied| crate::places::overlap(&denied.value, &view.host));
+                .any(|denied| overlap(&denied.value, &view.host));
             denied.then_some("it is denied")
         })?;
         Some(reason(

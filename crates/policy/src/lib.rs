@@ -13,6 +13,7 @@
 
 mod administration;
 mod agreement;
+mod allowed;
 mod asking;
 mod bounds;
 mod check;
@@ -70,6 +71,7 @@ mod words;
 
 pub use administration::{RELOAD, decide_administration, decide_escalation};
 pub use agreement::agreement;
+pub use allowed::{AllowedHosts, decide_allowing};
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
 pub use credential::{

@@ -13,7 +13,7 @@ use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::origin::{Origin, Sourced};
 use crate::places::{
-    CHANGED_BY_PACKAGES, LEFT_AS_IT_IS, forbidden_here, instead_of, is_plain_absolute,
+    CHANGED_BY_PACKAGES, LEFT_AS_IT_IS, forbidden_here, instead_of, is_plain_absolute, overlap,
 };
 use crate::refusal::reason;
 use crate::rules::Rules;
@@ -24,6 +24,7 @@ const LIVE: Origin = Origin::CommandLine("--live");
 const ROOT: Origin = Origin::CommandLine("--root");
 const NESTING: Origin = Origin::CommandLine("--nesting");
 const RO: Origin = Origin::CommandLine("--ro");
+const RW: Origin = Origin::CommandLine("--rw");
 const LIMIT: Origin = Origin::CommandLine("--limit");
 const TIMEOUT: Origin = Origin::CommandLine("--timeout");
 const ENV: Origin = Origin::CommandLine("--env");
@@ -42,13 +43,17 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
         rules.nesting = Sourced::new(true, NESTING);
     }
     too_many("--ro", requested.read_only_dirs.len())?;
+    too_many("--rw", requested.read_write_dirs.len())?;
     too_many("--env", requested.environment.len())?;
     too_many("--allow", requested.allow.len())?;
+    too_many("allowed.toml", requested.allowed.len())?;
     too_many("--deny", requested.deny.len())?;
     too_many("--ask", requested.ask.len())?;
     too_many("--tunnel", requested.tunnel.len())?;
     too_many("--publish", requested.publish.len())?;
-    apply_read_only(rules, requested);
+    apply_views(rules, &requested.read_only_dirs, &RO, Access::ReadOnly);
+    let layer = Access::Layer(Layering { keep: Keep::Run });
+    apply_views(rules, &requested.read_write_dirs, &RW, layer);
     network::apply(rules, requested)?;
     trust::apply(rules, requested)?;
     apply_limits(rules, requested)?;
@@ -94,16 +99,22 @@ fn apply_live(rules: &mut Rules) {
     }
 }
 
-fn apply_read_only(rules: &mut Rules, requested: &Requested) {
-    for path in &requested.read_only_dirs {
+fn apply_views(rules: &mut Rules, paths: &[PathBuf], option: &Origin, access: Access) {
+    for path in paths {
         let why = if is_plain_absolute(path) {
             forbidden_here(path, &rules.host)
         } else {
             Some("it is not an absolute path free of `.` and `..`")
         };
-        if let Some(why) = why {
+        let is_system = |view: &&Sourced<View>| {
+            view.value.kind == ViewKind::System && overlap(&view.value.inside, path)
+        };
+        let is_changed = matches!(access, Access::Layer(_));
+        let system = rules.views.values().find(is_system);
+        let of_system = system.filter(|_| is_changed && why.is_none());
+        if let Some(why) = why.or(of_system.map(|_| "it is of the system, which no run changes")) {
             rules.refusals.push(reason(
-                format!("--ro {}", path.display()),
+                format!("{option} {}", path.display()),
                 why,
                 &Origin::BuiltIn,
                 instead_of(path, Some(&rules.host)),
@@ -113,12 +124,14 @@ fn apply_read_only(rules: &mut Rules, requested: &Requested) {
         let view = View {
             host: path.components().collect(),
             inside: path.components().collect(),
-            access: Access::ReadOnly,
+            access,
             kind: ViewKind::Input,
             required: true,
         };
         let inside = view.inside.clone();
-        rules.views.insert(inside, Sourced::new(view, RO));
+        rules
+            .views
+            .insert(inside, Sourced::new(view, option.clone()));
     }
 }
 
@@ -286,6 +299,9 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     for path in &requested.read_only_dirs {
         digest.add("--ro", path.as_os_str().as_bytes());
     }
+    for path in &requested.read_write_dirs {
+        digest.add("--rw", path.as_os_str().as_bytes());
+    }
     for (key, text) in &requested.limits {
         digest.add(&format!("--limit {key}"), text.as_bytes());
     }
@@ -310,6 +326,7 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     for (option, list) in [
         ("--preset", &requested.presets),
         ("--allow", &requested.allow),
+        ("allowed.toml", &requested.allowed),
         ("--tunnel", &requested.tunnel),
         ("--deny", &requested.deny),
         ("--ask", &requested.ask),

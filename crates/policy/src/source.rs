@@ -99,8 +99,12 @@ pub struct Requested {
     pub nesting: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.
     pub read_only_dirs: Vec<PathBuf>,
+    /// `--rw`: further directories to change in layers of the run, absolute, free of symbolic links.
+    pub read_write_dirs: Vec<PathBuf>,
     /// `--allow`: further destinations to reach.
     pub allow: Vec<String>,
+    /// Destinations that the person has allowed for the workspace, at the terminal of earlier runs.
+    pub allowed: Vec<String>,
     /// `--tunnel`: further destinations, without inspection.
     pub tunnel: Vec<String>,
     /// `--preset`: shipped network or trust presets, by name.

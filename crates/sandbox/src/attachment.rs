@@ -1,6 +1,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 use atoll_ledger::ArmedExec;
 use atoll_model::Ending;
 use atoll_model::network::{
-    ApprovalScope, AskedCall, CallDigest, Listener, Published, PublishedPort, Scope,
+    ApprovalScope, AskedCall, CallDigest, Flow, FlowKind, HostPart, Listener, NO_RULE, Published,
+    PublishedPort, Scope,
 };
 
 use atoll_sys::terminal::WindowSize;
@@ -52,6 +54,85 @@ pub struct Answered {
     pub decision: Decision,
 }
 
+/// A flow that no rule allows, which a person could allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The host, as the program named it.
+    pub host: String,
+    /// The rule of `--allow` that would allow it.
+    pub rule: String,
+}
+
+impl Denial {
+    /// Returns the denial of a refused flow; none where no rule for its host alone could lift it.
+    #[must_use]
+    pub fn of(flow: &Flow, why: &str) -> Option<Self> {
+        if why != NO_RULE || !flow.credentials.is_empty() || flow.rule.is_some() {
+            return None;
+        }
+        let host: HostPart = flow.host.parse().ok()?;
+        let at = match &host {
+            HostPart::Address(IpAddr::V6(address)) => format!("[{address}]"),
+            HostPart::Address(_) | HostPart::Name(_) => host.to_string(),
+        };
+        let rule = match (flow.kind, &flow.request, flow.port) {
+            (FlowKind::Name, _, _) => at,
+            (FlowKind::Tunnel, _, port @ 1..) => format!("{at}:{port}"),
+            (FlowKind::Request, Some(request), port @ 1..) => {
+                let (method, scheme) = (&request.method, request.scheme);
+                format!("{method} {scheme}://{at}:{port}/**")
+            }
+            _ => return None,
+        };
+        Some(Self {
+            host: flow.host.clone(),
+            rule,
+        })
+    }
+}
+
+/// The time for which a person allows something at the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// One connection or request.
+    Once,
+    /// The run.
+    Run,
+    /// The run, and all runs in its workspace.
+    Project,
+}
+
+impl Allowance {
+    /// Returns its name in the ledger.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Run => "run",
+            Self::Project => "project",
+        }
+    }
+
+    /// Formats it for a sentence.
+    #[must_use]
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Run => "for this run",
+            Self::Project => "for this project",
+        }
+    }
+
+    /// Returns the scope that policies decide about.
+    #[must_use]
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Once => Scope::Once,
+            Self::Run | Self::Project => Scope::Run,
+        }
+    }
+}
+
 /// The result of a step of the prompts at the run's own terminal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -61,6 +142,8 @@ pub struct Turn {
     pub answered: Option<Answered>,
     /// A port that the person wants to publish, if any.
     pub publishes: Option<PublishedPort>,
+    /// A denied flow that the person wants to allow: the rule of `--allow`.
+    pub allows: Option<(String, Allowance)>,
     /// The terminal size to set for the program, if changed.
     pub resized: Option<Size>,
 }
@@ -137,6 +220,22 @@ pub trait Attachment {
         done: &Result<Option<Published>, Declined>,
     ) -> Option<(Stream, Vec<u8>)> {
         let _ = (port, done);
+        None
+    }
+    /// Takes note that something was denied; returns what to show, and on which stream.
+    fn denied(&mut self, denial: &Denial) -> Option<(Stream, Vec<u8>)> {
+        let _ = denial;
+        None
+    }
+    /// Takes the outcome of allowing what the person asked for; returns what to show, and on which
+    /// stream.
+    fn allowed(
+        &mut self,
+        rule: &str,
+        lasts: Allowance,
+        done: &Result<(), Declined>,
+    ) -> Option<(Stream, Vec<u8>)> {
+        let _ = (rule, lasts, done);
         None
     }
     /// Returns whether a line can be shown: not on a screen that a program has drawn.
@@ -291,6 +390,21 @@ pub trait Carrier {
     /// Returns the listeners that have appeared in the sandbox since the last call.
     fn begun(&mut self) -> Vec<Listener> {
         Vec::new()
+    }
+    /// Returns the denials since the last call that a person could lift, in order.
+    fn denied(&mut self) -> Vec<Denial> {
+        Vec::new()
+    }
+    /// Allows what a rule of `--allow` says, for the person who started the run.
+    ///
+    /// # Errors
+    /// The reason why it is not allowed.
+    fn allow(&mut self, rule: &str, lasts: Allowance) -> Result<(), Declined> {
+        let _ = lasts;
+        Err(Declined {
+            why: format!("nothing is carried, so {rule} cannot be allowed"),
+            advice: "start the run anew, with --allow".to_owned(),
+        })
     }
     /// Takes the notices about dual control that are due.
     fn of_two(&mut self) -> Vec<SecondApproval> {

@@ -51,8 +51,8 @@ pub use approval::{
     Agreed, ApprovalNews, Decision, Declined, Lease, Pending, PortAgreed, Second, Stopped, Who,
 };
 pub use attachment::{
-    Answered, Attachment, Carrier, EndedExec, ExecCommand, OpenFile, Reaction, SandboxRequest,
-    SecondApproval, Settled, SettledOf, Size, StartExec, Stream, Turn,
+    Allowance, Answered, Attachment, Carrier, Denial, EndedExec, ExecCommand, OpenFile, Reaction,
+    SandboxRequest, SecondApproval, Settled, SettledOf, Size, StartExec, Stream, Turn,
 };
 pub use copies::copies_beside;
 pub use enforcement::{USER_NAMESPACE, forecast};

@@ -300,6 +300,7 @@ impl Session<'_> {
             self.freeze_or_thaw();
             while self.put_questions(attachment) {}
             self.tell_begun(attachment);
+            self.tell_denied(attachment);
             self.tell_of_two(attachment);
             self.give_way(attachment);
             self.watch(Instant::now());
@@ -495,6 +496,11 @@ impl Session<'_> {
             let told = attachment.published(port, &done);
             self.append(told.into_iter().collect());
         }
+        if let Some((rule, lasts)) = turn.allows {
+            let done = self.carrier.allow(&rule, lasts);
+            let told = attachment.allowed(&rule, lasts, &done);
+            self.append(told.into_iter().collect());
+        }
         let Some(answered) = turn.answered else {
             return false;
         };
@@ -524,6 +530,17 @@ impl Session<'_> {
         }
         let listeners = self.carrier.begun();
         let told = listeners.iter().filter_map(|one| attachment.begun(one));
+        let told = told.collect();
+        self.append(told);
+    }
+
+    /// Shows new denials, in step with the program's output.
+    fn tell_denied(&mut self, attachment: &mut dyn Attachment) {
+        if attachment.has_terminal() {
+            return;
+        }
+        let denials = self.carrier.denied();
+        let told = denials.iter().filter_map(|one| attachment.denied(one));
         let told = told.collect();
         self.append(told);
     }

@@ -151,8 +151,16 @@ pub struct ApplyArguments {
 #[command(verbatim_doc_comment)]
 pub struct DiscardArguments {
     /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN")]
-    pub run: String,
+    #[arg(value_name = "RUN", required_unless_present_any = ["all", "empty"])]
+    pub run: Option<String>,
+
+    /// Every ended run whose changes are not applied. A person is asked once.
+    #[arg(long, conflicts_with_all = ["run", "empty"])]
+    pub all: bool,
+
+    /// Every ended run that changed nothing.
+    #[arg(long, conflicts_with = "run")]
+    pub empty: bool,
 }
 
 /// Take back what `apply`, or a live run, wrote to the workspace

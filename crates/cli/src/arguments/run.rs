@@ -111,6 +111,15 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, verbatim_doc_comment)]
     pub ro: Vec<PathBuf>,
 
+    /// One more directory that the program may change, in a layer of its own
+    ///
+    /// As in the workspace nothing is written to it before `atoll apply`. It is at the same
+    /// path inside, and neither in the workspace nor around it. Can be given several times.
+    /// Default: none.
+    /// Example: --rw ~/src/library
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, verbatim_doc_comment)]
+    pub rw: Vec<PathBuf>,
+
     /// A host that the program may reach, or requests to it; can be given several times
     ///
     /// HOST is a name, `*.` and a name for all beneath it, an address, a block of
@@ -318,6 +327,19 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
     pub json: Option<PathBuf>,
 
+    /// Say what would be granted, and start nothing
+    ///
+    /// The boundary is printed as `atoll profile show` prints a profile, with --json as JSON. The
+    /// exit status is 126 if the run would be denied. Nothing is recorded. Default: off.
+    #[arg(long, verbatim_doc_comment)]
+    pub dry_run: bool,
+
+    /// Say nothing but what the program says, errors and alerts
+    ///
+    /// No summary, no notices, no question at the end: the changes are kept. Default: off.
+    #[arg(long, short, verbatim_doc_comment)]
+    pub quiet: bool,
+
     /// Give the program a terminal of its own, even where Atoll has none
     ///
     /// Default: a terminal when standard input and output are one, otherwise pipes.
@@ -370,6 +392,7 @@ impl RunArguments {
             ("--profile", self.profile.iter().cloned().collect()),
             ("--workspace", paths(self.workspace.as_slice())),
             ("--ro", paths(&self.ro)),
+            ("--rw", paths(&self.rw)),
             ("--token", paths(&self.token)),
             ("--allow", texts(&self.allow)),
             ("--tunnel", texts(&self.tunnel)),

@@ -298,3 +298,16 @@ fn options_that_others_have_are_told_with_what_stands_for_them_here() {
     let said = refused("atoll run --allwo x -- true").to_string();
     assert!(said.contains("--allow"), "{said}");
 }
+
+#[test]
+fn agent_by_its_name_is_run() {
+    let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+    for (written, means) in [
+        ("atoll codex --help", "atoll run -- codex --help"),
+        ("atoll claude", "atoll run -- claude"),
+        ("atoll run -- codex", "atoll run -- codex"),
+        ("atoll cargo", "atoll cargo"),
+    ] {
+        assert_eq!(in_full(&words(written)), words(means));
+    }
+}

@@ -8,8 +8,8 @@
 
 use atoll_engine::printable::printable;
 use atoll_model::RunId;
-use atoll_model::network::{AskedCall, Listener};
-use atoll_sandbox::{Pending, Size};
+use atoll_model::network::{AskedCall, Listener, NO_RULE};
+use atoll_sandbox::{Denial, Pending, Size};
 
 use super::{LINE_CHARACTERS_MAX, Subject};
 use crate::approvals;
@@ -114,6 +114,15 @@ impl Pages {
                 answers_to_port(second),
                 body_of_port((run, second), listener, columns),
                 "p, n or l",
+            ),
+            Subject::Denied(denial) => (
+                [
+                    format!("This was denied. Allow it?{waits}"),
+                    ascii(&printable(denial.rule.as_bytes())),
+                ],
+                answers_to_denial(),
+                body_of_denial(run, denial, columns),
+                "o, r, p, n or l",
             ),
         };
         let answers = filled(&items, columns);
@@ -251,6 +260,37 @@ fn answers_to_port(second: Option<&str>) -> Vec<String> {
     };
     let others = ["n  next port", "l  leave it"].map(str::to_owned);
     std::iter::once(publish).chain(others).collect()
+}
+
+fn answers_to_denial() -> Vec<String> {
+    let all = [
+        "o  once",
+        "r  for this run",
+        "p  for this project",
+        "n  next",
+        "l  leave it denied",
+    ];
+    all.map(str::to_owned).to_vec()
+}
+
+/// Returns the lines about something that was denied: who asked for it, and what an answer does.
+fn body_of_denial(run: &RunId, denial: &Denial, columns: usize) -> Vec<Line> {
+    told(
+        vec![
+            ("run", run.to_string()),
+            (
+                "rule",
+                format!("--allow '{}'", ascii(&printable(denial.rule.as_bytes()))),
+            ),
+            ("denied", NO_RULE.to_owned()),
+            ("once", "one connection or request".to_owned()),
+            (
+                "project",
+                "each run in this directory, by your allowed.toml".to_owned(),
+            ),
+        ],
+        columns,
+    )
 }
 
 /// Returns the lines about a port: its address, who can reach it and for how long, and who else has

@@ -1,7 +1,7 @@
 //! The subject of a decision at the terminal, and the meaning of a typed line.
 
 use atoll_model::network::{ApprovalScope, Listener, Scope};
-use atoll_sandbox::{Decision, Pending};
+use atoll_sandbox::{Allowance, Decision, Denial, Pending};
 
 /// The time for which `t` grants, seconds.
 const LEASE_SECONDS: u32 = 15 * 60;
@@ -13,6 +13,8 @@ pub(super) enum Subject {
     Call(Box<Pending>),
     /// A port that the person could publish, and has asked to see.
     Port(Listener),
+    /// Something denied that the person could allow, and has asked to see.
+    Denied(Denial),
 }
 
 impl Subject {
@@ -24,7 +26,8 @@ impl Subject {
                     && one.agreed == other.agreed
             }
             (Self::Port(one), Self::Port(other)) => one.port == other.port,
-            (Self::Call(_), Self::Port(_)) | (Self::Port(_), Self::Call(_)) => false,
+            (Self::Denied(one), Self::Denied(other)) => one == other,
+            (Self::Call(_) | Self::Port(_) | Self::Denied(_), _) => false,
         }
     }
 }
@@ -34,6 +37,7 @@ impl Subject {
 pub(super) enum Said {
     Decided(Decision),
     Publish,
+    Allow(Allowance),
     Later,
     Next,
     /// The line is none of the letters, but this text.
@@ -47,8 +51,11 @@ impl Said {
             ("l", _) => Self::Later,
             ("n", _) => Self::Next,
             ("p", Subject::Port(_)) => Self::Publish,
+            ("o", Subject::Denied(_)) => Self::Allow(Allowance::Once),
+            ("r", Subject::Denied(_)) => Self::Allow(Allowance::Run),
+            ("p", Subject::Denied(_)) => Self::Allow(Allowance::Project),
             (letter, Subject::Call(_)) => Self::of_call(letter),
-            (_, Subject::Port(_)) => Self::Unknown(line.trim().to_owned()),
+            (_, Subject::Port(_) | Subject::Denied(_)) => Self::Unknown(line.trim().to_owned()),
         }
     }
 

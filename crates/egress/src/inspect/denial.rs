@@ -157,7 +157,7 @@ pub(crate) fn allowing<'a>(
     now: &PolicySnapshot<'_>,
     sent: RequestFacts,
 ) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
-    let found = egress.network.request(judged);
+    let found = egress.network().request(judged);
     let rule = found.map_err(|unreachable| {
         let denial = Denial::by(origin, parts, judged, &unreachable);
         Box::new((unreachable.why(), denial))

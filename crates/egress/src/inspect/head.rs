@@ -161,7 +161,7 @@ pub(crate) fn overridden(
     origin: &Origin,
     headers: &HeaderMap,
 ) -> Option<&'static str> {
-    let (network, of_policies) = (&egress.network, now.are_about_requests());
+    let (network, of_policies) = (egress.network(), now.are_about_requests());
     let is_about_methods = || network.is_about_methods(&origin.host, origin.port);
     let is_about_paths = || network.is_about_paths(&origin.host, origin.port);
     if header_names::name_method(headers) && (of_policies || is_about_methods()) {

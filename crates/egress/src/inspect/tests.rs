@@ -264,7 +264,7 @@ impl Outside {
         };
         let egress = Arc::new(Egress {
             budgets: Budgets::new(&network),
-            network,
+            rules: Arc::new(crate::live_rules::LiveRules::new(network)),
             policies: Policies::default(),
             control: ControlChannel::new(channel).unwrap(),
             names: Mutex::<Names>::default(),

@@ -26,10 +26,10 @@ pub fn widening(rules: &Rules) -> Result<DualControlRule, Failure> {
 pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
     match error {
         CallError::Refused(Refused::Denied(refusal)) => {
-            denied("the policy denies this run", &refusal.reasons, asked)
+            recorded("the policy denies this run", &refusal.reasons, asked)
         }
         CallError::Refused(Refused::NeedsApproval(refusal)) => {
-            denied("this run needs a person's yes", &refusal.reasons, asked)
+            recorded("this run needs a person's yes", &refusal.reasons, asked)
         }
         other => {
             let what = match &other {
@@ -55,7 +55,13 @@ pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
     .about(&asked.run, rules.profile())
 }
 
-fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
+fn recorded(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
+    denied(what, reasons).advise(format!("atoll why {}", asked.run))
+}
+
+/// Words a denial: each reason with its rule, and what would lead to another answer.
+#[must_use]
+pub fn denied(what: &str, reasons: &[Reason]) -> Failure {
     let lines: Vec<String> = reasons
         .iter()
         .map(|reason| format!("{}: {} ({})", reason.what, reason.why, reason.rule))
@@ -71,5 +77,5 @@ fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
         }
     }
     failure.reasons = reasons.to_vec();
-    failure.advise(format!("atoll why {}", asked.run))
+    failure
 }

@@ -195,7 +195,7 @@ fn count_at(counts: &mut BTreeMap<(String, String), u64>, name: String, host: &s
 fn keep(list: &mut Vec<Refused>, refused: Refused, max: usize) {
     let is_same = |one: &&mut Refused| one.flow == refused.flow && one.why == refused.why;
     if let Some(known) = list.iter_mut().find(is_same) {
-        known.count = refused.count;
+        known.count = known.count.max(refused.count);
     } else if list.len() < max {
         list.push(refused);
     }

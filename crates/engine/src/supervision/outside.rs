@@ -2,11 +2,13 @@
 //! connection, and sends nothing on that has to be recorded before it is on disk.
 
 mod consent;
+mod event;
 mod execs;
 mod given_up;
 mod live;
 mod reload;
 mod starting;
+mod wider;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -14,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
+pub use event::FlowEvent;
 use execs::Execs;
 pub use execs::{AskedExec, ExecGate};
 pub use given_up::IsRevoked;
@@ -22,6 +25,7 @@ use live::{AgreedPort, Waits};
 pub use live::{Live, Publisher};
 pub use reload::{Comparer, NewPolicies, Reloader};
 pub(crate) use starting::start;
+pub use wider::{ProjectAllowance, Wider};
 
 use crate::supervision::approvals::Approvals;
 use crate::supervision::commands::Commands;
@@ -37,7 +41,7 @@ use atoll_model::network::{
     Network, Published, PublishedPort, UNLOCKED_STATUS,
 };
 use atoll_sandbox::{
-    Answered, ApprovalNews, Carrier, Declined, EndedExec, Listening, Pending, SandboxRequest,
+    Allowance, Answered, Carrier, Declined, Denial, EndedExec, Listening, Pending, SandboxRequest,
     SecondApproval, Who,
 };
 use atoll_sys::process::Change;
@@ -61,6 +65,9 @@ const RENEWING: Duration = Duration::from_secs(60);
 const ORDER_PATIENCE: Duration = Duration::from_secs(1);
 const ORDER_PAUSE: Duration = Duration::from_micros(200);
 
+/// The most denials that wait to be shown.
+const DENIALS_MAX: usize = 64;
+
 /// The most messages read in one turn: each can hold many reports. All of them wait for the
 /// disk together.
 const MESSAGES_AT_ONCE_MAX: usize = 16;
@@ -74,90 +81,6 @@ const SIGKILL: i32 = 9;
 /// The name (argv 0) under which the egress process is started; the socket at descriptor 3
 /// controls it.
 pub(crate) const OUTSIDE: &CStr = c"atoll-egress";
-
-/// A change of a run's network, to be recorded.
-#[derive(Clone, Copy, Debug)]
-pub enum FlowEvent<'a> {
-    /// A flow is about to begin.
-    Opened {
-        /// The flow's number.
-        id: u64,
-        /// The flow.
-        flow: &'a Flow,
-        /// True if the flow waits until this is on disk.
-        waits: bool,
-        /// The number of its approval, if a person was asked.
-        approval: Option<u32>,
-    },
-    /// A flow has ended.
-    Closed {
-        /// The flow's number.
-        id: u64,
-        /// The result.
-        end: &'a FlowEnd,
-    },
-    /// A flow was refused.
-    Refused(&'a Refused),
-    /// A port is about to be published.
-    Published {
-        /// The port, with its rule.
-        published: &'a Published,
-        /// The person who asked for it while the run goes on; under dual control the second.
-        by: Who,
-        /// The first approver, under dual control.
-        first: Option<Who>,
-    },
-    /// The first of two persons approves a port.
-    AgreedPort {
-        /// The port.
-        port: PublishedPort,
-        /// The approver.
-        by: Who,
-    },
-    /// Whatever needs two persons is denied, since no other approver can be heard.
-    Unheard {
-        /// The reason.
-        why: &'a str,
-    },
-    /// A request to publish a port was refused.
-    Unpublished {
-        /// The port.
-        port: PublishedPort,
-        /// The reason.
-        why: &'a str,
-    },
-    /// An approval request was opened, or answered.
-    Approval(&'a ApprovalNews),
-    /// The run has dropped a right.
-    GivenUp(&'a GivenUp),
-    /// Other policies are about to take effect.
-    Reloaded {
-        /// The old version: the digest of all that decides.
-        from: &'a str,
-        /// The new version, likewise.
-        to: &'a str,
-        /// The signer of the organisation's policies.
-        signed: Option<&'a str>,
-        /// The person who asked for the reload.
-        by: Who,
-    },
-    /// A reload was refused.
-    Unreloaded {
-        /// The version that stays in force.
-        policy: &'a str,
-        /// The reason.
-        why: &'a str,
-        /// The person who asked for the reload.
-        by: Who,
-    },
-    /// The session gains a label; the flow that gives it waits.
-    Labelled {
-        /// The label.
-        label: &'a str,
-        /// The source of the label.
-        by: &'a str,
-    },
-}
 
 /// Records changes in order; returns whether all are recorded. Those that something waits for
 /// have to be on disk before this returns, the others need not. Nothing that is unrecorded goes
@@ -297,6 +220,10 @@ pub struct Outside<'a> {
     listening: Option<Listening>,
     /// New listeners that were not taken yet.
     begun: Vec<Listener>,
+    /// New denials that were not taken yet.
+    denied: Vec<Denial>,
+    /// The number of rules that the person has added.
+    allowances: usize,
     execs: Execs,
     open: HashMap<u64, Flow>,
     flows: Flows,
@@ -366,6 +293,8 @@ impl<'a> Outside<'a> {
             revoking: None,
             listening: None,
             begun: Vec::new(),
+            denied: Vec::new(),
+            allowances: 0,
             execs: Execs::default(),
             open: HashMap::new(),
             flows: Flows::default(),
@@ -536,7 +465,12 @@ impl<'a> Outside<'a> {
                     id, flow, waits, ..
                 } => self.opened(id, &flow, waits),
                 Told::Closed { flow, end, .. } => self.flows.closed(flow, end),
-                Told::Refused(refused) => self.flows.refuse(refused),
+                Told::Refused(refused) => {
+                    let denial = Denial::of(&refused.flow, &refused.why);
+                    let room = DENIALS_MAX.saturating_sub(self.denied.len());
+                    self.denied.extend(denial.into_iter().take(room));
+                    self.flows.refuse(refused);
+                }
                 Told::Needed { id, credential } => self.begin_command(id, &credential),
                 Told::Renewing { id, credential } => self.begin_renewal(id, &credential),
                 Told::Asked { id, call } => self.ask_person(id, *call),
@@ -858,6 +792,14 @@ impl Carrier for Outside<'_> {
 
     fn begun(&mut self) -> Vec<Listener> {
         mem::take(&mut self.begun)
+    }
+
+    fn denied(&mut self) -> Vec<Denial> {
+        mem::take(&mut self.denied)
+    }
+
+    fn allow(&mut self, rule: &str, lasts: Allowance) -> Result<(), Declined> {
+        self.allow_by(Who::own(), rule, lasts)
     }
 
     fn publish(&mut self, port: PublishedPort) -> Result<Option<Published>, Declined> {

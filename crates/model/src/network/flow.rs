@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::asking::is_first;
 use super::{
     AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, GivenUp, GivenUps, Issue,
-    Limit, Network, Placeholder, Published, Request, Scheme, SshKeys,
+    Limit, Network, NetworkRule, Placeholder, Published, Request, Scheme, SshKeys,
 };
 
 /// The beginning of a flow's failure when this host does not accept the certificate of the flow's
@@ -26,6 +26,9 @@ pub const NO_NAME_SERVER: &str = "no name server of this host answers";
 /// The reason for a refusal that only a rule naming the host could lift.
 pub const UNNAMED: &str =
     "only a rule for every host allows it, and an upstream proxy is asked for named ones alone";
+
+/// The most rules that persons can add while a run goes on.
+pub const ALLOWANCES_MAX: usize = 64;
 
 /// The longest message of either side, bytes.
 pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
@@ -244,6 +247,13 @@ pub enum FlowOrder {
         id: u64,
         /// The dropped rights.
         given: Vec<GivenUp>,
+    },
+    /// A person allows more while the run goes on: this rule counts from here on.
+    Allow {
+        /// The rule.
+        rule: Box<NetworkRule>,
+        /// Set if it counts for one connection or request.
+        once: bool,
     },
     /// The program has had a violation.
     Attempted {},

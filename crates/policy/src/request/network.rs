@@ -16,6 +16,9 @@ use atoll_model::network::Meant;
 
 const ALLOW: Origin = Origin::CommandLine("--allow");
 
+/// The file of hosts that the person has allowed at runs' terminals.
+const ALLOWED: Origin = Origin::CommandLine("allowed.toml");
+
 const TUNNEL: Origin = Origin::CommandLine("--tunnel");
 
 const ASK: Origin = Origin::CommandLine("--ask");
@@ -46,7 +49,11 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     let deny = read(&requested.deny, &DENY, |text| {
         rule::parse(text, Effect::Deny)
     })?;
-    rules.network.allow.extend(allow.into_iter().chain(tunnel));
+    let allowed = read(&requested.allowed, &ALLOWED, |text| {
+        rule::parse(text, Effect::Allow)
+    })?;
+    let allow = allow.into_iter().chain(tunnel).chain(allowed);
+    rules.network.allow.extend(allow);
     rules.network.deny.extend(deny);
     let ask = read(&requested.ask, &ASK, |text| rule::parse(text, Effect::Ask))?;
     rules.network.ask.extend(AskSettings::opening(ask));

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use atoll_model::{Reason, View, ViewKind};
+use atoll_model::{Access, Reason, View, ViewKind};
 
 use super::Rules;
 use crate::origin::{Origin, Sourced};
 use crate::places;
+use crate::places::overlap;
 use crate::refusal::{denial, reason};
 
 const BUILT_IN: &str = "built in";
@@ -44,7 +45,27 @@ pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
         let why = "the same directory is shown in another way already";
         reasons.push(reason(what, why, &view.origin, instead));
     }
+    reasons.extend(of_writable(rules, workspace));
     reasons
+}
+
+/// Returns refusals of further directories to change that overlap the workspace: a file in both would
+/// have two layers.
+fn of_writable(rules: &Rules, workspace: &Path) -> Vec<Reason> {
+    let is_layer =
+        |view: &View| view.kind == ViewKind::Input && matches!(view.access, Access::Layer(_));
+    let layers = rules.views.values().filter(|view| is_layer(&view.value));
+    let overlapping = layers.filter(|view| overlap(&view.value.host, workspace));
+    overlapping
+        .map(|view| {
+            reason(
+                format!("{} {}", view.origin, view.value.host.display()),
+                "it is in the workspace or around it",
+                &BUILT_IN,
+                "leave it out: the workspace can be changed; or choose --workspace",
+            )
+        })
+        .collect()
 }
 
 /// Returns the refusal of a workspace in a system directory for a run by root, which sees these

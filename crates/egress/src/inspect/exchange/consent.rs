@@ -29,7 +29,7 @@ pub(super) async fn wait(
     let rule = {
         let now = decided_by(egress, origin, outgoing)?;
         let request = judged(origin, &outgoing.parts, &outgoing.head);
-        let rule = egress.network.asks_of_request(&request);
+        let rule = egress.network().asks_of_request(&request);
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
         redact(egress, outgoing, passed.redactions).map_err(forbidden)?;
         let uses = proof::may_use(&now, &outgoing.flow)?;
@@ -63,7 +63,7 @@ pub(super) async fn wait(
     let passed = now.request(&request, sent).map_err(forbidden)?;
     still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
     let asks = ApprovalNeed::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
-    let still = ApprovalNeed::still(&rule, egress.network.asks_of_request(&request), asks);
+    let still = ApprovalNeed::still(&rule, egress.network().asks_of_request(&request), asks);
     still.map_err(forbidden)
 }
 

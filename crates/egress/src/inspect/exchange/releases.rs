@@ -99,14 +99,14 @@ pub(super) async fn check(
     now: fn() -> SystemTime,
 ) -> Result<(), ExchangeError> {
     let judged = judged(origin, &outgoing.parts, &outgoing.head);
-    if let Some(unlocked) = egress.network.unlocked(&judged, &egress.locks) {
+    if let Some(unlocked) = egress.network().unlocked(&judged, &egress.locks) {
         return Err(ExchangeError::Refused(Refusal {
             why: unlocked.why(),
             shown: unlocked.why_inside(),
             how_to_ask: Some(unlocked.how_to_ask()),
         }));
     }
-    let Some(demand) = egress.network.demand(&judged) else {
+    let Some(demand) = egress.network().demand(&judged) else {
         return Ok(());
     };
     let released = timeout(PATIENCE, released(egress, &demand.file)).await;
@@ -241,7 +241,7 @@ fn prepare_request(
     };
     let mut flow = flow(&asked, &parts, Some(&head));
     let whole = judged(&asked, &parts, &head);
-    let rule = match egress.network.request(&whole) {
+    let rule = match egress.network().request(&whole) {
         Ok(rule) => rule,
         Err(unreachable) => return Err(unreachable.why_inside()),
     };

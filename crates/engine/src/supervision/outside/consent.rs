@@ -88,7 +88,7 @@ impl Outside<'_> {
         by: Who,
     ) -> Answer {
         if let (Decision::Grant { scope, .. }, Some(live)) = (decision, self.live)
-            && let Err(declined) = (live.escalate)(by, scope)
+            && let Err(declined) = live.wider.escalate(by, scope)
         {
             return Answer::Refused(declined);
         }

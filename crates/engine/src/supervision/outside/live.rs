@@ -11,7 +11,7 @@ use atoll_sandbox::{
     Decision, Declined, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
 };
 
-use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State};
+use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State, Wider};
 use crate::supervision::approvals::{DualControlRule, SECOND_PATIENCE, UNHEARD};
 use crate::supervision::control::{Answer, Control, Others, Question, Standing};
 use crate::supervision::doors;
@@ -51,8 +51,8 @@ pub struct Live<'a> {
     pub reload: Reloader<'a>,
     /// Compares the policies in force with those on disk.
     pub compare: Comparer<'a>,
-    /// Decides whether a person may give a lasting approval.
-    pub escalate: &'a dyn Fn(Who, Scope) -> Result<(), Declined>,
+    /// Decides about what widens the rights of the run.
+    pub wider: &'a dyn Wider,
     /// The rule for approving lasting rights.
     pub widening: &'a DualControlRule,
     /// True for a sandbox that lives: its control socket is open from the beginning.
@@ -424,14 +424,14 @@ impl<'a> Outside<'a> {
     }
 }
 
-fn over() -> Declined {
+pub(super) fn over() -> Declined {
     Declined {
         why: "its connections are not carried any more".to_owned(),
         advice: "start the run anew, with --publish".to_owned(),
     }
 }
 
-fn unrecorded() -> Declined {
+pub(super) fn unrecorded() -> Declined {
     Declined {
         why: "it cannot be recorded".to_owned(),
         advice: "atoll ledger verify".to_owned(),

@@ -11,7 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use atoll_model::network::{ApprovalScope, AskedCall, FlowKind, FlowReport, Issue, Scope};
+use atoll_model::network::{
+    ApprovalScope, AskedCall, FlowKind, FlowReport, Issue, NetworkRule, Scope,
+};
 use atoll_sandbox::{Decision, Declined, SettledOf};
 
 use atoll_ledger::ArmedExec;
@@ -22,6 +24,23 @@ use super::*;
 use crate::supervision::OutputFilter;
 use crate::supervision::control::Answer;
 use crate::supervision::outside::live::Publisher;
+
+/// Allows nothing to last.
+struct NothingWider;
+
+impl Wider for NothingWider {
+    fn escalate(&self, _: Who, _: Scope) -> Result<(), Declined> {
+        Ok(())
+    }
+
+    fn allow(&self, _: Who, _: &str, _: Allowance) -> Result<NetworkRule, Declined> {
+        panic!("nobody asks for it")
+    }
+
+    fn remember(&self, _: &str) -> Result<(), Declined> {
+        panic!("nobody asks for it")
+    }
+}
 
 fn message(id: u64) -> Vec<u8> {
     let flow = Flow {
@@ -218,7 +237,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
         },
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
-        escalate: &|_, _| Ok(()),
+        wider: &NothingWider,
         widening: &widening,
         lives: false,
         execs: &NoExecs,
@@ -298,7 +317,7 @@ fn said_by_two(
         decide,
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
-        escalate: &|_, _| Ok(()),
+        wider: &NothingWider,
         widening: &widening,
         lives: false,
         execs: &NoExecs,
