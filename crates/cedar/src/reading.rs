@@ -296,12 +296,61 @@ fn offset(policy: &Policy) -> usize {
 /// Converts an error reported by Cedar, placed at the byte `otherwise` if it has no place.
 fn located(file: &str, text: &str, error: &(impl Diagnostic + ?Sized), otherwise: usize) -> Fault {
     let label = error.labels().and_then(|mut labels| labels.next());
-    let at = label.map_or(otherwise, |label| label.offset());
-    let fault = Fault::at(file, text, at, error.to_string());
+    let at = label.as_ref().map_or(otherwise, |label| label.offset());
+    let told = error.to_string();
+    if let Some(end) = unended(text, at).filter(|_| told.starts_with("unexpected token")) {
+        return Fault::at(file, text, end, "a `;` is missing at the end of the policy");
+    }
+    let begins_text = text.get(at..).is_some_and(|rest| rest.starts_with('"'));
+    if told == "invalid token" && begins_text {
+        return Fault::at(
+            file,
+            text,
+            at,
+            "the text that begins here has no closing `\"`",
+        );
+    }
+    let expected = label.as_ref().and_then(|label| label.label());
+    let fault = match expected.filter(|expected| expected.starts_with("expected")) {
+        Some(expected) => Fault::at(file, text, at, format!("{told}, {}", likely(expected))),
+        None => Fault::at(file, text, at, told),
+    };
     match error.help() {
         Some(help) => fault.hint(help.to_string()),
         None => fault,
     }
+}
+
+/// The most expected tokens that are all named.
+const EXPECTED_MAX: usize = 4;
+
+/// Shortens a long list of expected tokens to those that people leave out: an expression can go on
+/// with any operator.
+fn likely(expected: &str) -> String {
+    let tokens: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let ends = [")", "]", "}", ",", ";"];
+    let ends: Vec<String> = ends
+        .into_iter()
+        .filter(|end| tokens.contains(end))
+        .map(|end| format!("`{end}`"))
+        .collect();
+    match tokens.len() > EXPECTED_MAX && !ends.is_empty() {
+        true => format!("expected {}", ends.join(" or ")),
+        false => expected.to_owned(),
+    }
+}
+
+/// Returns the end of a policy that lacks its semicolon, if the unexpected byte belongs to the head
+/// of the next one.
+fn unended(text: &str, at: usize) -> Option<usize> {
+    let before = text.get(..at)?.trim_end();
+    let head = ["permit", "forbid"];
+    let before = match text.get(at..)?.starts_with('@') {
+        true => before,
+        false => head.iter().find_map(|word| before.strip_suffix(word))?,
+    };
+    let before = before.trim_end();
+    before.ends_with([')', '}']).then_some(before.len())
 }
 
 /// A policy's data besides Cedar's own.

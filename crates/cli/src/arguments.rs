@@ -91,7 +91,7 @@ Examples:
   atoll undo last              take them back
   atoll why                    what was refused, by which rule, what to do
 
-`atoll COMMAND --help` tells more about each command.";
+`atoll COMMAND --help` tells more about each command, `atoll help` lists documents.";
 
 /// Puts what an AI agent does inside a boundary that can be stated, seen and undone.
 #[derive(Debug, Parser)]
@@ -151,6 +151,8 @@ pub enum Command {
     Doctor(DoctorArguments),
     Completions(CompletionsArguments),
     Man(ManArguments),
+    #[command(skip)]
+    Help(Vec<String>),
 }
 
 /// Reads the process's arguments, the program's name first.
@@ -161,6 +163,9 @@ pub enum Command {
 pub fn read(argv: &[OsString]) -> Result<Command, clap::Error> {
     if let Some(Ok(arguments)) = read_run_only(argv) {
         return Ok(Command::Run(Box::new(arguments)));
+    }
+    if let Some(words) = read_help(argv) {
+        return Ok(Command::Help(words));
     }
     let read = CommandLine::try_parse_from(argv).map(|line| line.command);
     read.map_err(|error| in_words(with_hint(with_action(error, argv))))
@@ -284,6 +289,19 @@ fn read_run_only(argv: &[OsString]) -> Option<Result<RunArguments, clap::Error>>
     let alone = RunArguments::augment_args(clap::Command::new("run"));
     let matches = alone.try_get_matches_from(rest);
     Some(matches.and_then(|found| <RunArguments as clap::FromArgMatches>::from_arg_matches(&found)))
+}
+
+/// clap knows the help of commands, and nothing of documents; other options after `help` are an
+/// error of its own.
+fn read_help(argv: &[OsString]) -> Option<Vec<String>> {
+    let words = argv.get(1..)?.strip_prefix(&["help".into()])?;
+    let word = |word: &OsString| word.to_str().map(str::to_owned);
+    let words: Option<Vec<String>> = words
+        .iter()
+        .filter(|word| *word != "--help" && *word != "-h")
+        .map(word)
+        .collect();
+    words.filter(|words| !words.iter().any(|word| word.starts_with('-')))
 }
 
 /// The exit status for what [`read`] returned in place of a command: 0 for help

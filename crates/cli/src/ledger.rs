@@ -1,5 +1,6 @@
 //! `atoll ledger`: the record of everything that ran, verified, read, signed and proven.
 
+mod listing;
 mod proofs;
 mod query;
 pub(crate) mod shredding;
@@ -27,6 +28,7 @@ use crate::arguments::{
 };
 use crate::output::Output;
 use crate::render;
+use listing::Listing;
 
 /// The interval at which `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -202,12 +204,13 @@ fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> R
     let count = usize::try_from(arguments.number).unwrap_or(usize::MAX);
     let mut events =
         Ledger::tail(state, count, Filter::default()).doing("the ledger cannot be read")?;
+    let listing = Listing::new(arguments.json, output);
     loop {
         let mut seals = events::followed(state)?;
         for event in events.by_ref() {
             let event = event.doing("the ledger is damaged there")?;
             let event = seals.open(state, event).map_err(events::unreadable)?;
-            write_event(&event, output);
+            listing.write(&event);
         }
         if !arguments.follow {
             return Ok(0);
@@ -227,9 +230,10 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
     };
     let seals = events::seals(state)?;
     let events = Ledger::events(state, filter).doing("the ledger cannot be read")?;
+    let listing = Listing::new(arguments.json, output);
     for event in events {
         let event = event.doing("the ledger is damaged there")?;
-        write_event(&seals.open(event), output);
+        listing.write(&seals.open(event));
     }
     Ok(0)
 }

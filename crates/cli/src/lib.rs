@@ -16,10 +16,12 @@ mod console;
 mod denied;
 mod desk;
 mod diff;
+mod documents;
 pub mod escape;
 mod exec;
 
 mod finding;
+mod help;
 mod hints;
 mod kept;
 mod ledger;
@@ -124,5 +126,6 @@ fn perform(
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),
         Command::Man(arguments) => upkeep::man(&arguments, output),
+        Command::Help(words) => help::help(&words, output),
     }
 }

@@ -178,7 +178,7 @@ fn counts_any() -> Result<bool, Failure> {
 
 /// Tells of one file. Whether it has mistakes.
 fn check_one(file: PolicyFile, output: &Output) -> bool {
-    let name = file.name.clone();
+    let (name, content) = (file.name.clone(), file.content.clone());
     let tell = |text: String| output.result(&format!("{}\n", printable(text.as_bytes())));
     let mut wrong = match purpose_of(&file.name) {
         Some(_) => forbids_alone(&file),
@@ -190,13 +190,10 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     let policies = match compiled {
         Ok(policies) if wrong.is_empty() => policies,
         Ok(_) | Err(()) => {
-            let faults = wrong;
-            let lines = faults.iter().map(ToString::to_string);
-            let lines: Vec<String> = lines.collect();
-            lines
-                .iter()
-                .flat_map(|text| text.lines())
-                .for_each(|line| tell(line.to_owned()));
+            for fault in wrong {
+                fault.to_string().lines().map(str::to_owned).for_each(tell);
+                output.result(&render::excerpt(&content, fault.line, fault.column));
+            }
             return true;
         }
     };
@@ -293,7 +290,8 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
             .map(|path| read(path))
             .collect::<Result<_, _>>()?;
         let layers = [(Layer::User, files)];
-        let layers = Layers::compile(&layers, &Known::default()).map_err(broken)?;
+        let compiled = Layers::compile(&layers, &Known::default());
+        let layers = compiled.map_err(|faults| broken(&faults, &layers))?;
         case.ask(|question| layers.authorize(question))
     };
     let found = found.map_err(|why| Failure::new("this cannot be asked").because(why))?;
@@ -419,8 +417,9 @@ fn test(arguments: &TestPolicyArguments, output: &Output) -> Result<u8, Failure>
                 .because("give the .cedar file: its tests are read from beside it")
                 .advise(format!("atoll policy test {policies}.cedar")));
         }
-        let layer = [(Layer::User, vec![read(path)?])];
-        let layer = Layers::compile(&layer, &Known::default()).map_err(broken)?;
+        let layers = [(Layer::User, vec![read(path)?])];
+        let compiled = Layers::compile(&layers, &Known::default());
+        let layer = compiled.map_err(|faults| broken(&faults, &layers))?;
         let beside = path.with_extension("test.toml");
         let text = read(&beside)?.content;
         let text = String::from_utf8(text).doing(&format!("{} is not UTF-8", beside.display()))?;
@@ -453,10 +452,18 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "toml")
 }
 
-fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
-    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+fn broken(faults: &[atoll_cedar::Fault], layers: &[(Layer, Vec<PolicyFile>)]) -> Failure {
+    let files = || layers.iter().flat_map(|(_, files)| files);
+    let told = faults.iter().map(|fault| {
+        let file = files().find(|file| file.name == fault.file);
+        let content = file.map_or(&[][..], |file| &file.content);
+        format!(
+            "{fault}\n{}",
+            render::excerpt(content, fault.line, fault.column)
+        )
+    });
     Failure::new("the policies have mistakes")
-        .because(lines.join("\n"))
+        .because(told.collect::<String>().trim_end())
         .advise("atoll policy check FILE tells all of them")
 }
 

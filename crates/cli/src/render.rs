@@ -5,6 +5,7 @@
 //! control the terminal. This module must never read the file system, the environment or a clock:
 //! those are arguments. Start reading at [`summary`].
 
+mod excerpt;
 mod progress;
 mod report;
 mod summary;
@@ -18,6 +19,7 @@ use std::ffi::{OsStr, OsString};
 
 use atoll_engine::printable::printable;
 
+pub use excerpt::excerpt;
 pub use progress::Progress;
 pub use report::{Report, fold};
 pub use summary::{

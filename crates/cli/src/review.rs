@@ -1,5 +1,6 @@
 //! Commands that look at runs afterwards: `runs`, `diff`, `apply`, `discard`, `undo`.
 
+mod interrupted;
 mod listing;
 
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
 use atoll_engine::control::stand_still;
+use atoll_engine::decision::killed::Ended;
 use atoll_engine::decision::{Work, live};
+use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
@@ -25,6 +28,7 @@ use crate::output::Output;
 use crate::render::{self, state_name, state_word};
 use crate::undo_report;
 
+use interrupted::{end_before_reading, end_cut_short, interrupted, is_cut_off};
 pub use listing::runs;
 
 /// Opens the state for writing, and the record of an ended run whose changes are to be decided on:
@@ -69,6 +73,9 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         _ => (arguments.run.as_str(), arguments.paths.clone()),
     };
     let run = finding::find(&state, run)?;
+    if let Ok(mut record) = load_run(&state, &run) {
+        end_before_reading(&places, &state, &mut record, output);
+    }
     let load = || {
         load_run(&state, &run)
             .doing("there is no such run")
@@ -198,6 +205,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         ));
         return Ok(0);
     }
+    end_cut_short(&work, &mut record, output)?;
     if record.mode == WorkspaceMode::Live {
         return Err(Failure::new(format!(
             "run {} wrote straight to its workspace",
@@ -213,6 +221,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         ignored: arguments.ignored,
         force: arguments.force,
     };
+    let was = record.state;
     record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
     changes::refuse_unchanged(&state, &record, &all, &selection.paths)?;
@@ -225,6 +234,9 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
             state_name(record.state),
             elsewhere(&record)
         ));
+        if is_cut_off(record.ending, was) {
+            output.say(&interrupted(&record, &events_of(&state, &record.run)?));
+        }
     }
     Ok(0)
 }
@@ -242,6 +254,18 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         is_unseen: false,
         is_unattended: false,
     };
+    if let Some(Ended::Finished) = end_cut_short(&work, &mut record, output)? {
+        // Whoever discards it may think that nothing of it was applied.
+        return Err(
+            Failure::new(format!("run {} is applied and not discarded", record.run))
+                .because("once it is discarded, nothing can take it back")
+                .advise(format!("atoll undo {} takes it back", record.run))
+                .advise(format!(
+                    "atoll discard {} leaves what was applied",
+                    record.run
+                )),
+        );
+    }
     live::refuse_discard(&record)?;
     let was = record.state;
     work.discard(&mut record)?;
@@ -324,6 +348,7 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
         is_unseen: false,
         is_unattended: false,
     };
+    end_cut_short(&work, &mut record, output)?;
     let run = record.run.clone();
     let about = |record: &RunRecord| {
         let workspace = host_text(&record.workspace);

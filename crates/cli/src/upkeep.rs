@@ -13,7 +13,7 @@ use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_engine::shell::word;
-use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
+use atoll_ledger::{Durability, Ledger, StateDir, forget, forget_tellings, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
     PresetSummary, ProfileSummary, Requested, SourceFile, TrustList, check, check_policies, digest,
@@ -336,6 +336,8 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
         .doing(&format!("{} cannot be used", directory.display()))?;
     let state = places.open_state()?;
     let ledger = atoll_engine::events::open_ledger(&state)?;
+    // What is trusted no more, or comes back, is told again.
+    forget_tellings(&state).doing("what was told cannot be forgotten")?;
     let mut there = Vec::new();
     if !arguments.revoke {
         there.extend(configuration::read_optional(&directory.join(PROJECT_FILE))?);

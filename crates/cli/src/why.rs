@@ -34,6 +34,9 @@ use crate::render::{self, Paint, Report, Style};
 use crate::requested::of_line;
 use crate::used;
 
+/// The most denials that are listed of a run that goes on.
+const DENIALS_SHOWN_MAX: usize = 64;
+
 /// Tells a run's story from the ledger.
 pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     if let Some(session) = &arguments.session {
@@ -132,11 +135,27 @@ impl Story<'_> {
 
     /// Describes the accesses Atoll saw denied while it ran.
     fn denied(&self) -> Vec<String> {
-        let denied = self
-            .said("denials.seen", "/denied")
-            .and_then(Value::as_array);
-        let denied = denied.into_iter().flatten();
+        let Some(seen) = self.said("denials.seen", "/denied") else {
+            let refused = self.refused_so_far();
+            let shown = refused.iter().take(DENIALS_SHOWN_MAX);
+            return shown.map(|one| one.what.clone()).collect();
+        };
+        let denied = seen.as_array().into_iter().flatten();
         denied.filter_map(|line| text(Some(line))).collect()
+    }
+
+    /// Returns the number of accesses that Atoll saw denied.
+    fn denied_count(&self) -> u64 {
+        match self.said("denials.seen", "/count").and_then(Value::as_u64) {
+            Some(count) => count,
+            None => self.refused_so_far().len() as u64,
+        }
+    }
+
+    /// Returns whether it may go on: nothing has recorded its end.
+    fn has_no_end(&self) -> bool {
+        let ends = ["run.closed", "run.failed", "run.interrupted", "run.denied"];
+        ends.into_iter().all(|end| self.event(end).is_none())
     }
 
     /// Returns the alert that placeholders were sent towards origins their credentials are not for.
@@ -349,15 +368,15 @@ impl Story<'_> {
         for line in &denied {
             report.styled("denied", line, Some(Style::Bad));
         }
-        let count = self.said("denials.seen", "/count").and_then(Value::as_u64);
-        let more = count.unwrap_or(0).saturating_sub(denied.len() as u64);
+        let more = self.denied_count().saturating_sub(denied.len() as u64);
         if more > 0 {
             report.line("denied", &format!("… and {} more", render::grouped(more)));
         }
-        let seen = if denied.is_empty() {
-            "nothing that Atoll saw"
-        } else {
-            "that is all that Atoll saw"
+        let seen = match (denied.is_empty(), self.has_no_end()) {
+            (true, false) => "nothing that Atoll saw",
+            (true, true) => "nothing that Atoll saw so far",
+            (false, false) => "that is all that Atoll saw",
+            (false, true) => "that is all that Atoll saw so far",
         };
         let unheard = if self.is_nesting() {
             "network, files, system calls, attempts to get out too"

@@ -162,7 +162,10 @@ pub fn online(world: &World, options: &[&str], script: &str) -> Seen {
 /// Returns the bodies of the last run's events of a type.
 #[must_use]
 pub fn events(world: &World, kind: &str) -> Vec<Value> {
-    let told = world.atoll(["ledger", "show", "last"]).run().success();
+    let told = world
+        .atoll(["ledger", "show", "--json", "last"])
+        .run()
+        .success();
     let events: Vec<Value> = told
         .out()
         .lines()

@@ -171,7 +171,7 @@ pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Entry> {
 /// When it cannot be shown.
 #[must_use]
 pub fn events(world: &World) -> Vec<serde_json::Value> {
-    let shown = world.atoll(["ledger", "show"]).run().success();
+    let shown = world.atoll(["ledger", "show", "--json"]).run().success();
     shown
         .out()
         .lines()

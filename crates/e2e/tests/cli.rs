@@ -386,7 +386,7 @@ fn every_limit_is_understood_and_recorded() {
     let ended = world.run(options, script).run().success();
     // What the sandbox's root needs for itself is not the program's, nor taken from it.
     assert_eq!(ended.out(), "128\n16384 16384\nfits\nfull\n0\n", "{ended}");
-    let events = fine(&world, &["ledger", "show", &world.last_run()]).out();
+    let events = fine(&world, &["ledger", "show", "--json", &world.last_run()]).out();
     for recorded in [
         "\"memory-bytes\":536870912",
         "\"swap-bytes\":0",
@@ -684,16 +684,29 @@ fn the_ledger_is_shown_followed_and_verified() {
         "{verified}"
     );
     let run = world.last_run();
-    let shown = fine(&world, &["ledger", "show", &run]).out();
+    let shown = fine(&world, &["ledger", "show", "--json", &run]).out();
     for line in shown.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
         assert_eq!(event["run"], run.as_str(), "{line}");
     }
     assert!(shown.lines().count() >= 2, "{shown}");
-    let tail = fine(&world, &["ledger", "tail", "-n", "1"]).out();
+    let tail = fine(&world, &["ledger", "tail", "--json", "-n", "1"]).out();
     assert_eq!(tail.lines().count(), 1, "{tail}");
+    // Without --json each is a row for people.
+    let table = fine(&world, &["ledger", "show", &run]).out();
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), shown.lines().count() + 1, "{table}");
+    assert!(
+        rows[0].contains("TIME") && rows[0].ends_with("OUTCOME"),
+        "{table}"
+    );
+    let opened = format!(" UTC  run.opened          {run}  allow: sh -c true");
+    assert!(table.contains(&opened), "{opened} is not in\n{table}");
+    assert!(table.contains(&format!("  {run}  succeeded\n")), "{table}");
 
-    let following = world.atoll(["ledger", "tail", "-n", "1", "-f"]).start();
+    let following = world
+        .atoll(["ledger", "tail", "--json", "-n", "1", "-f"])
+        .start();
     following.until_stdout("\n");
     let _ = world.run_inside("true").success();
     following.until_stdout(&world.last_run());
@@ -813,6 +826,39 @@ fn help_and_version_and_manuals_are_there() {
     let _ = fine(&world, &["man", pages.to_str().unwrap()]);
     assert!(world.read(pages.join("atoll-run.1")).contains(".TH"));
     assert!(fine(&world, &["man"]).out().contains(".TH"));
+}
+
+#[test]
+fn documents_are_part_of_the_program() {
+    let world = World::new("documents_are_part_of_the_program");
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let docs = std::path::Path::new(&package).join("../../docs");
+    let document = |name: &str| std::fs::read_to_string(docs.join(name)).unwrap();
+    let help = |name: &str| fine(&world, &["help", name]).out();
+    assert_eq!(help("network"), document("network.md"));
+    assert_eq!(help("codex"), document("agents/codex.md"));
+    // A command's own help is clap's, and comes first where a document has the same name.
+    assert_eq!(help("run"), fine(&world, &["run", "--help"]).out());
+    let both = fine(&world, &["policy", "--help"]).out() + "\n" + &document("policy.md");
+    assert_eq!(help("policy"), both);
+    let nested = fine(&world, &["help", "ledger", "query"]).out();
+    assert_eq!(nested, fine(&world, &["ledger", "query", "--help"]).out());
+    let all = fine(&world, &["help"]).out();
+    let list = all
+        .split_once("Documents, by `atoll help NAME`:")
+        .unwrap()
+        .1;
+    assert!(
+        list.contains("\n  network ") && list.contains("\n  codex "),
+        "{all}"
+    );
+    let unknown = world.atoll(["help", "netwrok"]).run().expect_status(125);
+    unknown.is_clear_error(["no document \"netwrok\"", "atoll help network"]);
+    let unknown = world
+        .atoll(["help", "ledger", "qery"])
+        .run()
+        .expect_status(125);
+    unknown.is_clear_error(["atoll ledger has no command", "atoll help ledger query"]);
 }
 
 #[test]

@@ -640,7 +640,7 @@ fn keys_from_files_go_into_basic_authentication_and_queries() {
         let reached = requests(&world);
         assert!(!reached.contains("elsewhere"), "{reached}");
         let ledger = world
-            .atoll(["ledger", "show", "last"])
+            .atoll(["ledger", "show", "--json", "last"])
             .run()
             .success()
             .out();

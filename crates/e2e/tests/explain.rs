@@ -675,14 +675,17 @@ fn a_run_that_there_is_not_is_told_with_those_that_there_are() {
     let world = World::new("a_run_that_there_is_not_is_told_with_those_that_there_are");
     let run = world.atoll(["run", "--discard", "--", "true"]).run();
     let _ = run.success();
-    let shown = world.atoll(["ledger", "show", "last"]).run().out();
+    let shown = world
+        .atoll(["ledger", "show", "--json", "last"])
+        .run()
+        .out();
     let first: Value = serde_json::from_str(shown.lines().next().unwrap()).unwrap();
     let run = first["run"].as_str().unwrap();
     for words in [
         &["why", "zzzz"][..],
         &["policy", "explain", "--run", "zzzz"],
         &["policy", "learn", "zzzz"],
-        &["ledger", "show", "zzzz"],
+        &["ledger", "show", "--json", "zzzz"],
     ] {
         let told = world.atoll(words.iter().copied()).run();
         let told = told.expect_status(125);

@@ -661,7 +661,11 @@ fn a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on() {
         let run = of_second["run"].as_str().unwrap();
         let is_sent = seen.first.contains(" /after ");
         assert_eq!(is_sent, expected == Allowed, "{}", seen.outcome);
-        let told = world.atoll(["ledger", "show", run]).run().success().out();
+        let told = world
+            .atoll(["ledger", "show", "--json", run])
+            .run()
+            .success()
+            .out();
         let is_learnt = |line: &&str| {
             line.contains("label.gained") && line.contains("another run of its session")
         };

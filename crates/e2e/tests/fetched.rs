@@ -245,7 +245,10 @@ fn a_command_that_gives_no_value_is_told_and_not_run_again_at_once() {
         let told = "credential hub cannot be fetched: ";
         let (out, ledger) = (
             outcome.out(),
-            world.atoll(["ledger", "show", "last"]).run().out(),
+            world
+                .atoll(["ledger", "show", "--json", "last"])
+                .run()
+                .out(),
         );
         assert_eq!(out.matches(why).count(), 5, "{how}: {outcome}");
         assert!(out.contains("who are you?"), "{how}: {outcome}");

@@ -355,7 +355,7 @@ fn a_full_disk_keeps_a_checkpoint_from_being_written_and_no_run_from_ending() {
         mount -t tmpfs -o mode=700,nr_inodes=$(($(ls -A ../copy | wc -l) + 1)) tmpfs ledger && \
         cp -a ../copy/. ledger && cd \"$WORKSPACE\" || exit 9
         \"$ATOLL\" run --discard -- echo inside; echo status $?
-        \"$ATOLL\" ledger show last | grep -c run.closed
+        \"$ATOLL\" ledger show --json last | grep -c run.closed
         \"$ATOLL\" ledger verify
         rm \"$XDG_STATE_HOME/atoll/ledger/room\" && \"$ATOLL\" run --discard -- true
         \"$ATOLL\" ledger verify";
@@ -386,8 +386,8 @@ fn what_the_ledger_prints_is_json_whatever_was_run() {
     let hostile = "echo \u{202e}gpj \u{200b}\u{e0041}";
     let _ = world.run_inside(hostile).success();
     for arguments in [
-        &["ledger", "show", "last"][..],
-        &["ledger", "tail"],
+        &["ledger", "show", "--json", "last"][..],
+        &["ledger", "tail", "--json"],
         &["ledger", "query", "--type", "run.opened", "--json"],
         &["ledger", "export", "--format", "jsonl", "--unsealed"],
         &["ledger", "export", "--format", "ocsf", "--unsealed"],
@@ -836,7 +836,7 @@ fn events_are_exported_in_the_words_of_ocsf() {
     let world = World::new("events_are_exported_in_the_words_of_ocsf");
     ledger_of_every_type(&world);
     let sealed = fine(&world, &["ledger", "export", "--format", "jsonl"]).out();
-    let lines = fine(&world, &["ledger", "show"]).out();
+    let lines = fine(&world, &["ledger", "show", "--json"]).out();
     assert_eq!(lines.lines().last(), sealed.lines().last());
     let sealed = fine(&world, &["ledger", "export", "--format", "ocsf"]).out();
     let unsealed = ["ledger", "export", "--format", "ocsf", "--unsealed"];

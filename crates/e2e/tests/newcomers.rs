@@ -10,7 +10,7 @@ const QUESTION: &str = "What becomes of the changes?";
 
 /// Returns the types of the events of the last run, and the state that each names.
 fn events(world: &World, run: &str) -> Vec<(String, Value)> {
-    let shown = fine(world, &["ledger", "show", run]).out();
+    let shown = fine(world, &["ledger", "show", "--json", run]).out();
     let read = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap();
         (
@@ -350,7 +350,7 @@ fn a_removed_ledger_is_found_and_told_by_the_next_run() {
     let next = world.run_inside("echo started").success();
     assert_eq!(next.out(), "started\n");
     next.says(["warning: the ledger was gone", "atoll ledger verify"]);
-    let first = fine(&world, &["ledger", "show"]).out();
+    let first = fine(&world, &["ledger", "show", "--json"]).out();
     let first: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
     assert_eq!(first["type"], "ledger.repaired", "{first:#}");
     assert_eq!(first["body"]["cause"], "removed", "{first:#}");

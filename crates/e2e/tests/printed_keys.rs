@@ -282,7 +282,10 @@ fn a_command_that_prints_no_key_that_holds_is_told_and_signs_nothing() {
         to_go(&world, how, &format!(", timeout = '{seconds}s'"));
         let script = format!("for i in 1 2 3; do {SIGNED} {BUCKET}/$i & done; wait");
         let outcome = online(&world, &script);
-        let ledger = world.atoll(["ledger", "show", "last"]).run().out();
+        let ledger = world
+            .atoll(["ledger", "show", "--json", "last"])
+            .run()
+            .out();
         let told = format!("credential aws cannot be fetched: its command: {why}");
         let told = match how {
             "hangs" | "fails" => told.replace("its command: ", ""),

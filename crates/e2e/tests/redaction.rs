@@ -100,7 +100,7 @@ fn headers_that_policies_take_out_neither_leave_nor_come_in() {
         );
     }
     let told = world
-        .atoll(["ledger", "show", "last"])
+        .atoll(["ledger", "show", "--json", "last"])
         .run()
         .success()
         .out();

@@ -386,7 +386,7 @@ fn root_inside_is_refused_where_it_would_not_be_held() {
     told.says(["root inside", "\"root\": true"]);
     let shown = world.atoll(["profile", "show", "rooted"]).run().success();
     assert!(shown.out().contains("root = true"), "{shown}");
-    let ledger = world.atoll(["ledger", "show"]).run().success();
+    let ledger = world.atoll(["ledger", "show", "--json"]).run().success();
     assert!(ledger.out().contains("\"root\":true"), "{ledger}");
 }
 

@@ -95,7 +95,7 @@ fn what_is_learnt_allows_the_same_again_and_nothing_private() {
     assert!(why(&world).contains("example.com:22"), "{}", why(&world));
     // Recorded: that it was weaker, and what passed because of it.
     let ledger = world
-        .atoll(["ledger", "show", "last"])
+        .atoll(["ledger", "show", "--json", "last"])
         .run()
         .success()
         .out();

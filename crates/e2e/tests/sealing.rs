@@ -80,8 +80,8 @@ fn what_is_sensitive_is_sealed_and_read_by_whoever_has_the_key() {
     assert!(raw.contains("\"sealed\":\""), "{raw}");
     assert!(!raw.contains(WORD) && !raw.contains(workspace), "{raw}");
     for arguments in [
-        ["ledger", "show", "last"].as_slice(),
-        &["ledger", "tail"],
+        ["ledger", "show", "--json", "last"].as_slice(),
+        &["ledger", "tail", "--json"],
         &["ledger", "query", "--type", "run.opened"],
         &["ledger", "query", "--path", workspace, "--json"],
         &["why", "last"],

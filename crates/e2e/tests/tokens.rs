@@ -96,7 +96,7 @@ fn asked_for(world: &World) -> Vec<Value> {
 /// Returns the last run's ledger.
 fn ledger(world: &World) -> String {
     world
-        .atoll(["ledger", "show", "last"])
+        .atoll(["ledger", "show", "--json", "last"])
         .run()
         .success()
         .out()
@@ -782,7 +782,7 @@ fn a_refresh_token_that_its_issuer_replaces_is_written_back_to_its_file_or_the_v
         let (out, err) = (outcome.out(), outcome.err());
         is_nowhere(&world, &[&out, &err, &ledger(&world)]);
         if source.starts_with("vault") {
-            let all = world.atoll(["ledger", "show"]).run();
+            let all = world.atoll(["ledger", "show", "--json"]).run();
             let sets = all.out().matches("secret.set").count();
             assert_eq!(sets, 3, "{all}");
         } else {

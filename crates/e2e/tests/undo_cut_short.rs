@@ -88,6 +88,84 @@ fn expect_applied_and_edited(world: &World) {
     nothing.says(["there is no undo to take back"]);
 }
 
+/// Returns a run with many changes, its id, and the journal of its first apply.
+fn with_many(name: &str) -> (World, String, PathBuf) {
+    let world = World::new(name);
+    let script = format!("mkdir d; for n in $(seq {MANY}); do echo $n > d/$n; done");
+    let _ = world.run_inside(&script).success();
+    let run = world.last_run();
+    let journals = world.state().join("atoll/runs").join(&run).join("journals");
+    (world, run, journals.join("workspace-0"))
+}
+
+#[test]
+fn killed_apply_with_one_end_is_ended_by_the_next_command() {
+    for command in ["runs", "diff", "apply", "undo", "discard"] {
+        let (world, run, journal) =
+            with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
+        killed_at(&world, &["apply", "last"], &journal, "preparing");
+        if stage(&journal) != "preparing" {
+            // The kill came too late for this one.
+            continue;
+        }
+        let arguments = match command {
+            "runs" => vec![command],
+            _ => vec![command, &run],
+        };
+        let next = atoll(&world, &arguments);
+        next.says(["was cut short before it changed anything, and is taken back"]);
+        assert!(!atoll(&world, &["runs"]).err().contains("cut short"));
+        assert_eq!(world.exists(last_file()), command == "apply", "{next}");
+        let _ = next.expect_status(if command == "undo" { 125 } else { 0 });
+    }
+    // Killed before its last mark: every step is done.
+    for command in ["runs", "diff", "apply", "undo"] {
+        let (world, run, journal) =
+            with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
+        let _ = fine(&world, &["apply", "last"]);
+        fs::write(journal.join("stage"), "committing").unwrap();
+        let arguments = match command {
+            "runs" => vec![command],
+            _ => vec![command, &run],
+        };
+        let next = fine(&world, &arguments);
+        next.says(["was cut short after it had changed everything, and is finished"]);
+        assert_eq!(stage(&journal) == "undone", command == "undo");
+        assert_eq!(world.exists(last_file()), command != "undo", "{next}");
+        if command != "undo" {
+            assert_eq!(world.runs()[0]["state"], "applied");
+        }
+    }
+    // What is applied is not discarded unawares.
+    let (world, run, journal) = with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
+    let _ = fine(&world, &["apply", "last"]);
+    fs::write(journal.join("stage"), "committing").unwrap();
+    let refused = atoll(&world, &["discard", &run]).expect_status(125);
+    refused.is_clear_error(["is finished", "applied and not discarded", "atoll undo"]);
+    let _ = fine(&world, &["discard", &run]);
+    // In between a person decides.
+    let (world, _, journal) = with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
+    let _ = fine(&world, &["apply", "last"]);
+    fs::write(journal.join("stage"), "committing").unwrap();
+    fs::write(journal.join("log"), "").unwrap();
+    let refused = atoll(&world, &["apply", "last"]).expect_status(125);
+    refused.is_clear_error(["was cut short", "--take-back", "--finish"]);
+}
+
+#[test]
+fn apply_of_an_interrupted_run_says_so() {
+    let world = World::new("apply_of_an_interrupted_run_says_so");
+    let running = world
+        .run(["--keep"], "echo one > one; echo made; sleep 1000")
+        .start();
+    running.until_stdout("made");
+    let _ = fine(&world, &["stop", "last"]);
+    let _ = running.wait();
+    let applied = fine(&world, &["apply", "last"]);
+    applied.says(["it was interrupted (stopped by ", "until then is applied"]);
+    assert_eq!(world.read("one"), "one\n");
+}
+
 #[test]
 fn an_undo_that_is_killed_between_its_parts_is_taken_back_whole() {
     for is_repeated in [true, false] {
@@ -360,7 +438,7 @@ fn an_undo_of_a_live_run_that_was_killed_goes_on() {
 /// Returns the types of a run's events about applies and undos, in order.
 fn told(world: &World) -> Vec<String> {
     let run = world.last_run();
-    let shown = fine(world, &["ledger", "show", &run]).out();
+    let shown = fine(world, &["ledger", "show", "--json", &run]).out();
     let kind = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         event["type"].as_str().unwrap().to_owned()

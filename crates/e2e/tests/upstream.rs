@@ -110,7 +110,10 @@ fn connections_go_on_by_the_upstream_proxy_of_a_profile() {
     }
     assert!(opened.len() >= 7, "{opened:?}");
     // The password is nowhere.
-    let told = world.atoll(["ledger", "show", "last"]).run().success();
+    let told = world
+        .atoll(["ledger", "show", "--json", "last"])
+        .run()
+        .success();
     assert!(told.out().contains("http://127.0.0.1:3128"));
     let shown = world
         .atoll(["profile", "show", "corporate"])

@@ -268,7 +268,7 @@ fn what_cannot_be_recorded_is_not_sent() {
          \"$ATOLL\" run --discard --allow example.com:7 -- python3 connect.py & run=$!; \
          until test -s '{reached}'; do sleep 0.02; done; \
          dd if=/dev/zero of='{ledger}/full' bs=1k 2>/dev/null; \
-         wait $run; echo status $?; rm '{ledger}/full'; echo and then; \"$ATOLL\" ledger show last; \"$ATOLL\" ledger verify >&2",
+         wait $run; echo status $?; rm '{ledger}/full'; echo and then; \"$ATOLL\" ledger show --json last; \"$ATOLL\" ledger verify >&2",
         ledger = ledger.display(),
         reached = reached.display(),
     );
@@ -319,7 +319,7 @@ fn answer_yes(world: &World, is_full: bool) {
          \"$ATOLL\" run --discard --ask example.com -- curl -sS -m 60 --noproxy '*' -d words http://example.com/asked </dev/null >/dev/null & run=$!; \
          until name=$(\"$ATOLL\" approvals list --json | python3 -c \"{pending}\" 2>/dev/null); do sleep 0.05; done; \
          {fill}\"$ATOLL\" approvals grant \"$name\" >/dev/null; wait $run; echo status $?; rm -f '{ledger}/full'; \
-         echo and then; \"$ATOLL\" ledger show last; \"$ATOLL\" ledger verify >&2"
+         echo and then; \"$ATOLL\" ledger show --json last; \"$ATOLL\" ledger verify >&2"
     );
     let outcome = on_internet(world, "sh -c \"$0\"")
         .arg(script)

@@ -1,5 +1,6 @@
 //! The decisions about a run's changes: apply, keep, discard, and undo.
 
+pub mod killed;
 pub mod last_undo;
 pub mod live;
 pub mod others;

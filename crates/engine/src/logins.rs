@@ -77,7 +77,7 @@ pub fn chosen<'a>(rules: &'a Rules, agent: &OsStr) -> Result<(&'a Login, &'a Log
                 .advise(
                     "log in outside, with the agent's own command: its login file is used inside",
                 )
-                .advise("a profile of your own can say how: docs/credentials.md"))
+                .advise("a profile of your own can say how: atoll help credentials"))
         }
     }
 }

@@ -62,7 +62,7 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
     let named = words(&record.command).find(is_known)?;
     Some(format!(
         "{named} makes namespaces of its own, which are refused here; \
-         atoll run --nesting lets it, and docs/nesting.md says what that opens"
+         atoll run --nesting lets it, and atoll help nesting says what that opens"
     ))
 }
 
@@ -78,12 +78,12 @@ pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
     if is_closed {
         return Some(format!(
             "nothing outside can be reached here: trust level none opens no host; if {named} was \
-             to fetch something, --trust low opens what rules allow (docs/levels.md)"
+             to fetch something, --trust low opens what rules allow (atoll help levels)"
         ));
     }
     Some(format!(
         "nothing outside can be reached here; if {named} was to fetch something, \
-         atoll run {option} lets it (docs/network.md)"
+         atoll run {option} lets it (atoll help network)"
     ))
 }
 

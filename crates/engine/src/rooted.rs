@@ -63,7 +63,7 @@ pub(crate) fn place(
     if took >= TOLD_FROM {
         placing.notices.push(format!(
             "root inside has a system of its own: to make its directories anew took {:.1} s before the \
-             program started; without --root it starts at once (docs/root.md)",
+             program started; without --root it starts at once (atoll help root)",
             took.as_secs_f64()
         ));
     }

@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_ledger::{Ledger, StateDir};
+use atoll_ledger::{Ledger, StateDir, is_first_telling};
 use atoll_model::network::CredentialName;
 use atoll_model::{Call, Mode, RunId, SessionId};
 use atoll_policy::{EarlierPurposes, Facts, HostFacts, ProfileError, Requested, Rules};
@@ -141,6 +141,11 @@ pub fn compiled(
     configuration::take_repository(&mut rules, workspace, host);
     rules.take_real_paths(workspace, configuration::real_path);
     refuse_unseen(request, &rules)?;
+    // Where that cannot be kept, it is told again.
+    let is_first = |notice: &atoll_policy::Notice| {
+        is_first_telling(state, &notice.to_string()).unwrap_or(true)
+    };
+    rules.retain_notices(|notice| !notice.is_of_stray() || is_first(notice));
     Ok(rules)
 }
 

@@ -223,6 +223,8 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 pub const CONTROL: &str = "control";
 /// The places up to which the ledger was sent elsewhere.
 pub const TELEMETRY: &str = "telemetry";
+/// The notices that a person was given once.
+pub const TOLD: &str = "told";
 /// The labels that runs of a session have gained, for concurrent runs.
 pub const GAINED: &str = "gained";
 /// The layers over parts of the home that a profile's next run goes on with.

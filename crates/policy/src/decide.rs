@@ -223,7 +223,7 @@ fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
         Notice {
             text: format!(
                 "in a fence {} can be read and not changed: what has to write there, as agents do, needs a \
-                 copy in its home inside (docs/fence.md)",
+                 copy in its home inside (atoll help fence)",
                 places.collect::<Vec<_>>().join(", ")
             ),
             origin: first.origin.clone(),

@@ -56,12 +56,23 @@ impl Project {
     }
 }
 
+const NOBODY: &str = "nobody has trusted its content";
+
+impl Notice {
+    /// Returns whether it names a project's file that nobody has trusted: a person who was told so
+    /// once need not be told at each run.
+    #[must_use]
+    pub fn is_of_stray(&self) -> bool {
+        self.text.contains(NOBODY)
+    }
+}
+
 /// Returns the notice that a project's file is not trusted, and how to trust it.
 pub(crate) fn untrusted(sources: &Sources<'_>, file: &SourceFile<'_>, name: &str) -> Notice {
     let changed = if sources.trust.knows(&file.name) {
         "its content has changed since it was trusted"
     } else {
-        "nobody has trusted its content"
+        NOBODY
     };
     let short = digest(&file.content).chars().take(12).collect::<String>();
     Notice {

@@ -200,6 +200,11 @@ impl Rules {
         &self.notices
     }
 
+    /// Drops the notices that are not wanted.
+    pub fn retain_notices(&mut self, is_wanted: impl FnMut(&Notice) -> bool) {
+        self.notices.retain(is_wanted);
+    }
+
     /// Creates the default rules.
     pub(crate) fn built_in(host: &HostFacts, profile: Sourced<String>) -> Self {
         let no = || Sourced::built_in(false);

@@ -55,6 +55,39 @@ fn mistakes_are_told_by_line_and_column() {
     );
 }
 
+#[test]
+fn syntax_error_names_what_is_missing() {
+    let check = |text: &str, expected: &str| {
+        let found = faults(text);
+        let first = found.first().map(String::as_str).unwrap_or_default();
+        let told = first.strip_prefix("/policies/test.cedar:");
+        assert_eq!(told, Some(expected), "{text}");
+    };
+    let missing = "a `;` is missing at the end of the policy";
+    let open = OPEN.trim_end_matches(';');
+    check(&format!("{open}\n{OPEN}"), &format!("1:36: {missing}"));
+    check(
+        &format!("{open} @id(\"b\") {OPEN}"),
+        &format!("1:36: {missing}"),
+    );
+    check(
+        &format!("{open} when {{ true }}\nforbid(principal, action, resource);"),
+        &format!("1:50: {missing}"),
+    );
+    check(
+        "permit(principal, action, resource",
+        "1:35: unexpected end of input, expected `)` or `,`",
+    );
+    check(
+        "permit(principal, action == Action::\"run, resource);",
+        "1:37: the text that begins here has no closing `\"`",
+    );
+    check(
+        "permit(principal, action, resource) when { [1, 2 };",
+        "1:50: unexpected token `}`, expected `,` or `]`",
+    );
+}
+
 /// Latin "a" and Cyrillic "а" are two texts that look alike.
 #[test]
 fn what_looks_alike_stands_in_comments_alone() {

@@ -90,7 +90,7 @@ pub enum KeyAction {
     Lost,
 }
 
-/// Print the last events, one JSON object a line
+/// Print the last events: time, type, run, outcome
 ///
 /// Example: atoll ledger tail -n 50, atoll ledger tail -f
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -103,17 +103,25 @@ pub struct TailLedgerArguments {
     /// Go on printing events as they are written, until interrupted. Default: off.
     #[arg(long, short)]
     pub follow: bool,
+
+    /// Print JSON, one object a line: all of each event. Default: a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
-/// Print the events of one run, or all, one JSON object a line
+/// Print the events of one run, or all: time, type, run, outcome
 ///
-/// Example: atoll ledger show last
+/// Example: atoll ledger show last, atoll ledger show last --json
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct ShowLedgerArguments {
     /// The run: its id, its beginning or end, or `last`. Default: all runs.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+
+    /// Print JSON, one object a line: all of each event. Default: a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Check digests, chain and signatures: find a change, a cut, a swap

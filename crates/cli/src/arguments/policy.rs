@@ -13,7 +13,7 @@ const PROOF_SECONDS: u16 = 60;
 /// Show, check, ask and test policies in Cedar, beside profiles
 ///
 /// They lie in /etc/atoll/*.cedar, in *.cedar beside config.toml, and in those beside a
-/// project's atoll.toml that are trusted. Each of these layers only takes away: see docs/policy.md.
+/// project's atoll.toml that are trusted. Each of these layers only takes away: `atoll help policy`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(
     verbatim_doc_comment,

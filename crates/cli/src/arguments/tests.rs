@@ -141,6 +141,7 @@ fn the_other_commands_are_read() {
             action: LedgerAction::Tail(TailLedgerArguments {
                 number: 3,
                 follow: true,
+                json: false,
             }),
         }),
     );

@@ -160,7 +160,7 @@ With --require: 0 when all that is named is held, 1 when not.";
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = DOCTOR_STATUSES)]
 pub struct DoctorArguments {
-    /// Print JSON: one object, described in docs/doctor.md. Default: text.
+    /// Print JSON: one object, described in `atoll help doctor`. Default: text.
     #[arg(long)]
     pub json: bool,
 

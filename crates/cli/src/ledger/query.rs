@@ -147,7 +147,7 @@ fn is_after(since: Option<&str>, until: Option<&str>) -> bool {
 }
 
 /// Returns the verdict, by its word or by an event's type: `flow.refused` has no such word.
-fn verdict(event: &Event) -> Option<&str> {
+pub(super) fn verdict(event: &Event) -> Option<&str> {
     let said = event.body.get("verdict").and_then(Value::as_str);
     said.or(match event.kind.as_str() {
         "flow.refused" | "port.refused" => Some("deny"),
@@ -236,7 +236,7 @@ fn line(event: &Event) -> String {
 }
 
 /// Formats a body, one member after another; --json has all of it.
-fn said(body: &Value) -> String {
+pub(super) fn said(body: &Value) -> String {
     let members = body.as_object().into_iter().flatten();
     let words = members.filter_map(|(name, value)| Some(format!("{name} {}", word(value)?)));
     let all = words.collect::<Vec<_>>().join("; ");

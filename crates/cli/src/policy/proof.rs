@@ -221,7 +221,7 @@ fn of_files(files: &[PathBuf]) -> Result<Of, Failure> {
 }
 
 fn compiled(files: &[(Layer, Vec<PolicyFile>)]) -> Result<Layers, Failure> {
-    Layers::compile(files, &Known::default()).map_err(broken)
+    Layers::compile(files, &Known::default()).map_err(|faults| broken(&faults, files))
 }
 
 /// Prepares files for the prover; mistakes in them are errors.

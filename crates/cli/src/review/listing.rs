@@ -13,6 +13,7 @@ use atoll_model::{RunId, WorkspaceMode, format_duration};
 use atoll_store::{RECORD_VERSION, RunRecord, RunState, list_runs, settle_run};
 use serde_json::{Value, json};
 
+use super::interrupted::end_before_reading;
 use crate::arguments::RunsArguments;
 use crate::output::Output;
 use crate::render::{self, RunRow, state_word};
@@ -46,6 +47,7 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
         {
             *record = settled;
         }
+        end_before_reading(&places, &state, record, output);
     }
     for (run, why) in &list.broken {
         output.warn(&format!("run {run} cannot be read: {why}"));

@@ -13,6 +13,7 @@ use atoll_policy::{
 
 use crate::arguments::CheckProfileArguments;
 use crate::output::Output;
+use crate::render::excerpt;
 
 /// The subject of a check: a file, or a profile by its name.
 struct Checked {
@@ -33,6 +34,7 @@ pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Resu
     let problems = check(content, name);
     for problem in &problems {
         tell(&problem.to_string(), output);
+        output.result(&excerpt(content, problem.line, problem.column));
     }
     if !problems.is_empty() {
         return Ok(1);

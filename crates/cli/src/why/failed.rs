@@ -11,6 +11,7 @@ use atoll_model::network::{
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::answered::given_up;
 use crate::reached::unreached;
 use crate::render::{Denied, Report, Style};
 
@@ -57,6 +58,29 @@ impl Story<'_> {
             }
         }
         failed
+    }
+
+    /// Returns the refused connections, each once: while a run goes on, and where nobody saw its end,
+    /// nothing else has its denials.
+    pub(super) fn refused_so_far(&self) -> Vec<Denied> {
+        let mut all: Vec<Denied> = Vec::new();
+        let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
+        for event in refused {
+            let count = event.body.get("count").and_then(Value::as_u64);
+            let refused = flow(&event.body).zip(text(event.body.get("why")));
+            let Some((flow, why)) = refused else { continue };
+            let one = unreached(&Refused {
+                flow,
+                why,
+                count: count.unwrap_or(1),
+            });
+            match all.iter_mut().find(|known| known.what == one.what) {
+                Some(known) => known.times = known.times.saturating_add(one.times),
+                None => all.push(one),
+            }
+        }
+        all.extend(given_up(self.events.iter()));
+        all
     }
 
     /// Returns a hint for a command that fetches and failed where nothing could be reached: no
@@ -110,7 +134,7 @@ fn add(failed: &mut Vec<Denied>, one: Denied) {
     }
 }
 
-/// Reads a flow from the event that opened it.
+/// Reads a flow from the event that opened or refused it.
 fn flow(body: &Value) -> Option<Flow> {
     let port = body.get("port").and_then(Value::as_u64).unwrap_or(0);
     let scheme = body.get("scheme").cloned();
@@ -125,22 +149,26 @@ fn flow(body: &Value) -> Option<Flow> {
         }),
         _ => None,
     };
+    let limit = body.get("limit").cloned();
+    let kind = body.get("kind").cloned();
+    let kind = kind.and_then(|kind| serde_json::from_value(kind).ok());
     let login = match (text(body.get("user")), text(body.get("database"))) {
         (Some(user), Some(database)) => Some(FlowLogin { user, database }),
         (_, _) => None,
     };
     Some(Flow {
-        kind: match (&request, &login) {
-            (Some(_), _) => FlowKind::Request,
-            (None, Some(_)) => FlowKind::Postgres,
-            (None, None) => FlowKind::Tunnel,
+        kind: match (kind, &request, &login) {
+            (Some(kind), ..) => kind,
+            (None, Some(_), _) => FlowKind::Request,
+            (None, None, Some(_)) => FlowKind::Postgres,
+            (None, None, None) => FlowKind::Tunnel,
         },
         host: text(body.get("host"))?,
         address: None,
         port: u16::try_from(port).ok()?,
-        rule: None,
+        rule: text(body.get("rule")),
         request,
-        limit: None,
+        limit: limit.and_then(|limit| serde_json::from_value(limit).ok()),
         credentials: Vec::new(),
         login,
         policies: 0,

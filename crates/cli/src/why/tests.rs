@@ -287,6 +287,39 @@ fn what_is_missing_in_the_ledger_is_told_as_missing() {
 }
 
 #[test]
+fn denials_of_a_run_that_goes_on_are_told() {
+    let refused = |host: &str| {
+        let body =
+            json!({ "kind": "tunnel", "host": host, "port": 443, "why": NO_RULE, "count": 2 });
+        event("flow.refused", body)
+    };
+    let allowed = opened("allow", json!({ "profile": "p", "policy": "sha256:x" }));
+    let so_far = [
+        allowed,
+        refused("a.example"),
+        refused("b.example"),
+        refused("a.example"),
+    ];
+    let text = told(&so_far);
+    for line in [
+        "  outcome   not yet: it is running",
+        &format!("  denied    reaching a.example:443: {NO_RULE}\n"),
+        &format!("            reaching b.example:443: {NO_RULE}\n"),
+        "            that is all that Atoll saw so far; what the kernel",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+    assert_eq!(text.matches("reaching a.example:443").count(), 1, "{text}");
+    // At its end the record of all denials counts.
+    let closed = json!({ "ending": { "how": "exited", "status": 0 }, "status": 0 });
+    let seen = json!({ "count": 1, "denied": ["one"], "limits": [] });
+    let ended = [event("run.closed", closed), event("denials.seen", seen)];
+    let text = told(&[so_far.as_slice(), ended.as_slice()].concat());
+    assert!(!text.contains("reaching a.example:443"), "{text}");
+    assert!(text.contains("that is all that Atoll saw; what"), "{text}");
+}
+
+#[test]
 fn rules_are_named_with_their_layer() {
     for (rule, layer) in [
         ("built in", "Atoll's own rules"),
@@ -334,8 +367,9 @@ fn a_refused_request_is_told_with_the_narrowest_rule_that_allows_it() {
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
+    let (_, allowed) = text.split_once("  allow ").unwrap();
     assert!(
-        !text.contains("evil.example") && !text.contains("$(id)"),
+        !allowed.contains("evil.example") && !allowed.contains("$(id)"),
         "{text}"
     );
 }
@@ -464,7 +498,8 @@ fn the_port_and_the_profile_are_those_of_the_command() {
         event("flow.refused", reverse),
         event("flow.refused", name),
     ]);
-    assert!(!text.contains("arpa"), "{text}");
+    let (_, allowed) = text.split_once("  allow ").unwrap();
+    assert!(!allowed.contains("arpa"), "{text}");
     for line in [
         "atoll run --discard --profile ./mine.toml --allow host.atoll.internal:18090 -- curl",
         "atoll profile show ./mine.toml",

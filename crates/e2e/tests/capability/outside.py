@@ -138,7 +138,7 @@ def lasting():
     until("open")
     atoll("token", "revoke", first)
     end = time.monotonic() + 60
-    while "rights.given-up" not in atoll("ledger", "show", "last").stdout and time.monotonic() < end:
+    while "rights.given-up" not in atoll("ledger", "show", "--json", "last").stdout and time.monotonic() < end:
         time.sleep(0.2)
     # A person gives up what the token carries no more: that is new, and lasts.
     given = atoll("restrict", "last", "--no-network")

@@ -173,7 +173,7 @@ say("reload", wider[0], "may allow more take two persons" in wider[2])
 with open(f"{HOMES}/{OWNER}/work/over", "w"):
     pass
 say("ended", run.wait())
-events = [json.loads(line) for line in atoll(OWNER, "ledger", "show", port[0])[1].splitlines()]
+events = [json.loads(line) for line in atoll(OWNER, "ledger", "show", "--json", port[0])[1].splitlines()]
 bodies = {one["type"]: one["body"] for one in events if one["type"].startswith("port.")}
 say("recorded", bodies["port.agreed"]["uid"], bodies["port.published"]["first_uid"], bodies["port.published"]["uid"])
 why = atoll(OWNER, "why", port[0])[1].replace("\n            ", " ")

@@ -69,7 +69,7 @@ impl TrustRules {
 
     fn written(&self, sending: Sending) -> Option<String> {
         let (level, mode) = (self.level(), self.mode());
-        let mut text = format!("// Trust level {level}, mode {mode}: docs/levels.md.\n");
+        let mut text = format!("// Trust level {level}, mode {mode}: atoll help levels.\n");
         let before = text.len();
         match level {
             Level::None => text.push_str(&nothing()),

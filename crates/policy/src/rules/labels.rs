@@ -97,7 +97,7 @@ impl Rules {
             return None;
         }
         let mode = self.trust.mode();
-        let mut text = format!("// What becomes of labels, mode {mode}: docs/labels.md.\n");
+        let mut text = format!("// What becomes of labels, mode {mode}: atoll help labels.\n");
         match mode {
             TrustMode::Strict | TrustMode::Layered => text.push_str(&self.asking()),
             TrustMode::Permissive => {}

@@ -59,7 +59,7 @@ fn verdict(findings: &[Finding], mode: Option<Mode>) -> String {
     let holds = match mode {
         None => return "atoll run does not start here: see what is missing".to_owned(),
         Some(Mode::Full) => "atoll run holds programs in namespaces of their own (mode full)",
-        Some(Mode::Fence) => "atoll run fences programs in (mode fence, docs/fence.md)",
+        Some(Mode::Fence) => "atoll run fences programs in (mode fence, atoll help fence)",
     };
     match weaker {
         0 => format!("{holds}; nothing is weaker than on other hosts"),

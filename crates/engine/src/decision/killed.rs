@@ -1,0 +1,217 @@
+//! Ends an apply that a kill has cut short, where only one end is right: one that has changed
+//! nothing is rolled back, one that has changed everything is finished. All others are left to the
+//! person.
+
+use std::path::Path;
+
+use atoll_layer::{JournalState, Selection, finish, journal_state, take_back};
+use atoll_ledger::StateDir;
+use atoll_model::WorkspaceMode;
+use atoll_store::{LayerRecord, RunRecord, RunState, load_run, lock_run};
+use serde_json::{Value, json};
+
+use super::Work;
+use super::last_undo::LastUndo;
+use crate::changes;
+use crate::events::events_of;
+use crate::failure::{Doing, Failure};
+use crate::promotion::{self, Planned};
+
+/// The end of an apply that was cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing was changed, and it was rolled back.
+    TakenBack,
+    /// Everything was changed, and it was finished.
+    Finished,
+}
+
+/// The progress of an apply, by its journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// No name was changed yet.
+    Nothing,
+    /// Some were, or it is not known.
+    Part,
+    /// Every step is logged as done; at most the last mark is missing.
+    Whole,
+}
+
+impl Work<'_> {
+    /// Ends an apply of the run that was cut short, where only one end is right. Returns which;
+    /// none where nothing was cut short, another process works on the run, or a person has to
+    /// decide.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub fn end_cut_short(&self, record: &mut RunRecord) -> Result<Option<Ended>, Failure> {
+        if !may_be_cut_short(self.state, record) {
+            return Ok(None);
+        }
+        // Whoever works on it now has its journals, too.
+        let Ok(_lock) = lock_run(self.state, &record.run) else {
+            return Ok(None);
+        };
+        *record = load_run(self.state, &record.run).doing("the run cannot be read")?;
+        let directory = changes::journals_of(self.state, record);
+        let last = LastUndo::read(&directory)?;
+        let (mut done, mut interrupted) = (Vec::new(), Vec::new());
+        for (layer, journal) in self.journals(record) {
+            let is_of_undo = |last: &LastUndo| last.names_all(std::slice::from_ref(&journal));
+            match journal_state(&journal).doing("the journal cannot be read")? {
+                JournalState::Interrupted if last.as_ref().is_some_and(is_of_undo) => {
+                    return Ok(None);
+                }
+                JournalState::Interrupted => interrupted.push((layer, journal)),
+                JournalState::Done => done.push((layer, journal)),
+                JournalState::None | JournalState::Undone => {}
+            }
+        }
+        let is_noted = matches!(record.state, RunState::Applied | RunState::PartlyApplied);
+        match (interrupted.as_slice(), done.last()) {
+            ([(layer, journal)], _) => match reach(journal) {
+                Reach::Nothing if done.is_empty() || is_noted => {
+                    let Ok(taken) = take_back(journal) else {
+                        return Ok(None);
+                    };
+                    let what = json!({ "layer": layer.name, "entries": taken.entries });
+                    self.record(record, "apply.taken-back", what)?;
+                    Ok(Some(Ended::TakenBack))
+                }
+                Reach::Whole => self.end_whole(record, layer, journal),
+                Reach::Nothing | Reach::Part => Ok(None),
+            },
+            ([], Some((layer, journal))) if last.is_none() && self.is_unnoted(record)? => {
+                self.end_whole(record, layer, journal)
+            }
+            (_, _) => Ok(None),
+        }
+    }
+
+    /// Marks an apply as finished whose steps are all done.
+    fn end_whole(
+        &self,
+        record: &mut RunRecord,
+        layer: &LayerRecord,
+        journal: &Path,
+    ) -> Result<Option<Ended>, Failure> {
+        let Ok(applied) = finish(journal) else {
+            return Ok(None);
+        };
+        if self.last_step(record)?.as_deref() != Some("apply.finished") {
+            let what = json!({ "layer": layer.name, "entries": applied.entries });
+            self.record(record, "apply.finished", what)?;
+        }
+        let state = match self.is_anything_left(record) {
+            true => RunState::PartlyApplied,
+            false => RunState::Applied,
+        };
+        self.update(record, |kept| kept.state = state)?;
+        Ok(Some(Ended::Finished))
+    }
+
+    /// Returns whether an apply without further options would have something to write.
+    fn is_anything_left(&self, record: &RunRecord) -> bool {
+        let is_left = |one: &Planned<'_>| {
+            let plan = &one.plan;
+            !(plan.is_empty() && plan.conflicts.is_empty() && plan.held_control.is_empty())
+        };
+        let all = changes::read(self.state, record);
+        let plans = all
+            .as_ref()
+            .map(|all| promotion::plans(all, &Selection::default()));
+        // What cannot be read may be left.
+        !matches!(plans, Ok(Ok(plans)) if !plans.iter().any(is_left))
+    }
+
+    /// Returns whether the ledger's last word on the run's changes is an apply, of which the run's
+    /// record knows nothing.
+    fn is_unnoted(&self, record: &RunRecord) -> Result<bool, Failure> {
+        let is_undecided = matches!(record.state, RunState::Kept | RunState::Interrupted);
+        let last = self.last_step(record)?;
+        let is_apply = matches!(last.as_deref(), Some("apply.started" | "apply.finished"));
+        Ok(is_undecided && is_apply)
+    }
+
+    /// Returns the type of the last event about applying or undoing the run's changes.
+    fn last_step(&self, record: &RunRecord) -> Result<Option<String>, Failure> {
+        let events = events_of(self.state, &record.run)?;
+        let is_step = |kind: &str| kind.starts_with("apply.") || kind.starts_with("undo.");
+        let mut kinds = events.into_iter().rev().map(|event| event.kind);
+        Ok(kinds.find(|kind| is_step(kind)))
+    }
+}
+
+/// Returns whether an apply of the run may have been cut short: a look that costs little, for lists
+/// of runs.
+#[must_use]
+pub fn may_be_cut_short(state: &StateDir, record: &RunRecord) -> bool {
+    if record.mode != WorkspaceMode::CopyOnWrite {
+        return false;
+    }
+    let is_undecided = matches!(record.state, RunState::Kept | RunState::Interrupted);
+    let entries = std::fs::read_dir(changes::journals_of(state, record));
+    let mut journals = entries.into_iter().flatten().flatten();
+    journals.any(|entry| match journal_state(&entry.path()) {
+        Ok(JournalState::Interrupted) => true,
+        Ok(JournalState::Done) => is_undecided,
+        Ok(JournalState::None | JournalState::Undone) | Err(_) => false,
+    })
+}
+
+/// Reads how far the apply of an interrupted journal came, from the files that `layer` keeps there:
+/// the stage, the plan, and the steps that are done. What cannot be read is a part.
+fn reach(journal: &Path) -> Reach {
+    let read = |name: &str| std::fs::read_to_string(journal.join(name)).unwrap_or_default();
+    match read("stage").as_str() {
+        "keeping" | "preparing" => return Reach::Nothing,
+        "committing" => {}
+        _ => return Reach::Part,
+    }
+    let plan: Value = serde_json::from_str(&read("plan.json")).unwrap_or_default();
+    let Some(steps) = plan.get("steps").and_then(Value::as_array) else {
+        return Reach::Part;
+    };
+    let log = read("log");
+    let logged = log.split_inclusive('\n');
+    let mut logged: Vec<usize> = logged
+        .filter_map(|line| line.strip_suffix('\n')?.parse().ok())
+        .filter(|step| *step < steps.len())
+        .collect();
+    logged.sort_unstable();
+    logged.dedup();
+    match logged.len() == steps.len() {
+        true => Reach::Whole,
+        false => Reach::Part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reach_is_read_from_stage_and_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text);
+        write("plan.json", r#"{"steps":[{},{}],"tag":"x"}"#).unwrap();
+        let check = |stage: &str, log: &str, expected: Reach| {
+            write("stage", stage).unwrap();
+            write("log", log).unwrap();
+            assert_eq!(reach(directory.path()), expected, "{stage} {log:?}");
+        };
+        check("keeping", "", Reach::Nothing);
+        check("preparing", "", Reach::Nothing);
+        check("committing", "", Reach::Part);
+        check("committing", "0\n", Reach::Part);
+        check("committing", "0\n1", Reach::Part);
+        check("committing", "0\n0\n", Reach::Part);
+        check("committing", "0\n7\n", Reach::Part);
+        check("committing", "1\n0\n", Reach::Whole);
+        for stage in ["taking-back", "undoing", "putting-back", "new"] {
+            check(stage, "0\n1\n", Reach::Part);
+        }
+        write("plan.json", "{").unwrap();
+        check("committing", "0\n1\n", Reach::Part);
+    }
+}
