@@ -42,7 +42,7 @@ Examples:
 What a profile alone can say, a file that --profile names: credentials and keys that stay
 outside, repositories of git by name, packages by name, age or lock file, limits of a rule,
 proxies, what is denied. `atoll profile show NAME` prints one to start from, `atoll profile
-check FILE` reads yours; docs/profiles.md has every key.
+check FILE` reads yours; atoll help profiles has every key.
 
 Afterwards: `atoll diff`, `atoll apply RUN`, `atoll discard RUN`, `atoll why`.";
 
@@ -145,7 +145,7 @@ pub struct RunArguments {
     ///
     /// `atoll profile presets` lists them, and shows one. Can be given several times. Those
     /// that say how far to trust are a level and a mode: production-backend,
-    /// development-assistant, research, public-chat (docs/levels.md).
+    /// development-assistant, research, public-chat (atoll help levels).
     /// Default: what the profile names.
     /// Example: --preset npm --preset git-read
     #[arg(long, value_name = "NAME", verbatim_doc_comment)]
@@ -158,7 +158,7 @@ pub struct RunArguments {
     ///   medium  a person is asked before it sends, but to its model
     ///   high    what the profile says
     ///   full    what the profile says, and what it would ask about without a question
-    /// No level allows what the profile does not. All are recorded. docs/levels.md has the table.
+    /// No level allows what the profile does not. All are recorded. atoll help levels has the table.
     /// Default: what the profile names, else high.
     /// Example: --trust low
     #[arg(long, value_name = "LEVEL", verbatim_doc_comment)]
