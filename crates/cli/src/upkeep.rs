@@ -100,18 +100,25 @@ fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Resu
     let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.
     let may_go = |record: &RunRecord| {
-        let is_whole = is_half_done(&journals_of(state, record)).is_ok_and(|is_half| !is_half);
-        if !is_whole || unrecorded.is_err() {
-            return false;
+        is_half_done(&journals_of(state, record)).is_ok_and(|is_half| !is_half)
+    };
+    // The last one's way to the disk takes the others with it.
+    let record = |records: &[RunRecord]| {
+        for (index, record) in records.iter().enumerate() {
+            let durability = match index + 1 == records.len() {
+                true => Durability::Durable,
+                false => Durability::Buffered,
+            };
+            if unrecorded.is_ok() {
+                let body = json!({ "state": record.state });
+                let run = Some(&record.run);
+                let recorded = ledger.record(run, "run.collected", body, durability);
+                unrecorded = recorded.map(|_| ());
+            }
         }
-        let body = json!({ "state": record.state });
-        let durable = Durability::Durable;
-        unrecorded = ledger
-            .record(Some(&record.run), "run.collected", body, durable)
-            .map(|_| ());
         unrecorded.is_ok()
     };
-    let failed = collect(state, plan, may_go);
+    let failed = collect(state, plan, may_go, record);
     unrecorded.doing("the removal cannot be recorded")?;
     for (name, why) in &failed {
         output.warn(&format!("{name} was not removed: {why}"));

@@ -179,7 +179,7 @@ pub(crate) fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Ap
 /// Rolls back those steps of a journal that were done, with a nested journal.
 fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
-    engine.remove_temporaries()?;
+    engine.remove_temporaries(|_| true)?;
     let expected = expected(engine)?;
     let mut back = rollback(engine, &done, expected.as_ref(), &Later::default())?;
     if expected.is_some() {
@@ -228,6 +228,7 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                 };
                 let prepared = all.top(index);
                 let place = place.as_fd();
+                engine.give_back(step, &temporary, place)?;
                 let aside = engine.stamp_at(place, &temporary)?;
                 if !engine.is_swapped(step, &temporary, place, prepared)? {
                     // What was prepared goes; the original, whose name somebody took, never.

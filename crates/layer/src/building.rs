@@ -51,7 +51,9 @@ impl<'a> Builder<'a> {
         }
         // Directories get their permissions last and from the bottom up: they could
         // forbid what is still to be made in them.
-        self.place = None;
+        if new.iter().any(|entry| entry.node == Node::Directory) {
+            self.place = None;
+        }
         for entry in new
             .iter()
             .rev()
@@ -69,7 +71,13 @@ impl<'a> Builder<'a> {
             let dressed = handle.and_then(|handle| host::dress(&handle, entry));
             dressed.map_err(|error| self.engine.failed("cannot write", &path, error))?;
         }
-        let stamp = |path: RelativePath| match self.engine.tree.facts(&path) {
+        let above = temporary.parent().unwrap_or_default();
+        let place = self.place.as_ref().filter(|(known, _)| *known == above);
+        let facts = |path: &RelativePath| match place {
+            Some((_, place)) if *path == temporary => facts_at(place.as_fd(), path.name()),
+            _ => self.engine.tree.facts(path),
+        };
+        let stamp = |path: RelativePath| match facts(&path) {
             Ok(facts) => Ok(facts.map(|facts| facts.stamp())),
             Err(error) => Err(self.engine.failed("cannot read", &path, error)),
         };
@@ -78,7 +86,7 @@ impl<'a> Builder<'a> {
             let at = stamp(temporary.concat(&entry.beneath))?;
             beneath.extend(at.map(|at| (entry.beneath.clone(), at)));
         }
-        Ok((stamp(temporary)?, beneath))
+        Ok((stamp(temporary.clone())?, beneath))
     }
 
     fn build_one(&mut self, path: &RelativePath, entry: &Entry) -> Result<(), ApplyError> {

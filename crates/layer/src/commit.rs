@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::facts::{Facts, Stamp};
@@ -33,14 +34,13 @@ impl Engine {
                     self.swap_in(step, &temporary, place.as_fd())?;
                 }
                 self.settle(step, &temporary, place.as_fd(), old, prepared)?;
-                self.note_done(log, index)?;
-                if step.new_entries().is_empty() {
-                    // It is let go once it is sure to be noted.
-                    return Ok(());
+                // What is only removed is let go once it is sure to be noted.
+                if !step.new_entries().is_empty() {
+                    let old = old.first().and_then(|entry| entry.stamp.as_ref());
+                    let expected = old.filter(|_| !self.work.loose);
+                    self.clear(step, &temporary, place.as_fd(), expected)?;
                 }
-                let old = old.first().and_then(|entry| entry.stamp.as_ref());
-                let expected = old.filter(|_| !self.work.loose);
-                Ok(host::remove_all(&self.tree, &temporary, expected)?)
+                self.note_done(log, index)
             }
             Act::Facts { old, new } => {
                 self.commit_facts(&step.path, old, new)?;
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    fn place_of(&self, step: &Step) -> Result<OwnedFd, ApplyError> {
+    fn place_of(&self, step: &Step) -> Result<Arc<OwnedFd>, ApplyError> {
         let place = self.tree.place_of(&step.path);
         place.map_err(|error| self.failed("cannot open", &step.path, error))
     }
@@ -101,9 +101,11 @@ impl Engine {
             (false, true) => return Ok(()),
             (false, false) => host::rename_to_free(place, aside, place, name),
             (true, true) => host::rename_to_free(place, name, place, aside),
-            (true, false) => host::swap(place, aside, name).map(|swap| match swap {
-                // The original is in the journal; there is nothing to swap back.
-                Swap::Overwritten | Swap::Exchanged => {}
+            (true, false) => host::swap(place, aside, name, || self.is_kept(step)).map(|swap| {
+                match swap {
+                    // The original is in the journal; there is nothing to swap back.
+                    Swap::Overwritten | Swap::Exchanged => {}
+                }
             }),
         };
         match done {
@@ -113,6 +115,12 @@ impl Engine {
             }
             Err(error) => Err(self.failed("cannot write", path, explained(error))),
         }
+    }
+
+    /// Returns whether the journal has a copy of a step's original.
+    fn is_kept(&self, step: &Step) -> bool {
+        let kept = |number| matches!(self.journal.facts_of(number), Ok(Some(_)));
+        step.movable().is_none_or(|(number, _)| kept(number))
     }
 
     /// Checks what was swapped out, and swaps it back when it is not what was planned.
@@ -149,14 +157,15 @@ impl Engine {
         if step.new_entries().is_empty() {
             return host::rename_to_free(place, aside, place, name).map_err(failed);
         }
-        let swapped = host::swap(place, aside, name).map_err(failed)?;
+        let swapped = host::swap(place, aside, name, || true).map_err(failed)?;
         let out = self.stamp_at(place, temporary)?;
         let is_ours = out
             .zip(prepared)
             .is_none_or(|(out, ours)| ours.same_entry(&out));
         match swapped {
             Swap::Exchanged if !is_ours => {
-                host::swap(place, aside, name).map(|_| ()).map_err(failed)
+                let swapped = host::swap(place, aside, name, || true);
+                swapped.map(|_| ()).map_err(failed)
             }
             Swap::Exchanged | Swap::Overwritten => Ok(()),
         }
@@ -199,7 +208,7 @@ impl Engine {
         let root = RelativePath::root();
         if !planned
             .get(&root)
-            .is_some_and(|stamp| stamp.holds_after_rename(&top))
+            .is_some_and(|stamp| stamp.holds_after_rename(&top) && !is_linked(stamp, &top))
         {
             return Ok(false);
         }
@@ -294,6 +303,11 @@ impl Engine {
         back.map_err(failed)?;
         Err(ApplyError::ChangedMeanwhile(from.clone()))
     }
+}
+
+/// Returns whether a file got another name, by which somebody can write to what is kept of it.
+fn is_linked(then: &Stamp, now: &Stamp) -> bool {
+    !now.is_directory() && then.links == 1 && now.links > 1
 }
 
 /// Explains a failed rename: a move within one directory never crosses file systems, but the kernel

@@ -10,11 +10,14 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 const BUFFER_BYTES: usize = 256 << 10;
+/// The longest file whose holes and blocks are not worth looking for.
+const SMALL_BYTES_MAX: u64 = 16 << 10;
 
 /// Returns whether two files of the same size hold the same bytes.
 pub(crate) fn equal(left: &File, right: &File, bytes: u64) -> io::Result<bool> {
-    let mut left_buffer = vec![0; BUFFER_BYTES];
-    let mut right_buffer = vec![0; BUFFER_BYTES];
+    let longest = usize::try_from(bytes).map_or(BUFFER_BYTES, |bytes| bytes.min(BUFFER_BYTES));
+    let mut left_buffer = vec![0; longest];
+    let mut right_buffer = vec![0; longest];
     let mut at = 0;
     while at < bytes {
         // Where both have a hole, both read as zeros.
@@ -68,6 +71,9 @@ pub(crate) fn copy(from: &File, to: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
+    if bytes <= SMALL_BYTES_MAX {
+        return copy_by_hand(from, to, 0, bytes);
+    }
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }
@@ -110,7 +116,8 @@ fn copy_stretch(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> 
 }
 
 fn copy_by_hand(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let longest = usize::try_from(end - start).unwrap_or(BUFFER_BYTES);
+    let mut buffer = vec![0; longest.min(BUFFER_BYTES)];
     let mut at = start;
     while at < end {
         let wanted = usize::try_from(end - at).map_or(BUFFER_BYTES, |rest| rest.min(BUFFER_BYTES));

@@ -2,15 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
+
+use rustix::io::Errno;
 
 use crate::entries::Walker;
 use crate::error::TreeError;
 use crate::facts::{Facts, Stamp};
 use crate::journal::{Journal, Stage, Work};
 use crate::plan::{Act, Content, Entry, Node};
-use crate::tree::{Tree, facts_at, os};
+use crate::tree::{Tree, facts_at, file_at, is_absence, os};
 use crate::{ApplyError, PlanError, RelativePath, Step, host};
 
 /// One journal's work, with its trees open.
@@ -92,14 +94,96 @@ impl Engine {
         Ok(facts.map(|facts| facts.stamp()))
     }
 
-    /// Removes everything that was written under temporary names.
-    pub fn remove_temporaries(&self) -> Result<(), ApplyError> {
+    /// Removes everything that is under temporary names. An original among it is kept.
+    pub fn remove_temporaries(&self, which: fn(&Step) -> bool) -> Result<(), ApplyError> {
         for (index, step) in self.work.steps.iter().enumerate() {
-            if let Act::Replace { .. } = step.act {
-                host::remove_all(&self.tree, &self.temporary(index, step), None)?;
+            let Act::Replace { .. } = step.act else {
+                continue;
+            };
+            let temporary = self.temporary(index, step);
+            match self.tree.place_of(&temporary) {
+                _ if !which(step) => {}
+                Ok(place) => self.clear(step, &temporary, place.as_fd(), None)?,
+                Err(error) if is_absence(&error) => {}
+                Err(error) => return Err(self.failed("cannot remove", &temporary, error)),
             }
         }
         Ok(())
+    }
+
+    /// Removes what is under a step's temporary name; but the original, of which there is no copy,
+    /// is moved into the journal.
+    pub fn clear(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+        expected: Option<&Stamp>,
+    ) -> Result<(), ApplyError> {
+        if let Some((_, original)) = step.movable() {
+            let aside = self.stamp_at(place, temporary)?;
+            if aside.is_some_and(|aside| original.same_entry(&aside)) {
+                return self.keep_original(step, temporary, place);
+            }
+        }
+        Ok(host::remove_all_at(&self.tree, place, temporary, expected)?)
+    }
+
+    /// Moves an original into the journal where no copy of it is, and looks at what was moved.
+    fn keep_original(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+    ) -> Result<(), ApplyError> {
+        let Some((number, original)) = step.movable() else {
+            return Ok(());
+        };
+        let name = temporary.name();
+        let failed = |error| self.failed("cannot keep", &step.path, error);
+        let Err(error) = self.journal.take(place, name, number) else {
+            let kept = self.journal.facts_of(number).map_err(failed)?;
+            if kept.is_some_and(|kept| original.same_entry(&kept.stamp())) {
+                return Ok(());
+            }
+            self.journal.give(number, place, name).map_err(failed)?;
+            return Err(ApplyError::ChangedMeanwhile(step.path.clone()));
+        };
+        if self.journal.facts_of(number).map_err(failed)?.is_none() {
+            // Within one file system too, where a directory has a quota of its own.
+            if error != Errno::XDEV {
+                return Err(failed(error.into()));
+            }
+            let (file, _) = file_at(place, name).map_err(failed)?;
+            self.journal.keep_whole(number, &file).map_err(failed)?;
+        }
+        Ok(host::remove_all_at(
+            &self.tree,
+            place,
+            temporary,
+            Some(original),
+        )?)
+    }
+
+    /// Gives an original that was moved into the journal its temporary name again.
+    pub fn give_back(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+    ) -> Result<(), ApplyError> {
+        let Some((number, original)) = step.movable() else {
+            return Ok(());
+        };
+        let failed = |error| self.failed("cannot put back", &step.path, error);
+        let kept = self.journal.facts_of(number).map_err(failed)?;
+        match kept.is_some_and(|kept| original.same_entry(&kept.stamp())) {
+            true => self
+                .journal
+                .give(number, place, temporary.name())
+                .map_err(failed),
+            false => Ok(()),
+        }
     }
 
     /// Returns the temporary name of a step, beside its path.

@@ -89,6 +89,7 @@ impl Walker {
             }
             entries.push(entry);
         }
+        entries.shrink_to_fit();
         Ok(entries)
     }
 

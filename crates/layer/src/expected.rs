@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::entries::Walker;
 use crate::facts::Stamp;
 use crate::journal::{Journal, Results, Stage};
-use crate::plan::{Act, Content, Entry};
+use crate::plan::{Act, Content, Entry, Node};
 use crate::unchanged::{CHANGED, is_entry_unchanged};
 use crate::{ApplyError, Bounds, Conflict, RelativePath, Step};
 
@@ -103,7 +103,15 @@ pub(crate) fn results(engine: &Engine, prepared: &Prepared) -> Result<Results, A
     let mut results = Results::default();
     for (index, step) in engine.work.steps.iter().enumerate() {
         results.steps.push(match &step.act {
-            Act::Replace { .. } => {
+            Act::Replace { new, .. } => {
+                let facts = engine.tree.facts(&step.path).ok().flatten();
+                let top = prepared.top(index).filter(|_| is_alone(new));
+                if let Some((top, now)) = top.zip(facts.map(|facts| facts.stamp()))
+                    && top.holds_after_rename(&now)
+                {
+                    results.steps.push(vec![(RelativePath::root(), now)]);
+                    continue;
+                }
                 let now = engine.present(&mut walker, &step.path)?;
                 let left = prepared.left(index, top_of(&now));
                 match left.filter(|left| !is_as_left(engine, step, &now, left)) {
@@ -172,6 +180,11 @@ fn is_as_left(engine: &Engine, step: &Step, now: &[Entry], left: &Stamps) -> boo
         [] => now.is_empty(),
         new => there.count() == new.len(),
     }
+}
+
+/// Returns whether a step makes a single file or link.
+fn is_alone(new: &[Entry]) -> bool {
+    matches!(new, [one] if matches!(one.node, Node::File { .. } | Node::Symlink { .. }))
 }
 
 fn top_of(now: &[Entry]) -> Option<Stamp> {

@@ -295,15 +295,12 @@ pub(crate) fn is_note(name: &[u8]) -> bool {
 }
 
 fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let mut size = 0;
     for _ in 0..8 {
-        let size = match rustix::fs::flistxattr_query(file) {
-            Ok(size) => size,
-            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
         let mut buffer = vec![0; size + 256];
         match rustix::fs::flistxattr(file, &mut buffer) {
-            Err(Errno::RANGE) => {}
+            Err(Errno::RANGE) => size = rustix::fs::flistxattr_query(file)?,
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
             Ok(length) => {
                 buffer.truncate(length);
@@ -319,11 +316,11 @@ fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
 }
 
 fn get(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
+    let mut size = 0;
     for _ in 0..8 {
-        let size = rustix::fs::fgetxattr_query(file, name)?;
         let mut buffer = vec![0; size + 256];
         match rustix::fs::fgetxattr(file, name, &mut buffer) {
-            Err(Errno::RANGE) => {}
+            Err(Errno::RANGE) => size = rustix::fs::fgetxattr_query(file, name)?,
             Err(error) => return Err(error.into()),
             Ok(length) => {
                 buffer.truncate(length);

@@ -11,7 +11,7 @@ use crate::access_list::{access, is_listed, mode_without};
 use crate::error::TreeError;
 use crate::facts::{Facts, Kind, Stamp};
 use crate::plan::{Entry, Node};
-use crate::tree::{Tree, facts_at, names_in, os};
+use crate::tree::{Tree, facts_at, is_absence, names_in, os};
 
 /// Moves an entry to a name that is free.
 pub(crate) fn rename_to_free(
@@ -43,12 +43,18 @@ pub(crate) enum Swap {
     Overwritten,
 }
 
-/// Puts the entry of one name in the place of another's, atomically.
-pub(crate) fn swap(place: BorrowedFd<'_>, fresh: &[u8], name: &[u8]) -> io::Result<Swap> {
+/// Puts the entry of one name in the place of another's, atomically. Where the two cannot be
+/// exchanged, the other is lost: only where `may_be_lost` says so.
+pub(crate) fn swap(
+    place: BorrowedFd<'_>,
+    fresh: &[u8],
+    name: &[u8],
+    may_be_lost: impl Fn() -> bool,
+) -> io::Result<Swap> {
     let (fresh, name) = (os(fresh), os(name));
     match rustix::fs::renameat_with(place, fresh, place, name, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(Swap::Exchanged),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if may_be_lost() => {
             rustix::fs::renameat(place, fresh, place, name)?;
             Ok(Swap::Overwritten)
         }
@@ -64,9 +70,24 @@ pub(crate) fn remove_all(
     top: &RelativePath,
     expected: Option<&Stamp>,
 ) -> Result<(), TreeError> {
+    let failed = |error: io::Error| tree.error("cannot remove", top, error);
+    match tree.place_of(top) {
+        Ok(place) => remove_all_at(tree, place.as_fd(), top, expected),
+        Err(error) if is_absence(&error) => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// As [`remove_all`], of an entry whose directory is open.
+pub(crate) fn remove_all_at(
+    tree: &Tree,
+    place: BorrowedFd<'_>,
+    top: &RelativePath,
+    expected: Option<&Stamp>,
+) -> Result<(), TreeError> {
     let mut emptied = Vec::new();
     let failed = |path: &RelativePath, error: io::Error| tree.error("cannot remove", path, error);
-    let facts = tree.facts(top).map_err(|error| failed(top, error))?;
+    let facts = facts_at(place, top.name()).map_err(|error| failed(top, error))?;
     let Some(facts) = facts else {
         return Ok(());
     };
@@ -74,7 +95,7 @@ pub(crate) fn remove_all(
         return Err(failed(top, replaced_meanwhile()));
     }
     if facts.kind != Kind::Directory {
-        return remove_one(tree, top, AtFlags::empty()).map_err(|error| failed(top, error));
+        return remove_one(place, top, AtFlags::empty()).map_err(|error| failed(top, error));
     }
     let mut directories = vec![(top.clone(), facts)];
     while let Some((path, seen)) = directories.pop() {
@@ -95,13 +116,13 @@ pub(crate) fn remove_all(
         emptied.push(path);
     }
     for path in emptied.iter().rev() {
-        remove_one(tree, path, AtFlags::REMOVEDIR).map_err(|error| failed(path, error))?;
+        let place = tree.place_of(path).map_err(|error| failed(path, error))?;
+        remove_one(place.as_fd(), path, AtFlags::REMOVEDIR).map_err(|error| failed(path, error))?;
     }
     Ok(())
 }
 
-fn remove_one(tree: &Tree, path: &RelativePath, flags: AtFlags) -> io::Result<()> {
-    let place = tree.place_of(path)?;
+fn remove_one(place: BorrowedFd<'_>, path: &RelativePath, flags: AtFlags) -> io::Result<()> {
     match rustix::fs::unlinkat(place, os(path.name()), flags) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),

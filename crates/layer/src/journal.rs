@@ -3,19 +3,27 @@
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{AtFlags, CWD, FlockOperation, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TreeError;
-use crate::facts::{Stamp, Time};
+use crate::facts::{Facts, Stamp, Time};
+use crate::host::{Swap, rename_to_free, swap};
 use crate::path::Bytes;
-use crate::{ApplyError, RelativePath, Step};
+use crate::tree::{facts_at, file_at, names_in, os, path_bytes};
+use crate::{ApplyError, RelativePath, Step, content};
+
+/// The memory for what is being written.
+const BUFFER_BYTES: usize = 64 << 10;
+/// The name of the directory with the originals.
+const KEPT: &str = "kept";
 
 /// The stage that a journal's work has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +107,8 @@ pub(crate) struct Results {
 pub(crate) struct Journal {
     path: PathBuf,
     directory: File,
+    /// The directory with the originals.
+    originals: File,
     lock: File,
 }
 
@@ -115,9 +125,11 @@ impl Journal {
     pub fn open(path: &Path, create: bool) -> Result<Self, ApplyError> {
         if create {
             make_directory(path)?;
-            make_directory(&path.join("kept"))?;
+            make_directory(&path.join(KEPT))?;
         }
         let directory = File::open(path).map_err(|error| failed("cannot open", path, error))?;
+        let kept = path.join(KEPT);
+        let originals = File::open(&kept).map_err(|error| failed("cannot open", &kept, error))?;
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -134,6 +146,7 @@ impl Journal {
         Ok(Self {
             path: path.to_owned(),
             directory,
+            originals,
             lock,
         })
     }
@@ -164,15 +177,15 @@ impl Journal {
 
     /// Moves on to the next stage, durably.
     pub fn set_stage(&self, stage: Stage) -> Result<(), ApplyError> {
-        self.write("stage", stage.name().as_bytes())
+        self.write("stage", |file| file.write_all(stage.name().as_bytes()))
     }
 
     pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), ApplyError> {
-        let bytes = serde_json::to_vec(value).map_err(|error| ApplyError::Damaged {
-            path: self.path.join(name),
-            why: error.to_string(),
-        })?;
-        self.write(name, &bytes)
+        self.write(name, |file| {
+            let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, file);
+            serde_json::to_writer(&mut buffered, value)?;
+            buffered.flush()
+        })
     }
 
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ApplyError> {
@@ -185,7 +198,11 @@ impl Journal {
     }
 
     /// Replaces a file as a whole: readers and a crash see the old or the new one.
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ApplyError> {
+    fn write(
+        &self,
+        name: &str,
+        content: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<(), ApplyError> {
         let path = self.path.join(name);
         let fresh = self.path.join(format!("{name}.new"));
         let write = || -> io::Result<()> {
@@ -196,7 +213,7 @@ impl Journal {
                 .write(true)
                 .mode(0o600)
                 .open(&fresh)?;
-            file.write_all(bytes)?;
+            content(&mut file)?;
             file.sync_all()?;
             std::fs::rename(&fresh, &path)?;
             self.directory.sync_all()
@@ -233,7 +250,7 @@ impl Journal {
 
     /// Creates a file to keep an original in.
     pub fn keep(&self, number: u64) -> Result<File, ApplyError> {
-        let path = self.path.join("kept").join(number.to_string());
+        let path = self.path.join(KEPT).join(number.to_string());
         OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -241,6 +258,70 @@ impl Journal {
             .mode(0o600)
             .open(&path)
             .map_err(|error| failed("cannot write", &path, error))
+    }
+
+    /// Returns the directory with the originals.
+    pub fn originals(&self) -> BorrowedFd<'_> {
+        self.originals.as_fd()
+    }
+
+    /// Returns whether files of the tree with this root can be moved into the journal, once they
+    /// have been exchanged for others: then no copies of them need to be made before. Not where
+    /// a process was killed while it made copies.
+    pub fn takes_from(&self, root: BorrowedFd<'_>) -> bool {
+        let mount = |directory| {
+            let facts = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+            let facts = facts.ok()?;
+            let known = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
+            known.then_some(facts.stx_mnt_id)
+        };
+        mount(root).is_some_and(|root| Some(root) == mount(self.originals()))
+            && names_in(self.originals()).is_ok_and(|names| names.is_empty())
+            && self.exchanges().unwrap_or(false)
+    }
+
+    /// Returns whether the file system can exchange two files.
+    fn exchanges(&self) -> io::Result<bool> {
+        let names: [&str; 2] = ["one", "other"];
+        for name in names {
+            File::create(self.path.join(name))?;
+        }
+        let [one, other] = names.map(str::as_bytes);
+        let swapped = swap(self.directory.as_fd(), one, other, || true)?;
+        for name in names {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
+        Ok(swapped == Swap::Exchanged)
+    }
+
+    /// Moves a file into the journal; what was kept under the number is never replaced.
+    pub fn take(&self, place: BorrowedFd<'_>, name: &[u8], number: u64) -> Result<(), Errno> {
+        let (to, kept) = (self.originals(), number.to_string());
+        rustix::fs::renameat_with(place, os(name), to, kept, RenameFlags::NOREPLACE)
+    }
+
+    /// Returns what is kept under a number.
+    pub fn facts_of(&self, number: u64) -> io::Result<Option<Facts>> {
+        facts_at(self.originals(), number.to_string().as_bytes())
+    }
+
+    /// Moves a file out of the journal again.
+    pub fn give(&self, number: u64, place: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+        let kept = number.to_string();
+        rename_to_free(self.originals(), kept.as_bytes(), place, name)
+    }
+
+    /// Keeps a copy of a file, durably and as a whole.
+    pub fn keep_whole(&self, number: u64, from: &File) -> io::Result<()> {
+        let directory = self.path.join(KEPT);
+        let (fresh, kept) = (directory.join("new"), directory.join(number.to_string()));
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(true).write(true).mode(0o600);
+        let copy = options.open(&fresh)?;
+        content::copy(from, &copy, from.metadata()?.len())?;
+        copy.sync_all()?;
+        std::fs::rename(&fresh, &kept)?;
+        self.originals.sync_all()
     }
 
     /// Opens a kept original.
@@ -290,8 +371,12 @@ pub fn has_written(journal: &Path, path: &RelativePath) -> bool {
 }
 
 fn open_kept(journal: &Path, number: u64) -> Result<File, ApplyError> {
-    let path = journal.join("kept").join(number.to_string());
-    File::open(&path).map_err(|error| failed("cannot read", &path, error))
+    let path = journal.join(KEPT).join(number.to_string());
+    let opened = file_at(CWD, &path_bytes(&path));
+    opened.map_or_else(
+        |error| Err(failed("cannot read", &path, error)),
+        |(file, _)| Ok(file),
+    )
 }
 
 fn make_directory(path: &Path) -> Result<(), ApplyError> {

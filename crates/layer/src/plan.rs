@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::facts::{Facts, Kind, Stamp, Time};
 use crate::path::Bytes;
@@ -61,7 +61,12 @@ pub struct Step {
 pub(crate) enum Act {
     /// Puts `new` in the place of `old`; either can be empty. The first entry is
     /// the path itself, the others lie beneath it, parents first.
-    Replace { old: Vec<Entry>, new: Vec<Entry> },
+    Replace {
+        #[serde(deserialize_with = "exact")]
+        old: Vec<Entry>,
+        #[serde(deserialize_with = "exact")]
+        new: Vec<Entry>,
+    },
     /// Changes permissions, owner and extended attributes in place.
     Facts { old: Box<Entry>, new: Box<Entry> },
     /// Moves a directory as it is.
@@ -69,6 +74,13 @@ pub(crate) enum Act {
         from: RelativePath,
         directory: Stamp,
     },
+}
+
+/// Reads entries into no more memory than they need: most steps have one, and there are many.
+fn exact<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Entry>, D::Error> {
+    let mut entries = Vec::deserialize(from)?;
+    entries.shrink_to_fit();
+    Ok(entries)
 }
 
 /// One file, directory or symbolic link, complete.
@@ -217,6 +229,23 @@ impl Step {
             Act::Replace { old, .. } => old,
             Act::Facts { .. } | Act::Rename { .. } => &[],
         }
+    }
+
+    /// Returns the number and the stamp of an original that can be kept as it is, by its move into
+    /// the journal: a file with no other name by which anybody could write to it.
+    pub(crate) fn movable(&self) -> Option<(u64, &Stamp)> {
+        let [entry] = self.old_entries() else {
+            return None;
+        };
+        let Node::File {
+            content: Content::Kept { number, .. },
+            ..
+        } = &entry.node
+        else {
+            return None;
+        };
+        let alone = entry.stamp.as_ref().filter(|stamp| stamp.links == 1);
+        alone.map(|stamp| (*number, stamp))
     }
 
     /// Returns the entries that the step is planned to find.

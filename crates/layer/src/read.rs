@@ -205,13 +205,13 @@ impl Reader {
             AfterTree::Copy { path, finished } => (path, Shape::Copy(*finished)),
             AfterTree::Live { path, finished } => (path, Shape::Live(*finished)),
         };
-        let before = Tree::open(&paths.before)?;
+        let before = entries::open_before(paths)?;
         let root = before.facts(&RelativePath::root());
         let root =
             root.map_err(|error| before.error("cannot read", &RelativePath::root(), error))?;
         let mut reader = Self {
             after: match shape {
-                Shape::Overlay(_) | Shape::Copy(_) => Tree::open_layer(after)?,
+                Shape::Overlay(_) | Shape::Copy(_) => Tree::open_layer(after)?.remembering(),
                 Shape::Live(_) => match Tree::open(after) {
                     // The program can have closed the top: the walk refuses it by name.
                     Err(error) if is_permission(&error.source) => Tree::open_for_lookups(after)?,

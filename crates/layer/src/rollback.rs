@@ -2,7 +2,7 @@
 //! them, and the steps that revert them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
+use std::{io, mem};
 
 use crate::below::is_head;
 use crate::engine::{Engine, only_tree};
@@ -44,7 +44,10 @@ impl Rollback {
         let mut steps = self.steps;
         for step in &mut steps {
             if let Act::Replace { new, .. } = &mut step.act {
-                *new = new.iter().filter_map(from_outside).collect();
+                *new = mem::take(new)
+                    .into_iter()
+                    .filter_map(from_outside)
+                    .collect();
             }
         }
         steps
@@ -356,8 +359,7 @@ impl Looking<'_> {
 }
 
 /// Returns an original, for a journal within the one that keeps it.
-fn from_outside(entry: &Entry) -> Option<Entry> {
-    let mut entry = entry.clone();
+fn from_outside(mut entry: Entry) -> Option<Entry> {
     entry.stamp = None;
     match &mut entry.node {
         Node::File { content, .. } => {

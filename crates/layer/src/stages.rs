@@ -8,7 +8,7 @@ use std::fs::File;
 use crate::building::Builder;
 use crate::engine::Engine;
 use crate::expected::{self, Prepared};
-use crate::facts::Facts;
+use crate::facts::{Facts, Stamp};
 use crate::journal::Stage;
 use crate::plan::{Act, Content, Entry, Node};
 use crate::progress::Show;
@@ -18,24 +18,28 @@ impl Engine {
     /// Continues from the journal's current stage to the end.
     pub fn run(&self, show: Show<'_>) -> Result<(), ApplyError> {
         let mut prepared = None;
+        let mut is_resumed = true;
         loop {
             let stage = self.journal.stage()?;
             match stage {
                 Some(Stage::Keeping) => {
                     self.keep(show)?;
+                    is_resumed = false;
                     self.journal.set_stage(Stage::Preparing)?;
                 }
                 Some(Stage::Preparing) => {
-                    self.remove_temporaries()?;
+                    if is_resumed {
+                        self.remove_temporaries(|_| true)?;
+                    }
                     prepared = Some(self.prepare(show)?);
                     self.journal.set_stage(Stage::Committing)?;
                 }
                 Some(Stage::Committing) => {
-                    let prepared = match prepared.take() {
-                        Some(prepared) => prepared,
-                        None => Prepared::read(&self.journal)?,
+                    let (prepared, is_left): (_, fn(&Step) -> bool) = match prepared.take() {
+                        Some(prepared) => (prepared, |step| step.new_entries().is_empty()),
+                        None => (Prepared::read(&self.journal)?, |_| true),
                     };
-                    self.commit(&prepared, show)?;
+                    self.commit(&prepared, is_left, show)?;
                     let results = expected::results(self, &prepared)?;
                     self.journal.write_json("results.json", &results)?;
                     self.sync_host(show)?;
@@ -60,14 +64,16 @@ impl Engine {
     }
 
     /// Copies the entries that will be replaced into the journal, and makes sure that they were
-    /// copied as planned.
+    /// copied as planned. Those that can be moved there later are only looked at.
     fn keep(&self, show: Show<'_>) -> Result<(), ApplyError> {
         let entries = self.work.steps.iter().flat_map(|step| {
             let both = step.old_entries().iter().chain(step.new_entries());
             both.map(move |entry| (step, entry))
         });
         let total = entries.clone().count() as u64;
+        let takes = self.journal.takes_from(self.tree.root());
         let mut kept = HashSet::new();
+        let mut is_copied = false;
         for (done, (step, entry)) in entries.enumerate() {
             show(Progress {
                 phase: Phase::Keeping,
@@ -80,10 +86,30 @@ impl Engine {
             } = &entry.node
                 && kept.insert(*number)
             {
-                self.keep_one(&step.path, entry, *number, from)?;
+                match step.movable() {
+                    Some((movable, original)) if takes && movable == *number => {
+                        self.look_at(&step.path, original)?;
+                    }
+                    _ => {
+                        self.keep_one(&step.path, entry, *number, from)?;
+                        is_copied = true;
+                    }
+                }
             }
         }
-        self.journal.sync()
+        match is_copied {
+            true => self.journal.sync(),
+            false => Ok(()),
+        }
+    }
+
+    fn look_at(&self, path: &RelativePath, original: &Stamp) -> Result<(), ApplyError> {
+        let now = self.tree.facts(path);
+        let now = now.map_err(|error| self.failed("cannot read", path, error))?;
+        match self.work.loose || now.is_some_and(|now| original.holds(&now.stamp())) {
+            true => Ok(()),
+            false => Err(ApplyError::ChangedMeanwhile(path.clone())),
+        }
     }
 
     fn keep_one(
@@ -154,7 +180,12 @@ impl Engine {
 
     /// Changes the names, step by step; permissions of directories last, since
     /// they can forbid the rest.
-    fn commit(&self, prepared: &Prepared, show: Show<'_>) -> Result<(), ApplyError> {
+    fn commit(
+        &self,
+        prepared: &Prepared,
+        is_left: fn(&Step) -> bool,
+        show: Show<'_>,
+    ) -> Result<(), ApplyError> {
         let logged = self.journal.logged()?;
         let mut log = self.journal.log()?;
         let (last, first): (Vec<usize>, Vec<usize>) = (0..self.work.steps.len())
@@ -167,7 +198,7 @@ impl Engine {
         let mut done = 0;
         for index in first.chain([None]).chain(last) {
             let Some(index) = index else {
-                self.let_go(&log)?;
+                self.let_go(&log, is_left)?;
                 continue;
             };
             show(Progress {
@@ -185,11 +216,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Deletes the replaced entries. Their absence proves nothing, so the log is made durable
-    /// first.
-    fn let_go(&self, log: &File) -> Result<(), ApplyError> {
+    /// Deletes the replaced entries, or moves them into the journal. Their absence proves nothing,
+    /// so the log is made durable first.
+    fn let_go(&self, log: &File, is_left: fn(&Step) -> bool) -> Result<(), ApplyError> {
         log.sync_data().map_err(|error| self.not_logged(error))?;
-        self.remove_temporaries()
+        self.remove_temporaries(is_left)
     }
 
     fn sync_host(&self, show: Show<'_>) -> Result<(), ApplyError> {

@@ -9,6 +9,7 @@ mod joined;
 mod kinds;
 mod modes;
 mod names;
+mod originals;
 mod pending_review;
 mod programs;
 mod races;

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -33,7 +34,12 @@ pub(crate) struct Tree {
     name: String,
     /// The modes to report, for entries that were opened up to be read.
     noted: Noted,
+    /// The directory whose entries were looked up last, where it is remembered.
+    last: Option<Mutex<Last>>,
 }
+
+/// A directory that is open for look-ups.
+type Last = Option<(RelativePath, Arc<OwnedFd>)>;
 
 impl Tree {
     /// Opens a tree. The path of its root is Atoll's or the person's and trusted.
@@ -48,6 +54,7 @@ impl Tree {
             root,
             name: path.display().to_string(),
             noted: Noted::default(),
+            last: None,
         })
     }
 
@@ -71,6 +78,7 @@ impl Tree {
             root,
             name: path.display().to_string(),
             noted: Noted::default(),
+            last: None,
         })
     }
 
@@ -83,6 +91,7 @@ impl Tree {
             root,
             name: path.display().to_string(),
             noted: Noted::default(),
+            last: None,
         })
     }
 
@@ -117,8 +126,26 @@ impl Tree {
     }
 
     /// Opens the directory that holds an entry.
-    pub fn place_of(&self, path: &RelativePath) -> io::Result<OwnedFd> {
-        self.place(&path.parent().unwrap_or_default())
+    pub fn place_of(&self, path: &RelativePath) -> io::Result<Arc<OwnedFd>> {
+        let directory = path.parent().unwrap_or_default();
+        let mut last = (self.last.as_ref()).and_then(|last| last.lock().ok());
+        if let Some((at, place)) = last.as_ref().and_then(|last| last.as_ref())
+            && *at == directory
+        {
+            return Ok(Arc::clone(place));
+        }
+        let place = Arc::new(self.place(&directory)?);
+        if let Some(last) = last.as_mut() {
+            **last = Some((directory, Arc::clone(&place)));
+        }
+        Ok(place)
+    }
+
+    /// Keeps the directory open in which entries were looked up last, and does not resolve its path
+    /// again for the next ones: for trees that are only read, and in which no program works.
+    pub fn remembering(self) -> Self {
+        let last = Some(Mutex::default());
+        Self { last, ..self }
     }
 
     /// Returns the entry at the path; `None` when there is none, or when the path lies beneath

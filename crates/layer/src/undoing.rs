@@ -65,9 +65,11 @@ fn preview<P: AsRef<Path>>(
     let mut preview = UndoPreview::default();
     let mut later = Later::default();
     let mut stays = Vec::new();
-    for journal in journals {
+    for (index, journal) in journals.iter().enumerate() {
         let back = plan(journal.as_ref(), &later)?;
-        later.add(&back);
+        if index + 1 < journals.len() {
+            later.add(&back);
+        }
         preview.conflicts.extend(back.conflicts);
         preview.in_the_way.extend(back.in_the_way);
         preview.skipped.extend(back.skipped);
@@ -132,7 +134,7 @@ fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Rollback), Appl
 /// [`ApplyError::Conflicts`], [`ApplyError::InTheWay`], [`ApplyError::State`], or as
 /// [`crate::apply`].
 pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
-    let (engine, mut back) = plan_undo(journal, &Later::default())?;
+    let (mut engine, mut back) = plan_undo(journal, &Later::default())?;
     refuse(&mut back, force)?;
     let mut undone = Undone {
         applied: Applied::default(),
@@ -140,12 +142,15 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
         aside: std::mem::take(&mut back.aside),
         skipped: std::mem::take(&mut back.skipped),
     };
-    let journal = &engine.journal;
-    journal.discard_within(UNDO)?;
+    engine.journal.discard_within(UNDO)?;
     let within = begin_within(&engine, UNDO, back.steps(), false)?;
+    // Of many steps the memory is worth having again.
+    engine.work.steps = Vec::new();
+    let journal = &engine.journal;
     journal.set_stage(Stage::Undoing)?;
     match run_or_take_back(&within, &mut |_| {}) {
         Ok(applied) => {
+            drop(within);
             put_back::note(journal, UNDO);
             journal.set_stage(Stage::Undone)?;
             undone.applied = applied;

@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use atoll_ledger::state::RUNS;
 use atoll_ledger::{FileFault, OpenRuns, StateDir};
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::RunError;
-use crate::runs::{existing_runs, lock_run};
+use crate::runs::{RunLock, existing_runs, lock_run};
 use crate::tree::delete_tree;
 
 /// The prefix of a run's directory while it is being deleted.
@@ -36,30 +36,55 @@ pub fn remove_run_if<E>(
     run: &RunId,
     look: impl FnOnce() -> Result<(), E>,
 ) -> Result<Result<(), E>, RunError> {
-    let open_runs = OpenRuns::open(state)?;
-    if open_runs.is_alive(run)? {
-        return Err(RunError::Alive(run.clone()));
-    }
-    let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
-    let _alone = lock_run(state, run)?;
-    if let Err(refusal) = look() {
-        return Ok(Err(refusal));
-    }
-    let removed = format!("{REMOVED}{run}");
-    let rename = || {
-        let flags = RenameFlags::NOREPLACE;
-        rustix::fs::renameat_with(&runs, run.as_str(), &runs, &*removed, flags)
-    };
-    let renamed = match rename() {
-        Err(Errno::EXIST | Errno::NOTEMPTY) => {
-            delete_leftover(state, &runs, &removed)?;
-            rename()
+    let (removal, looked) = Removal::begin(state, run, look)?;
+    Ok(match looked {
+        Ok(()) => Ok(removal.finish()?),
+        Err(refusal) => Err(refusal),
+    })
+}
+
+/// The removal of a run on whose changes nobody else can work.
+pub(crate) struct Removal<'a> {
+    state: &'a StateDir,
+    runs: OwnedFd,
+    alone: RunLock,
+}
+
+impl<'a> Removal<'a> {
+    /// Locks a run, and looks at it then.
+    pub fn begin<T>(
+        state: &'a StateDir,
+        run: &RunId,
+        look: impl FnOnce() -> T,
+    ) -> Result<(Self, T), RunError> {
+        let open_runs = OpenRuns::open(state)?;
+        if open_runs.is_alive(run)? {
+            return Err(RunError::Alive(run.clone()));
         }
-        other => other,
-    };
-    renamed.map_err(FileFault::on("remove", state.run_dir(run)))?;
-    delete_leftover(state, &runs, &removed)?;
-    Ok(Ok(()))
+        let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
+        let alone = lock_run(state, run)?;
+        let looked = look();
+        Ok((Self { state, runs, alone }, looked))
+    }
+
+    pub fn finish(self) -> Result<(), RunError> {
+        let Self { state, runs, alone } = self;
+        let run = alone.run();
+        let removed = format!("{REMOVED}{run}");
+        let rename = || {
+            let flags = RenameFlags::NOREPLACE;
+            rustix::fs::renameat_with(&runs, run.as_str(), &runs, &*removed, flags)
+        };
+        let renamed = match rename() {
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {
+                delete_leftover(state, &runs, &removed)?;
+                rename()
+            }
+            other => other,
+        };
+        renamed.map_err(FileFault::on("remove", state.run_dir(run)))?;
+        delete_leftover(state, &runs, &removed)
+    }
 }
 
 /// Deletes the leftover of an interrupted deletion.

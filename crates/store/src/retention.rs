@@ -7,9 +7,12 @@ use atoll_model::RunId;
 use rustix::fs::Dir;
 
 use crate::record_file::RECORD;
-use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run_if};
+use crate::removal::{Removal, delete_leftover, is_gone, is_leftover};
 use crate::runs::{existing_runs, load_run};
 use crate::{RunError, RunRecord, RunState, list_runs};
+
+/// The most runs that are recorded as removed at once.
+const BATCH_RUNS_MAX: usize = 64;
 
 /// The retention times of runs, counted from the last change of their record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,22 +95,43 @@ pub fn plan_collection(state: &StateDir, policy: &CollectPolicy) -> Result<Colle
 }
 
 /// Removes the runs and leftovers in the plan. One that cannot be removed, has changed since the
-/// plan was made, or is refused by `may_go`, is left and returned with the reason; `may_go` is
-/// called while nobody else can work on the run's changes.
+/// plan was made, or is refused by `may_go` or with others by `record`, is left and returned with
+/// the reason; both are called while nobody else can work on the runs' changes. `record` has to
+/// record durably that these are removed, of several at once: waiting for the disk takes longer
+/// than everything else.
 #[must_use]
 pub fn collect(
     state: &StateDir,
     plan: &CollectPlan,
-    mut may_go: impl FnMut(&RunRecord) -> bool,
+    may_go: impl Fn(&RunRecord) -> bool,
+    mut record: impl FnMut(&[RunRecord]) -> bool,
 ) -> Vec<(String, RunError)> {
     let mut failed = Vec::new();
-    for item in &plan.runs {
-        let look = || match load_run(state, &item.run)? {
-            record if record.state == item.state && may_go(&record) => Ok(()),
-            _ => Err(RunError::Changed(item.run.clone())),
-        };
-        if let Err(error) | Ok(Err(error)) = remove_run_if(state, &item.run, look) {
-            failed.push((item.run.to_string(), error));
+    for batch in plan.runs.chunks(BATCH_RUNS_MAX) {
+        let (mut records, mut removals) = (Vec::new(), Vec::new());
+        for item in batch {
+            let changed = || RunError::Changed(item.run.clone());
+            let look = || match load_run(state, &item.run)? {
+                record if record.state == item.state && may_go(&record) => Ok(record),
+                _ => Err(changed()),
+            };
+            match Removal::begin(state, &item.run, look) {
+                Ok((removal, Ok(record))) => {
+                    records.push(record);
+                    removals.push(removal);
+                }
+                Err(error) | Ok((_, Err(error))) => failed.push((item.run.to_string(), error)),
+            }
+        }
+        let is_recorded = records.is_empty() || record(&records);
+        for (removal, RunRecord { run, .. }) in removals.into_iter().zip(records) {
+            let removed = match is_recorded {
+                true => removal.finish(),
+                false => Err(RunError::Changed(run.clone())),
+            };
+            if let Err(error) = removed {
+                failed.push((run.to_string(), error));
+            }
         }
     }
     for name in &plan.leftovers {

@@ -8,6 +8,16 @@ use crate::error::TreeError;
 use crate::facts::{Kind, Xattrs, xattrs};
 use crate::layer::XattrFlavour;
 use crate::tree::{Tree, facts_at, names_in};
+use crate::{AfterTree, LayerPaths};
+
+/// Opens the tree before.
+pub(super) fn open_before(paths: &LayerPaths) -> Result<Tree, TreeError> {
+    let before = Tree::open(&paths.before)?;
+    Ok(match paths.after {
+        AfterTree::Overlay { .. } | AfterTree::Copy { .. } => before.remembering(),
+        AfterTree::Live { .. } => before,
+    })
+}
 
 /// Returns the attributes of a file or directory; symbolic links carry none of a user's.
 pub(crate) fn xattrs_at(

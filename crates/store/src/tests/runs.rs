@@ -455,7 +455,7 @@ fn what_can_go_is_planned_and_then_removed() {
         record.state = RunState::Applied;
     })
     .unwrap();
-    let failed = collect(&place.state, &plan, |_| true);
+    let failed = collect(&place.state, &plan, |_| true, |_| true);
     assert_eq!(failed.len(), 1);
     assert!(matches!(failed[0].1, RunError::Changed(_)));
     let left: Vec<_> = list_runs(&place.state)
