@@ -18,8 +18,7 @@ use atoll_policy::{Credential, Rules};
 use atoll_store::{RunRecord, RunState};
 use serde_json::json;
 
-use json_file::write_json;
-pub use json_file::{open_json, tell_failure};
+pub use json_file::{open_json, tell_failure, write_told};
 
 use crate::answered;
 use crate::arguments::RunArguments;
@@ -134,11 +133,11 @@ impl Conclusion<'_> {
             notices,
             ..
         } = called;
+        let mut cut = attachment.cut().map(cut_output).collect();
+        let removed_sequences = attachment.finish();
         for notice in notices.iter().filter(|_| !self.arguments.quiet) {
             self.output.warn(&notice.to_string());
         }
-        let mut cut = attachment.cut().map(cut_output).collect();
-        let removed_sequences = attachment.finish();
         let all = if is_scratch(self.arguments, self.mode) {
             // Gone already: nobody looks at what is thrown away.
             Vec::new()
@@ -384,17 +383,11 @@ impl Conclusion<'_> {
     }
 
     fn tell_machines(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {
-        let Some(path) = &self.arguments.json else {
+        if self.arguments.json.is_none() {
             return Ok(());
-        };
-        let text = json_text(&as_json(record, self, went));
-        match self.json {
-            None => {
-                self.output.say(&text);
-                Ok(())
-            }
-            Some(file) => write_json(file, path, &text),
         }
+        let text = json_text(&as_json(record, self, went));
+        write_told(self.arguments, self.json, &text, self.output)
     }
 }
 

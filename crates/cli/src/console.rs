@@ -51,7 +51,7 @@ pub struct Console {
 /// The most listening programs that are announced during a run.
 const LISTENERS_TOLD_MAX: usize = 8;
 
-/// The most hosts whose denial is told during a run; the summary has all.
+/// The most denials that are told during a run; the summary has all.
 const DENIALS_TOLD_MAX: usize = 16;
 
 /// The settings of a console.
@@ -183,6 +183,12 @@ impl Console {
         Some(desk.turn(filter, size.unwrap_or(SIZE), is_shown, Instant::now()))
     }
 
+    /// Returns a message as a notification, for a terminal whose whole screen a program has.
+    fn notified(&self, told: &str) -> Option<(Stream, Vec<u8>)> {
+        let is_terminal = self.stdout.is_terminal();
+        is_terminal.then(|| (Stream::Output, denied::notification(told)))
+    }
+
     /// Returns a message as a line of its own.
     fn in_a_line(&mut self, told: &str) -> (Stream, Vec<u8>) {
         let (stream, end) = match self.raw {
@@ -247,19 +253,19 @@ impl Attachment for Console {
         Some(self.in_a_line(&ports::told(&self.run, listener, key)))
     }
 
-    /// Tells of a denied host once: in a line, or by a notification while a program has the whole
+    /// Tells of each denial once: in a line, or by a notification while a program has the whole
     /// screen. Only a person's terminal is told.
     fn denied(&mut self, denial: &Denial) -> Option<(Stream, Vec<u8>)> {
         let key = self.desk.as_mut().and_then(|desk| desk.denied(denial));
-        let is_new = self.denied.len() < DENIALS_TOLD_MAX && !self.denied.contains(&denial.host);
+        let is_new = self.denied.len() < DENIALS_TOLD_MAX && !self.denied.contains(&denial.rule);
         if !self.stderr.is_terminal() || !is_new || self.is_quiet {
             return None;
         }
-        self.denied.insert(denial.host.clone());
+        self.denied.insert(denial.rule.clone());
         let told = denied::told(denial, key);
         match self.takes_lines() {
             true => Some(self.in_a_line(&told)),
-            false => Some((Stream::Output, denied::notification(&told))),
+            false => self.notified(&told),
         }
     }
 
@@ -270,11 +276,11 @@ impl Attachment for Console {
         done: &Result<(), Declined>,
     ) -> Option<(Stream, Vec<u8>)> {
         // Should it be denied again, that is news.
-        self.denied.retain(|host| !rule.contains(host.as_str()));
+        self.denied.remove(rule);
         let told = denied::allowed(rule, lasts, done);
         match self.takes_lines() {
             true => Some(self.in_a_line(&told)),
-            false => Some((Stream::Output, denied::notification(&told))),
+            false => self.notified(&told),
         }
     }
 

@@ -10,7 +10,7 @@ use atoll_engine::errands;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::environment_outside;
-use atoll_layer::{ChangeKind, Class, DiffOptions, write_diff};
+use atoll_layer::{ChangeKind, ChangeSet, Class, DiffOptions, write_diff};
 use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
@@ -29,8 +29,9 @@ pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
             colour: output.is_terminal,
             ..DiffOptions::default()
         };
-        write_diff(&one.paths, &one.set, &[], &mut text, &options)
-            .doing("no diff could be made")?;
+        let (of_git, rest) = apart(one, one.set.clone(), &[]);
+        write_diff(&one.paths, &rest, &[], &mut text, &options).doing("no diff could be made")?;
+        write_commits(one, of_git, &mut text);
     }
     text.extend(refused_there(all, &[]).into_bytes());
     page(&text, output);
@@ -55,7 +56,7 @@ pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath])
 /// Lists the changes, a line each.
 pub fn write_stat(
     one: &LayerChanges,
-    set: &atoll_layer::ChangeSet,
+    set: &ChangeSet,
     filter: &[atoll_layer::RelativePath],
     output: &Output,
     text: &mut Vec<u8>,
@@ -91,15 +92,33 @@ pub fn write_stat(
             format!("{} {from}{name}{class}\n", output.paint.style(style, sign)).into_bytes(),
         );
     }
-    if own.is_empty() {
+    write_commits(one, own.len(), text);
+}
+
+/// Takes the files that git itself writes out of a set, unless paths are named. Returns their number,
+/// and the rest.
+pub fn apart(
+    one: &LayerChanges,
+    mut set: ChangeSet,
+    filter: &[atoll_layer::RelativePath],
+) -> (usize, ChangeSet) {
+    let before = set.changes.len();
+    if filter.is_empty() {
+        set.changes.retain(|change| !is_in_git(one, change));
+    }
+    (before - set.changes.len(), set)
+}
+
+/// Lists the commits, and the number of git's own files that stand for them.
+pub fn write_commits(one: &LayerChanges, of_git: usize, text: &mut Vec<u8>) {
+    if of_git == 0 {
         return;
     }
     for commit in commits(std::slice::from_ref(one)) {
         let (branch, subject) = (printable(&commit.branch), printable(&commit.subject));
         text.extend(format!("commit on {branch}: {subject}\n").into_bytes());
     }
-    let count = own.len() as u64;
-    let files = counted(count, "file of git", "files of git");
+    let files = counted(of_git as u64, "file of git", "files of git");
     text.extend(format!("{files} not shown: atoll diff --stat RUN .git lists them\n").into_bytes());
 }
 

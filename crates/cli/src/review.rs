@@ -22,7 +22,7 @@ use atoll_store::{LayerKind, RunRecord, RunState, list_runs, load_run, settle_ru
 use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
-use crate::diff::{changes_json, page, refused_there, write_stat};
+use crate::diff::{apart, changes_json, page, refused_there, write_commits, write_stat};
 use crate::finding;
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};
@@ -113,8 +113,10 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
             colour: output.paint.is_on(),
             ..DiffOptions::default()
         };
-        write_diff(&one.paths, &set, &filter, &mut text, &options)
+        let (of_git, rest) = apart(one, set, &filter);
+        write_diff(&one.paths, &rest, &filter, &mut text, &options)
             .doing("no diff could be made")?;
+        write_commits(one, of_git, &mut text);
     }
     held(&record, frozen)?;
     let refused = refused_there(&all, &filter);
@@ -244,7 +246,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
 /// Throws a run's changes away.
 pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
     let Some(run) = &arguments.run else {
-        return discard_many(arguments.all, output);
+        return discard_many(arguments, output);
     };
     let (state, ledger, mut record) = load_ended(run, "discard", output)?;
     let work = Work {
@@ -278,7 +280,7 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
 }
 
 /// Throws the changes away of every ended run that nobody has decided on, or removes those without any.
-fn discard_many(all: bool, output: &Output) -> Result<u8, Failure> {
+fn discard_many(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.open_state()?;
     let ledger = atoll_engine::events::open_ledger(&state)?;
     let list = list_runs(&state).doing("the runs cannot be listed")?;
@@ -296,7 +298,7 @@ fn discard_many(all: bool, output: &Output) -> Result<u8, Failure> {
         }
     };
     let mut records: Vec<RunRecord> = settled.filter(is_open).collect();
-    if !all {
+    if !arguments.all {
         let mut empty = Vec::new();
         for record in records {
             let changed = changes::grouped(&changes::read(&state, &record)?).total();
@@ -311,11 +313,7 @@ fn discard_many(all: bool, output: &Output) -> Result<u8, Failure> {
         output.say("There is none to discard.\n");
         return Ok(0);
     }
-    let question = format!(
-        "The changes of {} are thrown away, in every directory. Go on?",
-        runs(records.len())
-    );
-    if all && output.can_ask && !finding::says_yes(&question, output)? {
+    if arguments.all && !arguments.yes && !agrees(&runs(records.len()), output)? {
         output.say("Nothing is discarded.\n");
         return Ok(1);
     }
@@ -328,7 +326,14 @@ fn discard_many(all: bool, output: &Output) -> Result<u8, Failure> {
     };
     let (mut done, mut failed) = (0, None);
     for mut record in records {
-        let discarded = live::refuse_discard(&record).and_then(|()| work.discard(&mut record));
+        // One that is over, though its record does not say so, can still be undone.
+        let discarded = match work.end_cut_short(&mut record) {
+            Ok(Some(Ended::Finished)) => continue,
+            Ok(Some(Ended::TakenBack) | None) => {
+                live::refuse_discard(&record).and_then(|()| work.discard(&mut record))
+            }
+            Err(failure) => Err(failure),
+        };
         match discarded {
             Ok(()) => done += 1,
             Err(failure) => drop(failed.get_or_insert(failure)),
@@ -336,6 +341,17 @@ fn discard_many(all: bool, output: &Output) -> Result<u8, Failure> {
     }
     output.say(&format!("{} discarded.\n", runs(done)));
     failed.map_or(Ok(0), Err)
+}
+
+/// Asks whether the changes of so many runs are thrown away.
+fn agrees(runs: &str, output: &Output) -> Result<bool, Failure> {
+    if !output.can_ask {
+        return Err(Failure::new("nothing is discarded: there is nobody to ask")
+            .because(format!("it would throw the changes of {runs} away"))
+            .advise("atoll discard --all --yes"));
+    }
+    let question = format!("The changes of {runs} are thrown away, in every directory. Go on?");
+    finding::says_yes(&question, output)
 }
 
 /// Undoes an apply, or an undo.

@@ -87,7 +87,7 @@ pub fn carry_out(
     if arguments.dry_run {
         let call = asked(&typed, &words, None, at, wants_terminal(arguments)?, now);
         let facts = facts(&host, mode, now, &words.environment, handover);
-        return dry_run::show(&rules, &call, &facts, arguments, output);
+        return dry_run::show(&rules, &call, &facts, arguments, json, output);
     }
     let ledger = own_ledger(&state, output)?;
     let session = join(&typed, &mut rules, &state, &ledger, from, output, now)?;
@@ -112,7 +112,7 @@ pub fn carry_out(
         widening: &widening,
         resume: from,
         reread: &rereading(&places, &asked.workspace),
-        remember: &|to| remember(&places, &asked.workspace, to),
+        remember: &|to| remember(&places, &asked.workspace, rules.profile(), to),
         filter: &filter,
         now,
     };
@@ -134,8 +134,9 @@ pub fn carry_out(
 }
 
 /// Allows a host for the project from its next run on.
-fn remember(places: &Places, workspace: &Path, to: &str) -> Result<(), Declined> {
-    configuration::allow_for_project(places, workspace, to).map_err(|failure| Declined {
+fn remember(places: &Places, workspace: &Path, profile: &str, to: &str) -> Result<(), Declined> {
+    let written = configuration::allow_for_project(places, workspace, profile, to);
+    written.map_err(|failure| Declined {
         why: format!(
             "it is allowed for this run alone: {}{}",
             failure.what,

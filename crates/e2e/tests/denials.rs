@@ -77,7 +77,7 @@ fn denial_at_terminal_is_allowed_once_for_the_run_and_for_the_project() {
     terminal.expect(&format!("denied: {named}"));
     terminal.send("\x1d");
     terminal.expect("A letter, then Enter");
-    terminal.line("p");
+    terminal.line("a");
     terminal.expect(&format!("{named} is allowed for this project"));
     terminal.line("again");
     terminal.expect("answered again");

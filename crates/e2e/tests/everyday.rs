@@ -95,8 +95,11 @@ fn discard_of_many_leaves_what_was_applied() {
         .success()
         .says(["1 run discarded."]);
     assert_eq!(states(), ["applied", "kept"]);
+    let nobody = world.atoll(["discard", "--all"]).run();
+    assert_eq!(nobody.code(), 125, "{nobody}");
+    let _ = nobody.says(["there is nobody to ask", "--all --yes"]);
     let _ = world
-        .atoll(["discard", "--all"])
+        .atoll(["discard", "--all", "--yes"])
         .run()
         .success()
         .says(["1 run discarded."]);

@@ -98,6 +98,18 @@ fn with_many(name: &str) -> (World, String, PathBuf) {
     (world, run, journals.join("workspace-0"))
 }
 
+/// Writes the run's record as it was before its apply ended.
+fn forget_apply(world: &World, run: &str) {
+    let record = world
+        .state()
+        .join("atoll/runs")
+        .join(run)
+        .join("record.json");
+    let text = fs::read_to_string(&record).unwrap();
+    assert!(text.contains("\"applied\""), "{text}");
+    fs::write(record, text.replace("\"applied\"", "\"kept\"")).unwrap();
+}
+
 #[test]
 fn killed_apply_with_one_end_is_ended_by_the_next_command() {
     for command in ["runs", "diff", "apply", "undo", "discard"] {
@@ -118,12 +130,12 @@ fn killed_apply_with_one_end_is_ended_by_the_next_command() {
         assert_eq!(world.exists(last_file()), command == "apply", "{next}");
         let _ = next.expect_status(if command == "undo" { 125 } else { 0 });
     }
-    // Killed before its last mark: every step is done.
+    // Killed before the run's record said so: the apply is over.
     for command in ["runs", "diff", "apply", "undo"] {
         let (world, run, journal) =
             with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
         let _ = fine(&world, &["apply", "last"]);
-        fs::write(journal.join("stage"), "committing").unwrap();
+        forget_apply(&world, &run);
         let arguments = match command {
             "runs" => vec![command],
             _ => vec![command, &run],
@@ -137,9 +149,11 @@ fn killed_apply_with_one_end_is_ended_by_the_next_command() {
         }
     }
     // What is applied is not discarded unawares.
-    let (world, run, journal) = with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
+    let (world, run, _) = with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
     let _ = fine(&world, &["apply", "last"]);
-    fs::write(journal.join("stage"), "committing").unwrap();
+    forget_apply(&world, &run);
+    let _ = fine(&world, &["discard", "--empty"]);
+    forget_apply(&world, &run);
     let refused = atoll(&world, &["discard", &run]).expect_status(125);
     refused.is_clear_error(["is finished", "applied and not discarded", "atoll undo"]);
     let _ = fine(&world, &["discard", &run]);
@@ -147,7 +161,6 @@ fn killed_apply_with_one_end_is_ended_by_the_next_command() {
     let (world, _, journal) = with_many("killed_apply_with_one_end_is_ended_by_the_next_command");
     let _ = fine(&world, &["apply", "last"]);
     fs::write(journal.join("stage"), "committing").unwrap();
-    fs::write(journal.join("log"), "").unwrap();
     let refused = atoll(&world, &["apply", "last"]).expect_status(125);
     refused.is_clear_error(["was cut short", "--take-back", "--finish"]);
 }

@@ -96,6 +96,7 @@ pub(crate) enum CommandMessage {
 pub struct OpenFlow {
     id: u64,
     since: Instant,
+    rule: Option<String>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -238,6 +239,7 @@ impl ControlChannel {
         if flow.kind != FlowKind::Name && !self.rules.spend(&flow) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        let rule = flow.rule.clone();
         cut_flow(&mut flow, PATH_BYTES_MAX);
         loop {
             // From here on it hears of room.
@@ -271,7 +273,7 @@ impl ControlChannel {
             wait.await.map_err(gone)?;
         }
         let since = Instant::now();
-        Ok(OpenFlow { id, since })
+        Ok(OpenFlow { id, since, rule })
     }
 
     /// Has a label recorded that the session gains, and waits until it is on disk.
@@ -294,6 +296,9 @@ impl ControlChannel {
 
     /// Reports a flow's end.
     pub(crate) fn close(&self, opened: &OpenFlow, carried: FlowOutcome) {
+        if let Some(rule) = opened.rule.as_ref().filter(|_| carried.is_unreached) {
+            self.rules.note_in_vain(rule);
+        }
         let [up_bytes, down_bytes] = carried.bytes;
         let spent = opened.since.elapsed().as_micros();
         let end = FlowEnd {

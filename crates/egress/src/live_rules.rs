@@ -5,8 +5,14 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use atoll_model::network::{ALLOWANCES_MAX, Flow, Network, NetworkRule};
 
-/// The most addresses that are tried for one flow.
-const ADDRESSES_MAX: usize = 16;
+/// The use of a rule that counts once.
+#[derive(Debug)]
+enum Used {
+    Not,
+    By(Flow),
+    /// By a flow that reached nobody: the same may try its next address.
+    InVain(Flow),
+}
 
 /// The rules in force. They are only ever added to, but for those that counted once.
 #[derive(Debug)]
@@ -16,9 +22,8 @@ pub(crate) struct LiveRules {
     network: RwLock<&'static Network>,
     /// The number of rules added so far.
     added: Mutex<usize>,
-    /// The rules that count once, as told, with the flows that used them: one flow, at each address
-    /// that was tried for it.
-    once: Mutex<HashMap<String, Vec<Flow>>>,
+    /// The rules that count once, as told.
+    once: Mutex<HashMap<String, Used>>,
 }
 
 impl LiveRules {
@@ -52,13 +57,13 @@ impl LiveRules {
         }
         *added += 1;
         if once {
-            of_once.insert(rule.told(), Vec::new());
+            of_once.insert(rule.told(), Used::Not);
         }
         self.change(|network| network.allow.push(rule));
     }
 
     /// Uses up the rule that a flow is about to begin under. Returns false where that counted once
-    /// and another flow has used it.
+    /// and has been used, unless the same flow came to nothing at another address.
     pub(crate) fn spend(&self, flow: &Flow) -> bool {
         let Some(told) = flow.rule.as_deref() else {
             return true;
@@ -67,19 +72,27 @@ impl LiveRules {
         let Some(used) = of_once.get_mut(told) else {
             return true;
         };
-        if used.is_empty() {
-            self.change(|network| network.allow.retain(|rule| rule.told() != told));
-        }
         let placed = |one: &Flow| Flow {
             address: flow.address,
             ..one.clone()
         };
-        let is_same = |one: &Flow| placed(one) == *flow && one.address != flow.address;
-        let may = used.len() < ADDRESSES_MAX && used.iter().all(is_same);
-        if may {
-            used.push(flow.clone());
+        match used {
+            Used::Not => self.change(|network| network.allow.retain(|rule| rule.told() != told)),
+            Used::InVain(one) if placed(one) == *flow && one.address != flow.address => {}
+            Used::InVain(_) | Used::By(_) => return false,
         }
-        may
+        *used = Used::By(flow.clone());
+        true
+    }
+
+    /// Notes that the flow which used a rule up reached nobody.
+    pub(crate) fn note_in_vain(&self, told: &str) {
+        let mut of_once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = of_once.get_mut(told)
+            && let Used::By(flow) = used
+        {
+            *used = Used::InVain(flow.clone());
+        }
     }
 }
 
@@ -119,8 +132,11 @@ mod tests {
         assert!(rules.spend(&flow(&rule("example.com", "another"), 1)));
         assert!(rules.spend(&flow(&once, 1)));
         assert!(rules.network().connection(&host, 443).is_err());
+        assert!(!rules.spend(&flow(&once, 2)), "it is in use");
+        rules.note_in_vain(&once.told());
+        assert!(!rules.spend(&flow(&once, 1)), "the same address again");
         assert!(rules.spend(&flow(&once, 2)), "its next address");
-        assert!(!rules.spend(&flow(&once, 1)), "it was used");
+        assert!(!rules.spend(&flow(&once, 3)), "it was used");
         let lasting = rule("example.com", "you, for this run (2)");
         rules.allow(lasting.clone(), false);
         let used = flow(&lasting, 1);

@@ -170,7 +170,15 @@ impl Wider for Rereading<'_> {
     fn allow(&self, by: Who, text: &str, lasts: Allowance) -> Result<NetworkRule, Declined> {
         self.escalate(by, lasts.scope())?;
         let call = self.request.call;
-        let decided = self.with(|rules, facts| decide_allowing(rules, call, facts, text));
+        let decided = self.with(|rules, facts| {
+            decide_allowing(
+                rules,
+                call,
+                facts,
+                text,
+                self.boundary.network.is_inspected(),
+            )
+        });
         let (rules, rule) = decided.map_err(declined)?;
         match lasts {
             Allowance::Once => {}

@@ -13,8 +13,8 @@ use atoll_layer::GitEnvironment;
 use atoll_ledger::{StateDir, StateError};
 use atoll_model::Principal;
 use atoll_policy::{
-    HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules,
-    SharedRepository, SignedBy, SourceFile, Sources, TrustList, compile,
+    AllowedHost, HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested,
+    Rules, SharedRepository, SignedBy, SourceFile, Sources, TrustList, compile,
 };
 use atoll_store::hold_for_removal;
 use rustix::fs::OFlags;
@@ -150,7 +150,7 @@ pub struct PolicyFiles {
     user_policies: Vec<SourceFile<'static>>,
     project_policies: Vec<SourceFile<'static>>,
     /// The hosts that the person has allowed for the workspace, as rules.
-    allowed: Vec<String>,
+    allowed: Vec<AllowedHost>,
     /// The workspace, in which the project's files are.
     workspace: Option<PathBuf>,
 }

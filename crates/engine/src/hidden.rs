@@ -35,18 +35,29 @@ const MISSING: [&str; 8] = [
 ];
 
 /// Parts of paths where keys and logins lie: nobody is advised to show these.
-const SECRET: [&str; 11] = [
+const SECRET: [&str; 22] = [
     ".aws",
     ".azure",
+    ".bash_history",
     ".docker",
+    ".env",
     ".git-credentials",
     ".gnupg",
     ".kube",
+    ".mozilla",
     ".netrc",
     ".npmrc",
+    ".password-store",
     ".pgpass",
     ".pypirc",
+    "atoll",
+    "chromium",
     "credentials",
+    "gcloud",
+    "gh",
+    "google-chrome",
+    "keyrings",
+    "op",
 ];
 
 /// Returns a hint for each file that the program missed and that exists outside.
@@ -94,7 +105,10 @@ fn is_secret(path: &Path) -> bool {
             || part.ends_with(b".pem")
             || part.ends_with(b".key")
     };
-    path.components().any(is_of)
+    let real = path.canonicalize();
+    let all = [Some(path), real.as_deref().ok()];
+    let mut all = all.into_iter().flatten();
+    all.any(|path| path.ends_with(".ssh") || path.components().any(is_of))
 }
 
 /// Returns the beginning of a kept stream.
@@ -130,7 +144,11 @@ fn path_in(word: &[u8], home: &Path) -> Option<PathBuf> {
     let is_plain = path
         .components()
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    (path.is_absolute() && is_plain && path.components().count() > 2).then_some(path)
+    // Nothing else is safe to paste.
+    let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@,:".contains(byte);
+    let is_safe = path.as_os_str().as_bytes().iter().all(is_safe);
+    let is_plain = is_plain && is_safe && path.is_absolute();
+    (is_plain && path.components().count() > 2).then_some(path)
 }
 
 #[cfg(test)]
@@ -156,6 +174,7 @@ mod tests {
         let home = Path::new("/home/ada");
         for (path, is_advised) in [
             ("/home/ada/.ssh/config", true),
+            ("/home/ada/.ssh", false),
             ("/home/ada/.ssh/id_ed25519", false),
             ("/home/ada/.aws/config", false),
             ("/srv/tls/server.pem", false),

@@ -69,10 +69,14 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
 /// Returns the option to suggest for a command that has no network and names a program which
 /// fetches. The hint also says so if the level of trust leaves out the network altogether.
 pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
-    let said: Vec<String> = words(command).collect();
-    let has = |names: &[&str]| said.iter().find(|word| names.contains(&word.as_str()));
+    let started = started(command);
     let (named, option) = FETCHING.iter().find_map(|(names, verbs, option)| {
-        let named = has(names).filter(|_| verbs.is_empty() || has(verbs).is_some())?;
+        let is_verb = |word: &String| verbs.contains(&word.as_str());
+        let mut programs = started.iter();
+        let (named, _) = programs.find(|(program, words)| {
+            let fetches = verbs.is_empty() || words.iter().any(is_verb);
+            names.contains(&program.as_str()) && fetches
+        })?;
         Some((named, option))
     })?;
     if is_closed {
@@ -103,9 +107,10 @@ const CHOOSING: [(Registry, &[&str], &str); 2] = [
 
 /// Returns the reason why a program finds no release where only old ones are shown to it.
 pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
-    let said: Vec<String> = words(&record.command).collect();
+    let started = started(&record.command);
     let (registry, named, message) = CHOOSING.iter().find_map(|(registry, names, message)| {
-        let named = said.iter().find(|word| names.contains(&word.as_str()))?;
+        let mut programs = started.iter().map(|(program, _)| program);
+        let named = programs.find(|word| names.contains(&word.as_str()))?;
         Some((*registry, named, message))
     })?;
     let age = age_words(network.minimum_age(registry)?);
@@ -125,6 +130,46 @@ pub fn names_hint(flows: &Flows) -> Option<String> {
     ))
 }
 
+/// Words before a program's name in a script: of the shell, and of programs that start another.
+const BEFORE: [&str; 18] = [
+    "!", "command", "do", "else", "env", "exec", "if", "nice", "nohup", "sudo", "then", "time",
+    "timeout", "until", "while", "xargs", "{", "}",
+];
+
+/// Returns the programs that a command starts, as far as it says so, each with its arguments: its own,
+/// and those of a script among its words.
+fn started(command: &[OsString]) -> Vec<(String, Vec<String>)> {
+    let words: Vec<String> = command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let scripts = words
+        .iter()
+        .filter(|word| word.contains(char::is_whitespace));
+    let parts = scripts.flat_map(|script| script.split([';', '&', '|', '\n', '(', ')', '`']));
+    let parts = parts.map(|part| part.split_whitespace().map(str::to_owned).collect());
+    let parts: Vec<Vec<String>> = parts.collect();
+    let all = std::iter::once(words).chain(parts);
+    all.filter_map(|words| program_of(&words)).collect()
+}
+
+/// Returns the program that these words start, by its name alone, and its arguments.
+fn program_of(words: &[String]) -> Option<(String, Vec<String>)> {
+    let is_before = |word: &String| {
+        let is_value = word.contains('=') || word.starts_with(|first: char| first.is_ascii_digit());
+        BEFORE.contains(&word.as_str()) || word.starts_with('-') || is_value
+    };
+    let at = words.iter().position(|word| !is_before(word))?;
+    let name = words.get(at)?.rsplit('/').next()?.to_owned();
+    let rest = words.get(at + 1..).unwrap_or_default();
+    match rest {
+        [option, module, rest @ ..] if name.starts_with("python") && option == "-m" => {
+            Some((module.clone(), rest.to_vec()))
+        }
+        _ => Some((name, rest.to_vec())),
+    }
+}
+
 /// Returns the words of a command, also those of a script within it.
 fn words(command: &[OsString]) -> impl Iterator<Item = String> {
     let words = command.iter().map(|word| word.to_string_lossy());
@@ -140,6 +185,36 @@ mod tests {
     use atoll_model::network::{Flow, FlowKind};
 
     use super::*;
+
+    #[test]
+    fn network_hint_is_about_programs_that_are_started() {
+        let hint = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            network_hint(&words, false)
+        };
+        for (words, option) in [
+            (&["npm", "install"][..], Some("--preset npm")),
+            (&["sh", "-c", "cd x && CI=1 npm ci"], Some("--preset npm")),
+            (
+                &["python3", "-m", "pip", "install", "x"],
+                Some("--preset pip"),
+            ),
+            (
+                &["timeout", "5", "/usr/bin/curl", "x"],
+                Some("--allow HOST"),
+            ),
+            (&["sh", "-c", "if curl x; then y; fi"], Some("--allow HOST")),
+            (&["npm", "test"], None),
+            (&["cat", "/root/.ssh/id_rsa"], None),
+            (&["sh", "-c", "cat ~/.ssh/config; exit 3"], None),
+            (&["sh", "-c", "echo curl is nice"], None),
+        ] {
+            let told = hint(words);
+            assert_eq!(told.is_some(), option.is_some(), "{words:?}: {told:?}");
+            let option = option.unwrap_or_default();
+            assert!(told.unwrap_or_default().contains(option), "{words:?}");
+        }
+    }
 
     #[test]
     fn silent_name_servers_are_told_of() {

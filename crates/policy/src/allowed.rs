@@ -13,13 +13,14 @@ use crate::network::rule::{self, Effect};
 use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
 use crate::rules::Rules;
-use crate::source::Facts;
+use crate::source::{AllowedHost, Facts};
 
 /// The origin of a rule that a person added at a run's terminal.
 const TERMINAL: Origin = Origin::CommandLine("you, at the terminal");
 
 /// Decides on a run with one more rule of the person's, as if it had been started with it. Returns
-/// the rules with it, and the rule as it counts.
+/// the rules with it, and the rule as it counts: a tunnel where the run's programs trust no authority
+/// of Atoll's, unless `is_inspected`.
 ///
 /// # Errors
 /// The reasons against it, each with its rule. A policy that would ask about the run is one.
@@ -28,6 +29,7 @@ pub fn decide_allowing(
     call: &Call,
     facts: &Facts<'_>,
     text: &str,
+    is_inspected: bool,
 ) -> Result<(Rules, NetworkRule), Vec<Reason>> {
     let no = |why: String, instead: &str| {
         let what = format!("--allow {text}");
@@ -35,8 +37,8 @@ pub fn decide_allowing(
     };
     let mut meant = rule::parse(text, Effect::Allow)
         .map_err(|complaint: Complaint| no(complaint.what, "start the run anew, with --allow"))?;
-    if !rules.boundary_network(facts.placeholders).is_inspected() {
-        // Its programs trust no authority of Atoll's: nothing can be looked into.
+    if !is_inspected && meant.requests.is_empty() {
+        // What is allowed as some requests alone is never carried unseen.
         meant.way = Way::Tunnel;
     }
     let mut with = rules.clone();
@@ -58,11 +60,11 @@ pub fn decide_allowing(
 
 /// Hosts that a person has allowed for projects, at the terminals of runs in them.
 ///
-/// As text it is TOML, one `[[allowed]]` table for each with `directory` and `to`, a rule as of
-/// `--allow`.
+/// As text it is TOML, one `[[allowed]]` table for each with `directory`, `profile` and `to`, a rule as
+/// of `--allow`. It counts for runs by that profile alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedHosts {
-    entries: Vec<(String, String)>,
+    entries: Vec<AllowedHost>,
 }
 
 impl AllowedHosts {
@@ -76,13 +78,22 @@ impl AllowedHosts {
         for (at, mut section) in document.sections(&mut top, "allowed") {
             let plain = |text: &str| Ok::<_, Complaint>(text.to_owned());
             let directory = document.text(&mut section, "directory", plain);
+            let profile = document.text(&mut section, "profile", plain);
             let to = document.text(&mut section, "to", |text| {
                 rule::parse(text, Effect::Allow).map(|_| text.to_owned())
             });
-            document.end(section, &["directory", "to"]);
-            match (directory, to) {
-                (Some(directory), Some(to)) => entries.push((directory.value, to.value)),
-                _ => document.report(&at, "needs `directory` and `to`".to_owned(), None),
+            document.end(section, &["directory", "profile", "to"]);
+            match (directory, profile, to) {
+                (Some(directory), Some(profile), Some(to)) => entries.push(AllowedHost {
+                    directory: directory.value,
+                    profile: profile.value,
+                    to: to.value,
+                }),
+                _ => document.report(
+                    &at,
+                    "needs `directory`, `profile` and `to`".to_owned(),
+                    None,
+                ),
             }
         }
         document.end(top, &["allowed"]);
@@ -99,35 +110,29 @@ impl AllowedHosts {
         );
         let mut entries = self.entries.clone();
         entries.sort();
-        for (directory, to) in entries {
-            let [directory, to] = [directory, to].map(toml::Value::String);
+        for one in entries {
+            let values = [one.directory, one.profile, one.to].map(toml::Value::String);
+            let [directory, profile, to] = values;
             text.push_str(&format!(
-                "\n[[allowed]]\ndirectory = {directory}\nto = {to}\n"
+                "\n[[allowed]]\ndirectory = {directory}\nprofile = {profile}\nto = {to}\n"
             ));
         }
         text
     }
 
-    /// Adds a host for a project. Returns whether it is new; false too where the path is not UTF-8,
-    /// which nothing here can name.
-    pub fn add(&mut self, directory: &Path, to: &str) -> bool {
-        let Some(directory) = directory.to_str() else {
-            return false;
-        };
-        let entry = (directory.to_owned(), to.to_owned());
-        let is_new = !self.entries.contains(&entry);
-        if is_new {
-            self.entries.push(entry);
+    /// Adds a host for a project's runs by a profile, unless it is there.
+    pub fn add(&mut self, one: AllowedHost) {
+        if !self.entries.contains(&one) {
+            self.entries.push(one);
         }
-        is_new
     }
 
-    /// Returns the rules for a project.
+    /// Returns those of a project.
     #[must_use]
-    pub fn of(&self, directory: &Path) -> Vec<String> {
+    pub fn of(&self, directory: &Path) -> Vec<AllowedHost> {
         let all = self.entries.iter();
-        let own = all.filter(|(of, _)| Path::new(of) == directory);
-        own.map(|(_, to)| to.clone()).collect()
+        let own = all.filter(|one| Path::new(&one.directory) == directory);
+        own.cloned().collect()
     }
 }
 
@@ -138,17 +143,21 @@ mod tests {
     #[test]
     fn allowed_hosts_survive_as_text() {
         let mut hosts = AllowedHosts::default();
-        let here = Path::new("/home/ada/\"shop\"");
-        assert!(hosts.add(here, "example.com:443"));
-        assert!(!hosts.add(here, "example.com:443"));
-        assert!(hosts.add(Path::new("/srv"), "GET https://example.org/**"));
+        let one = |directory: &str, to: &str| AllowedHost {
+            directory: directory.to_owned(),
+            profile: "default".to_owned(),
+            to: to.to_owned(),
+        };
+        let here = one("/home/ada/\"shop\"", "example.com:443");
+        hosts.add(here.clone());
+        hosts.add(here.clone());
+        hosts.add(one("/srv", "GET https://example.org/**"));
         let read =
             |text: &str| AllowedHosts::parse(&SourceFile::new("allowed.toml", text.as_bytes()));
-        assert_eq!(
-            read(&hosts.to_text()).unwrap().of(here),
-            ["example.com:443"]
-        );
-        assert!(read("[[allowed]]\ndirectory = \"/srv\"\nto = \"a b\"\n").is_err());
-        assert!(read("[[allowed]]\ndirectory = \"/srv\"\n").is_err());
+        let again = read(&hosts.to_text()).unwrap();
+        assert_eq!(again.of(Path::new(&here.directory)), [here]);
+        let table = "[[allowed]]\ndirectory = \"/srv\"\nprofile = \"rust\"\n";
+        assert!(read(&format!("{table}to = \"a b\"\n")).is_err());
+        assert!(read(table).is_err());
     }
 }

@@ -104,8 +104,8 @@ pub use rules::Rules;
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
-    EarlierPurposes, Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested,
-    RequestedProfile, Sources,
+    AllowedHost, EarlierPurposes, Facts, HostFacts, NoProfiles, PolicySources, ProfileSource,
+    Requested, RequestedProfile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::{misspelt, nearest};

@@ -322,11 +322,13 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     for text in earlier.stated.iter().chain(&earlier.narrowed) {
         digest.add("purpose of an earlier run", text.as_bytes());
     }
+    for one in &requested.allowed {
+        digest.add(&one.profile, one.to.as_bytes());
+    }
     digest.add("--learn", &[u8::from(requested.learn)]);
     for (option, list) in [
         ("--preset", &requested.presets),
         ("--allow", &requested.allow),
-        ("allowed.toml", &requested.allowed),
         ("--tunnel", &requested.tunnel),
         ("--deny", &requested.deny),
         ("--ask", &requested.ask),

@@ -104,7 +104,7 @@ pub struct Requested {
     /// `--allow`: further destinations to reach.
     pub allow: Vec<String>,
     /// Destinations that the person has allowed for the workspace, at the terminal of earlier runs.
-    pub allowed: Vec<String>,
+    pub allowed: Vec<AllowedHost>,
     /// `--tunnel`: further destinations, without inspection.
     pub tunnel: Vec<String>,
     /// `--preset`: shipped network or trust presets, by name.
@@ -136,6 +136,17 @@ pub struct Requested {
     pub timeout: Option<Duration>,
     /// `--env`: `NAME` to pass on or `NAME=VALUE` to set.
     pub environment: Vec<OsString>,
+}
+
+/// A host that a person has allowed for a project.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AllowedHost {
+    /// The project's directory, absolute.
+    pub directory: String,
+    /// The profile of its runs.
+    pub profile: String,
+    /// The rule.
+    pub to: String,
 }
 
 /// The profile that `--profile` names.

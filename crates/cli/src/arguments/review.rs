@@ -154,9 +154,14 @@ pub struct DiscardArguments {
     #[arg(value_name = "RUN", required_unless_present_any = ["all", "empty"])]
     pub run: Option<String>,
 
-    /// Every ended run whose changes are not applied. A person is asked once.
-    #[arg(long, conflicts_with_all = ["run", "empty"])]
+    /// Every ended run whose changes are not applied. A person is asked once; without one it takes
+    /// --yes.
+    #[arg(long, conflicts_with_all = ["run", "empty"], verbatim_doc_comment)]
     pub all: bool,
+
+    /// Ask nothing. Default: off.
+    #[arg(long, requires = "all")]
+    pub yes: bool,
 
     /// Every ended run that changed nothing.
     #[arg(long, conflicts_with = "run")]

@@ -79,8 +79,27 @@ pub fn tell_failure(
     }
 }
 
-pub(super) fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
+fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
     file.set_len(0)
         .and_then(|()| file.write_all(text.as_bytes()))
         .doing(&format!("--json {} cannot be written", path.display()))
+}
+
+/// Writes a text where `--json` says: to the file that was opened for it, or to standard error.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_told(
+    arguments: &RunArguments,
+    json: Option<&File>,
+    text: &str,
+    output: &Output,
+) -> Result<(), Failure> {
+    match (json, &arguments.json) {
+        (Some(file), Some(path)) => write_json(file, path, text),
+        (None, _) | (_, None) => {
+            output.say(text);
+            Ok(())
+        }
+    }
 }

@@ -8,7 +8,7 @@
 
 use atoll_engine::printable::printable;
 use atoll_model::RunId;
-use atoll_model::network::{AskedCall, Listener, NO_RULE};
+use atoll_model::network::{AskedCall, HostPart, Listener, NO_RULE, special};
 use atoll_sandbox::{Denial, Pending, Size};
 
 use super::{LINE_CHARACTERS_MAX, Subject};
@@ -122,7 +122,7 @@ impl Pages {
                 ],
                 answers_to_denial(),
                 body_of_denial(run, denial, columns),
-                "o, r, p, n or l",
+                "o, r, a, n or l",
             ),
         };
         let answers = filled(&items, columns);
@@ -266,7 +266,7 @@ fn answers_to_denial() -> Vec<String> {
     let all = [
         "o  once",
         "r  for this run",
-        "p  for this project",
+        "a  always, in this project",
         "n  next",
         "l  leave it denied",
     ];
@@ -275,22 +275,28 @@ fn answers_to_denial() -> Vec<String> {
 
 /// Returns the lines about something that was denied: who asked for it, and what an answer does.
 fn body_of_denial(run: &RunId, denial: &Denial, columns: usize) -> Vec<Line> {
-    told(
-        vec![
-            ("run", run.to_string()),
-            (
-                "rule",
-                format!("--allow '{}'", ascii(&printable(denial.rule.as_bytes()))),
-            ),
-            ("denied", NO_RULE.to_owned()),
-            ("once", "one connection or request".to_owned()),
-            (
-                "project",
-                "each run in this directory, by your allowed.toml".to_owned(),
-            ),
-        ],
-        columns,
-    )
+    let rule = ascii(&printable(denial.rule.as_bytes()));
+    let mut facts = vec![
+        ("run", run.to_string()),
+        ("rule", format!("--allow '{rule}'")),
+        ("denied", NO_RULE.to_owned()),
+    ];
+    facts.extend(near(denial).map(|near| ("reaches", near.to_owned())));
+    facts.push(("once", "one connection or request".to_owned()));
+    let always = "each run by this profile in this directory, by your allowed.toml";
+    facts.push(("always", always.to_owned()));
+    told(facts, columns)
+}
+
+/// Describes a host that is not one of the internet.
+fn near(denial: &Denial) -> Option<&'static str> {
+    match denial.host.parse().ok()? {
+        HostPart::Name(name) if name.is_this_host() => Some("what listens on this host itself"),
+        HostPart::Address(address) if special(address).is_some() => {
+            Some("a private or special address, not the internet")
+        }
+        HostPart::Name(_) | HostPart::Address(_) => None,
+    }
 }
 
 /// Returns the lines about a port: its address, who can reach it and for how long, and who else has

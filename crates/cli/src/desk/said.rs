@@ -53,7 +53,7 @@ impl Said {
             ("p", Subject::Port(_)) => Self::Publish,
             ("o", Subject::Denied(_)) => Self::Allow(Allowance::Once),
             ("r", Subject::Denied(_)) => Self::Allow(Allowance::Run),
-            ("p", Subject::Denied(_)) => Self::Allow(Allowance::Project),
+            ("a", Subject::Denied(_)) => Self::Allow(Allowance::Project),
             (letter, Subject::Call(_)) => Self::of_call(letter),
             (_, Subject::Port(_) | Subject::Denied(_)) => Self::Unknown(line.trim().to_owned()),
         }

@@ -60,6 +60,13 @@ pub fn end_before_reading(
     if let Err(failure) = end_cut_short(&work, record, output) {
         output.warn(&failure.what);
     }
+    if may_be_cut_short(&state, record) {
+        let run = &record.run;
+        output.warn(&format!(
+            "an apply of run {run} was cut short, and the workspace has a part of it: atoll apply {run} \
+             --finish goes on, --take-back takes it back"
+        ));
+    }
 }
 
 /// Returns whether a run did not come to its end by itself, as far as its state before an apply and

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes;
 use atoll_engine::configuration::Places;
+use atoll_engine::decision::killed::may_be_cut_short;
 use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{StateDir, live_runs, read_host_text};
@@ -73,7 +74,10 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
         return Ok(0);
     }
     let now = SystemTime::now();
-    let rows: Vec<RunRow> = records.iter().map(|record| row(record, now)).collect();
+    let rows: Vec<RunRow> = records
+        .iter()
+        .map(|record| row(&state, record, now))
+        .collect();
     let columns =
         crate::terminal::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
     output.result(&render::runs_table(output.paint, &rows, columns));
@@ -118,7 +122,7 @@ fn wanted<'a>(
     Ok(records.iter().filter(is_wanted).collect())
 }
 
-fn row(record: &RunRecord, now: SystemTime) -> RunRow {
+fn row(state: &StateDir, record: &RunRecord, now: SystemTime) -> RunRow {
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_at_ms);
     let files = record
         .changes
@@ -126,7 +130,10 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     RunRow {
         run: record.run.clone(),
         age: format_duration(now.duration_since(started).unwrap_or_default()),
-        state: state_word(record).replace('-', " "),
+        state: match may_be_cut_short(state, record) {
+            true => "apply cut short".to_owned(),
+            false => state_word(record).replace('-', " "),
+        },
         profile: record.profile.clone(),
         ending: record.ending,
         attempts: record.attempts,

@@ -1,5 +1,7 @@
 //! `atoll run --dry-run`: what a run would be granted.
 
+use std::fs::File;
+
 use atoll_engine::failure::Failure;
 use atoll_engine::printable::printable;
 use atoll_engine::run::refused::denied;
@@ -8,7 +10,8 @@ use atoll_policy::{Facts, Rules, decide};
 use serde_json::json;
 
 use crate::arguments::RunArguments;
-use crate::output::Output;
+use crate::conclusion::write_told;
+use crate::output::{Output, json_text};
 
 /// Prints the boundary that the run would have. Returns the exit status.
 ///
@@ -19,6 +22,7 @@ pub(super) fn show(
     call: &Call,
     facts: &Facts<'_>,
     arguments: &RunArguments,
+    json: Option<&File>,
     output: &Output,
 ) -> Result<u8, Failure> {
     let verdict = decide(rules, call, facts);
@@ -36,8 +40,7 @@ pub(super) fn show(
             shown.insert("workspace-directory".to_owned(), json!(call.workspace));
             shown.insert("asks".to_owned(), json!(asked));
         }
-        output.json(&shown);
-        return Ok(0);
+        return write_told(arguments, json, &json_text(&shown), output).map(|()| 0);
     }
     let shown = rules.show();
     let lines = shown.lines().map(|line| printable(line.as_bytes()) + "\n");
@@ -52,8 +55,6 @@ pub(super) fn show(
         output.warn(&format!("a person is asked first: {}", told(one)));
     }
     let workspace = printable(call.workspace.as_os_str().as_encoded_bytes());
-    output.say(&format!(
-        "It would work on {workspace}. Nothing was started.\n"
-    ));
+    output.say(&format!("Workspace: {workspace}. Nothing was started.\n"));
     Ok(0)
 }

@@ -1,6 +1,6 @@
 //! Ends an apply that a kill has cut short, where only one end is right: one that has changed
-//! nothing is rolled back, one that has changed everything is finished. All others are left to the
-//! person.
+//! nothing is rolled back, one that is over, but for the run's record, is noted. All others are left
+//! to the person.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use atoll_layer::{JournalState, Selection, finish, journal_state, take_back};
 use atoll_ledger::StateDir;
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerRecord, RunRecord, RunState, load_run, lock_run};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Work;
 use super::last_undo::LastUndo;
@@ -31,10 +31,8 @@ pub enum Ended {
 enum Reach {
     /// No name was changed yet.
     Nothing,
-    /// Some were, or it is not known.
+    /// Some may have been.
     Part,
-    /// Every step is logged as done; at most the last mark is missing.
-    Whole,
 }
 
 impl Work<'_> {
@@ -78,7 +76,6 @@ impl Work<'_> {
                     self.record(record, "apply.taken-back", what)?;
                     Ok(Some(Ended::TakenBack))
                 }
-                Reach::Whole => self.end_whole(record, layer, journal),
                 Reach::Nothing | Reach::Part => Ok(None),
             },
             ([], Some((layer, journal))) if last.is_none() && self.is_unnoted(record)? => {
@@ -159,30 +156,12 @@ pub fn may_be_cut_short(state: &StateDir, record: &RunRecord) -> bool {
     })
 }
 
-/// Reads how far the apply of an interrupted journal came, from the files that `layer` keeps there:
-/// the stage, the plan, and the steps that are done. What cannot be read is a part.
+/// Reads how far the apply of an interrupted journal came, by the stage that `layer` keeps there. A
+/// log of all steps says nothing of what is on the disk after a power loss.
 fn reach(journal: &Path) -> Reach {
-    let read = |name: &str| std::fs::read_to_string(journal.join(name)).unwrap_or_default();
-    match read("stage").as_str() {
-        "keeping" | "preparing" => return Reach::Nothing,
-        "committing" => {}
-        _ => return Reach::Part,
-    }
-    let plan: Value = serde_json::from_str(&read("plan.json")).unwrap_or_default();
-    let Some(steps) = plan.get("steps").and_then(Value::as_array) else {
-        return Reach::Part;
-    };
-    let log = read("log");
-    let logged = log.split_inclusive('\n');
-    let mut logged: Vec<usize> = logged
-        .filter_map(|line| line.strip_suffix('\n')?.parse().ok())
-        .filter(|step| *step < steps.len())
-        .collect();
-    logged.sort_unstable();
-    logged.dedup();
-    match logged.len() == steps.len() {
-        true => Reach::Whole,
-        false => Reach::Part,
+    match std::fs::read_to_string(journal.join("stage")).as_deref() {
+        Ok("keeping" | "preparing") => Reach::Nothing,
+        Ok(_) | Err(_) => Reach::Part,
     }
 }
 
@@ -191,27 +170,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reach_is_read_from_stage_and_log() {
+    fn reach_is_read_from_stage() {
         let directory = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text);
-        write("plan.json", r#"{"steps":[{},{}],"tag":"x"}"#).unwrap();
-        let check = |stage: &str, log: &str, expected: Reach| {
-            write("stage", stage).unwrap();
-            write("log", log).unwrap();
-            assert_eq!(reach(directory.path()), expected, "{stage} {log:?}");
+        let check = |stage: &str, expected: Reach| {
+            std::fs::write(directory.path().join("stage"), stage).unwrap();
+            assert_eq!(reach(directory.path()), expected, "{stage}");
         };
-        check("keeping", "", Reach::Nothing);
-        check("preparing", "", Reach::Nothing);
-        check("committing", "", Reach::Part);
-        check("committing", "0\n", Reach::Part);
-        check("committing", "0\n1", Reach::Part);
-        check("committing", "0\n0\n", Reach::Part);
-        check("committing", "0\n7\n", Reach::Part);
-        check("committing", "1\n0\n", Reach::Whole);
-        for stage in ["taking-back", "undoing", "putting-back", "new"] {
-            check(stage, "0\n1\n", Reach::Part);
+        check("keeping", Reach::Nothing);
+        check("preparing", Reach::Nothing);
+        for stage in [
+            "committing",
+            "taking-back",
+            "undoing",
+            "putting-back",
+            "new",
+        ] {
+            check(stage, Reach::Part);
         }
-        write("plan.json", "{").unwrap();
-        check("committing", "0\n1\n", Reach::Part);
     }
 }

@@ -466,7 +466,9 @@ impl<'a> Outside<'a> {
                 } => self.opened(id, &flow, waits),
                 Told::Closed { flow, end, .. } => self.flows.closed(flow, end),
                 Told::Refused(refused) => {
-                    let denial = Denial::of(&refused.flow, &refused.why);
+                    // Later reports only count.
+                    let is_first = refused.count == 1;
+                    let denial = Denial::of(&refused.flow, &refused.why).filter(|_| is_first);
                     let room = DENIALS_MAX.saturating_sub(self.denied.len());
                     self.denied.extend(denial.into_iter().take(room));
                     self.flows.refuse(refused);

@@ -49,7 +49,10 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     let deny = read(&requested.deny, &DENY, |text| {
         rule::parse(text, Effect::Deny)
     })?;
-    let allowed = read(&requested.allowed, &ALLOWED, |text| {
+    let of_profile = requested.allowed.iter();
+    let of_profile = of_profile.filter(|one| one.profile == rules.profile.value);
+    let of_profile: Vec<String> = of_profile.map(|one| one.to.clone()).collect();
+    let allowed = read(&of_profile, &ALLOWED, |text| {
         rule::parse(text, Effect::Allow)
     })?;
     let allow = allow.into_iter().chain(tunnel).chain(allowed);

@@ -111,7 +111,13 @@ impl Rules {
         out.list("cache", of(ViewKind::Cache).map(|view| self.in_home(view)));
         out.flag("keep-caches", &self.keep_caches);
         out.section("files");
-        out.list("read", of(ViewKind::Input).map(|view| self.absolute(view)));
+        let of_files = |is_read: bool| {
+            of(ViewKind::Input)
+                .filter(move |view| (view.value.access == Access::ReadOnly) == is_read)
+                .map(|view| self.absolute(view))
+        };
+        out.list("read", of_files(true));
+        out.list("layer", of_files(false));
         out.end_section();
     }
 
