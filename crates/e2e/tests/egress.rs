@@ -304,15 +304,15 @@ fn a_failure_without_a_network_is_told_what_would_let_it() {
         world.run(options, script).run().err()
     };
     let hint = "nothing outside can be reached here";
-    let told = run(&[], "exit 1 # pip install six");
+    let told = run(&[], "exit 1; pip install six");
     assert!(
         told.contains(hint) && told.contains("--preset pip"),
         "{told}"
     );
     for (options, script) in [
-        (&[][..], "exit 0 # pip install six"),
-        (&[][..], "exit 1 # cargo test"),
-        (&["--allow", "example.com"][..], "exit 1 # pip install six"),
+        (&[][..], "exit 0; pip install six"),
+        (&[][..], "exit 1; cargo test"),
+        (&["--allow", "example.com"][..], "exit 1; pip install six"),
     ] {
         let told = run(options, script);
         assert!(!told.contains(hint), "{script}: {told}");

@@ -34,13 +34,21 @@ impl Engine {
                     self.swap_in(step, &temporary, place.as_fd())?;
                 }
                 self.settle(step, &temporary, place.as_fd(), old, prepared)?;
-                // What is only removed is let go once it is sure to be noted.
-                if !step.new_entries().is_empty() {
-                    let old = old.first().and_then(|entry| entry.stamp.as_ref());
-                    let expected = old.filter(|_| !self.work.loose);
-                    self.clear(step, &temporary, place.as_fd(), expected)?;
+                if step.new_entries().is_empty() {
+                    // It is let go once it is sure to be noted.
+                    return self.note_done(log, index);
                 }
-                self.note_done(log, index)
+                let old = old.first().and_then(|entry| entry.stamp.as_ref());
+                let expected = old.filter(|_| !self.work.loose);
+                let clear = || self.clear(step, &temporary, place.as_fd(), expected);
+                // A move is whole or not there, and what it moves is the only one. A directory that is
+                // removed in part would not be what was planned, so that is noted before.
+                if step.movable().is_some() {
+                    clear()?;
+                    return self.note_done(log, index);
+                }
+                self.note_done(log, index)?;
+                clear()
             }
             Act::Facts { old, new } => {
                 self.commit_facts(&step.path, old, new)?;

@@ -158,7 +158,7 @@ pub struct RunArguments {
     ///   medium  a person is asked before it sends, but to its model
     ///   high    what the profile says
     ///   full    what the profile says, and what it would ask about without a question
-    /// No level allows what the profile does not. All are recorded. atoll help levels has the table.
+    /// No level allows what the profile does not. All are recorded. The table: atoll help levels.
     /// Default: what the profile names, else high.
     /// Example: --trust low
     #[arg(long, value_name = "LEVEL", verbatim_doc_comment)]
@@ -329,8 +329,8 @@ pub struct RunArguments {
 
     /// Say what would be granted, and start nothing
     ///
-    /// The boundary is printed as `atoll profile show` prints a profile, with --json as JSON. The
-    /// exit status is 126 if the run would be denied. Nothing is recorded. Default: off.
+    /// The boundary is printed as `atoll profile show` prints a profile, with --json as JSON.
+    /// The exit status is 126 if the run would be denied. Nothing is recorded. Default: off.
     #[arg(long, verbatim_doc_comment)]
     pub dry_run: bool,
 
