@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use atoll_ledger::StateDir;
 use atoll_policy::Rules;
 use atoll_store::RunRecord;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use crate::printable::printable;
 
@@ -65,14 +66,14 @@ const SECRET: [&str; 22] = [
 pub fn hints(state: &StateDir, record: &RunRecord, rules: &Rules, home: &Path) -> Vec<String> {
     let output = state.run_dir(&record.run).join("output");
     let streams = ["stderr", "stdout"].map(|name| beginning(&output.join(name)));
-    let of_command = record.command.iter().skip(1).map(|word| word.as_bytes());
-    let said = streams.iter().flat_map(|text| missing_in(text));
     let mut paths = BTreeSet::new();
-    for word in of_command.chain(said) {
+    for word in streams.iter().flat_map(|text| missing_in(text)) {
         if paths.len() < LOOKED_UP_MAX {
-            paths.extend(path_in(word, home));
+            paths.extend(path_in(word, home).filter(|path| is_beneath(home, path)));
         }
     }
+    let of_person = record.command.iter().skip(1);
+    paths.extend(of_person.filter_map(|word| path_in(word.as_bytes(), home)));
     let is_hidden = |path: &&PathBuf| {
         !rules.shows(path, &record.workspace)
             && path
@@ -81,6 +82,18 @@ pub fn hints(state: &StateDir, record: &RunRecord, rules: &Rules, home: &Path) -
     };
     let hidden = paths.iter().filter(is_hidden).take(HINTS_MAX);
     hidden.map(|path| hint(path, home)).collect()
+}
+
+/// Returns whether a path that a program wrote exists beneath the home directory. No mount is crossed
+/// and no link followed out of it: a look that made an automounter ask the network would carry what
+/// the program wrote.
+fn is_beneath(home: &Path, path: &Path) -> bool {
+    let Ok(within) = path.strip_prefix(home) else {
+        return false;
+    };
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    File::open(home).is_ok_and(|home| openat2(home, within, flags, Mode::empty(), how).is_ok())
 }
 
 fn hint(path: &Path, home: &Path) -> String {
@@ -167,6 +180,23 @@ mod tests {
             .collect();
         let expected = ["/home/ada/.vimrc", "/srv/data/x.json", "/home/ada/bin/tool"];
         assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn paths_of_programs_are_looked_up_beneath_the_home_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        std::fs::write(home.join("there"), "").unwrap();
+        std::os::unix::fs::symlink("/etc", home.join("out")).unwrap();
+        for (path, expected) in [
+            (home.join("there"), true),
+            (home.join("absent"), false),
+            (home.join("out/passwd"), false),
+            (PathBuf::from("/etc/passwd"), false),
+            (home.join("../../etc/passwd"), false),
+        ] {
+            assert_eq!(is_beneath(&home, &path), expected, "{path:?}");
+        }
     }
 
     #[test]
