@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that the launcher is made of.
-const SOURCES: [&str; 5] = ["fence", "frame", "init", "jail", "sys"];
+const SOURCES: [&str; 6] = ["fence", "frame", "guest", "init", "jail", "sys"];
 /// The profile in the workspace's Cargo.toml: small, and the same for debug and
 /// release builds of `atoll`, so that tests meet the program that users get.
 const PROFILE: &str = "jail";

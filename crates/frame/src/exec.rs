@@ -1,11 +1,8 @@
 use crate::spec::{SPEC_BYTES_MAX, Terminal, read_terminal, write_terminal};
 use crate::wire::{Malformed, Reader, Writer};
 
-/// The longest encoded [`Request`], bytes: a path, and a little.
-pub const REQUEST_BYTES_MAX: usize = PATH_BYTES_MAX + 16;
-
-/// The longest path of a file, bytes (PATH_MAX of limits.h).
-pub const PATH_BYTES_MAX: usize = 4096;
+/// The longest encoded [`Request`], bytes.
+pub const REQUEST_BYTES_MAX: usize = 16;
 
 /// The version of the encoding of an [`ExecSpec`]; any other is refused.
 const VERSION: u32 = 1;
@@ -105,15 +102,6 @@ impl ExecSpec {
     }
 }
 
-/// The use of a file that the exec server opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileUse {
-    /// Reading.
-    Read,
-    /// Writing anew: an existing file is emptied, a missing one made with these mode bits.
-    Write(u16),
-}
-
 /// A request of the host side to the exec server. A socket for the answer comes with each, as the
 /// first descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,14 +111,8 @@ pub enum Request {
     /// [`Report`](crate::Report)s: `Terminal` with a terminal of its own, `Executing`, and the
     /// failure if there is one; when the program is executed, the socket closes.
     Exec(ExecId),
-    /// Open a regular file. The answer is [`Report::File`](crate::Report::File) with it, or the
-    /// failure.
-    Open {
-        /// The path in the sandbox, absolute.
-        path: Vec<u8>,
-        /// The use.
-        file_use: FileUse,
-    },
+    /// Start a file server, which takes its requests from the socket; nothing is answered.
+    Files,
 }
 
 impl Request {
@@ -143,17 +125,7 @@ impl Request {
                 out.u8(0);
                 out.u32(id.0);
             }
-            Self::Open { path, file_use } => {
-                out.u8(1);
-                match file_use {
-                    FileUse::Read => out.u8(0),
-                    FileUse::Write(mode) => {
-                        out.u8(1);
-                        out.u16(*mode);
-                    }
-                }
-                out.text(path);
-            }
+            Self::Files => out.u8(1),
         }
         out.0
     }
@@ -161,8 +133,7 @@ impl Request {
     /// Decodes a request.
     ///
     /// # Errors
-    /// [`Malformed`], also for a path that is not absolute or too long, and for mode bits other
-    /// than those of permissions.
+    /// [`Malformed`].
     pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
         if message.len() > REQUEST_BYTES_MAX {
             return Err(Malformed::TooMany);
@@ -170,26 +141,9 @@ impl Request {
         let mut from = Reader::new(message);
         let request = match from.u8()? {
             0 => Self::Exec(ExecId(from.u32()?)),
-            1 => {
-                let file_use = match from.u8()? {
-                    0 => FileUse::Read,
-                    1 => FileUse::Write(from.u16()?),
-                    _ => return Err(Malformed::Tag),
-                };
-                let path = from.text()?;
-                Self::Open { path, file_use }
-            }
+            1 => Self::Files,
             _ => return Err(Malformed::Tag),
         };
-        from.end()?;
-        match &request {
-            Self::Open { path, .. } if path.len() > PATH_BYTES_MAX => Err(Malformed::TooMany),
-            Self::Open { path, .. } if path.first() != Some(&b'/') => Err(Malformed::Tag),
-            Self::Open {
-                file_use: FileUse::Write(mode),
-                ..
-            } if mode & !0o777 != 0 => Err(Malformed::Tag),
-            Self::Open { .. } | Self::Exec(_) => Ok(request),
-        }
+        from.end().map(|()| request)
     }
 }

@@ -12,11 +12,9 @@
 mod exec;
 mod message;
 mod spec;
-mod wire;
+pub mod wire;
 
-pub use exec::{
-    ExecId, ExecSpec, ExecTerminal, FileUse, PATH_BYTES_MAX, REQUEST_BYTES_MAX, Request,
-};
+pub use exec::{ExecId, ExecSpec, ExecTerminal, REQUEST_BYTES_MAX, Request};
 pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 pub use spec::{
     Funnel, INWARD_MAX, Identity, KILL, NEST_AS_ROOT, Nesting, Operation, Permission, Place,

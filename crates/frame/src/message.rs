@@ -47,10 +47,8 @@ pub enum Report {
     },
     /// The program of an exec could not be executed, for this reason (errno(3)).
     NotExecuted { error: i32 },
-    /// The process of an exec is about to execute its program.
-    Executing,
-    /// A regular file comes with this message.
-    File,
+    /// The process of an exec is about to execute its program; its number in the sandbox.
+    Executing { pid: u32 },
     /// An exec was stopped by this signal and waits to go on.
     Stopped { exec: ExecId, signal: u8 },
     /// The memory limit is reached, as measured by `init`.
@@ -202,9 +200,11 @@ impl Report {
                 out.u8(4);
                 out.u32(*error as u32);
             }
-            Self::File => out.u8(12),
             Self::ServerEnded => out.u8(13),
-            Self::Executing => out.u8(14),
+            Self::Executing { pid } => {
+                out.u8(14);
+                out.u32(*pid);
+            }
             Self::Stopped { exec, signal } => {
                 out.u8(5);
                 out.u32(exec.0);
@@ -271,9 +271,8 @@ impl Report {
             4 => Self::NotExecuted {
                 error: from.u32()? as i32,
             },
-            12 => Self::File,
             13 => Self::ServerEnded,
-            14 => Self::Executing,
+            14 => Self::Executing { pid: from.u32()? },
             5 => Self::Stopped {
                 exec: ExecId(from.u32()?),
                 signal: from.u8()?,

@@ -158,9 +158,8 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
         (Report::Terminal, vec![1]),
         (Report::Network, vec![11]),
         (Report::Ready, vec![2]),
-        (Report::File, vec![12]),
         (Report::ServerEnded, vec![13]),
-        (Report::Executing, vec![14]),
+        (Report::Executing { pid: 0x0102 }, vec![14, 2, 1, 0, 0]),
         (
             failed,
             [&[3, 5, 2, 0, 0, 0, 3, 0, 0, 0][..], b"usr"].concat(),
@@ -227,17 +226,9 @@ const ORDERS: [(Order, &[u8]); 6] = [
 ];
 
 fn every_request() -> Vec<(Request, Vec<u8>)> {
-    let open = |file_use| Request::Open {
-        path: b"/w".to_vec(),
-        file_use,
-    };
     vec![
         (Request::Exec(ExecId(0x0102)), vec![0, 2, 1, 0, 0]),
-        (open(FileUse::Read), b"\x01\0\x02\0\0\0/w".to_vec()),
-        (
-            open(FileUse::Write(0o644)),
-            b"\x01\x01\xa4\x01\x02\0\0\0/w".to_vec(),
-        ),
+        (Request::Files, vec![1]),
     ]
 }
 
@@ -325,23 +316,6 @@ fn exec_of_nothing_is_refused() {
         let read = ExecSpec::from_bytes(&bytes);
         assert_eq!(read, Err(Malformed::Tag), "{byte} at {at}");
     }
-}
-
-#[test]
-fn requests_for_other_paths_are_refused() {
-    let read = |path: Vec<u8>, file_use| {
-        Request::from_bytes(&Request::Open { path, file_use }.to_bytes()).map(drop)
-    };
-    let longest = [&b"/"[..], &vec![b'a'; PATH_BYTES_MAX - 1]].concat();
-    let longer = [&longest[..], b"a"].concat();
-    let use_of = FileUse::Read;
-    assert_eq!(read(longest, use_of), Ok(()));
-    assert_eq!(read(longer, use_of), Err(Malformed::TooMany));
-    assert_eq!(read(b"w".to_vec(), use_of), Err(Malformed::Tag));
-    assert_eq!(read(Vec::new(), use_of), Err(Malformed::Tag));
-    assert_eq!(read(b"/a\0".to_vec(), use_of), Err(Malformed::Nul));
-    let set_id = FileUse::Write(0o4755);
-    assert_eq!(read(b"/w".to_vec(), set_id), Err(Malformed::Tag));
 }
 
 #[test]

@@ -30,37 +30,43 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// The longest single text, bytes: an argument or a variable, as execve(2) takes.
-pub(crate) const TEXT_BYTES_MAX: usize = 128 * 1024;
+pub const TEXT_BYTES_MAX: usize = 128 * 1024;
 /// The longest list.
-pub(crate) const LIST_MAX: usize = 65_536;
+pub const LIST_MAX: usize = 65_536;
 
 /// An encoder of one message.
 #[derive(Default)]
-pub(crate) struct Writer(pub(crate) Vec<u8>);
+pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    pub(crate) fn u8(&mut self, value: u8) {
+    /// Writes a number.
+    pub fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    pub(crate) fn u16(&mut self, value: u16) {
+    /// Writes a number.
+    pub fn u16(&mut self, value: u16) {
         self.0.extend(value.to_le_bytes());
     }
 
-    pub(crate) fn u32(&mut self, value: u32) {
+    /// Writes a number.
+    pub fn u32(&mut self, value: u32) {
         self.0.extend(value.to_le_bytes());
     }
 
-    pub(crate) fn u64(&mut self, value: u64) {
+    /// Writes a number.
+    pub fn u64(&mut self, value: u64) {
         self.0.extend(value.to_le_bytes());
     }
 
-    pub(crate) fn text(&mut self, text: &[u8]) {
+    /// Writes a byte string, its length first.
+    pub fn text(&mut self, text: &[u8]) {
         self.u32(text.len() as u32);
         self.0.extend(text);
     }
 
-    pub(crate) fn list<T>(&mut self, list: &[T], mut write: impl FnMut(&mut Self, &T)) {
+    /// Writes a list, its length first.
+    pub fn list<T>(&mut self, list: &[T], mut write: impl FnMut(&mut Self, &T)) {
         self.u32(list.len() as u32);
         for item in list {
             write(self, item);
@@ -68,11 +74,13 @@ impl Writer {
     }
 }
 
-/// A decoder of one message.
-pub(crate) struct Reader<'a>(&'a [u8]);
+/// A decoder of one message; each step is [`Malformed`] where the message is not as expected.
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(message: &'a [u8]) -> Self {
+    /// Begins with a whole message.
+    #[must_use]
+    pub fn new(message: &'a [u8]) -> Self {
         Self(message)
     }
 
@@ -86,11 +94,13 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| Malformed::Short)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    /// Reads a number.
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
+    /// Reads a flag, 0 or 1.
+    pub fn flag(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -98,20 +108,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+    /// Reads a number.
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    /// Reads a number.
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    /// Reads a number.
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Reads a byte string that can become a C string.
-    pub(crate) fn text(&mut self) -> Result<Vec<u8>, Malformed> {
+    pub fn text(&mut self) -> Result<Vec<u8>, Malformed> {
         let text = self.bytes()?;
         if text.contains(&0) {
             Err(Malformed::Nul)
@@ -120,7 +133,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
+    /// Reads a byte string.
+    pub fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
         let count = self.u32()? as usize;
         if count > TEXT_BYTES_MAX {
             return Err(Malformed::TooMany);
@@ -128,7 +142,8 @@ impl<'a> Reader<'a> {
         Ok(self.take(count)?.to_vec())
     }
 
-    pub(crate) fn list<T>(
+    /// Reads a list.
+    pub fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
@@ -145,7 +160,8 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    pub(crate) fn end(self) -> Result<(), Malformed> {
+    /// Checks that nothing follows.
+    pub fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() {
             Ok(())
         } else {

@@ -1,4 +1,4 @@
-//! The exec server: a process with the sandbox's own rights that starts programs and opens files
+//! The exec server: a process with the sandbox's own rights that starts programs and file servers
 //! when the host side asks.
 //!
 //! It is forked from `init` before that confines itself. The first server becomes the first exec,
@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{
-    ExecId, FileUse, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report, Request, ResourceLimit,
+    ExecId, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report, Request, ResourceLimit,
     SandboxSpec, Stage,
 };
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
@@ -39,6 +39,9 @@ pub(crate) struct Prepared {
     /// The one of root's powers that it needs: to signal processes of other users.
     own_capabilities: u64,
     limits: Vec<ResourceLimit>,
+    /// True if all execs are in one domain, so that they can signal and inspect each other, as
+    /// in a sandbox that lives.
+    shares_domain: bool,
     /// True if some of its calls are judged.
     fenced: bool,
     /// True if any of its calls come to `init`.
@@ -95,6 +98,7 @@ pub(crate) fn prepare(spec: &SandboxSpec) -> Result<Prepared, Failure> {
         own_filter: filter::own(process),
         own_capabilities: spec.capabilities & KILL,
         limits: spec.resource_limits.clone(),
+        shares_domain: !spec.one_exec,
         fenced: spec.fenced,
         heard: Denials::of(spec).are_heard(),
     })
@@ -241,6 +245,28 @@ struct Server<'a> {
     side: Option<&'a OwnedFd>,
 }
 
+/// The process that execs of one domain are forked from.
+#[derive(Default)]
+struct Source {
+    line: Option<OwnedFd>,
+}
+
+/// The longest time for it to fork, milliseconds.
+const FORKED_WITHIN_MS: u32 = 1_000;
+
+/// Has a process forked that waits on this socket; returns its number.
+fn forked(source: &OwnedFd, far: &OwnedFd) -> io::Result<u32> {
+    socket::send(source.as_fd(), BEGIN, &[far.as_fd()])?;
+    let [true] = descriptor::wait_readable([Some(source.as_fd())], Some(FORKED_WITHIN_MS))? else {
+        return Err(io::ErrorKind::TimedOut.into());
+    };
+    let mut pid = [0; 4];
+    match socket::receive(source.as_fd(), &mut pid)? {
+        (4, _) => Ok(u32::from_le_bytes(pid)),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
 /// A process that waits to become an exec.
 struct Spare {
     pid: u32,
@@ -269,7 +295,7 @@ impl Server<'_> {
         let carried = listener.as_ref().map(AsFd::as_fd);
         socket::send(self.line.as_fd(), READY, carried.as_slice()).at(Stage::Filter)?;
         drop(listener);
-        self.serve(true)
+        self.serve(!prepared.shares_domain)
     }
 
     /// Goes on as the server where the one before has become the first exec.
@@ -291,9 +317,10 @@ impl Server<'_> {
     /// Serves requests until the host side is gone. The process that is the `first` server becomes
     /// the first exec itself, which so waits for no other; a sibling goes on.
     fn serve(&self, first: bool) -> Result<u8, Failure> {
+        let mut source = Source::default();
         let mut spare = match first {
             true => None,
-            false => self.spare().ok(),
+            false => self.spare(&mut source).ok(),
         };
         loop {
             let mut message = [0_u8; REQUEST_BYTES_MAX];
@@ -312,8 +339,11 @@ impl Server<'_> {
                     Ok(()) => return Ok(self.execute(&status, descriptors.collect())),
                     Err(error) => Err(error),
                 },
-                Ok(Request::Exec(id)) => self.start(id, &status, descriptors.collect(), &mut spare),
-                Ok(Request::Open { path, file_use }) => open(&path, file_use, &status),
+                Ok(Request::Exec(id)) => {
+                    let descriptors = descriptors.collect();
+                    self.start(id, &status, descriptors, &mut spare, &mut source)
+                }
+                Ok(Request::Files) => self.serve_files(&status),
                 Err(_) => Err(io::ErrorKind::InvalidInput.into()),
             };
             // Who asks finds a closed socket at the latest.
@@ -348,10 +378,50 @@ impl Server<'_> {
     }
 
     /// Makes a process that waits to become an exec.
-    fn spare(&self) -> io::Result<Spare> {
+    fn spare(&self, source: &mut Source) -> io::Result<Spare> {
         let (line, far) = socket::pair()?;
-        let pid = process::fork_sibling(|| self.wait(&far))?;
-        Ok(Spare { pid, line })
+        if !self.prepared.shares_domain {
+            let pid = process::fork_sibling(|| self.wait(&far))?;
+            return Ok(Spare { pid, line });
+        }
+        // Programs reach the source, which is in their domain; one that was ended or stopped is
+        // made anew, and what it forks from then on is in another domain.
+        for _ in 0..2 {
+            let near = match source.line.take() {
+                Some(near) => near,
+                None => self.begin_source()?,
+            };
+            if let Ok(pid) = forked(&near, &far) {
+                source.line = Some(near);
+                return Ok(Spare { pid, line });
+            }
+        }
+        Err(io::Error::from_raw_os_error(EAGAIN))
+    }
+
+    /// Starts the process that all execs are forked from, in their domain.
+    fn begin_source(&self) -> io::Result<OwnedFd> {
+        let (near, far) = socket::pair()?;
+        let serve = || self.fork_on_request(&far).map_or(1, |()| 0);
+        process::fork_sibling(serve).map(|_| near)
+    }
+
+    fn fork_on_request(&self, line: &OwnedFd) -> io::Result<()> {
+        self.close_others([Some(line.as_fd())])?;
+        process::set_name(c"atoll-source")?;
+        if self.prepared.fenced {
+            credentials::die_with_parent()?;
+        }
+        let rules = self.prepared.rules_of_exec();
+        rules.map_or(Ok(()), Ruleset::enter)?;
+        while let (1.., descriptors) = socket::receive(line.as_fd(), &mut [0; 1])? {
+            let [far] = descriptors.as_slice() else {
+                continue;
+            };
+            let pid = process::fork_sibling(|| self.wait(far))?;
+            socket::send(line.as_fd(), &pid.to_le_bytes(), &[])?;
+        }
+        Ok(())
     }
 
     /// Has a waiting process become this exec. `init` knows of it before it can end.
@@ -361,12 +431,13 @@ impl Server<'_> {
         status: &OwnedFd,
         descriptors: Vec<OwnedFd>,
         spare: &mut Option<Spare>,
+        source: &mut Source,
     ) -> io::Result<()> {
         // One that was ended meanwhile takes no message; a new one can fail to be made.
         for _ in 0..2 {
             let ready = match spare.take() {
                 Some(ready) => ready,
-                None => self.spare()?,
+                None => self.spare(source)?,
             };
             let sent = socket::send(self.line.as_fd(), &spawning(id, ready.pid), &[]);
             sent?;
@@ -374,12 +445,26 @@ impl Server<'_> {
             let with: Vec<BorrowedFd<'_>> = with.map(AsFd::as_fd).collect();
             let given = socket::send(ready.line.as_fd(), BEGIN, &with);
             // Another for the next one, before what was just started can use up all processes.
-            *spare = self.spare().ok();
+            *spare = self.spare(source).ok();
             if given.is_ok() {
                 return Ok(());
             }
         }
         Err(io::Error::from_raw_os_error(EAGAIN))
+    }
+
+    /// Starts a file server on this socket, with the rights of an exec.
+    fn serve_files(&self, requests: &OwnedFd) -> io::Result<()> {
+        let begin = || -> io::Result<()> {
+            self.close_others([Some(requests.as_fd())])?;
+            process::set_name(c"atoll-files")?;
+            if self.prepared.fenced {
+                credentials::die_with_parent()?;
+            }
+            self.prepared.rules_of_exec().map_or(Ok(()), Ruleset::enter)
+        };
+        let serve = || begin().map_or(1, |()| atoll_guest::serve(requests));
+        process::fork_sibling(serve).map(drop)
     }
 
     /// Waits to become an exec, and becomes it; returns only where that fails.
@@ -406,14 +491,3 @@ impl Server<'_> {
 
 /// The message with which a waiting process gets its exec.
 const BEGIN: &[u8] = b"e";
-
-/// Opens a file of the sandbox for the host, with the program's rights. A directory, device, pipe
-/// or socket is refused, here for a clear error; the host side checks what it gets.
-fn open(path: &[u8], file_use: FileUse, status: &OwnedFd) -> io::Result<()> {
-    let path = text(path)?;
-    let file = match file_use {
-        FileUse::Read => descriptor::open_file(&path, None),
-        FileUse::Write(mode) => descriptor::open_file(&path, Some(mode.into())),
-    }?;
-    socket::send(status.as_fd(), &Report::File.to_bytes(), &[file.as_fd()])
-}

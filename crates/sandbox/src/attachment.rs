@@ -1,9 +1,7 @@
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use atoll_ledger::ArmedExec;
@@ -206,6 +204,11 @@ pub trait Attachment {
     fn next_signal(&mut self) -> Option<Reaction>;
     /// Turns the program's output into what is shown, and stores what is to be kept.
     fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>);
+    /// Takes note that the program is about to be executed, by the process of this number in the
+    /// sandbox. That is the sandbox's word.
+    fn executing(&mut self, pid: u32) {
+        let _ = pid;
+    }
     /// Takes note that a program in the sandbox has begun to listen; returns what to show, and
     /// on which stream.
     fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
@@ -309,26 +312,22 @@ impl fmt::Debug for StartExec {
 pub enum SandboxRequest {
     /// Start an exec.
     Exec(Box<StartExec>),
-    /// Open a file.
-    Open(OpenFile),
+    /// Start a file server.
+    Files(FilesRequest),
 }
 
-/// The receiver of an opened file.
-pub type Opened = Box<dyn FnOnce(Result<File, SandboxError>)>;
+/// The receiver of the socket of a file server.
+pub type Served = Box<dyn FnOnce(Result<OwnedFd, SandboxError>)>;
 
-/// A regular file to open with the program's rights.
-pub struct OpenFile {
-    /// The path, absolute in the sandbox.
-    pub path: PathBuf,
-    /// Set to write from empty, with the permission bits of a file that is made.
-    pub writing: Option<u16>,
-    /// Takes the file.
-    pub opened: Opened,
+/// A file server to start.
+pub struct FilesRequest {
+    /// Takes the socket of its requests.
+    pub served: Served,
 }
 
-impl fmt::Debug for OpenFile {
+impl fmt::Debug for FilesRequest {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_struct("OpenFile").finish_non_exhaustive()
+        to.debug_struct("FilesRequest").finish_non_exhaustive()
     }
 }
 

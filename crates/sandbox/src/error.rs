@@ -62,14 +62,6 @@ pub enum SandboxError {
     /// The sandbox is frozen.
     #[error("the sandbox is frozen while its changes are read; try again")]
     Frozen,
-    /// A file of the sandbox cannot be opened.
-    #[error("{} cannot be opened in the sandbox: {error}", path.display())]
-    File {
-        /// The path in the sandbox.
-        path: PathBuf,
-        /// The reason.
-        error: std::io::Error,
-    },
     /// The sandbox's processes stopped answering before they reported its end.
     #[error("the sandbox ended without telling why; the kernel's log may (dmesg)")]
     Vanished,

@@ -1,41 +1,19 @@
-//! The host's end of a sandbox's exec server: starting execs, opening files.
+//! The host's end of a sandbox's exec server: starting execs and file servers.
 //!
-//! The host makes the pipes and passes their other ends in. What comes out is a terminal's master or
-//! a regular file, checked here: everything else that the server says is output of the sandbox.
+//! The host makes the pipes and passes their other ends in. What comes out is a terminal's master,
+//! checked here: everything else that the server says is output of the sandbox.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
-use atoll_frame::{
-    ExecId, ExecSpec, ExecTerminal, FileUse, MESSAGE_BYTES_MAX, PATH_BYTES_MAX, Report, Request,
-    SPEC_BYTES_MAX, Terminal,
-};
+use atoll_frame::{ExecId, ExecSpec, ExecTerminal, Report, Request, SPEC_BYTES_MAX, Terminal};
 use atoll_sys::{descriptor, socket};
 use rustix::fs::{FileType, fstat, fstatfs};
 
 use crate::SandboxError;
 use crate::attachment::{ExecCommand, Size};
 use crate::reports::{discard, hear, making};
-
-/// The longest time for opening a file in a sandbox.
-const OPENED_WITHIN: Duration = Duration::from_secs(2);
-
-/// The file systems whose files the host reads and writes like the sandbox would: no others, since
-/// files of /proc, /sys and such act on who uses them (statfs(2)).
-const FILE_SYSTEMS: [i64; 8] = [
-    0x794c_7630, // overlayfs
-    0x0102_1994, // tmpfs
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // Btrfs
-    0x2fc1_2fc1, // ZFS
-    0xf2f5_2010, // F2FS
-    0xe0f5_e1e2, // EROFS
-];
 
 /// The device number of every terminal's master (pty(7)).
 const MASTER: (u32, u32) = (5, 2);
@@ -204,68 +182,18 @@ impl ExecServer {
         started.map(|()| ends).map_err(SandboxError::NoExec)
     }
 
-    /// Opens a regular file of the sandbox with the program's rights.
+    /// Has a file server started; returns the socket of its requests.
     ///
     /// # Errors
-    /// [`SandboxError::File`].
-    pub(crate) fn open(&self, path: &Path, file_use: FileUse) -> Result<File, SandboxError> {
-        let opened = self.opened(path, file_use);
-        opened.map(File::from).map_err(|error| SandboxError::File {
-            path: path.to_path_buf(),
-            error,
-        })
-    }
-
-    fn opened(&self, path: &Path, file_use: FileUse) -> io::Result<OwnedFd> {
-        let bytes = path.as_os_str().as_bytes();
-        if bytes.len() > PATH_BYTES_MAX || !path.is_absolute() {
-            let why = "a path in a sandbox is absolute, and 4,096 bytes long at most";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
-        let (status, far) = socket::pair()?;
-        let request = Request::Open {
-            path: bytes.to_vec(),
-            file_use,
+    /// [`SandboxError::NoExec`]: the exec server is gone.
+    pub(crate) fn serve_files(&self) -> Result<OwnedFd, SandboxError> {
+        let start = || -> io::Result<OwnedFd> {
+            let (near, far) = socket::pair()?;
+            let request = Request::Files.to_bytes();
+            socket::send(self.requests.as_fd(), &request, &[far.as_fd()]).map(|()| near)
         };
-        socket::send(self.requests.as_fd(), &request.to_bytes(), &[far.as_fd()])?;
-        drop(far);
-        let until = Instant::now() + OPENED_WITHIN;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
-            match descriptor::wait_readable([Some(status.as_fd())], Some(left))? {
-                [true] => break,
-                [false] if left == 0 => return Err(io::ErrorKind::TimedOut.into()),
-                [false] => {}
-            }
-        }
-        let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
-        let (got, mut descriptors) = socket::receive(status.as_fd(), &mut buffer)?;
-        let message = buffer.get(..got).unwrap_or_default();
-        let file = descriptors.pop();
-        discard(descriptors);
-        match (Report::from_bytes(message), file) {
-            (Ok(Report::File), Some(file)) => {
-                check_file(&file)?;
-                Ok(file)
-            }
-            (Ok(Report::Failed { error, .. }), _) => Err(io::Error::from_raw_os_error(error)),
-            _ => Err(io::Error::other("the sandbox's exec server has ended")),
-        }
+        start().map_err(SandboxError::NoExec)
     }
-}
-
-/// Checks that a descriptor from inside is a regular file of a file system whose files are mere
-/// content.
-fn check_file(file: &OwnedFd) -> io::Result<()> {
-    let is_regular = FileType::from_raw_mode(fstat(file)?.st_mode) == FileType::RegularFile;
-    #[allow(clippy::unnecessary_cast)]
-    let system = fstatfs(file)?.f_type as i64;
-    if !is_regular || !FILE_SYSTEMS.contains(&system) {
-        let why = "it is no regular file of an ordinary file system";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    Ok(())
 }
 
 /// Checks that a descriptor from inside is a terminal's master, and keeps its use from blocking.
@@ -297,8 +225,8 @@ pub(crate) fn checked_master(terminal: OwnedFd) -> Result<OwnedFd, SandboxError>
 pub(crate) enum Status {
     /// The terminal of its own.
     Terminal(OwnedFd),
-    /// The program is about to be executed.
-    Executing,
+    /// The program is about to be executed, by the process of this number in the sandbox.
+    Executing(u32),
     /// The program could not be executed, for this reason (errno(3)).
     NotExecuted(i32),
     /// The exec could not be started.
@@ -320,7 +248,7 @@ pub(crate) fn status(socket: &OwnedFd) -> Result<Status, SandboxError> {
     discard(descriptors);
     Ok(match (report, terminal) {
         (Report::Terminal, Some(terminal)) => Status::Terminal(checked_master(terminal)?),
-        (Report::Executing, _) => Status::Executing,
+        (Report::Executing { pid }, _) => Status::Executing(pid),
         (Report::NotExecuted { error }, _) => Status::NotExecuted(error),
         (
             Report::Failed {

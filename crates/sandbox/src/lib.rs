@@ -19,6 +19,7 @@ mod exec;
 mod fence;
 
 mod execution;
+mod files;
 mod groups;
 mod held;
 mod host;
@@ -50,13 +51,15 @@ pub use without::name_of;
 pub use approval::{
     Agreed, ApprovalNews, Decision, Declined, Lease, Pending, PortAgreed, Second, Stopped, Who,
 };
+pub use atoll_guest::{Change, Entry, EntryKind};
 pub use attachment::{
-    Allowance, Answered, Attachment, Carrier, Denial, EndedExec, ExecCommand, OpenFile, Reaction,
-    SandboxRequest, SecondApproval, Settled, SettledOf, Size, StartExec, Stream, Turn,
+    Allowance, Answered, Attachment, Carrier, Denial, EndedExec, ExecCommand, FilesRequest,
+    Reaction, SandboxRequest, SecondApproval, Settled, SettledOf, Size, StartExec, Stream, Turn,
 };
 pub use copies::copies_beside;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
+pub use files::{FileChange, FileServer, FileWatch};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{LauncherReaper, Spawner, Starting};
@@ -74,7 +77,7 @@ pub use session::{Assembled, Running, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
-pub use tree::HOME_FILE_BYTES_MAX;
+pub use tree::{ACCOUNTS, HOME_FILE_BYTES_MAX};
 pub use trial::{Trial, try_namespaces};
 pub use trusting::furnish_trust;
 

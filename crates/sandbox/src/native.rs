@@ -12,7 +12,7 @@ use atoll_frame::{
     SandboxSpec, Terminal, Watch,
 };
 use atoll_model::network::{CONNECTIONS_MAX, SANDBOX_NAME};
-use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
+use atoll_model::{Boundary, Call, LimitKey, Limits, RESIDENT, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
 
@@ -295,7 +295,7 @@ fn describe(
         funnel: (!boundary.network.is_empty()).then_some(Funnel {
             connections_max: CONNECTIONS_MAX,
         }),
-        inward: inward(native, boundary),
+        inward: inward(native, call, boundary),
         terminal: native.terminal.map(|size| Terminal {
             rows: size.rows,
             columns: size.columns,
@@ -327,8 +327,10 @@ fn first_exec(native: &Native<'_>, call: &Call, environment: &[(OsString, OsStri
 
 /// Returns the number of sockets that lead into the sandbox's network, of each family. None can
 /// be made there once it runs, so ports that are published later need them too.
-fn inward(native: &Native<'_>, boundary: &Boundary) -> u8 {
-    if native.placement.fence.is_some() || boundary.syscalls.deny_sockets {
+fn inward(native: &Native<'_>, call: &Call, boundary: &Boundary) -> u8 {
+    // Into a served sandbox its file server connects.
+    let is_served = call.served.is_some();
+    if native.placement.fence.is_some() || boundary.syscalls.deny_sockets || is_served {
         return 0;
     }
     match boundary.network.publish.is_empty() {
@@ -356,7 +358,10 @@ fn identity(
 ) -> Result<Identity, SandboxError> {
     let root = boundary.root;
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
-    let (uid, gid) = (call.principal.uid, call.principal.gid);
+    let (uid, gid) = match call.served {
+        Some(_) => (RESIDENT.uid, RESIDENT.gid),
+        None => (call.principal.uid, call.principal.gid),
+    };
     if !fits(uid) || !fits(gid) {
         return Err(SandboxError::Kernel(format!(
             "ids above {IDS} cannot be shifted, and this call's are {uid} and {gid}"

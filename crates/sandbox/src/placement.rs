@@ -30,6 +30,9 @@ pub struct Placement {
     /// The files of ssh and git, and the agent's socket: a directory of the run that no program
     /// in the sandbox writes to.
     pub ssh: Option<PathBuf>,
+    /// The files of users and groups of a served sandbox, `passwd` and `group`: a directory of
+    /// Atoll's own.
+    pub accounts: Option<PathBuf>,
     /// The views of the boundary that are not shown, by their paths in the sandbox: they
     /// contain a login file, and there can be no placeholder.
     pub hidden: Vec<PathBuf>,

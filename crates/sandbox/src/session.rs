@@ -340,7 +340,14 @@ impl Session<'_> {
                     self.order_end(Instant::now());
                 }
             }
-            Waits::Status(id) => self.hear_status(id),
+            Waits::Status(id) => {
+                self.hear_status(id);
+                if let Some((exec, of)) = self.attached(id, attachment)
+                    && let Some(pid) = exec.pid.take()
+                {
+                    of.executing(pid);
+                }
+            }
             Waits::Signals(id) => {
                 while let Some(reaction) = self
                     .attached(id, attachment)
@@ -682,8 +689,7 @@ impl Session<'_> {
             }
             Report::ServerEnded => self.note_server_end(),
             Report::Ready
-            | Report::Executing
-            | Report::File
+            | Report::Executing { .. }
             | Report::NotExecuted { .. }
             | Report::Started { .. }
             | Report::Network

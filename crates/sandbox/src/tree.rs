@@ -97,6 +97,9 @@ pub(crate) fn plan(
     if let Some(trust) = &placement.trust {
         plan.trust(trust, boundary, placement)?;
     }
+    if let Some(accounts) = &placement.accounts {
+        plan.accounts(accounts)?;
+    }
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
     }
@@ -113,6 +116,9 @@ pub(crate) fn plan(
     plan.permit(boundary, &programs, workspace, placement);
     Ok(plan)
 }
+
+/// The files of users and groups (passwd(5), group(5)).
+pub const ACCOUNTS: [&str; 2] = ["passwd", "group"];
 
 enum Mounted<'a> {
     View(&'a View),
@@ -170,6 +176,21 @@ impl Plan {
             mode,
         });
         self.made.insert(path.to_path_buf());
+    }
+
+    /// Shows files of users and groups in place of the host's, where that has them.
+    fn accounts(&mut self, accounts: &Path) -> Result<(), SandboxError> {
+        for name in ACCOUNTS {
+            let place = Path::new("/etc").join(name);
+            if place.symlink_metadata().is_ok_and(|facts| facts.is_file()) {
+                self.operations.push(Operation::ReadOnlyFile {
+                    path: relative(&place),
+                    source: source(&accounts.join(name))?,
+                    as_caller: false,
+                });
+            }
+        }
+        Ok(())
     }
 
     fn devices(&mut self) -> Result<(), SandboxError> {

@@ -173,28 +173,6 @@ pub fn open_for_writing(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> 
     Ok(fs::openat(CWD, path, open_flags(flags), Mode::empty())?)
 }
 
-/// Opens a regular file without ever waiting: for reading, or for writing from empty, making it
-/// with these mode bits if it is missing.
-///
-/// # Errors
-/// The kernel's; InvalidInput for what is no regular file.
-pub fn open_file(path: &CStr, writing: Option<u32>) -> io::Result<OwnedFd> {
-    let common = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let (flags, mode) = match writing {
-        None => (OFlags::RDONLY, 0),
-        Some(mode) => (OFlags::WRONLY | OFlags::CREATE, mode),
-    };
-    let file = fs::openat(CWD, path, flags | common, Mode::from_bits_retain(mode))?;
-    let facts = fs::fstat(&file)?;
-    if fs::FileType::from_raw_mode(facts.st_mode) != fs::FileType::RegularFile {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    if writing.is_some() {
-        fs::ftruncate(&file, 0)?;
-    }
-    Ok(file)
-}
-
 /// Removes an empty directory beneath an open one.
 ///
 /// # Errors

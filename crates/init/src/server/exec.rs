@@ -18,7 +18,9 @@ impl Server<'_> {
         let report = match self.become_exec(status, descriptors) {
             Err(failure) => failed(&failure),
             Ok(program) => {
-                let _ = socket::send(status.as_fd(), &Report::Executing.to_bytes(), &[]);
+                let pid = std::process::id();
+                let report = Report::Executing { pid }.to_bytes();
+                let _ = socket::send(status.as_fd(), &report, &[]);
                 let error = program.execute().raw_os_error().unwrap_or(EINVAL);
                 Report::NotExecuted { error }.to_bytes()
             }
@@ -71,7 +73,8 @@ impl Server<'_> {
         for limit in &prepared.limits {
             credentials::limit_resource(limit.resource, limit.value).at(Stage::Limits)?;
         }
-        let rules = prepared.rules_of_exec();
+        // Where they share one, it is in it already.
+        let rules = prepared.rules_of_exec().filter(|_| !prepared.shares_domain);
         rules.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
         Ok(program)
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use atoll_frame::{FileUse, Order};
+use atoll_frame::Order;
 use atoll_ledger::ArmedExec;
 use atoll_model::{Ending, LimitHit};
 use atoll_policy::ExecGrant;
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::frozen::Threads;
 use super::streams::ExecStreams;
 use super::{GRACE, SIGKILL, SIGTERM, Session, frozen};
-use crate::attachment::{EndedExec, OpenFile, SandboxRequest, StartExec};
+use crate::attachment::{EndedExec, FilesRequest, SandboxRequest, StartExec};
 use crate::{Attachment, SandboxError, Stream};
 
 /// The longest time until all processes have stopped once they were told to.
@@ -83,18 +83,11 @@ impl Session<'_> {
         for request in self.carrier.requests() {
             match request {
                 SandboxRequest::Exec(exec) => self.start_exec(*exec),
-                SandboxRequest::Open(OpenFile {
-                    path,
-                    writing,
-                    opened,
-                }) => {
-                    let file_use = writing.map_or(FileUse::Read, FileUse::Write);
-                    // Nothing is opened while everything stands still.
-                    opened(match self.freezing {
-                        None => self.server.open(&path, file_use),
-                        Some(_) => Err(SandboxError::Frozen),
-                    });
-                }
+                // Nothing is started while everything stands still.
+                SandboxRequest::Files(FilesRequest { served }) => served(match self.freezing {
+                    None => self.server.serve_files(),
+                    Some(_) => Err(SandboxError::Frozen),
+                }),
             }
         }
     }

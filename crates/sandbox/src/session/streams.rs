@@ -53,6 +53,8 @@ pub(crate) struct ExecStreams {
     pub(crate) active: Instant,
     /// True once its process was about to execute the program.
     pub(crate) is_executing: bool,
+    /// The number of that process in the sandbox, until the attachment knows.
+    pub(super) pid: Option<u32>,
     pub(crate) ending: Option<Ending>,
     pub(crate) ended: Option<Instant>,
 }
@@ -86,6 +88,7 @@ impl ExecStreams {
             held: Vec::new(),
             active: now,
             is_executing: false,
+            pid: None,
             ending: None,
             ended: None,
         }
@@ -200,8 +203,9 @@ impl ExecStreams {
                     self.set_terminal(terminal);
                 }
                 Status::Terminal(terminal) => discard(vec![terminal]),
-                Status::Executing => {
+                Status::Executing(pid) => {
                     self.is_executing = true;
+                    self.pid = Some(pid);
                     // It may have run for a while: the clock runs since the request.
                     self.active = Instant::now();
                 }

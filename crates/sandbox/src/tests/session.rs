@@ -45,7 +45,7 @@ impl Far {
     }
 
     fn executing(&self) {
-        self.answer(Report::Executing);
+        self.answer(Report::Executing { pid: 2 });
     }
 
     fn launcher_report(&self, report: Report) {

@@ -61,6 +61,7 @@ impl World {
             unmapped: Vec::new(),
             empty: self.path("empty"),
             trust: None,
+            accounts: None,
             ssh: None,
             repository: None,
             hidden: Vec::new(),
