@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::roles;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, Requested};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, Requested, Workspace};
 use atoll_launcher::LAUNCHER;
 
 fn main() -> Result<(), Failure> {
@@ -26,7 +26,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
     let workspace = std::fs::canonicalize(directory).doing("find the directory")?;
     let allow = network.iter().take(1).map(ToString::to_string).collect();
     let sandbox = Engine::open(LAUNCHER)?.create(&CreateSandbox {
-        workspace: workspace.clone(),
+        workspace: Workspace::Directory(workspace.clone()),
         requested: Requested {
             allow,
             ..Requested::default()

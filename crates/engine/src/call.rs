@@ -330,10 +330,16 @@ fn doors(
     request: &Request<'_>,
     grant: &Grant,
 ) -> Result<(EgressInputs, Option<SharedLabels>), CallError> {
+    let empty = request.state.path().join("empty");
+    let workspace = match request.call.served {
+        // Its path is one in the sandbox.
+        Some(_) => &empty,
+        None => &request.call.workspace,
+    };
     let doors = EgressInputs::open(
         &grant.boundary().network,
         grant.policies(),
-        &request.call.workspace,
+        workspace,
         request.facts.environment,
     )?;
     let doors = doors.holding(request.tokens.map(Tokens::handed))?;

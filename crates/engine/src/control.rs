@@ -234,7 +234,8 @@ pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Fai
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
-            | Answer::Opened {}
+            | Answer::Serving {}
+            | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Agreed(_),
         ) => Err(unanswered(run, &ControlError::Strange)),

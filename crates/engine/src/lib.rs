@@ -61,6 +61,7 @@ mod rooted;
 pub mod run;
 pub mod sandboxes;
 pub mod secrets;
+mod served;
 pub mod shell;
 mod slug;
 mod ssh;

@@ -22,6 +22,7 @@ use crate::fallback::Offered;
 use crate::kept::Kept;
 use crate::place_error::state_error;
 use crate::resuming::decided_about;
+use crate::served::{ServedPlace, make_empty};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
@@ -53,7 +54,9 @@ pub(crate) fn place(
     record: &mut RunRecord,
 ) -> Result<Placed, PlaceError> {
     let boundary = grant.boundary();
-    let mut placing = Placing::new(request, grant);
+    let served = ServedPlace::of(request)?;
+    let lower = served.as_ref().map(|served| served.home.clone());
+    let mut placing = Placing::new(request, grant, lower);
     if let Some(earlier) = request.resume {
         placing.take_over(earlier)?;
     }
@@ -100,6 +103,7 @@ pub(crate) fn place(
             unmapped: placing.offered.unmapped,
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
+            accounts: served.map(|served| served.accounts),
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
             texts,
@@ -151,6 +155,8 @@ pub(crate) struct Placing<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
+    /// The lower directory of the workspace's layer, if it is not the workspace itself.
+    pub(crate) lower: Option<PathBuf>,
     /// The labels that the run begins with.
     pub(crate) labels: &'a BTreeSet<String>,
     pub(crate) layers: Vec<LayerRecord>,
@@ -165,10 +171,11 @@ pub(crate) struct Placing<'a> {
 }
 
 impl<'a> Placing<'a> {
-    fn new(request: &'a Request<'a>, grant: &'a Grant) -> Self {
+    fn new(request: &'a Request<'a>, grant: &'a Grant, lower: Option<PathBuf>) -> Self {
         let boundary = grant.boundary();
         Self {
             labels: grant.labels(),
+            lower,
             request,
             offered: Offered::new(
                 request.host,
@@ -202,7 +209,14 @@ impl Placing<'_> {
     fn can_overlay(&self) -> bool {
         let is_copy =
             |layer: &LayerRecord| layer.kind == LayerKind::Workspace && layer.how == LayerHow::Copy;
-        self.offered.can_layer(&self.request.call.workspace) && !self.layers.iter().any(is_copy)
+        self.offered.can_layer(self.lower()) && !self.layers.iter().any(is_copy)
+    }
+
+    /// Returns the directory that the workspace's layer is over.
+    fn lower(&self) -> &Path {
+        self.lower
+            .as_deref()
+            .unwrap_or(&self.request.call.workspace)
     }
 
     /// Returns a layer's path in the run's directory. A scratch run has the workspace's right
@@ -227,7 +241,7 @@ impl Placing<'_> {
         let workspace = &self.request.call.workspace;
         let below = self.below(WORKSPACE);
         let directory = self.run_dir().join(&below);
-        let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
+        let (mut layer, since) = make_layer(&directory, self.lower(), workspace, self.base)?;
         layer.volatile = self.request.is_scratch();
         let how = LayerHow::Overlay {
             xattrs: self.xattrs(),
@@ -467,17 +481,6 @@ impl Placing<'_> {
         } else {
             self.request.state.run_dir(run)
         }
-    }
-}
-
-/// Makes an empty directory, the lower one of read-only overlays.
-fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {
-    let path = state.join("empty");
-    match std::fs::create_dir(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(state_error("making", &path)(error))
-        }
-        _ => Ok(path),
     }
 }
 

@@ -4,6 +4,7 @@
 //! as `atoll`, by [`by`].
 
 use std::ffi::{CStr, OsString};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -36,6 +37,15 @@ pub fn take(arguments: &[OsString]) -> Option<u8> {
 /// Chooses another program for the roles, in place of a call of [`take`]; the first choice counts.
 pub fn by(program: &Path) {
     role::choose(program);
+}
+
+/// Starts the program of the roles under another role's name, with these descriptors from 0 on;
+/// returns its process id. That program's `main` knows the role.
+///
+/// # Errors
+/// When no program was chosen, or it cannot be started.
+pub fn start(name: &CStr, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<u32> {
+    role::start(name, descriptors)
 }
 
 fn is_named(name: &OsString, role: &CStr) -> bool {

@@ -102,6 +102,7 @@ pub fn asked(
         directory: at.directory,
         terminal,
         lives: false,
+        served: None,
     }
 }
 
@@ -170,7 +171,7 @@ pub fn read_machine() -> Result<(Host, Mode), Failure> {
     Ok((machine, mode))
 }
 
-fn no_rules(error: ProfileError) -> Failure {
+pub(crate) fn no_rules(error: ProfileError) -> Failure {
     Failure::new("the rules of this run cannot be made")
         .because(&error)
         .advise(error)

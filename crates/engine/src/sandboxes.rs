@@ -9,32 +9,35 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{Ending, Mode, RunId};
+use atoll_model::{Call, Ending, Mode, RESIDENT, RunId, Served};
+use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
-use atoll_policy::{EarlierPurposes, HostFacts, Rules};
 use atoll_sandbox::{Attachment, Declined, Host, Reaction, Spawner, Starting, Stream};
+pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, Size};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-use crate::git_settings::Listing;
 use crate::notice::{Notice, Notices};
-use crate::run::beginning::{Handed, handed, join};
-use crate::run::refused::widening;
-use crate::run::{At, RunRequest, asked, compiled, facts, read_machine};
+use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{
-    Answer, ControlError, DualControlRule, ExecConnection, ExecRequest, OutputFilter, Question,
-    Runs, ask, exec_in, open_in,
+    Answer, ControlError, ExecRequest, OutputFilter, Question, Runs, ask, exec_in, files_in,
 };
 use crate::{CallError, ChangeRetention, Request, call};
+
+mod exec;
+mod preparing;
+
+pub use exec::Exec;
+use preparing::{Prepared, prepare, prepare_served, typed};
 
 /// The longest wait for a sandbox that was made to listen.
 const LISTENING: Duration = Duration::from_secs(10);
@@ -54,11 +57,20 @@ struct Shared {
     spawner: Spawner,
 }
 
+/// The files that the programs of a sandbox work on.
+#[derive(Clone, Debug)]
+pub enum Workspace {
+    /// A directory of the host, by a copy-on-write layer.
+    Directory(PathBuf),
+    /// A home of the sandbox's own, for a caller of a server. Its changes are gone with it.
+    Own(Box<Served>),
+}
+
 /// A request for a sandbox that lives until it is ended.
 #[derive(Clone, Debug)]
 pub struct CreateSandbox {
-    /// The directory that its programs work on, by a copy-on-write layer.
-    pub workspace: PathBuf,
+    /// The files that its programs work on.
+    pub workspace: Workspace,
     /// The profile, and hosts, limits and the like beyond it, as on the command line. By default
     /// the boundary of the default profile.
     pub requested: Requested,
@@ -71,13 +83,7 @@ pub struct Sandbox {
     run: RunId,
     shared: Arc<Shared>,
     runs: Runs,
-    supervised: Option<JoinHandle<Result<Ending, CallError>>>,
-}
-
-/// A running exec.
-pub struct Exec {
-    run: RunId,
-    connection: ExecConnection,
+    supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
 }
 
 /// An exec that has ended, with what it wrote.
@@ -120,17 +126,32 @@ impl Engine {
     /// # Errors
     /// When it is refused, or cannot be made.
     pub fn create(&self, wanted: &CreateSandbox) -> Result<Sandbox, Failure> {
-        let workspace = wanted.workspace.canonicalize();
-        let workspace = workspace.doing("the workspace cannot be used")?;
-        let wanted = CreateSandbox {
-            workspace,
-            ..wanted.clone()
-        };
+        self.create_watched(wanted, |_| ())
+    }
+
+    /// Makes a sandbox as [`Engine::create`] does, and calls `ended` once it is gone, however that
+    /// came: from another thread, and before [`Sandbox::kill`] returns.
+    ///
+    /// # Errors
+    /// As of [`Engine::create`].
+    pub fn create_watched(
+        &self,
+        wanted: &CreateSandbox,
+        ended: impl FnOnce(&Result<Ending, CallError>) + Send + 'static,
+    ) -> Result<Sandbox, Failure> {
+        let mut wanted = wanted.clone();
+        if let Workspace::Directory(directory) = &mut wanted.workspace {
+            *directory = directory
+                .canonicalize()
+                .doing("the workspace cannot be used")?;
+        }
         let (ready, is_ready) = channel();
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            supervise(&shared, &wanted, ready).inspect_err(|error| {
+            let outcome = supervise(&shared, &wanted, ready);
+            ended(&outcome);
+            outcome.inspect_err(|error| {
                 let _ = told.send(Err(Failure::new("the sandbox was not made").because(error)));
             })
         });
@@ -143,7 +164,7 @@ impl Engine {
             run,
             shared: Arc::clone(&self.shared),
             runs,
-            supervised: Some(supervised),
+            supervised: Mutex::new(Some(supervised)),
         })
     }
 }
@@ -155,7 +176,11 @@ fn supervise(
     ready: Sender<Result<RunId, Failure>>,
 ) -> Result<Ending, CallError> {
     let typed = typed(wanted);
-    let prepared = match prepare(shared, &typed, &wanted.workspace) {
+    let prepared = match &wanted.workspace {
+        Workspace::Directory(workspace) => prepare(shared, &typed, workspace),
+        Workspace::Own(_) => prepare_served(shared, wanted),
+    };
+    let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             let _ = ready.send(Err(failure));
@@ -164,24 +189,24 @@ fn supervise(
     };
     let Prepared {
         rules,
+        host,
         handed,
         widening,
         nothing,
         now,
     } = prepared;
-    let workspace = wanted.workspace.clone();
-    let at = At {
-        workspace: workspace.clone(),
-        directory: workspace,
-    };
     let (handover, words) = (handed.handover.as_ref(), &handed.words);
-    let mut call_of = asked(&typed, words, None, at, false, now);
-    call_of.lives = true;
+    let at = wanted.workspace.at();
+    let call_of = Call {
+        lives: true,
+        served: wanted.workspace.served(),
+        ..asked(&typed, words, None, at, false, now)
+    };
     let request = Request {
         call: &call_of,
         host: &shared.machine,
         rules: &rules,
-        facts: facts(&shared.host, shared.mode, now, &words.environment, handover),
+        facts: facts(&host, shared.mode, now, &words.environment, handover),
         git: &configuration::git_environment(),
         state: &shared.state,
         ledger: &shared.ledger,
@@ -189,7 +214,7 @@ fn supervise(
         signing: handed.signing.as_ref(),
         terminal: None,
         tokens: None,
-        fate: match wanted.discard {
+        fate: match wanted.is_discarded() {
             true => ChangeRetention::Scratch,
             false => ChangeRetention::Open,
         },
@@ -218,60 +243,30 @@ fn unremembered() -> Declined {
     }
 }
 
-/// All that a call needs besides the request.
-struct Prepared {
-    rules: Rules,
-    handed: Handed,
-    widening: DualControlRule,
-    nothing: OwnedFd,
-    now: SystemTime,
+impl Workspace {
+    /// Returns where programs work and begin.
+    fn at(&self) -> At {
+        let workspace = match self {
+            Self::Directory(workspace) => workspace.clone(),
+            Self::Own(_) => PathBuf::from(RESIDENT.home),
+        };
+        At {
+            workspace: workspace.clone(),
+            directory: workspace,
+        }
+    }
+
+    fn served(&self) -> Option<Served> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Own(served) => Some((**served).clone()),
+        }
+    }
 }
 
-/// Compiles the rules of a sandbox, and reads its credentials.
-fn prepare(shared: &Shared, typed: &RunRequest<'_>, workspace: &Path) -> Result<Prepared, Failure> {
-    let (places, state, host) = (&shared.places, &shared.state, &shared.host);
-    let earlier = EarlierPurposes::default();
-    let git = Listing::start(workspace, &host.home);
-    let mut rules = compiled(typed, earlier, places, state, workspace, host)?;
-    rules.take_git(git.finish());
-    let widening = widening(&rules)?;
-    let handed = handed(typed, &rules, places, host, workspace, &Unheard)?;
-    let now = SystemTime::now();
-    join(
-        typed,
-        &mut rules,
-        state,
-        &shared.ledger,
-        None,
-        &Unheard,
-        now,
-    )?;
-    let nothing = File::options().read(true).write(true).open("/dev/null");
-    let nothing = nothing.doing("/dev/null cannot be opened")?.into();
-    Ok(Prepared {
-        rules,
-        handed,
-        widening,
-        nothing,
-        now,
-    })
-}
-
-/// Returns the request for a run without a program.
-fn typed(wanted: &CreateSandbox) -> RunRequest<'_> {
-    RunRequest {
-        requested: Box::new(|| Ok(wanted.requested.clone())),
-        command: &[],
-        options: Vec::new(),
-        session: None,
-        resume: None,
-        purpose: None,
-        workspace: Some(&wanted.workspace),
-        tokens: &[],
-        login: None,
-        root: wanted.requested.root,
-        discard: wanted.discard,
-        apply: false,
+impl CreateSandbox {
+    fn is_discarded(&self) -> bool {
+        self.discard || matches!(self.workspace, Workspace::Own(_))
     }
 }
 
@@ -282,7 +277,8 @@ impl Sandbox {
         &self.run
     }
 
-    /// Starts a program on these streams: standard input, output and error.
+    /// Starts a program on these streams: standard input, output and error; with a terminal of
+    /// this size if one is given, which then writes to the output.
     ///
     /// # Errors
     /// When the sandbox does not answer; a refusal is the answer of [`Exec::wait`].
@@ -290,21 +286,25 @@ impl Sandbox {
         &self,
         request: &ExecRequest,
         streams: [BorrowedFd<'_>; 3],
+        terminal: Option<Size>,
     ) -> Result<Exec, Failure> {
+        let asked = || exec_in(&self.runs, &self.run, request, streams, terminal);
+        let connection = self.patiently(asked);
+        Ok(Exec {
+            run: self.run.clone(),
+            connection: connection?,
+        })
+    }
+
+    /// Asks the sandbox, which was perhaps made a moment ago.
+    fn patiently<T>(&self, ask: impl Fn() -> Result<T, ControlError>) -> Result<T, Failure> {
         let until = Instant::now() + LISTENING;
         loop {
-            match exec_in(&self.runs, &self.run, request, streams, None) {
-                Ok(connection) => {
-                    return Ok(Exec {
-                        run: self.run.clone(),
-                        connection,
-                    });
-                }
-                // It was made a moment ago.
+            match ask() {
                 Err(ControlError::Gone) if self.is_there() && Instant::now() < until => {
                     sleep(Duration::from_micros(200));
                 }
-                Err(error) => return Err(unanswered(&self.run, &error)),
+                asked => return asked.map_err(|error| unanswered(&self.run, &error)),
             }
         }
     }
@@ -323,7 +323,7 @@ impl Sandbox {
         let pipe = || std::io::pipe().doing("no pipe can be made");
         let ((mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?);
         let streams = [nothing.as_fd(), out_end.as_fd(), err_end.as_fd()];
-        let exec = self.start(&request, streams)?;
+        let mut exec = self.start(&request, streams, None)?;
         drop((out_end, err_end));
         let reads_errors = std::thread::spawn(move || {
             let mut text = Vec::new();
@@ -357,9 +357,19 @@ impl Sandbox {
     }
 
     fn opened(&self, path: &Path, writing: Option<u16>) -> Result<File, Failure> {
-        let opened = open_in(&self.runs, &self.run, path, writing);
-        opened
-            .map_err(|error| unanswered(&self.run, &error))?
+        let opened = self.files()?.open(path, writing);
+        opened.doing(&format!(
+            "{} cannot be opened in the sandbox",
+            path.display()
+        ))
+    }
+
+    /// Starts a file server in it, with the rights of its programs, for one caller at a time.
+    ///
+    /// # Errors
+    /// When the sandbox does not answer.
+    pub fn files(&self) -> Result<FileServer, Failure> {
+        self.patiently(|| files_in(&self.runs, &self.run))?
             .map_err(|declined| refused(&self.run, declined))
     }
 
@@ -383,12 +393,9 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it did not come to its end as it should have.
-    pub fn kill(mut self) -> Result<(), Failure> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<(), Failure> {
-        let Some(supervised) = self.supervised.take() else {
+    pub fn kill(&self) -> Result<(), Failure> {
+        let supervised = self.supervised().take();
+        let Some(supervised) = supervised else {
             return Ok(());
         };
         let until = Instant::now() + LISTENING;
@@ -408,31 +415,24 @@ impl Sandbox {
         }
     }
 
+    fn supervised(&self) -> MutexGuard<'_, Option<JoinHandle<Result<Ending, CallError>>>> {
+        self.supervised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_there(&self) -> bool {
-        let supervised = self.supervised.as_ref();
-        supervised.is_some_and(|supervised| !supervised.is_finished())
+        let supervised = self.supervised();
+        supervised
+            .as_ref()
+            .is_some_and(|supervised| !supervised.is_finished())
     }
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
         // Who wants to know how it ended ends it itself.
-        let _ = self.end();
-    }
-}
-
-impl Exec {
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// When it was refused, or its sandbox is gone.
-    pub fn wait(mut self) -> Result<Ending, Failure> {
-        let answer = self.connection.wait();
-        match answer.map_err(|error| unanswered(&self.run, &error))? {
-            Answer::Exec(done) => Ok(done.ending),
-            Answer::Refused(declined) => Err(refused(&self.run, declined)),
-            _ => Err(unanswered(&self.run, &ControlError::Strange)),
-        }
+        let _ = self.kill();
     }
 }
 

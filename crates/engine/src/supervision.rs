@@ -22,8 +22,8 @@ pub use approvals::DualControlRule;
 pub use commands::CredentialCommand;
 pub use control::{
     Answer, CONTROL_VERSION, ControlError, ExecConnection, ExecDone, ExecRequest, Frozen,
-    OutputFilter, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until, exec_in, freeze,
-    open_in, runs_spoken_to as spoken_to,
+    OutputFilter, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until, exec_in, files_in,
+    freeze, runs_spoken_to as spoken_to,
 };
 pub use doors::EgressInputs;
 pub use errand::{

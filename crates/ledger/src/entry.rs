@@ -263,6 +263,17 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
     if let (Some(body), true) = (body.as_object_mut(), call.lives) {
         body.insert("lives".to_owned(), json!(true));
     }
+    if let (Some(body), Some(served)) = (body.as_object_mut(), &call.served) {
+        let served = json!({
+            "sandbox": served.sandbox,
+            "tenant": served.tenant,
+            "caller": served.caller,
+            "template": served.template,
+            // A member's name is ASCII; these are any text.
+            "metadata": served.metadata.iter().collect::<Vec<_>>(),
+        });
+        body.insert("served".to_owned(), served);
+    }
     if let (Some(body), Some(session)) = (body.as_object_mut(), &call.session) {
         body.insert("session".to_owned(), json!(session.as_str()));
     }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -37,4 +38,43 @@ pub struct Call {
     /// True for a sandbox that lives until it is ended, and begins without a program: the command
     /// is empty then.
     pub lives: bool,
+    /// Set for a sandbox that is served to a caller of the server: its workspace is a home of its
+    /// own in the sandbox, and no directory of the host.
+    pub served: Option<Served>,
 }
+
+/// The caller and the kind of a served sandbox, as the server's worker has found them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The name of the sandbox to its callers.
+    pub sandbox: String,
+    /// The tenant whose sandbox it is.
+    pub tenant: String,
+    /// The caller's name in the tenant.
+    pub caller: String,
+    /// The template that it is made from.
+    pub template: String,
+    /// The caller's notes about it.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// The user that programs are in a served sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The user id.
+    pub uid: u32,
+    /// The group id.
+    pub gid: u32,
+    /// The name of both.
+    pub name: &'static str,
+    /// The home directory.
+    pub home: &'static str,
+}
+
+/// The user of every served sandbox.
+pub const RESIDENT: Resident = Resident {
+    uid: 1000,
+    gid: 1000,
+    name: "user",
+    home: "/home/user",
+};

@@ -80,6 +80,7 @@ impl Place {
             directory: self.workspace.clone(),
             terminal: false,
             lives: false,
+            served: None,
         }
     }
 

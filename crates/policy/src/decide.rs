@@ -29,7 +29,10 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
     reasons.extend(of_program(call));
-    reasons.extend(of_workspace(rules, &call.workspace));
+    // That of a served sandbox is no directory of the host.
+    if call.served.is_none() {
+        reasons.extend(of_workspace(rules, &call.workspace));
+    }
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);
@@ -48,11 +51,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         limits: rules.limits.limits.clone(),
         terminal: rules.terminal.rights(),
         syscalls: rules.syscalls.rights(),
-        programs: rules
-            .programs
-            .iter()
-            .map(|program| program.value.clone())
-            .collect(),
+        programs: rules.programs.iter().map(|one| one.value.clone()).collect(),
         root: rules.root.value,
         nesting: rules.nesting.value,
         network,
@@ -62,6 +61,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_keys(rules, call));
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
+    reasons.extend(of_served(rules, call, &boundary));
     let mut fenced = Vec::new();
     if facts.mode == Mode::Fence {
         fenced = weaker(rules, &mut boundary);
@@ -237,6 +237,43 @@ fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
     let repository = repository::in_a_fence(boundary);
     let all = unchanged.into_iter().chain(repository);
     all.chain(aborts).collect()
+}
+
+/// Returns refusals of a served sandbox that would show anything of the host but its system, or
+/// could write there.
+fn of_served(rules: &Rules, call: &Call, boundary: &Boundary) -> Vec<Reason> {
+    if call.served.is_none() {
+        return Vec::new();
+    }
+    let refused = |what: String, why: &str, origin: &Origin| {
+        reason(what, why, origin, "serve it with another profile")
+    };
+    let mut reasons = Vec::new();
+    for view in rules.views.values() {
+        let shown = &view.value;
+        if shown.kind != ViewKind::System || shown.access != Access::ReadOnly {
+            let why = "a served sandbox sees the host's system, and nothing else of the host";
+            reasons.push(refused(shown.host.display().to_string(), why, &view.origin));
+        }
+    }
+    if boundary.workspace != WorkspaceMode::CopyOnWrite {
+        let why = "a served sandbox has a home of its own, which it changes";
+        reasons.push(refused(
+            "the workspace's mode".to_owned(),
+            why,
+            &rules.workspace.origin,
+        ));
+    }
+    if boundary.mode == Mode::Fence {
+        let why = "this host gives no namespaces, and a fence shows the host's files";
+        reasons.push(reason(
+            "a served sandbox",
+            why,
+            &BUILT_IN,
+            "let user namespaces be made (atoll doctor says how)",
+        ));
+    }
+    reasons
 }
 
 /// Returns a refusal of root. It needs ids and layers of its own, and must not give the host's

@@ -110,6 +110,7 @@ fn world() -> World {
         directory: PathBuf::from("/home/ann/src/app"),
         terminal: false,
         lives: false,
+        served: None,
     };
     World {
         organisation: None,

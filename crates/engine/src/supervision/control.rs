@@ -28,7 +28,7 @@ mod said;
 use atoll_sandbox::{Declined, PortAgreed};
 pub(crate) use exec::{ExecCaller, Staying, reply, reply_with};
 pub use exec::{
-    ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, freeze, open_in,
+    ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, files_in, freeze,
 };
 pub(crate) use others::{Others, Standing};
 pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
@@ -204,13 +204,8 @@ impl Control {
                         }
                         continue;
                     }
-                    Some(Question::Open { path, writing }) if caller.standing == Standing::Own => {
-                        let stream = caller.stream;
-                        staying.push(Staying::Open {
-                            stream,
-                            path,
-                            writing,
-                        });
+                    Some(Question::Files {}) if caller.standing == Standing::Own => {
+                        staying.push(Staying::Files(caller.stream));
                         continue;
                     }
                     Some(Question::Freeze {}) if caller.standing == Standing::Own => {

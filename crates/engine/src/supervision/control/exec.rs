@@ -2,11 +2,9 @@
 //! connection stays open until the program has ended.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 
 use atoll_ledger::host_text;
 use atoll_model::{Ending, RunId};
@@ -19,7 +17,7 @@ use super::{
     ANSWER_BYTES_MAX, ANSWER_PATIENCE, Answer, ControlError, Question, Runs, connected_to, read,
     written,
 };
-use atoll_sandbox::{Attachment, Declined, Reaction, Size, Stream, Who};
+use atoll_sandbox::{Attachment, Declined, FileServer, Reaction, Size, Stream, Who};
 
 /// The longest request, bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
@@ -63,12 +61,8 @@ pub trait OutputFilter {
 pub(crate) enum Staying {
     /// Asks for an exec.
     Exec(ExecCaller),
-    /// Asks for a file.
-    Open {
-        stream: UnixStream,
-        path: PathBuf,
-        writing: Option<u16>,
-    },
+    /// Asks for a file server.
+    Files(UnixStream),
     /// Wants all processes stopped while it is connected.
     Freeze(UnixStream),
 }
@@ -212,6 +206,10 @@ impl Attachment for ExecPeer {
         }
     }
 
+    fn executing(&mut self, pid: u32) {
+        reply(&self.stream, &Answer::Executing { pid });
+    }
+
     fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>) {
         match self.filters.get_mut(stream as usize) {
             Some(Some(filter)) => filter.push(written, shown),
@@ -243,6 +241,7 @@ impl Attachment for ExecPeer {
 pub struct ExecConnection {
     stream: UnixStream,
     got: Vec<u8>,
+    pid: Option<u32>,
 }
 
 impl ExecConnection {
@@ -250,6 +249,12 @@ impl ExecConnection {
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+
+    /// Returns the number of the program's process in the sandbox, once it is executed.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     /// Sets the size of the program's terminal.
@@ -299,10 +304,18 @@ impl ExecConnection {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(ControlError::Silent(error)),
         }
-        match self.got.ends_with(b"\n") {
-            true => read(&self.got).map(Some).ok_or(ControlError::Strange),
-            false if self.got.len() > ANSWER_BYTES_MAX => Err(ControlError::Strange),
-            false => Ok(None),
+        loop {
+            let Some(end) = self.got.iter().position(|byte| *byte == b'\n') else {
+                return match self.got.len() > ANSWER_BYTES_MAX {
+                    true => Err(ControlError::Strange),
+                    false => Ok(None),
+                };
+            };
+            let line: Vec<u8> = self.got.drain(..=end).collect();
+            match read(&line).ok_or(ControlError::Strange)? {
+                Answer::Executing { pid } => self.pid = Some(pid),
+                answer => return Ok(Some(answer)),
+            }
         }
     }
 }
@@ -361,27 +374,19 @@ pub fn exec_in(
     Ok(ExecConnection {
         stream,
         got: Vec::new(),
+        pid: None,
     })
 }
 
-/// Opens a regular file of a running sandbox, with the rights of its programs. `writing` empties it
-/// first, or makes it with these permission bits.
+/// Has a file server started in a running sandbox, with the rights of its programs; returns the
+/// socket of its requests.
 ///
 /// # Errors
 /// [`ControlError`]; the refusal is an answer.
-pub fn open_in(
-    runs: &Runs,
-    run: &RunId,
-    path: &Path,
-    writing: Option<u16>,
-) -> Result<Result<File, Declined>, ControlError> {
-    let question = Question::Open {
-        path: path.to_path_buf(),
-        writing,
-    };
-    let (answer, mut descriptors, _) = asked(runs, run, &question)?;
+pub fn files_in(runs: &Runs, run: &RunId) -> Result<Result<FileServer, Declined>, ControlError> {
+    let (answer, mut descriptors, _) = asked(runs, run, &Question::Files {})?;
     match (answer, descriptors.pop()) {
-        (Answer::Opened {}, Some(file)) => Ok(Ok(file.into())),
+        (Answer::Serving {}, Some(requests)) => Ok(Ok(FileServer::new(requests))),
         (Answer::Refused(declined), _) => Ok(Err(declined)),
         _ => Err(ControlError::Strange),
     }

@@ -1,8 +1,5 @@
 //! The requests to a running sandbox, and its answers.
 
-use std::path::PathBuf;
-
-use atoll_ledger::host_text;
 use atoll_model::network::{
     CallDigest, GivenUp, GivenUps, GivingUp, Listener, Published, PublishedPort,
 };
@@ -56,15 +53,9 @@ pub enum Question {
     },
     /// Stop the run.
     Stop {},
-    /// Open a regular file with the program's rights; it comes with the answer.
-    Open {
-        /// The path, absolute in the sandbox.
-        #[serde(with = "host_text::path")]
-        path: PathBuf,
-        /// Set to write from empty, with the permission bits of a file that is made.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        writing: Option<u16>,
-    },
+    /// Start a file server, with the rights of the programs; the socket of its requests comes with
+    /// the answer.
+    Files {},
     /// Stop all processes, until the connection is closed, or for a minute.
     Freeze {},
     /// Start a program, with a terminal of this size if one is given. A sealed
@@ -130,8 +121,13 @@ pub enum Answer {
     Done {},
     /// Noted and recorded; takes effect once another person agrees: one of these.
     Agreed(Second),
-    /// The file of [`Question::Open`] comes with this.
-    Opened {},
+    /// The socket of [`Question::Files`] comes with this.
+    Serving {},
+    /// The program of [`Question::Exec`] is executed; the answer about its end follows.
+    Executing {
+        /// The number of its process in the sandbox, as that says.
+        pid: u32,
+    },
     /// The program of [`Question::Exec`] has ended.
     Exec(ExecDone),
     /// Refused.

@@ -56,7 +56,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 | Question::Compare { .. }
                 | Question::Reload { .. }
                 | Question::Exec { .. }
-                | Question::Open { .. }
+                | Question::Files {}
                 | Question::Freeze {}
                 | Question::Stop {} => declined("no"),
             };

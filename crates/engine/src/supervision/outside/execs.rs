@@ -10,7 +10,7 @@ use atoll_ledger::ArmedExec;
 use atoll_model::Ending;
 use atoll_policy::ExecGrant;
 use atoll_sandbox::{
-    Declined, EndedExec, ExecCommand, OpenFile, SandboxError, SandboxRequest, StartExec, Who,
+    Declined, EndedExec, ExecCommand, FilesRequest, SandboxError, SandboxRequest, StartExec, Who,
 };
 
 use super::Outside;
@@ -134,20 +134,14 @@ impl Outside<'_> {
     pub(super) fn keep_caller(&mut self, caller: Staying) {
         match caller {
             Staying::Exec(caller) => self.ask_exec(caller),
-            Staying::Open {
-                stream,
-                path,
-                writing,
-            } => self.execs.due.push(SandboxRequest::Open(OpenFile {
-                path,
-                writing,
-                opened: Box::new(move |opened| match opened {
-                    Ok(file) => reply_with(&stream, &Answer::Opened {}, file.as_fd()),
+            Staying::Files(stream) => self.execs.due.push(SandboxRequest::Files(FilesRequest {
+                served: Box::new(move |served| match served {
+                    Ok(requests) => reply_with(&stream, &Answer::Serving {}, requests.as_fd()),
                     Err(error) => reply(
                         &stream,
                         &Answer::Refused(Declined {
                             why: error.to_string(),
-                            advice: "name a regular file, by its path in the sandbox".to_owned(),
+                            advice: "try again".to_owned(),
                         }),
                     ),
                 }),

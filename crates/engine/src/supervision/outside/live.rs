@@ -188,7 +188,7 @@ impl<'a> Outside<'a> {
             | Question::Compare { .. }
             | Question::Reload { .. }
             | Question::Exec { .. }
-            | Question::Open { .. }
+            | Question::Files {}
             | Question::Freeze {}
             | Question::Stop {} => Some("what lasts (--run, --for) and ports take a second person"),
         };
@@ -245,7 +245,7 @@ impl<'a> Outside<'a> {
                 approval: None,
             }),
             // Taken before, with their connections.
-            Question::Exec { .. } | Question::Open { .. } | Question::Freeze {} => {
+            Question::Exec { .. } | Question::Files {} | Question::Freeze {} => {
                 Answer::Refused(over())
             }
         }

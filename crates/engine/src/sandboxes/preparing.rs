@@ -1,0 +1,119 @@
+//! The rules, credentials and facts that a sandbox is decided by.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use atoll_model::RESIDENT;
+use atoll_policy::{EarlierPurposes, HostFacts, Rules};
+
+use super::{CreateSandbox, Shared, Unheard, Workspace};
+use crate::configuration::PolicyFiles;
+use crate::credentials::Words;
+use crate::failure::{Doing, Failure};
+use crate::git_settings::Listing;
+use crate::run::beginning::{Handed, handed, join};
+use crate::run::refused::widening;
+use crate::run::{RunRequest, compiled, no_rules};
+use crate::served;
+use crate::supervision::DualControlRule;
+
+/// All that a call needs besides the request.
+pub(super) struct Prepared {
+    pub(super) rules: Rules,
+    /// The host, as the rules were compiled for it.
+    pub(super) host: HostFacts,
+    pub(super) handed: Handed,
+    pub(super) widening: DualControlRule,
+    pub(super) nothing: OwnedFd,
+    pub(super) now: SystemTime,
+}
+
+/// Compiles the rules of a sandbox, and reads its credentials.
+pub(super) fn prepare(
+    shared: &Shared,
+    typed: &RunRequest<'_>,
+    workspace: &Path,
+) -> Result<Prepared, Failure> {
+    let (places, state, host) = (&shared.places, &shared.state, &shared.host);
+    let earlier = EarlierPurposes::default();
+    let git = Listing::start(workspace, &host.home);
+    let mut rules = compiled(typed, earlier, places, state, workspace, host)?;
+    rules.take_git(git.finish());
+    let widening = widening(&rules)?;
+    let handed = handed(typed, &rules, places, host, workspace, &Unheard)?;
+    let now = SystemTime::now();
+    join(
+        typed,
+        &mut rules,
+        state,
+        &shared.ledger,
+        None,
+        &Unheard,
+        now,
+    )?;
+    Ok(Prepared {
+        rules,
+        host: host.clone(),
+        handed,
+        widening,
+        nothing: nothing()?,
+        now,
+    })
+}
+
+/// Compiles the rules of a sandbox that is served: no file of a person's, no credential, and no
+/// variable of this process has a part in it.
+pub(super) fn prepare_served(shared: &Shared, wanted: &CreateSandbox) -> Result<Prepared, Failure> {
+    let host = HostFacts {
+        home: PathBuf::from(RESIDENT.home),
+        ..shared.host.clone()
+    };
+    let files = PolicyFiles::read(&shared.places, None)?;
+    let rules = files.compile(&wanted.requested, OsStr::new(""), &host);
+    let rules = rules.map_err(no_rules)?;
+    let widening = widening(&rules)?;
+    Ok(Prepared {
+        rules,
+        host,
+        handed: Handed {
+            handover: None,
+            signing: None,
+            words: Words {
+                command: Vec::new(),
+                environment: served::environment(),
+            },
+        },
+        widening,
+        nothing: nothing()?,
+        now: SystemTime::now(),
+    })
+}
+
+fn nothing() -> Result<OwnedFd, Failure> {
+    let nothing = File::options().read(true).write(true).open("/dev/null");
+    Ok(nothing.doing("/dev/null cannot be opened")?.into())
+}
+
+/// Returns the request for a run without a program.
+pub(super) fn typed(wanted: &CreateSandbox) -> RunRequest<'_> {
+    RunRequest {
+        requested: Box::new(|| Ok(wanted.requested.clone())),
+        command: &[],
+        options: Vec::new(),
+        session: None,
+        resume: None,
+        purpose: None,
+        workspace: match &wanted.workspace {
+            Workspace::Directory(workspace) => Some(workspace),
+            Workspace::Own(_) => None,
+        },
+        tokens: &[],
+        login: None,
+        root: wanted.requested.root,
+        discard: wanted.is_discarded(),
+        apply: false,
+    }
+}

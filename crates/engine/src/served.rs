@@ -1,0 +1,104 @@
+//! The files of Atoll's own that sandboxes share: an empty directory; for served ones, in place of a
+//! person's, an empty home and users of their own.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use atoll_model::RESIDENT;
+use atoll_sandbox::ACCOUNTS;
+
+use crate::place_error::state_error;
+use crate::{PlaceError, Request};
+
+/// The search path of programs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The directories that all served sandboxes share, which none of them writes to.
+pub(crate) struct ServedPlace {
+    /// The lower directory of each home.
+    pub(crate) home: PathBuf,
+    /// The files of users and groups.
+    pub(crate) accounts: PathBuf,
+}
+
+impl ServedPlace {
+    /// Opens them for a served sandbox, and makes them the first time; `None` for any other.
+    pub(crate) fn of(request: &Request<'_>) -> Result<Option<Self>, PlaceError> {
+        if request.call.served.is_none() {
+            return Ok(None);
+        }
+        let directory = request.state.path().join("served");
+        let place = Self {
+            home: directory.join("home"),
+            accounts: directory.join("etc"),
+        };
+        if !place.accounts.join("complete").exists() {
+            place.make().map_err(state_error("making", &directory))?;
+        }
+        Ok(Some(place))
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        builder.create(&self.home)?;
+        builder.create(&self.accounts)?;
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = (RESIDENT.uid, RESIDENT.gid);
+            std::os::unix::fs::chown(&self.home, Some(uid), Some(gid))?;
+        }
+        for name in ACCOUNTS {
+            let path = self.accounts.join(name);
+            fs::write(&path, accounts(name))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+        }
+        fs::write(self.accounts.join("complete"), "")
+    }
+}
+
+/// Returns the text of a file of accounts: root, the resident, and nobody.
+fn accounts(name: &str) -> String {
+    let user = RESIDENT;
+    let lines = match name {
+        "passwd" => [
+            "root:x:0:0:root:/root:/bin/bash".to_owned(),
+            format!(
+                "{}:x:{}:{}::{}:/bin/bash",
+                user.name, user.uid, user.gid, user.home
+            ),
+            "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin".to_owned(),
+        ],
+        _ => [
+            "root:x:0:".to_owned(),
+            format!("{}:x:{}:", user.name, user.gid),
+            "nogroup:x:65534:".to_owned(),
+        ],
+    };
+    lines.join("\n") + "\n"
+}
+
+/// Returns the environment of programs: nothing of the server's own.
+pub(crate) fn environment() -> Vec<(OsString, OsString)> {
+    let own = [
+        ("PATH", PATH),
+        ("USER", RESIDENT.name),
+        ("LOGNAME", RESIDENT.name),
+        ("SHELL", "/bin/bash"),
+        ("LANG", "C.UTF-8"),
+    ];
+    own.map(|(name, value)| (name.into(), value.into())).into()
+}
+
+/// Makes an empty directory, the lower one of read-only overlays.
+pub(crate) fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {
+    let path = state.join("empty");
+    match fs::create_dir(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(state_error("making", &path)(error))
+        }
+        _ => Ok(path),
+    }
+}
