@@ -271,6 +271,7 @@ fn run(state: &StateDir, count: u64) -> Done {
             directory: "/srv/project".into(),
             terminal: false,
             lives: false,
+            served: None,
         };
         let decision = json!({ "profile": "default", "policy": "0".repeat(64), "mode": "full" });
         let outcome = Outcome {

@@ -20,6 +20,7 @@ mod retention;
 mod run_error;
 mod runs;
 mod scratch;
+mod served;
 mod stored_runs;
 mod tokens;
 mod tree;
@@ -41,6 +42,9 @@ pub use retention::{collect, plan_collection};
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
+pub use served::{
+    FIRST_TENANT, KeyRecord, LifecycleEvent, NewKey, Page, Role, ServedError, ServedStore,
+};
 pub use stored_runs::{end_unanswering, open_ledger, settle_run};
 pub use tokens::{TokenFileError, TokenFiles};
 pub use trust::TrustFiles;

@@ -73,6 +73,7 @@ fn call(number: u32) -> Call {
         directory: "/srv/project/sub".into(),
         terminal: false,
         lives: false,
+        served: None,
     }
 }
 
