@@ -149,6 +149,7 @@ impl Many {
             directory: self.workspace.clone(),
             terminal: false,
             lives: false,
+            served: None,
         };
         let request = Request {
             call: &asked,

@@ -135,7 +135,6 @@ impl About<'_> {
             }
             SandboxError::TooManyExecs(_) => "end one of them".to_owned(),
             SandboxError::Frozen => "try again".to_owned(),
-            SandboxError::File { .. } => "name a regular file, by its absolute path".to_owned(),
             SandboxError::Kernel(_) => DOCTOR.to_owned(),
             SandboxError::TooLarge(_) => {
                 "give the data in a file or on standard input, and fewer variables with --env"

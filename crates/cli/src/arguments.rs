@@ -18,6 +18,7 @@ mod restrict;
 mod review;
 mod run;
 mod secret;
+mod serve;
 mod sessions;
 mod token;
 mod upkeep;
@@ -71,6 +72,10 @@ pub use secret::{
     KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,
     SetSecretArguments, UnlockArguments, VaultKeyArguments,
 };
+pub use serve::{
+    CreateKeyArguments, KeysAction, KeysArguments, ListKeysArguments, RevokeKeyArguments,
+    ServeAction, ServeArguments,
+};
 pub use sessions::SessionsArguments;
 pub use token::{
     AttenuateTokenArguments, IssueTokenArguments, KeyTokenArguments, ListTokensArguments,
@@ -117,6 +122,7 @@ pub enum Command {
     Exec(ExecArguments),
     Shell(ShellArguments),
     Login(LoginArguments),
+    Serve(ServeArguments),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
     #[command(alias = "session")]

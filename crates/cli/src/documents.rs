@@ -27,7 +27,7 @@ macro_rules! document {
 }
 
 /// Every document, in the order of the list.
-pub const DOCUMENTS: [Document; 35] = [
+pub const DOCUMENTS: [Document; 36] = [
     document!("quickstart", "The first runs, from nothing"),
     document!("profiles", "What a program may see, use and change"),
     document!("network", "Which hosts a program reaches"),
@@ -42,6 +42,10 @@ pub const DOCUMENTS: [Document; 35] = [
     document!("kept", "What agents keep from run to run"),
     document!("git", "Commit, fetch and push from inside"),
     document!("exec", "Work in a running sandbox"),
+    document!(
+        "serve",
+        "Sandboxes for programs, over the API of E2B's SDKs"
+    ),
     document!("browser", "A browser inside"),
     document!("postgres", "A database without its password"),
     document!("root", "Root inside: install packages, change the system"),

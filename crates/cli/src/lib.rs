@@ -41,6 +41,7 @@ mod restrict;
 mod review;
 mod run;
 mod secret;
+mod serve;
 mod sessions;
 mod signin;
 mod status;
@@ -53,12 +54,14 @@ mod used;
 mod why;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
 use atoll_engine::failure::Failure;
 use atoll_engine::roles;
 pub use atoll_launcher::LAUNCHER;
 use atoll_sandbox::Starting;
+use atoll_server::{FRONT, front_program};
 use output::Output;
 
 /// Runs the program with these arguments, its own name first, and returns the
@@ -67,6 +70,12 @@ use output::Output;
 pub fn main(arguments: Vec<OsString>) -> u8 {
     if let Some(status) = roles::take(&arguments) {
         return status;
+    }
+    if arguments
+        .first()
+        .is_some_and(|name| name.as_bytes() == FRONT.to_bytes())
+    {
+        return front_program();
     }
     // Reading the arguments takes as long as all the launcher needs before its first work.
     let arguments = arguments::in_full(&arguments);
@@ -102,6 +111,7 @@ fn perform(
         Command::Exec(arguments) => exec::exec(&arguments, output),
         Command::Shell(arguments) => exec::shell(&arguments, output),
         Command::Login(arguments) => signin::login(&arguments, output),
+        Command::Serve(arguments) => serve::serve(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),

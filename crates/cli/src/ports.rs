@@ -51,7 +51,8 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 | Answer::GivenUp { .. }
                 | Answer::Compared { .. }
                 | Answer::Reloaded(_)
-                | Answer::Opened {}
+                | Answer::Serving {}
+                | Answer::Executing { .. }
                 | Answer::Exec(_)
                 | Answer::Done {}
                 | Answer::Agreed(_),
@@ -117,7 +118,8 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
-            | Answer::Opened {}
+            | Answer::Serving {}
+            | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Done {},
         ) => {

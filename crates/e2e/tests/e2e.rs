@@ -79,6 +79,7 @@ mod rules;
 mod screen;
 mod sealing;
 mod secrets;
+mod serve;
 mod sessions;
 mod settings;
 mod signin;

@@ -685,6 +685,7 @@ fn ledger_of_every_type(world: &World) {
         directory: "/srv/project".into(),
         terminal: false,
         lives: false,
+        served: None,
     };
     let allow = || Verdict::Allow(());
     let open = |number: u32| {

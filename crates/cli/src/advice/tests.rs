@@ -21,6 +21,7 @@ fn about(check: impl FnOnce(&About<'_>)) {
         directory: "/project/sub".into(),
         terminal: false,
         lives: false,
+        served: None,
     };
     check(&About {
         call: &call,

@@ -252,7 +252,8 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
             | Answer::Compared { .. }
             | Answer::GivenUp { .. }
             | Answer::Agreed(_)
-            | Answer::Opened {}
+            | Answer::Serving {}
+            | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Done {},
         ) => Err(unanswered(run, &ControlError::Strange)),

@@ -91,7 +91,7 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 9] = [
+const NPM: [&str; 10] = [
     "@openai/codex@0.169.0",
     CLAUDE_CODE,
     "opencode-ai@1.18.33",
@@ -101,6 +101,7 @@ const NPM: [&str; 9] = [
     "pg@8.23.1",
     "@aws-sdk/client-s3@3.1173.0",
     "@aws-sdk/lib-storage@3.1173.0",
+    "e2b@2.51.0",
 ];
 
 /// The package of Node.js for this machine. The package `node` has a script that installs it, and
@@ -122,12 +123,13 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 5] = [
+const PIP: [&str; 6] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
     "ocsf_json_schema==1.2.0",
     "rotel==0.0.1a15",
+    "e2b==2.63.0",
 ];
 
 const fn program(name: &'static str, program: &'static str) -> Package {

@@ -1,0 +1,283 @@
+//! `atoll serve`: begins a server, and its keys.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use atoll_engine::configuration::Places;
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
+use atoll_engine::run::refuse_nesting;
+use atoll_engine::sandboxes::Engine;
+use atoll_launcher::LAUNCHER;
+use atoll_model::parse_duration;
+use atoll_server::worker::{self, Worker};
+use atoll_server::{Configuration, NetworkWord};
+use atoll_store::{FIRST_TENANT, KeyRecord, NewKey, Role, ServedStore};
+use atoll_sys::process::signals_as_descriptor;
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    CreateKeyArguments, KeysAction, KeysArguments, ListKeysArguments, ServeAction, ServeArguments,
+};
+use crate::output::Output;
+
+/// The file of keys and lifecycle_events, in the state directory.
+const STORE: &str = "serve.sqlite";
+/// The configuration file.
+const CONFIGURATION: &str = "serve.toml";
+/// The name of the first key.
+const FIRST_KEY: &str = "first";
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// Carries out `atoll serve`.
+///
+/// # Errors
+/// When the server cannot begin or go on, or the request about keys is refused.
+pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    if let Some(ServeAction::Keys(arguments)) = &arguments.action {
+        return keys(&places, arguments, output);
+    }
+    let configuration = configuration(&places, arguments)?;
+    if arguments.check {
+        line(
+            output,
+            &format!(
+                "right: http://{}, network {}",
+                configuration.listen,
+                configuration.network.name()
+            ),
+        );
+        return Ok(0);
+    }
+    refuse_nesting()?;
+    // Before anything starts a thread, which would have its own.
+    let stop = signals_as_descriptor(&[SIGHUP, SIGINT, SIGTERM]);
+    let stop = stop.doing("signals cannot be taken over")?;
+    let store = store(&places)?;
+    let engine = Engine::open(LAUNCHER)?;
+    let listener = TcpListener::bind(configuration.listen).map_err(|error| {
+        Failure::new(format!("nothing can listen at {}", configuration.listen))
+            .because(error)
+            .advise("atoll serve --listen 127.0.0.1:3001 takes another port")
+    })?;
+    let address = listener.local_addr().doing("the address is not known")?;
+    let keys = store.keys().map_err(|error| unusable(&error))?;
+    let first = match keys.is_empty() {
+        false => None,
+        true => Some(made(&store, FIRST_TENANT, FIRST_KEY, Role::Administrator, None)?.0),
+    };
+    line(
+        output,
+        &greeting(
+            &address.to_string(),
+            configuration.network,
+            first.as_deref(),
+        ),
+    );
+    let worker = Worker::new(engine, store, configuration);
+    worker::serve(&worker, &listener, stop).doing("the server cannot go on")?;
+    Ok(0)
+}
+
+/// Tells where the server is, and what a shell needs for the SDKs.
+fn greeting(address: &str, network: NetworkWord, key: Option<&str>) -> String {
+    let url = format!("http://{address}");
+    let mut text = format!(
+        "Serving at {url}, sandboxes with the network \"{}\".\n",
+        network.name()
+    );
+    text += "Paste this into the shell of whatever uses E2B's SDK:\n";
+    text += &format!("  export E2B_API_URL={url}\n");
+    text += &format!("  export E2B_SANDBOX_URL={url}\n");
+    text += &format!("  export E2B_VOLUME_API_URL={url}\n");
+    match key {
+        Some(key) => {
+            text += &format!("  export E2B_API_KEY={key}\n");
+            text += "The key is shown this once; atoll serve keys create makes others.\n";
+        }
+        None => {
+            text +=
+                "  export E2B_API_KEY=…   (a key of yours; atoll serve keys create makes one)\n";
+        }
+    }
+    text += "Ctrl-C ends the server and its sandboxes.";
+    text
+}
+
+fn configuration(places: &Places, arguments: &ServeArguments) -> Result<Configuration, Failure> {
+    let own = places.config.join(CONFIGURATION);
+    let path = arguments.config.as_deref().unwrap_or(&own);
+    let mut configuration = match fs::read_to_string(path) {
+        Ok(text) => Configuration::parse(&text).map_err(|error| wrong(path, &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && arguments.config.is_none() => {
+            Configuration::default()
+        }
+        Err(error) => return Err(wrong(path, &error)),
+    };
+    configuration.listen = arguments.listen.unwrap_or(configuration.listen);
+    configuration.network = arguments.network.unwrap_or(configuration.network);
+    configuration
+        .check()
+        .map_err(|error| Failure::new("the server cannot begin so").because(error))?;
+    Ok(configuration)
+}
+
+fn line(output: &Output, text: &str) {
+    output.result(&format!("{text}\n"));
+}
+
+fn wrong(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure::new(format!("{} is not right", path.display()))
+        .because(error)
+        .advise("atoll help serve shows what it can hold")
+}
+
+fn store(places: &Places) -> Result<ServedStore, Failure> {
+    let state = places.open_state()?;
+    ServedStore::open(&state.path().join(STORE)).map_err(|error| unusable(&error))
+}
+
+fn unusable(error: &dyn std::error::Error) -> Failure {
+    Failure::new("the server's store cannot be used").because(error)
+}
+
+fn made(
+    store: &ServedStore,
+    tenant: &str,
+    name: &str,
+    role: Role,
+    expires_s: Option<u64>,
+) -> Result<(String, KeyRecord), Failure> {
+    let wanted = NewKey {
+        tenant,
+        name,
+        role,
+        expires_s,
+    };
+    store.make_key(&wanted).map_err(|error| unusable(&error))
+}
+
+fn keys(places: &Places, arguments: &KeysArguments, output: &Output) -> Result<u8, Failure> {
+    let store = store(places)?;
+    match &arguments.action {
+        KeysAction::Create(arguments) => create_key(&store, arguments, output),
+        KeysAction::List(arguments) => list_keys(&store, arguments, output),
+        KeysAction::Revoke(arguments) => {
+            store.revoke_key(&arguments.id).map_err(|error| {
+                Failure::new("no key is revoked")
+                    .because(error)
+                    .advise("atoll serve keys list shows them")
+            })?;
+            line(
+                output,
+                &format!("key {} is revoked", printable(arguments.id.as_bytes())),
+            );
+            Ok(0)
+        }
+    }
+}
+
+fn create_key(
+    store: &ServedStore,
+    arguments: &CreateKeyArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let role = arguments.role.as_deref().unwrap_or(Role::User.name());
+    let role = Role::parse(role).ok_or_else(|| {
+        let names: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
+        Failure::new(format!("there is no role {role:?}"))
+            .advise(format!("--role {}", names.join(", ")))
+    })?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let expires = arguments.expires.as_deref().map(parse_duration).transpose();
+    let expires = expires.map_err(|error| {
+        Failure::new("--expires is no time")
+            .because(error)
+            .advise("--expires 30d")
+    })?;
+    let expires_s = expires.map(|time| (now + time).as_secs());
+    let tenant = arguments.tenant.as_deref().unwrap_or(FIRST_TENANT);
+    let (key, record) = made(store, tenant, &arguments.name, role, expires_s)?;
+    match arguments.json {
+        true => {
+            let mut told = described(&record);
+            if let Some(fields) = told.as_object_mut() {
+                fields.insert("key".to_owned(), json!(key));
+            }
+            output.json(&told);
+        }
+        false => {
+            line(output, &key);
+            let name = printable(record.name.as_bytes());
+            let text = format!(
+                "key {} of {name}, {} in {}; it is shown this once",
+                record.id,
+                record.role.name(),
+                printable(record.tenant.as_bytes())
+            );
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+    Ok(0)
+}
+
+fn list_keys(
+    store: &ServedStore,
+    arguments: &ListKeysArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let records = store.keys().map_err(|error| unusable(&error))?;
+    if arguments.json {
+        let all: Vec<Value> = records.iter().map(described).collect();
+        output.json(&json!(all));
+        return Ok(0);
+    }
+    if records.is_empty() {
+        line(
+            output,
+            "There are no keys yet; atoll serve makes the first.",
+        );
+    }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    for record in records {
+        let state = match (record.revoked_s, record.expires_s) {
+            (Some(_), _) => "revoked",
+            (None, Some(at)) if at <= now.as_secs() => "expired",
+            (None, _) => "valid",
+        };
+        line(
+            output,
+            &format!(
+                "{}  {:<13}  {state:<7}  {}  {}",
+                record.id,
+                record.role.name(),
+                printable(record.tenant.as_bytes()),
+                printable(record.name.as_bytes()),
+            ),
+        );
+    }
+    Ok(0)
+}
+
+fn described(record: &KeyRecord) -> Value {
+    json!({
+        "id": record.id,
+        "tenant": record.tenant,
+        "name": record.name,
+        "role": record.role.name(),
+        "created_s": record.created_s,
+        "expires_s": record.expires_s,
+        "revoked_s": record.revoked_s,
+    })
+}

@@ -1,0 +1,424 @@
+//! `atoll serve`: unmodified SDKs, strangers, and processes that end at any time.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use e2e::traces::{events, until_none, verify_ledger};
+use e2e::{
+    Avoidable, Invocation, Outcome, Running, World, cache, children_of, descendants_of, is_alive,
+    kill, remains, wait_until,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// The longest time that a client's checks take on a busy machine.
+const LONG: Duration = Duration::from_secs(300);
+
+/// The longest time that a front takes to begin.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A running server, with the key that it has made.
+struct Server {
+    running: Running,
+    url: String,
+    key: String,
+}
+
+impl Server {
+    fn start(world: &World) -> Self {
+        Self::with(world, &[])
+    }
+
+    fn with(world: &World, options: &[&str]) -> Self {
+        let serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
+        let running = serve.args(options).within(LONG).start();
+        let told = running.until_stdout("Ctrl-C");
+        let word = |name: &str| {
+            let mut lines = told.lines();
+            let found = lines.find_map(|line| line.trim().strip_prefix(&format!("export {name}=")));
+            found.unwrap_or_else(|| panic!("{told}")).to_owned()
+        };
+        Self {
+            url: word("E2B_API_URL"),
+            key: word("E2B_API_KEY"),
+            running,
+        }
+    }
+
+    /// Returns the front, which is a child of the server.
+    fn front(&self) -> u32 {
+        let is_front = |name: &str| name == "atoll-front";
+        wait_until("the front", SOON, || {
+            let children = children_of(self.running.pid());
+            children
+                .iter()
+                .find(|one| is_front(&one.name))
+                .map(|one| one.pid)
+        })
+    }
+
+    /// Makes a request; returns its status and body.
+    fn ask(&self, world: &World, method: &str, path: &str, body: &str) -> (u32, Value) {
+        let curl = world
+            .host("curl")
+            .args(["-sS", "-X", method, "-w", "\n%{http_code}"]);
+        let curl = curl.args(["-H", &format!("X-API-Key: {}", self.key), "-d", body]);
+        let answer = curl
+            .arg(format!("{}{path}", self.url))
+            .run()
+            .success()
+            .out();
+        let (body, status) = answer.rsplit_once('\n').unwrap();
+        (
+            status.parse().unwrap(),
+            serde_json::from_str(body).unwrap_or(Value::Null),
+        )
+    }
+
+    /// Makes a sandbox; returns its id and token.
+    fn make(&self, world: &World) -> (String, String) {
+        let (status, made) = self.ask(world, "POST", "/v2/sandboxes", "{}");
+        assert_eq!(status, 201, "{made}");
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        (text("sandboxID"), text("envdAccessToken"))
+    }
+
+    /// Returns the sandboxes that are listed.
+    fn listed(&self, world: &World) -> Vec<String> {
+        let (_, list) = self.ask(world, "GET", "/v2/sandboxes", "");
+        let id = |one: &Value| one["sandboxID"].as_str().unwrap().to_owned();
+        list.as_array().unwrap().iter().map(id).collect()
+    }
+
+    /// Ends it as a person does.
+    fn end(self) -> Outcome {
+        self.running.signal(Signal::INT);
+        self.running.wait().success()
+    }
+
+    fn client(&self, client: Invocation) -> Outcome {
+        let client = client
+            .env("E2B_API_URL", &self.url)
+            .env("E2B_SANDBOX_URL", &self.url);
+        client.env("E2B_API_KEY", &self.key).within(LONG).run()
+    }
+}
+
+/// Returns the path of a client's checks.
+fn checks(name: &str) -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    PathBuf::from(package).join("tests/serve").join(name)
+}
+
+fn all_passed(outcome: &Outcome) {
+    let out = outcome.out();
+    assert!(out.lines().count() > 5, "{outcome}");
+    assert!(out.lines().all(|line| line.starts_with("ok ")), "{outcome}");
+    assert_eq!(outcome.code(), 0, "{outcome}");
+}
+
+/// Installs the SDK of PyPI in an environment of its own; `None` where it cannot be had.
+fn python_sdk(world: &World) -> Option<PathBuf> {
+    let wheels = cache().map(|cache| cache.join("pip/wheels"));
+    let Some(wheels) = wheels.filter(|wheels| wheels.join(PYTHON_SDK).is_file()) else {
+        world.skip("e2b of PyPI is not in ATOLL_TEST_CACHE", Avoidable::Yes);
+        return None;
+    };
+    let site = world.top().join("sdk");
+    let environment = world
+        .host("/usr/bin/python3")
+        .args(["-m", "venv"])
+        .arg(&site);
+    let _ = environment.within(LONG).run().success();
+    let pip = world
+        .host(site.join("bin/pip"))
+        .args(["install", "--quiet", "--no-index"]);
+    let pip = pip.arg("--find-links").arg(&wheels).arg("e2b==2.63.0");
+    let _ = pip.within(LONG).run().success();
+    Some(site)
+}
+
+#[test]
+fn the_sdk_of_python_works_unmodified() {
+    let world = World::new("the_sdk_of_python_works_unmodified");
+    let Some(site) = python_sdk(&world) else {
+        return;
+    };
+    let server = Server::start(&world);
+    let python = world.host(site.join("bin/python")).arg(checks("client.py"));
+    all_passed(&server.client(python));
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
+/// The page's program, and its `serve.toml`.
+#[test]
+fn the_page_on_serving_works() {
+    let world = World::new("the_page_on_serving_works");
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
+    let page = fs::read_to_string(PathBuf::from(package).join("../../docs/serve.md")).unwrap();
+    let block = |language: &str| {
+        let block = page
+            .split(&format!("```{language}\n"))
+            .nth(1)
+            .expect("it has one");
+        block.split("```").next().expect("it ends").to_owned()
+    };
+    world.write(world.config().join("atoll/serve.toml"), block("toml"));
+    let right = world.atoll(["serve", "--check"]).run().success();
+    assert_eq!(
+        right.out(),
+        "right: http://127.0.0.1:3000, network registries\n"
+    );
+    let Some(site) = python_sdk(&world) else {
+        return;
+    };
+    let server = Server::with(&world, &["--network", "closed"]);
+    world.write("page.py", block("python"));
+    let outcome = server.client(world.host(site.join("bin/python")).arg("page.py"));
+    assert_eq!(outcome.success().out(), "42\n\n");
+    let _ = server.end();
+}
+
+const PYTHON_SDK: &str = "e2b-2.63.0-py3-none-any.whl";
+
+#[test]
+fn the_sdk_of_node_works_unmodified() {
+    let world = World::new("the_sdk_of_node_works_unmodified");
+    let modules = cache().map(|cache| cache.join("npm"));
+    let Some(modules) = modules.filter(|npm| npm.join("node_modules/e2b").is_dir()) else {
+        world.skip("e2b of npm is not in ATOLL_TEST_CACHE", Avoidable::Yes);
+        return;
+    };
+    let server = Server::start(&world);
+    let node = world
+        .host("node")
+        .arg(checks("client.mjs"))
+        .env("E2B_MODULES", modules);
+    all_passed(&server.client(node));
+    let _ = server.end();
+}
+
+#[test]
+fn strangers_reach_nothing() {
+    let world = World::new("strangers_reach_nothing");
+    let server = Server::start(&world);
+    let create = [
+        "serve", "keys", "create", "--name", "other", "--tenant", "other",
+    ];
+    let other = world.atoll(create).run().success().out();
+    let strangers = world.host("python3").arg(checks("strangers.py"));
+    let strangers = strangers.env("URL", &server.url).env("KEY", &server.key);
+    let strangers = strangers.env("OTHER_KEY", other.trim());
+    let strangers = strangers
+        .env("HOST_HOME", world.home())
+        .env("HOST_STATE", world.state());
+    all_passed(&strangers.within(LONG).run());
+    let _ = server.end();
+}
+
+/// A sandbox is a run of the ledger, and so is what happens in it; its caller is a fact of both.
+#[test]
+fn what_is_served_is_recorded() {
+    let world = World::new("what_is_served_is_recorded");
+    let server = Server::start(&world);
+    let body = json!({ "metadata": { "für": "ä" }, "envVars": { "SECRET": "in-clear" } });
+    let (status, made) = server.ask(&world, "POST", "/v2/sandboxes", &body.to_string());
+    assert_eq!(status, 201, "{made}");
+    let id = made["sandboxID"].as_str().unwrap();
+    let token = made["envdAccessToken"].as_str().unwrap();
+    let message = json!({ "process": { "cmd": "/bin/true" } }).to_string();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    world.write("start", [&[0], &length[..], message.as_bytes()].concat());
+    let start = world.host("curl").args(["-sS", "--data-binary", "@start"]);
+    let start = start.args(["-H", &format!("E2b-Sandbox-Id: {id}")]);
+    let start = start.args(["-H", &format!("X-Access-Token: {token}")]);
+    let start = start
+        .arg(format!("{}/process.Process/Start", server.url))
+        .run()
+        .success();
+    assert!(start.out().contains("exit status 0"), "{start}");
+    let (status, _) = server.ask(&world, "DELETE", &format!("/sandboxes/{id}"), "");
+    assert_eq!(status, 204);
+    let all = events(&world);
+    let of = |kind: &str| {
+        all.iter()
+            .filter(|event| event["type"] == kind)
+            .collect::<Vec<_>>()
+    };
+    let opened = of("run.opened");
+    assert_eq!(opened.len(), 1, "{all:?}");
+    let served = &opened[0]["body"]["served"];
+    assert_eq!(served["sandbox"], *id);
+    assert_eq!(
+        (&served["tenant"], &served["caller"]),
+        (&json!("default"), &json!("first"))
+    );
+    assert_eq!(served["metadata"], json!([["für", "ä"]]));
+    assert_eq!(of("exec.opened").len(), 1, "{all:?}");
+    assert_eq!(of("exec.closed").len(), 1, "{all:?}");
+    assert_eq!(of("run.closed").len(), 1, "{all:?}");
+    let whole = format!("{all:?}");
+    assert!(
+        !whole.contains("in-clear") && !whole.contains(&server.key),
+        "{whole}"
+    );
+    let (_, told) = server.ask(&world, "GET", &format!("/events/sandboxes/{id}"), "");
+    let kinds: Vec<&str> = told
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["sandbox.lifecycle.killed", "sandbox.lifecycle.created"]
+    );
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
+#[test]
+fn a_front_that_ends_takes_no_sandbox_along() {
+    let world = World::new("a_front_that_ends_takes_no_sandbox_along");
+    let server = Server::start(&world);
+    let (id, _) = server.make(&world);
+    for _ in 0..3 {
+        let front = server.front();
+        kill(front, Signal::KILL);
+        wait_until("another front", SOON, || {
+            (server.front() != front).then_some(())
+        });
+        assert_eq!(server.listed(&world), [id.clone()]);
+    }
+    let _ = server.end();
+}
+
+/// A front holds nothing: no file can be opened by it, and no other process is reached.
+#[test]
+fn a_front_has_no_right() {
+    let world = World::new("a_front_has_no_right");
+    let server = Server::start(&world);
+    let front = server.front();
+    let field = |name: &str| e2e::status_field(front, name).unwrap();
+    assert_eq!(field("NoNewPrivs"), "1");
+    assert_eq!(u64::from_str_radix(&field("CapEff"), 16), Ok(0));
+    let links = fs::read_dir(format!("/proc/{front}/fd")).unwrap().flatten();
+    let links = links.filter_map(|link| fs::read_link(link.path()).ok());
+    for link in links {
+        let link = link.to_string_lossy().into_owned();
+        let is_mere = ["/dev/null", "socket:", "pipe:", "anon_inode:"]
+            .iter()
+            .any(|of| link.starts_with(of));
+        assert!(is_mere, "{link}");
+    }
+    let _ = server.end();
+}
+
+#[test]
+fn a_server_that_ends_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let world = World::new("a_server_that_ends_leaves_nothing");
+        let server = Server::start(&world);
+        for _ in 0..3 {
+            let _ = server.make(&world);
+        }
+        let below: Vec<u32> = descendants_of(server.running.pid())
+            .iter()
+            .map(|one| one.pid)
+            .collect();
+        assert!(below.len() > 3, "{below:?}");
+        server.running.signal(signal);
+        let ended = server.running.wait();
+        assert_eq!(ended.code() == 0, signal != Signal::KILL, "{ended}");
+        let left = until_none(|| below.iter().copied().filter(|pid| is_alive(*pid)).collect());
+        assert!(left.is_empty(), "{left:?} after {signal:?}");
+        let runs = remains::recorded_runs(&world.state());
+        let groups = until_none(|| remains::groups(&runs));
+        assert!(groups.is_empty() || signal == Signal::KILL, "{groups:?}");
+        // The next one finds the ledger as it should be, and tells of no sandbox.
+        let keys = world
+            .atoll(["serve", "keys", "create", "--name", "next"])
+            .run()
+            .success()
+            .out();
+        let serve = world
+            .atoll(["serve", "--listen", "127.0.0.1:0"])
+            .within(LONG)
+            .start();
+        let told = serve.until_stdout("Ctrl-C");
+        let url = told
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("export E2B_API_URL="));
+        let next = Server {
+            url: url.unwrap().to_owned(),
+            key: keys.trim().to_owned(),
+            running: serve,
+        };
+        assert!(next.listed(&world).is_empty());
+        let _ = next.end();
+        verify_ledger(&world);
+    }
+}
+
+#[test]
+fn mistakes_are_told_before_anything_begins() {
+    let world = World::new("mistakes_are_told_before_anything_begins");
+    let toml = world.config().join("atoll/serve.toml");
+    let check = |text: &str| {
+        world.write(&toml, text);
+        world.atoll(["serve", "--check"]).run()
+    };
+    let right = check("listen = '127.0.0.1:3333'\nnetwork = 'registries'\n[defaults]\ncpus = 1\n");
+    assert_eq!(
+        right.success().out(),
+        "right: http://127.0.0.1:3333, network registries\n"
+    );
+    for (text, words) in [
+        ("listen = '0.0.0.0:3000'", ["not on the loopback", "TLS"]),
+        (
+            "lisen = '127.0.0.1:3000'",
+            ["unknown field `lisen`", "atoll help serve"],
+        ),
+        ("network = 'all'", ["unknown variant `all`", "closed"]),
+        ("[quota]\nsandboxes = 0", ["quota.sandboxes", "at least 1"]),
+    ] {
+        let _ = check(text).expect_status(125).is_clear_error(words);
+    }
+    world.write(&toml, "");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let refused = world.atoll(["serve", "--listen", &at]).run();
+    let _ = refused
+        .expect_status(125)
+        .is_clear_error(["nothing can listen at", "--listen"]);
+    let role = world
+        .atoll(["serve", "keys", "create", "--name", "x", "--role", "king"])
+        .run();
+    let _ = role
+        .expect_status(125)
+        .is_clear_error(["there is no role \"king\"", "administrator"]);
+}
+
+#[test]
+fn a_revoked_key_is_refused_at_once() {
+    let world = World::new("a_revoked_key_is_refused_at_once");
+    let server = Server::start(&world);
+    let (_, _) = server.make(&world);
+    let keys = world
+        .atoll(["serve", "keys", "list", "--json"])
+        .run()
+        .success()
+        .json();
+    assert!(!keys.to_string().contains(&server.key), "{keys}");
+    let id = keys[0]["id"].as_str().unwrap();
+    let _ = world.atoll(["serve", "keys", "revoke", id]).run().success();
+    let (status, told) = server.ask(&world, "GET", "/v2/sandboxes", "");
+    assert_eq!(status, 401, "{told}");
+    let _ = world
+        .atoll(["serve", "keys", "revoke", id])
+        .run()
+        .expect_status(125);
+    let _ = server.end();
+}

@@ -1,0 +1,285 @@
+"""Asks a server for what is another tenant's, and for what nobody may.
+
+Reads URL, KEY and OTHER_KEY (of another tenant) from the environment. Prints `ok NAME` or
+`failed NAME: why` for each check, and exits 1 if one failed.
+"""
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import sys
+import time
+import traceback
+from urllib.parse import quote, urlsplit
+
+AT = urlsplit(os.environ["URL"])
+KEY, OTHER = os.environ["KEY"], os.environ["OTHER_KEY"]
+
+
+def ask(method, path, body=None, **headers):
+    """Returns the status, the headers and the body of an answer."""
+    connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=30)
+    if isinstance(body, (dict, list)):
+        body = json.dumps(body)
+        headers.setdefault("content_type", "application/json")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, named)
+    answer = connection.getresponse()
+    return answer.status, answer.headers, answer.read()
+
+
+def control(method, path, body=None, key=KEY):
+    return ask(method, path, body, X_API_Key=key)
+
+
+def made(**body):
+    status, _, text = control("POST", "/v2/sandboxes", {"templateID": "base", **body})
+    assert status == 201, (status, text)
+    created = json.loads(text)
+    return created["sandboxID"], created["envdAccessToken"]
+
+
+def envelope(message):
+    text = json.dumps(message).encode()
+    return b"\0" + len(text).to_bytes(4, "big") + text
+
+
+def within(sandbox, path, body, token=None, method="POST", **headers):
+    if token:
+        headers["X_Access_Token"] = token
+    return ask(method, path, body, E2b_Sandbox_Id=sandbox, **headers)
+
+
+def run(sandbox, token, script, **headers):
+    message = {"process": {"cmd": "/bin/bash", "args": ["-c", script]}, "stdin": False}
+    return within(
+        sandbox, "/process.Process/Start", envelope(message), token,
+        Content_Type="application/connect+json", **headers,
+    )
+
+
+def output(sandbox, token, script):
+    """Returns what a script writes."""
+    status, _, text = run(sandbox, token, script)
+    assert status == 200, (status, text)
+    written = b""
+    while text:
+        length = int.from_bytes(text[1:5], "big")
+        message, text = json.loads(text[5:5 + length]), text[5 + length:]
+        data = message.get("event", {}).get("data", {})
+        written += base64.b64decode(data.get("stdout", ""))
+    return written.decode()
+
+
+# Every route of the control API, with what it takes.
+CONTROL = [
+    ("GET", "", None), ("POST", "/timeout", {"timeout": 1}), ("POST", "/refreshes", {"duration": 9}),
+    ("POST", "/connect", {"timeout": 9}), ("DELETE", "", None),
+]
+# Every route of a sandbox's own services, with what it takes.
+INSIDE = [
+    ("/process.Process/List", {}), ("/process.Process/SendInput", {"process": {"pid": 1}}),
+    ("/process.Process/SendSignal", {"process": {"pid": 1}, "signal": "SIGNAL_SIGKILL"}),
+    ("/process.Process/CloseStdin", {"process": {"pid": 1}}),
+    ("/process.Process/Update", {"process": {"pid": 1}}),
+    ("/filesystem.Filesystem/Stat", {"path": "/"}),
+    ("/filesystem.Filesystem/ListDir", {"path": "/"}),
+    ("/filesystem.Filesystem/MakeDir", {"path": "/tmp/x"}),
+    ("/filesystem.Filesystem/Move", {"source": "/tmp/a", "destination": "/tmp/b"}),
+    ("/filesystem.Filesystem/Remove", {"path": "/tmp/x"}),
+    ("/filesystem.Filesystem/CreateWatcher", {"path": "/tmp"}),
+    ("/filesystem.Filesystem/GetWatcherEvents", {"watcherId": "x"}),
+    ("/filesystem.Filesystem/RemoveWatcher", {"watcherId": "x"}),
+]
+
+
+def another_tenant_reaches_nothing():
+    sandbox, token = made()
+    for key, expected in [(OTHER, 404), ("e2b_" + "0" * 40, 401), ("", 401)]:
+        for method, path, body in CONTROL:
+            status, _, text = control(method, f"/sandboxes/{sandbox}{path}", body, key)
+            assert status == expected, (key, method, path, status, text)
+            if method == "POST" and path == "/connect":
+                status, _, _ = control(method, f"/v2/sandboxes/{sandbox}{path}", body, key)
+                assert status == expected, (key, path, status)
+    # A sandbox of theirs has a token of theirs, which is none here.
+    status, _, text = control("POST", "/v2/sandboxes", {"templateID": "base"}, OTHER)
+    assert status == 201, text
+    theirs = json.loads(text)
+    listed = json.loads(control("GET", "/v2/sandboxes", None, OTHER)[2])
+    assert [one["sandboxID"] for one in listed] == [theirs["sandboxID"]], listed
+    for wrong in [None, "", token[:-1], token + "a", theirs["envdAccessToken"], KEY]:
+        for path, body in INSIDE:
+            status, _, text = within(sandbox, path, body, wrong)
+            assert status == 401, (wrong, path, status, text)
+        status, _, text = run(sandbox, wrong, "true")
+        assert b"unauthenticated" in text and b"start" not in text, (status, text)
+        for method in ["GET", "POST"]:
+            status, _, text = within(sandbox, "/files?path=/etc/passwd", "x", wrong, method)
+            assert status == 401, (wrong, method, status, text)
+    # The positive control.
+    assert within(sandbox, "/filesystem.Filesystem/Stat", {"path": "/"}, token)[0] == 200
+    assert control("GET", f"/sandboxes/{sandbox}")[0] == 200
+    control("DELETE", f"/sandboxes/{theirs['sandboxID']}", None, OTHER)
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def guessed_names_are_not_there():
+    for guess in ["i" + "0" * 20, "x", "..", "%2e%2e", "i" * 4000, "é", "' OR 1=1 --"]:
+        status, _, text = control("GET", f"/sandboxes/{quote(guess)}")
+        assert status == 404 and json.loads(text)["code"] == 404, (guess, status, text)
+        try:
+            name = guess.encode("latin-1").decode("latin-1")
+            status, _, text = ask("GET", "/health", None, E2b_Sandbox_Id=name)
+        except UnicodeError:
+            continue
+        assert status in (502, 404), (guess, status, text)
+
+
+def signatures_count_for_what_was_signed():
+    sandbox, token = made()
+    within(sandbox, "/files?path=/home/user/a", b"content", token,
+           Content_Type="application/octet-stream")
+
+    def signed(path, operation="read", user="", expires=None, said=None, of=None):
+        text = f"{path}:{operation}:{user}:{of or token}"
+        query = f"path={quote(said or path)}"
+        if user:
+            query += f"&username={quote(user)}"
+        if expires is not None:
+            text += f":{expires}"
+            query += f"&signature_expiration={expires}"
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+        return "/files?" + query + "&signature=" + quote("v1_" + digest, safe="")
+
+    a = "/home/user/a"
+    later, before = int(time.time()) + 60, int(time.time()) - 60
+    good = [signed(a), signed(a, expires=later), signed(a, user="user")]
+    for path in good:
+        status, _, text = ask("GET", path)
+        assert (status, text) == (200, b"content"), (path, status, text)
+    bad = [
+        signed(a, said="/etc/passwd"), signed(a, operation="write"), signed(a, expires=before),
+        signed(a, of="x"), signed(a) + "&path=/etc/passwd", signed(a, user="root"),
+        signed("/home/user", operation="a:read", said=a), signed(a, user="user:x"),
+        signed(a).replace("v1_", "v2_"), signed(a) + "&signature_expiration=99999999999",
+    ]
+    for path in bad:
+        status, _, text = ask("GET", path)
+        assert status == 401, (path, status, text)
+        status, _, text = ask("GET", path, None, E2b_Sandbox_Id=sandbox)
+        assert status == 401, (path, status, text)
+    # To write something else than what was signed.
+    status, _, text = ask("POST", signed(a), b"changed")
+    assert status == 401, (status, text)
+    assert ask("GET", good[0])[2] == b"content"
+    control("DELETE", f"/sandboxes/{sandbox}")
+    assert ask("GET", good[0])[0] == 401
+
+
+def programs_see_nothing_of_the_host():
+    sandbox, token = made()
+    seen = output(sandbox, token, "id; env; ls -a ~ / /home; cat /etc/passwd; ls /proc | head -400")
+    home, state = os.environ["HOST_HOME"], os.environ["HOST_STATE"]
+    for own in [home, state, "E2B_API_KEY", KEY, "atoll-front"]:
+        assert own not in seen, (own, seen)
+    assert seen.startswith("uid=1000(user) gid=1000(user) groups=1000(user)\n"), seen
+    tried = output(sandbox, token, f"ls {home} {state} 2>&1; cat /etc/shadow 2>&1; echo x > /etc/x")
+    assert "No such file" in tried and "root:" not in tried, tried
+    # Nothing is reached, and no port of the host.
+    dialled = output(
+        sandbox, token,
+        f"for at in 127.0.0.1/{AT.port} 1.1.1.1/53; do (exec 3<>/dev/tcp/$at) 2>/dev/null"
+        " && echo reached $at; done; echo over",
+    )
+    assert dialled == "over\n", dialled
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def sandboxes_see_nothing_of_each_other():
+    one, its = made()
+    other, others = made()
+    output(one, its, "echo secret > ~/mine; echo secret > /tmp/mine; (sleep 100 &) ; true")
+    seen = output(other, others, "ls -a ~ /tmp; ps ax 2>/dev/null || ls /proc; cat /tmp/mine 2>&1")
+    assert "mine\n" not in seen.replace("/tmp/mine", "") and "sleep" not in seen, seen
+    assert output(one, its, "cat ~/mine") == "secret\n"
+    for sandbox in [one, other]:
+        control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def odd_requests_are_refused():
+    sandbox, token = made()
+    long = "/" + "a" * 5000
+    for path, body, expected in [
+        ("/filesystem.Filesystem/Stat", {"path": long}, 400),
+        ("/filesystem.Filesystem/Stat", {"path": "a\0b"}, 400),
+        ("/filesystem.Filesystem/Stat", "no json", 400),
+        ("/filesystem.Filesystem/Nothing", {}, 404),
+        ("/process.Process/SendSignal", {"process": {"pid": 1}, "signal": 99}, 400),
+        ("/process.Process/SendSignal", {"process": {"pid": 999999}, "signal": 9}, 404),
+        ("/nothing", {}, 404), ("/init", {}, 404), ("/freeze", {}, 404),
+    ]:
+        status, _, text = within(sandbox, path, body, token)
+        assert status == expected, (path, body, status, text)
+    for body, expected in [
+        ("no json", 400), ({"templateID": 7}, 400), ({"timeout": -1}, 400), ({"timeout": 0}, 400),
+        ({"timeout": 10**9}, 400), ({"templateID": "no-such"}, 404), ({"mcp": {"a": {}}}, 403),
+        ({"metadata": {str(n): "" for n in range(99)}}, 400), ({"envVars": {"A=B": ""}}, 400),
+        ({"network": {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}}, 403),
+        ({"allow_internet_access": True}, 201), ({"envVars": {"LD_PRELOAD": "/x"}}, 201),
+    ]:
+        status, _, text = control("POST", "/v2/sandboxes", body)
+        assert status == expected, (body, status, text)
+        assert json.loads(text).get("message") or status == 201, text
+        if status == 201:
+            control("DELETE", f"/sandboxes/{json.loads(text)['sandboxID']}")
+    status, _, text = run(sandbox, token, "true", Authorization="Basic cm9vdDo=")
+    assert b"invalid username: 'root'" in text, text
+    # It still works.
+    assert output(sandbox, token, "echo there") == "there\n"
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def files_that_are_none_are_not_read():
+    sandbox, token = made()
+    output(sandbox, token, "mkfifo ~/pipe; ln -s /dev/zero ~/zero; ln -s /proc/self/mem ~/mem;"
+           " ln -s ~/loop ~/loop; mkdir ~/d; python3 -c 'import socket;"
+           " socket.socket(socket.AF_UNIX).bind(\"/home/user/socket\")'")
+    for name in ["pipe", "zero", "mem", "loop", "d", "socket", "missing", "/proc/1/environ", "/dev/tty"]:
+        begun = time.monotonic()
+        status, _, text = within(sandbox, f"/files?path={name}", None, token, "GET")
+        assert status in (400, 403, 404), (name, status, text)
+        assert time.monotonic() - begun < 15, name
+        if name != "missing":
+            status, _, text = within(sandbox, f"/files?path={name}", b"x", token,
+                                     Content_Type="application/octet-stream")
+            assert status in (400, 403, 404), (name, status, text)
+    assert output(sandbox, token, "echo there") == "there\n"
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+CHECKS = [
+    another_tenant_reaches_nothing, guessed_names_are_not_there, signatures_count_for_what_was_signed,
+    programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
+    files_that_are_none_are_not_read,
+]
+
+
+def main():
+    wanted, failed = sys.argv[1:], False
+    for check in CHECKS:
+        if wanted and check.__name__ not in wanted:
+            continue
+        try:
+            check()
+            print(f"ok {check.__name__}", flush=True)
+        except Exception as error:
+            failed = True
+            traceback.print_exc()
+            print(f"failed {check.__name__}: {error!r}"[:600], flush=True)
+    sys.exit(failed)
+
+
+main()

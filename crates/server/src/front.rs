@@ -1,0 +1,254 @@
+//! The front: HTTP in, requests to the worker out. It holds no right and decides nothing.
+//!
+//! Start reading at `dispatch`: a request with the name of a sandbox is for that sandbox, every
+//! other is for the control API.
+
+mod answers;
+mod ask;
+mod control;
+mod envd;
+mod envelopes;
+mod filesystem;
+mod process;
+mod transfer;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_sys::{credentials, descriptor, landlock};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, Uri, header};
+use axum::response::Response;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
+
+use crate::started::{DIAL, FRONT, LISTENER};
+use ask::Dial;
+
+/// The most connections at once.
+const CONNECTIONS_MAX: usize = 16_384;
+/// The longest time for the head of a request to come.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// The longest head of a request, bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The port of E2B's own services in a sandbox.
+const ENVD_PORT: u16 = 49983;
+
+/// The state that all requests share.
+pub(crate) struct Front {
+    dial: Dial,
+}
+
+/// Carries out the role of a front. Returns the exit status.
+#[must_use]
+pub fn program() -> u8 {
+    match run() {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("atoll serve: the front cannot go on: {error}");
+            1
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
+    atoll_sys::process::set_name(FRONT)?;
+    let listener = TcpListener::from(descriptor::inherited(LISTENER)?);
+    let dial = descriptor::inherited(DIAL)?;
+    confine()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(listener, dial))
+}
+
+/// Gives up every right that a front does not need: it opens no file, makes no connection, and
+/// sends no signal.
+fn confine() -> io::Result<()> {
+    credentials::forbid_new_privileges()?;
+    credentials::keep_capabilities(0)?;
+    landlock::Ruleset::new(landlock::version()?, landlock::Holds::All)?.enter()
+}
+
+async fn serve(listener: TcpListener, dial: OwnedFd) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let front = Arc::new(Front {
+        dial: Dial::new(dial)?,
+    });
+    let router = Router::new()
+        .fallback(dispatch)
+        .with_state(Arc::clone(&front));
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        let place = place.map_err(io::Error::other)?;
+        let connection = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // Without a worker there is nobody to ask.
+            () = front.dial.closed() => return Ok(()),
+        };
+        let Ok((connection, _)) = connection else {
+            // Without descriptors: others end.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let _ = connection.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WITHIN)
+                .max_buf_size(HEAD_BYTES_MAX)
+                .serve_connection(TokioIo::new(connection), service)
+                .with_upgrades();
+            // Whoever has gone is told nothing.
+            let _ = served.await;
+        });
+    }
+}
+
+/// Answers one request.
+async fn dispatch(State(front): State<Arc<Front>>, request: Request<Body>) -> Response {
+    match Target::of(request.headers(), request.uri()) {
+        Target::Control => control::answer(&front, request).await,
+        Target::Signed => transfer::answer(&front, None, request).await,
+        Target::Sandbox { id, port } if port == ENVD_PORT => {
+            envd::answer(&front, &id, request).await
+        }
+        Target::Sandbox { id, port } => answers::no_port(&front, &id, port).await,
+    }
+}
+
+/// The target of a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    /// The API for sandboxes.
+    Control,
+    /// A file of a sandbox that the signature finds.
+    Signed,
+    /// A port of a sandbox.
+    Sandbox { id: String, port: u16 },
+}
+
+impl Target {
+    fn of(headers: &HeaderMap, uri: &Uri) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        if headers.contains_key("e2b-sandbox-id") {
+            // One that is no text is that of no sandbox.
+            let id = text("e2b-sandbox-id").unwrap_or_default();
+            let port = text("e2b-sandbox-port").and_then(|port| port.parse().ok());
+            return Self::Sandbox {
+                id: plain_id(id),
+                port: port.unwrap_or(ENVD_PORT),
+            };
+        }
+        let host = text(header::HOST.as_str()).unwrap_or_default();
+        if let Some((id, port)) = in_host(host) {
+            return Self::Sandbox { id, port };
+        }
+        let is_signed = uri
+            .query()
+            .is_some_and(|query| query.contains("signature="));
+        match uri.path() {
+            "/files" if is_signed => Self::Signed,
+            _ => Self::Control,
+        }
+    }
+}
+
+/// Returns the id of a sandbox without what some clients append.
+fn plain_id(id: &str) -> String {
+    id.split('-').next().unwrap_or_default().to_owned()
+}
+
+/// Reads a host name of the form `{port}-{id}.{domain}`.
+fn in_host(host: &str) -> Option<(String, u16)> {
+    let (first, _) = host.split_once('.')?;
+    let (port, id) = first.split_once('-')?;
+    let is_id = id.len() == 21
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    match port.parse() {
+        Ok(port @ 1..) if is_id => Some((id.to_owned(), port)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn requests_go_where_they_say() {
+        let id = "i0123456789abcdefghij";
+        let sandbox = |port| Target::Sandbox {
+            id: id.to_owned(),
+            port,
+        };
+        let cases = [
+            (vec![], "/sandboxes", Target::Control),
+            (vec![], "/files?path=a", Target::Control),
+            (vec![], "/files?path=a&signature=v1_x", Target::Signed),
+            (
+                vec![("e2b-sandbox-id", id)],
+                "/sandboxes",
+                sandbox(ENVD_PORT),
+            ),
+            (
+                vec![("e2b-sandbox-id", id), ("e2b-sandbox-port", "80")],
+                "/",
+                sandbox(80),
+            ),
+            (
+                vec![("host", "8080-i0123456789abcdefghij.example.com")],
+                "/",
+                sandbox(8080),
+            ),
+            (
+                vec![("host", "8080-i0123456789abcdefghij")],
+                "/",
+                Target::Control,
+            ),
+            (
+                vec![("host", "0-i0123456789abcdefghij.example.com")],
+                "/",
+                Target::Control,
+            ),
+            (
+                vec![("host", "99999-i0123456789abcdefghij.a")],
+                "/",
+                Target::Control,
+            ),
+            (vec![("host", "80-../../etc.a")], "/", Target::Control),
+        ];
+        for (headers, uri, expected) in cases {
+            let mut map = HeaderMap::new();
+            for (name, value) in &headers {
+                map.insert(*name, value.parse().unwrap());
+            }
+            let target = Target::of(&map, &uri.parse().unwrap());
+            assert_eq!(target, expected, "{headers:?} {uri}");
+        }
+        // A header whose bytes are no text names no sandbox, and is not left out.
+        let mut map = HeaderMap::new();
+        map.insert("e2b-sandbox-id", http_bytes(b"\xff"));
+        let target = Target::of(&map, &Uri::from_static("/sandboxes"));
+        assert!(matches!(target, Target::Sandbox { id, .. } if id.is_empty()));
+    }
+
+    fn http_bytes(bytes: &[u8]) -> axum::http::HeaderValue {
+        axum::http::HeaderValue::from_bytes(bytes).unwrap()
+    }
+}

@@ -1,0 +1,158 @@
+//! Answers in the forms of E2B's services.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::Front;
+use crate::protocol::{Credential, InAsk, Kind, Refusal};
+
+/// The longest body of JSON, bytes.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// Makes an answer of JSON.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Makes an answer without a body.
+pub(crate) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// Returns the status of a refusal.
+pub(crate) fn status(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Invalid => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
+        Kind::NoSandbox | Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Exists => StatusCode::CONFLICT,
+        Kind::Quota => StatusCode::TOO_MANY_REQUESTS,
+        Kind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
+        Kind::Late => StatusCode::GATEWAY_TIMEOUT,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Fault => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Makes the answer of the control API for a refusal.
+pub(crate) fn refused(refusal: &Refusal) -> Response {
+    let status = status(refusal.kind);
+    let body = json!({ "code": status.as_u16(), "message": refusal.told() });
+    with_retry(json(status, &body), refusal)
+}
+
+fn with_retry(mut response: Response, refusal: &Refusal) -> Response {
+    if let Some(seconds) = refusal.retry_after_s {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Makes the answer of a sandbox's own services for a refusal.
+pub(crate) fn refused_in(sandbox: &str, refusal: &Refusal) -> Response {
+    match refusal.kind {
+        Kind::NoSandbox => gone(sandbox),
+        _ => refused(refusal),
+    }
+}
+
+/// Makes the answer for a sandbox that is not there.
+pub(crate) fn gone(sandbox: &str) -> Response {
+    let body = json!({
+        "sandboxId": sandbox,
+        "message": "The sandbox was not found",
+        "code": 502,
+    });
+    let mut response = json(StatusCode::BAD_GATEWAY, &body);
+    let headers = response.headers_mut();
+    headers.insert("should-retry", HeaderValue::from_static("false"));
+    response
+}
+
+/// Makes the answer for a port of a sandbox at which nothing is reached.
+pub(crate) async fn no_port(front: &Front, sandbox: &str, port: u16) -> Response {
+    let alive = front
+        .ask_in(Credential::Nothing, sandbox, InAsk::Alive)
+        .await;
+    if let Err(refusal) = alive {
+        return refused_in(sandbox, &refusal);
+    }
+    let body = json!({
+        "sandboxId": sandbox,
+        "message": "The sandbox is running but port is not open",
+        "port": port,
+        "code": 502,
+    });
+    json(StatusCode::BAD_GATEWAY, &body)
+}
+
+/// Returns the code of a refusal in the Connect protocol, with its HTTP status.
+pub(crate) fn connect_code(kind: Kind) -> (&'static str, StatusCode) {
+    match kind {
+        Kind::Invalid => ("invalid_argument", StatusCode::BAD_REQUEST),
+        Kind::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
+        Kind::Forbidden => ("permission_denied", StatusCode::FORBIDDEN),
+        Kind::NoSandbox | Kind::NotFound => ("not_found", StatusCode::NOT_FOUND),
+        Kind::Exists => ("already_exists", StatusCode::CONFLICT),
+        Kind::Quota | Kind::NoSpace => ("resource_exhausted", StatusCode::TOO_MANY_REQUESTS),
+        Kind::Late => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
+        Kind::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+        Kind::Fault => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// Makes the body of a refusal in the Connect protocol.
+pub(crate) fn connect_error(refusal: &Refusal) -> Value {
+    json!({ "code": connect_code(refusal.kind).0, "message": refusal.told() })
+}
+
+/// Makes the answer of one request in the Connect protocol.
+pub(crate) fn connect(sandbox: &str, answer: Result<Value, Refusal>) -> Response {
+    match answer {
+        Ok(body) => json(StatusCode::OK, &body),
+        Err(refusal) if refusal.kind == Kind::NoSandbox => gone(sandbox),
+        Err(refusal) => {
+            let status = connect_code(refusal.kind).1;
+            with_retry(json(status, &connect_error(&refusal)), &refusal)
+        }
+    }
+}
+
+/// Reads a whole body.
+pub(crate) async fn whole(body: Body) -> Result<Bytes, Refusal> {
+    let read = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let read = read.map_err(|error| Refusal::new(Kind::Invalid, format!("the body: {error}")))?;
+    Ok(read.to_bytes())
+}
+
+/// Reads a body of JSON; an empty one is an empty object.
+pub(crate) async fn body<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
+    let text = whole(body).await?;
+    let text = if text.is_empty() { &b"{}"[..] } else { &text };
+    parsed(text)
+}
+
+/// Reads JSON.
+pub(crate) fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(text).map_err(|error| {
+        Refusal::new(
+            Kind::Invalid,
+            format!("the body is not understood: {error}"),
+        )
+    })
+}

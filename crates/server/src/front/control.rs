@@ -1,0 +1,462 @@
+//! E2B's control API: the life of sandboxes.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::answers::{body, empty, json as answer_json, refused};
+use super::ask::{strange, within};
+use super::{Front, plain_id};
+use crate::protocol::{
+    Ask, CreateAsk, Credential, InAsk, Kind, ListAsk, NetworkAsk, Refusal, Reply, SandboxFacts,
+};
+
+/// The version of E2B's service in a sandbox whose behaviour is kept.
+const ENVD_VERSION: &str = "0.6.13";
+/// The life of a sandbox of the first version of the API, seconds.
+const TIMEOUT_V1_S: u64 = 15;
+/// The template where none is named.
+const TEMPLATE: &str = "base";
+
+/// Answers a request of the control API.
+pub(crate) async fn answer(front: &Front, request: Request<Body>) -> Response {
+    let (parts, content) = request.into_parts();
+    match carry_out(front, &parts, content).await {
+        Ok(response) => response,
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Response, Refusal> {
+    let path: Vec<&str> = parts.uri.path().trim_matches('/').split('/').collect();
+    let key = credential(&parts.headers);
+    let is_v2 = path.first() == Some(&"v2");
+    let path = if is_v2 {
+        path.get(1..).unwrap_or_default()
+    } else {
+        &path
+    };
+    let get = parts.method == Method::GET;
+    let post = parts.method == Method::POST;
+    match path {
+        ["health"] if get => Ok(empty(StatusCode::NO_CONTENT)),
+        ["sandboxes"] if post => create(front, key, body(content).await?, is_v2).await,
+        ["sandboxes"] if get => {
+            list(front, key, parts.uri.query().unwrap_or_default(), is_v2).await
+        }
+        ["sandboxes", id] if get => match front.ask_in(key, &plain_id(id), InAsk::Get).await? {
+            Reply::Sandbox(facts) => Ok(answer_json(StatusCode::OK, &described(&facts))),
+            _ => Err(strange()),
+        },
+        ["sandboxes", id] if parts.method == Method::DELETE => {
+            done(front, key, id, InAsk::Kill, StatusCode::NO_CONTENT).await
+        }
+        ["sandboxes", id, "timeout"] if post => {
+            let asked: Timeout = body(content).await?;
+            let ask = InAsk::SetTimeout {
+                timeout_s: seconds(asked.timeout)?.unwrap_or(0),
+                extends: false,
+            };
+            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+        }
+        ["sandboxes", id, "refreshes"] if post => {
+            let asked: Refresh = body(content).await?;
+            let ask = InAsk::SetTimeout {
+                timeout_s: seconds(asked.duration)?.unwrap_or(TIMEOUT_V1_S),
+                extends: true,
+            };
+            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+        }
+        ["sandboxes", id, "connect"] if post => {
+            let asked: Timeout = body(content).await?;
+            let ask = InAsk::Connect {
+                timeout_s: seconds(asked.timeout)?,
+            };
+            created(front.ask_in(key, &plain_id(id), ask).await?, StatusCode::OK)
+        }
+        ["sandboxes", _, "pause" | "resume" | "fork" | "snapshots"] if post => {
+            Err(refused_field("pausing, forks and snapshots"))
+        }
+        ["events", "sandboxes", rest @ ..] if get && rest.len() < 2 => {
+            let sandbox = rest.first().map(|id| plain_id(id));
+            events(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
+        }
+        _ => Err(Refusal::new(
+            Kind::NotFound,
+            format!("{} {} is not offered", parts.method, parts.uri.path()),
+        )),
+    }
+}
+
+/// Returns the key that came with a request.
+pub(crate) fn credential(headers: &HeaderMap) -> Credential {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    match text("x-api-key").or(bearer) {
+        Some(key) => Credential::Key(key.to_owned()),
+        None => Credential::Nothing,
+    }
+}
+
+#[derive(Deserialize)]
+struct Timeout {
+    timeout: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Refresh {
+    duration: Option<i64>,
+}
+
+fn seconds(number: Option<i64>) -> Result<Option<u64>, Refusal> {
+    let negative = |_| Refusal::new(Kind::Invalid, "timeout is negative");
+    number.map(u64::try_from).transpose().map_err(negative)
+}
+
+/// The body of a create. A field that is not there is not set.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Create {
+    #[serde(rename = "templateID")]
+    template: Option<String>,
+    timeout: Option<i64>,
+    auto_pause: Option<bool>,
+    auto_resume: Option<AutoResume>,
+    #[serde(rename = "allow_internet_access")]
+    internet: Option<bool>,
+    network: Option<Network>,
+    metadata: Option<BTreeMap<String, String>>,
+    env_vars: Option<BTreeMap<String, String>>,
+    mcp: Option<Value>,
+    iam: Option<Value>,
+    volume_mounts: Option<Vec<Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AutoResume {
+    enabled: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Network {
+    allow_out: Option<Vec<String>>,
+    deny_out: Option<Vec<String>>,
+    rules: Option<Value>,
+    egress_proxy: Option<Value>,
+    dns_servers: Option<Vec<Value>>,
+    allow_public_traffic: Option<bool>,
+    mask_request_host: Option<String>,
+}
+
+/// Returns whether a field says something.
+fn is_set(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => false,
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(_) => true,
+    }
+}
+
+/// Refuses what is asked for and not offered: nothing is left out silently.
+fn check(create: &Create) -> Result<(), Refusal> {
+    let network = create.network.as_ref();
+    let of_network = |field: fn(&Network) -> Option<&Value>| is_set(network.and_then(field));
+    let resumes = create.auto_resume.as_ref();
+    let servers = network.and_then(|network| network.dns_servers.as_ref());
+    let fields = [
+        ("mcp", is_set(create.mcp.as_ref())),
+        ("iam", is_set(create.iam.as_ref())),
+        (
+            "volumeMounts",
+            create
+                .volume_mounts
+                .as_ref()
+                .is_some_and(|list| !list.is_empty()),
+        ),
+        ("autoPause", create.auto_pause == Some(true)),
+        ("autoResume", resumes.is_some_and(|resume| resume.enabled)),
+        (
+            "network.rules",
+            of_network(|network| network.rules.as_ref()),
+        ),
+        (
+            "network.egressProxy",
+            of_network(|network| network.egress_proxy.as_ref()),
+        ),
+        (
+            "network.dnsServers",
+            servers.is_some_and(|list| !list.is_empty()),
+        ),
+        (
+            "network.maskRequestHost",
+            network.is_some_and(|one| one.mask_request_host.is_some()),
+        ),
+    ];
+    match fields.into_iter().find(|(_, is_set)| *is_set) {
+        Some((name, _)) => Err(refused_field(name)),
+        None => Ok(()),
+    }
+}
+
+fn refused_field(name: &str) -> Refusal {
+    Refusal::new(
+        Kind::Forbidden,
+        format!("{name}: this server does not offer it"),
+    )
+    .advise("leave it out; no setting of serve.toml allows it")
+}
+
+async fn create(
+    front: &Front,
+    key: Credential,
+    create: Create,
+    is_v2: bool,
+) -> Result<Response, Refusal> {
+    check(&create)?;
+    let network = create.network.unwrap_or_default();
+    let asked = NetworkAsk {
+        internet: create.internet,
+        allow: network.allow_out.unwrap_or_default(),
+        deny: network.deny_out.unwrap_or_default(),
+    };
+    let default = if is_v2 { None } else { Some(TIMEOUT_V1_S) };
+    // Ports are reached with a token in any case, which is stricter than either.
+    let _ = network.allow_public_traffic;
+    let ask = CreateAsk {
+        template: create.template.unwrap_or_else(|| TEMPLATE.to_owned()),
+        timeout_s: seconds(create.timeout)?.or(default),
+        metadata: create.metadata.unwrap_or_default(),
+        environment: create.env_vars.unwrap_or_default(),
+        network: (asked != NetworkAsk::default()).then_some(asked),
+    };
+    let reply = front.ask(key, Ask::Create(Box::new(ask))).await;
+    created(reply.map_err(no_template)?, StatusCode::CREATED)
+}
+
+/// Turns the answer for a missing sandbox into that for a missing template.
+fn no_template(refusal: Refusal) -> Refusal {
+    match refusal.kind {
+        Kind::NoSandbox => Refusal {
+            kind: Kind::NotFound,
+            ..refusal
+        },
+        _ => refusal,
+    }
+}
+
+fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
+    let Reply::Created { sandbox, token } = reply else {
+        return Err(strange());
+    };
+    let mut response = answer_json(
+        status,
+        &json!({
+            "templateID": sandbox.template,
+            "sandboxID": sandbox.id,
+            "clientID": "atoll",
+            "alias": sandbox.template,
+            "envdVersion": ENVD_VERSION,
+            "envdAccessToken": token,
+            "trafficAccessToken": null,
+            "domain": null,
+        }),
+    );
+    // What its programs reach, for whoever looks.
+    if let Ok(network) = HeaderValue::from_str(&sandbox.network) {
+        response.headers_mut().insert("atoll-network", network);
+    }
+    Ok(response)
+}
+
+async fn done(
+    front: &Front,
+    key: Credential,
+    id: &str,
+    ask: InAsk,
+    status: StatusCode,
+) -> Result<Response, Refusal> {
+    match front.ask(key, within(&plain_id(id), ask)).await? {
+        Reply::Done => Ok(empty(status)),
+        _ => Err(strange()),
+    }
+}
+
+/// Describes a sandbox in a list.
+fn listed(facts: &SandboxFacts) -> Value {
+    json!({
+        "templateID": facts.template,
+        "alias": facts.template,
+        "sandboxID": facts.id,
+        "clientID": "atoll",
+        "startedAt": time_of(facts.started_ms),
+        "endAt": time_of(facts.ends_ms),
+        "cpuCount": facts.cpus,
+        "memoryMB": facts.memory_mib,
+        "diskSizeMB": facts.disk_mib,
+        "metadata": facts.metadata,
+        "state": "running",
+        "envdVersion": ENVD_VERSION,
+        "volumeMounts": [],
+    })
+}
+
+/// Describes one sandbox.
+fn described(facts: &SandboxFacts) -> Value {
+    let mut all = listed(facts);
+    if let Some(fields) = all.as_object_mut() {
+        let asked = facts.asked.as_ref();
+        let network = asked.map(|one| json!({ "allowOut": one.allow, "denyOut": one.deny }));
+        fields.insert("domain".to_owned(), Value::Null);
+        let internet = json!(asked.and_then(|one| one.internet));
+        fields.insert("allowInternetAccess".to_owned(), internet);
+        if let Some(network) = network {
+            fields.insert("network".to_owned(), network);
+        }
+        fields.insert(
+            "lifecycle".to_owned(),
+            json!({ "autoResume": false, "onTimeout": "kill" }),
+        );
+    }
+    all
+}
+
+pub(crate) fn time_of(milliseconds: u64) -> String {
+    let nanoseconds = i128::from(milliseconds) * 1_000_000;
+    rfc3339(nanoseconds)
+}
+
+/// Writes a time as RFC 3339 has it.
+pub(crate) fn rfc3339(nanoseconds: i128) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds);
+    let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())
+}
+
+/// Reads the pairs of a query.
+fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    form_urlencoded::parse(query.as_bytes()).into_owned()
+}
+
+async fn list(
+    front: &Front,
+    key: Credential,
+    query: &str,
+    is_v2: bool,
+) -> Result<Response, Refusal> {
+    let mut ask = ListAsk {
+        limit: 100,
+        ..ListAsk::default()
+    };
+    let mut running = true;
+    for (name, value) in pairs(query) {
+        match name.as_str() {
+            "metadata" => ask.metadata = notes(&value),
+            "state" => running = value.split(',').any(|state| state == "running"),
+            "order" => ask.oldest_first = value == "asc",
+            "template" => ask.template = Some(value),
+            "startedAfter" => ask.since_ms = Some(since(&value)?),
+            "limit" => {
+                let wrong = |_| Refusal::new(Kind::Invalid, "limit is no number from 1 to 100");
+                ask.limit = value.parse().map_err(wrong)?;
+            }
+            "nextToken" => ask.cursor = Some(value),
+            _ => {}
+        }
+    }
+    let Reply::Sandboxes {
+        sandboxes,
+        cursor,
+        running: count,
+    } = front.ask(key, Ask::List(ask)).await?
+    else {
+        return Err(strange());
+    };
+    // None is ever paused here.
+    let shown = if running { sandboxes } else { Vec::new() };
+    let all: Vec<Value> = shown.iter().map(listed).collect();
+    let mut response = answer_json(StatusCode::OK, &all);
+    if is_v2 {
+        let headers = response.headers_mut();
+        headers.insert("x-total-running", HeaderValue::from(count));
+        let next = cursor.filter(|_| running);
+        let next = next.and_then(|cursor| HeaderValue::from_str(&cursor).ok());
+        if let Some(next) = next {
+            headers.insert("x-next-token", next);
+        }
+    }
+    Ok(response)
+}
+
+/// Reads the notes of a filter: pairs, each part of which is encoded once more.
+fn notes(text: &str) -> BTreeMap<String, String> {
+    let plain = |text: String| {
+        percent_encoding::percent_decode_str(&text)
+            .decode_utf8_lossy()
+            .into_owned()
+    };
+    pairs(text)
+        .map(|(name, value)| (plain(name), plain(value)))
+        .collect()
+}
+
+fn since(text: &str) -> Result<u64, Refusal> {
+    let wrong = |_| Refusal::new(Kind::Invalid, "startedAfter is no time as of RFC 3339");
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(wrong)?;
+    Ok(u64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or(0))
+}
+
+async fn events(
+    front: &Front,
+    key: Credential,
+    sandbox: Option<String>,
+    query: &str,
+) -> Result<Response, Refusal> {
+    let (mut offset, mut limit, mut oldest_first) = (0, 10, false);
+    let mut kinds = Vec::new();
+    for (name, value) in pairs(query) {
+        match name.as_str() {
+            "offset" => offset = value.parse().unwrap_or(0),
+            "limit" => limit = value.parse::<u64>().unwrap_or(10).clamp(1, 100),
+            "orderAsc" => oldest_first = value == "true",
+            "types" => kinds.push(value),
+            _ => {}
+        }
+    }
+    let ask = Ask::LifecycleEvents {
+        sandbox,
+        offset,
+        limit,
+        oldest_first,
+    };
+    let Reply::LifecycleEvents(all) = front.ask(key, ask).await? else {
+        return Err(strange());
+    };
+    let told = all.into_iter().map(|one| {
+        json!({
+            "version": "v2",
+            "id": one.id,
+            "type": format!("sandbox.lifecycle.{}", one.kind),
+            "sandboxId": one.sandbox,
+            "timestamp": time_of(one.at_ms),
+            "eventData": one.facts,
+        })
+    });
+    let is_wanted = |one: &Value| {
+        kinds.is_empty()
+            || kinds
+                .iter()
+                .any(|kind| one.get("type") == Some(&json!(kind)))
+    };
+    let told: Vec<Value> = told.filter(is_wanted).collect();
+    Ok(answer_json(StatusCode::OK, &told))
+}

@@ -1,0 +1,199 @@
+//! E2B's file system service.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Front;
+use super::answers::{connect, gone, parsed, whole};
+use super::ask::{Line, strange, within};
+use super::control::rfc3339;
+use super::envd::{check_user, token};
+use super::envelopes::{Envelopes, Out, streamed};
+use super::process::ping_every;
+use crate::line::Frame;
+use crate::protocol::{ChangeFacts, EntryFacts, InAsk, Kind, Refusal, Reply};
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[derive(Default)]
+struct Asked {
+    path: String,
+    depth: u32,
+    source: String,
+    destination: String,
+    recursive: bool,
+    #[serde(alias = "watcher_id")]
+    watcher_id: String,
+}
+
+/// Answers a request of the service.
+pub(crate) async fn answer(
+    front: &Front,
+    sandbox: &str,
+    method: &str,
+    request: Request<Body>,
+) -> Response {
+    if method == "WatchDir" {
+        return watch(front, sandbox, request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let answered = async {
+        check_user(&parts.headers)?;
+        let credential = token(&parts.headers);
+        let asked: Asked = parsed(&whole(body).await?)?;
+        let path = asked.path.clone();
+        let ask = match method {
+            "Stat" => InAsk::Stat { path },
+            "ListDir" => InAsk::ListDirectory {
+                path,
+                depth: asked.depth.max(1),
+            },
+            "MakeDir" => InAsk::MakeDirectory { path },
+            "Move" => InAsk::Move {
+                from: asked.source,
+                to: asked.destination,
+            },
+            "Remove" => InAsk::Remove { path },
+            "CreateWatcher" => InAsk::MakeWatcher {
+                path,
+                recursive: asked.recursive,
+            },
+            "GetWatcherEvents" => InAsk::Watched {
+                watcher: asked.watcher_id,
+            },
+            "RemoveWatcher" => InAsk::RemoveWatcher {
+                watcher: asked.watcher_id,
+            },
+            _ => {
+                return Err(Refusal::new(
+                    Kind::NotFound,
+                    format!("filesystem.Filesystem has no {method}"),
+                ));
+            }
+        };
+        Ok(
+            match (method, front.ask_in(credential, sandbox, ask).await?) {
+                ("ListDir", Reply::Entries(all)) => {
+                    json!({ "entries": all.iter().map(entry).collect::<Vec<_>>() })
+                }
+                (_, Reply::Entries(all)) => json!({ "entry": all.first().map(entry) }),
+                (_, Reply::Watcher(name)) => json!({ "watcherId": name }),
+                (_, Reply::Changed(changes)) => {
+                    json!({ "events": changes.iter().map(event).collect::<Vec<_>>() })
+                }
+                (_, Reply::Done) => json!({}),
+                _ => return Err(strange()),
+            },
+        )
+    };
+    connect(sandbox, answered.await)
+}
+
+/// Streams changes in a directory.
+async fn watch(front: &Front, sandbox: &str, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    let ping = ping_every(&parts.headers);
+    let began = async {
+        check_user(&parts.headers)?;
+        let asked: Asked = parsed(&Envelopes::only(whole(body).await?)?)?;
+        let ask = InAsk::Watch {
+            path: asked.path,
+            recursive: asked.recursive,
+        };
+        let mut line = front
+            .begin(token(&parts.headers), within(sandbox, ask))
+            .await?;
+        match line.reply().await? {
+            Reply::Done => Ok(line),
+            _ => Err(strange()),
+        }
+    };
+    let (out, response) = streamed();
+    match began.await {
+        Err(refusal) if refusal.kind == Kind::NoSandbox => return gone(sandbox),
+        Err(refusal) => out.end(Some(&refusal)).await,
+        Ok(line) => drop(tokio::spawn(pass_on(line, out, ping))),
+    }
+    response
+}
+
+/// Passes on changes, until one of both sides is gone.
+async fn pass_on(mut line: Line, out: Out, ping: Duration) {
+    let mut told = out.message(&json!({ "start": {} })).await;
+    while told {
+        told = tokio::select! {
+            frame = line.reader.next::<Reply>() => match frame {
+                Ok(Some(Frame::Message(Reply::Changed(changes)))) => {
+                    let mut is_told = true;
+                    for change in &changes {
+                        let event = json!({ "filesystem": event(change) });
+                        is_told = is_told && out.message(&event).await;
+                    }
+                    is_told
+                }
+                // Its sandbox is gone.
+                Ok(_) | Err(_) => return out.abort().await,
+            },
+            () = out.closed() => return,
+            () = tokio::time::sleep(ping) => out.message(&json!({ "keepalive": {} })).await,
+        };
+    }
+}
+
+fn event(change: &ChangeFacts) -> Value {
+    let kind = match change.kind.as_str() {
+        "created" => "EVENT_TYPE_CREATE",
+        "written" => "EVENT_TYPE_WRITE",
+        "removed" => "EVENT_TYPE_REMOVE",
+        "renamed" => "EVENT_TYPE_RENAME",
+        _ => "EVENT_TYPE_CHMOD",
+    };
+    json!({ "name": change.name, "type": kind })
+}
+
+/// Describes a file.
+pub(crate) fn entry(entry: &EntryFacts) -> Value {
+    let name = entry.path.rsplit('/').next().unwrap_or_default();
+    let kind = match entry.kind.as_str() {
+        "file" => "FILE_TYPE_FILE",
+        "directory" => "FILE_TYPE_DIRECTORY",
+        "link" => "FILE_TYPE_SYMLINK",
+        _ => "FILE_TYPE_UNSPECIFIED",
+    };
+    let mut described = json!({
+        "name": name,
+        "type": kind,
+        "path": entry.path,
+        "size": entry.size.to_string(),
+        "mode": entry.mode & 0o777,
+        "permissions": permissions(entry),
+        "owner": entry.owner,
+        "group": entry.group,
+        "modifiedTime": rfc3339(entry.modified_ns),
+    });
+    if let (Some(fields), Some(target)) = (described.as_object_mut(), &entry.target) {
+        fields.insert("symlinkTarget".to_owned(), json!(target));
+    }
+    described
+}
+
+/// Writes permissions as Go's `FileMode` does.
+fn permissions(entry: &EntryFacts) -> String {
+    let mut text = String::from(match (entry.kind.as_str(), &entry.target) {
+        (_, Some(_)) => "L",
+        ("directory", None) => "d",
+        _ => "-",
+    });
+    for shift in [6, 3, 0] {
+        for (bit, letter) in [(4, 'r'), (2, 'w'), (1, 'x')] {
+            let is_set = entry.mode >> shift & bit != 0;
+            text.push(if is_set { letter } else { '-' });
+        }
+    }
+    text
+}

@@ -1,0 +1,377 @@
+//! Whole files, by plain HTTP: what a signed link is for.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::Front;
+use super::answers::{json as answer_json, refused, refused_in};
+use super::ask::{Line, strange};
+use super::envd::{named_user, token};
+use crate::line::{Frame, Stream};
+use crate::protocol::{Ask, ByteRange, Credential, InAsk, Kind, Refusal, Reply};
+
+/// The longest time, and the most bytes, for which a refused body is still read.
+const DRAINED_WITHIN: Duration = Duration::from_secs(10);
+const DRAINED_BYTES_MAX: usize = 64 << 20;
+
+/// The parts of a link.
+#[derive(Debug, Default)]
+struct Link {
+    path: String,
+    user: String,
+    signature: Option<String>,
+    expires_s: Option<u64>,
+}
+
+impl Link {
+    fn read(query: &str) -> Result<Self, Refusal> {
+        let mut link = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "path" => link.path = value.into_owned(),
+                "username" => link.user = value.into_owned(),
+                "signature" => link.signature = Some(value.into_owned()),
+                "signature_expiration" => {
+                    let wrong = |_| Refusal::new(Kind::Invalid, "signature_expiration is no time");
+                    link.expires_s = Some(value.parse().map_err(wrong)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(link)
+    }
+
+    fn credential(&self, headers: &HeaderMap) -> Credential {
+        match (token(headers), &self.signature) {
+            (token @ Credential::Token(_), _) => token,
+            (_, Some(signature)) => Credential::Signature {
+                signature: signature.clone(),
+                user: self.user.clone(),
+                path: self.path.clone(),
+                expires_s: self.expires_s,
+            },
+            (none, None) => none,
+        }
+    }
+}
+
+/// Answers a request about a file, of a sandbox or of the one that the signature finds.
+pub(crate) async fn answer(
+    front: &Front,
+    sandbox: Option<&str>,
+    request: Request<Body>,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let answered = match parts.method {
+        Method::GET => download(front, sandbox, &parts).await,
+        Method::POST => upload(front, sandbox, &parts, body).await,
+        _ => Err(Refusal::new(Kind::Invalid, "/files takes GET and POST")),
+    };
+    answered.unwrap_or_else(|refusal| match sandbox {
+        Some(sandbox) => refused_in(sandbox, &refusal),
+        None => refused(&refusal),
+    })
+}
+
+fn within(sandbox: Option<&str>, ask: InAsk) -> Ask {
+    Ask::In {
+        sandbox: sandbox.map(str::to_owned),
+        ask,
+    }
+}
+
+async fn download(
+    front: &Front,
+    sandbox: Option<&str>,
+    parts: &Parts,
+) -> Result<Response, Refusal> {
+    let link = Link::read(parts.uri.query().unwrap_or_default())?;
+    named_user(&link.user)?;
+    let range = parts
+        .headers
+        .get(header::RANGE)
+        .and_then(|value| value.to_str().ok());
+    let range = range.and_then(read_range);
+    let ask = InAsk::Read {
+        path: link.path.clone(),
+        range,
+    };
+    let credential = link.credential(&parts.headers);
+    let mut line = front.begin(credential, within(sandbox, ask)).await?;
+    let Reply::File {
+        size,
+        first,
+        length,
+    } = line.reply().await?
+    else {
+        return Err(strange());
+    };
+    let blocks = futures_util::stream::unfold(Some(line), async |line| {
+        let mut line = line?;
+        match line.reader.next::<Reply>().await {
+            Ok(Some(Frame::Content(_, content))) => Some((Ok(content), Some(line))),
+            Ok(Some(Frame::Message(Reply::Done))) => None,
+            // Less than was told: the connection breaks off.
+            Ok(_) => Some((Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None)),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    let mut response = Response::new(Body::from_stream(blocks));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let kind = HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, kind);
+    // A browser is to keep it, never to show it.
+    let kept = HeaderValue::from_static("attachment");
+    headers.insert(header::CONTENT_DISPOSITION, kept);
+    let sniffed = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, sniffed);
+    if range.is_some() && length < size {
+        let last = first + length.saturating_sub(1);
+        let part = HeaderValue::from_str(&format!("bytes {first}-{last}/{size}"));
+        if let Ok(part) = part {
+            headers.insert(header::CONTENT_RANGE, part);
+        }
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+/// Reads a range of one part; any other is as if there were none (RFC 9110, 14.2).
+fn read_range(text: &str) -> Option<ByteRange> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    match (first, last) {
+        ("", count) => Some(ByteRange::Last(count.parse().ok()?)),
+        (first, "") => Some(ByteRange::From(first.parse().ok()?, None)),
+        (first, last) => {
+            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+            (first <= last).then_some(ByteRange::From(first, Some(last)))
+        }
+    }
+}
+
+async fn upload(
+    front: &Front,
+    sandbox: Option<&str>,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let (body, rest) = shared(body);
+    let uploaded = upload_of(front, sandbox, parts, body).await;
+    if uploaded.is_err() {
+        // Whoever still sends would find a closed connection in place of the answer.
+        let _ = timeout(DRAINED_WITHIN, rest.drain()).await;
+    }
+    uploaded
+}
+
+/// A body that can still be read once whoever took it has given up.
+#[derive(Clone)]
+struct Rest(Arc<tokio::sync::Mutex<axum::body::BodyDataStream>>);
+
+impl Rest {
+    async fn drain(&self) {
+        let mut blocks = self.0.lock().await;
+        let mut bytes = 0;
+        while let Some(Ok(block)) = blocks.next().await {
+            bytes += block.len();
+            if bytes > DRAINED_BYTES_MAX {
+                return;
+            }
+        }
+    }
+}
+
+fn shared(body: Body) -> (Body, Rest) {
+    let rest = Rest(Arc::new(tokio::sync::Mutex::new(body.into_data_stream())));
+    let blocks = futures_util::stream::unfold(rest.clone(), async |rest| {
+        let block = rest.0.lock().await.next().await?;
+        Some((block, rest))
+    });
+    (Body::from_stream(blocks), rest)
+}
+
+async fn upload_of(
+    front: &Front,
+    sandbox: Option<&str>,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let link = Link::read(parts.uri.query().unwrap_or_default())?;
+    named_user(&link.user)?;
+    let credential = link.credential(&parts.headers);
+    let text = |name: header::HeaderName| parts.headers.get(name).and_then(|one| one.to_str().ok());
+    let mut packed = match text(header::CONTENT_ENCODING) {
+        None | Some("identity") => Packed::Not,
+        Some("gzip") => Packed::Gzip(Box::new(GzDecoder::new(Vec::new()))),
+        Some(_) => {
+            return Err(Refusal::new(
+                Kind::Invalid,
+                "Content-Encoding is gzip, or nothing",
+            ));
+        }
+    };
+    if parts
+        .headers
+        .keys()
+        .any(|name| name.as_str().starts_with("x-metadata-"))
+    {
+        return Err(Refusal::new(
+            Kind::Forbidden,
+            "files have no metadata on this server",
+        ));
+    }
+    check_time(&link)?;
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    let mut written = Vec::new();
+    let body = match (&packed, multer::parse_boundary(kind)) {
+        // The parts are packed together.
+        (Packed::Gzip(_), Ok(_)) => unpacked(body, std::mem::replace(&mut packed, Packed::Not)),
+        _ => body,
+    };
+    if let Ok(boundary) = multer::parse_boundary(kind) {
+        let mut all = multer::Multipart::new(body.into_data_stream(), boundary);
+        while let Some(part) = all.next_field().await.map_err(|error| wrong_body(&error))? {
+            let path = match (&*link.path, part.file_name()) {
+                ("", Some(name)) => name.to_owned(),
+                ("", None) => return Err(Refusal::new(Kind::Invalid, "a part has no file name")),
+                (path, _) => path.to_owned(),
+            };
+            let line = begin(front, sandbox, &credential, &path).await?;
+            let blocks = part.map(|block| block.map_err(io::Error::other));
+            let blocks = std::pin::pin!(blocks);
+            written.push(write(line, blocks, &mut Packed::Not, &path).await?);
+        }
+    } else if link.path.is_empty() {
+        return Err(Refusal::new(
+            Kind::Invalid,
+            "path says where the file goes, and is missing",
+        ));
+    } else {
+        let line = begin(front, sandbox, &credential, &link.path).await?;
+        let blocks = body
+            .into_data_stream()
+            .map(|block| block.map_err(io::Error::other));
+        let blocks = std::pin::pin!(blocks);
+        written.push(write(line, blocks, &mut packed, &link.path).await?);
+    }
+    Ok(answer_json(StatusCode::OK, &written))
+}
+
+/// A link that is over is refused before anything of the body is read.
+fn check_time(link: &Link) -> Result<(), Refusal> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    match (&link.signature, link.expires_s) {
+        (Some(_), Some(expires_s)) if expires_s <= now.as_secs() => Err(Refusal::new(
+            Kind::Unauthenticated,
+            "signature is already expired",
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn begin(
+    front: &Front,
+    sandbox: Option<&str>,
+    credential: &Credential,
+    path: &str,
+) -> Result<Line, Refusal> {
+    let ask = InAsk::Write {
+        path: path.to_owned(),
+    };
+    front.begin(credential.clone(), within(sandbox, ask)).await
+}
+
+/// The encoding of a file's content.
+enum Packed {
+    Not,
+    Gzip(Box<GzDecoder<Vec<u8>>>),
+}
+
+/// The most bytes that are unpacked at once: a thousand times as many can come of them.
+const PACKED_BYTES: usize = 1024;
+
+impl Packed {
+    /// Takes a part of a block, and returns what it holds.
+    fn unpack(&mut self, part: &[u8]) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Not => Ok(part.to_vec()),
+            Self::Gzip(decoder) => {
+                decoder.write_all(part)?;
+                decoder.flush()?;
+                Ok(std::mem::take(decoder.get_mut()))
+            }
+        }
+    }
+}
+
+/// Unpacks a whole body.
+fn unpacked(body: Body, packed: Packed) -> Body {
+    let begin = (body.into_data_stream(), packed, Bytes::new());
+    let blocks =
+        futures_util::stream::try_unfold(begin, async |(mut blocks, mut packed, mut rest)| {
+            if rest.is_empty() {
+                rest = match blocks.next().await {
+                    None => return Ok(None),
+                    Some(block) => block.map_err(io::Error::other)?,
+                };
+            }
+            let part = rest.split_to(PACKED_BYTES.min(rest.len()));
+            let content = packed.unpack(&part)?;
+            Ok::<_, io::Error>(Some((Bytes::from(content), (blocks, packed, rest))))
+        });
+    Body::from_stream(blocks)
+}
+
+/// Writes the blocks of one file.
+async fn write(
+    mut line: Line,
+    mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
+    packed: &mut Packed,
+    path: &str,
+) -> Result<Value, Refusal> {
+    'all: while let Some(block) = blocks.next().await {
+        let block = block.map_err(|error| wrong_body(&error))?;
+        let most = match packed {
+            Packed::Not => block.len().max(1),
+            Packed::Gzip(_) => PACKED_BYTES,
+        };
+        for part in block.chunks(most) {
+            let content = packed.unpack(part).map_err(|error| wrong_body(&error))?;
+            // Why nothing more is taken is in the answer.
+            if line.writer.content(Stream::Output, &content).await.is_err() {
+                break 'all;
+            }
+        }
+    }
+    let _ = line.writer.end().await;
+    match line.reply().await? {
+        Reply::Entries(entries) => {
+            let at = entries.first().map_or(path, |entry| &entry.path);
+            let name = at.rsplit('/').next().unwrap_or_default();
+            Ok(json!({ "path": at, "name": name, "type": "file" }))
+        }
+        _ => Err(strange()),
+    }
+}
+
+fn wrong_body(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(
+        Kind::Invalid,
+        format!("the body is not understood: {error}"),
+    )
+}

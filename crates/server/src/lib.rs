@@ -1,0 +1,25 @@
+//! A server of living sandboxes, in two processes.
+//!
+//! The [`worker`] owns the engine: it checks each caller's token, decides, records, and holds the
+//! sandboxes with what they write. The front ([`front_program`]) speaks HTTP and holds no right: it
+//! hands each request on with the token that came with it, so a front that was taken over can do
+//! what its callers can, and no more. Between them is one typed protocol ([`protocol`]), a
+//! connection for each request; the front can end and begin again while sandboxes live.
+//!
+//! This crate must never make a sandbox, read a policy or write to the ledger itself: that is the
+//! engine's. Start reading at [`protocol`], then at [`worker::serve`].
+
+mod configuration;
+mod front;
+mod line;
+pub mod protocol;
+mod ready;
+mod started;
+pub mod worker;
+
+pub use configuration::{Configuration, ConfigurationError, Defaults, NetworkWord, Quota};
+pub use front::program as front_program;
+pub use started::FRONT;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! A connection between front and worker: frames of a kind, a length, and so many bytes.
+
+use std::io;
+use std::os::unix::net::UnixStream as Socket;
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+/// The longest frame, bytes.
+const FRAME_BYTES_MAX: usize = 8 << 20;
+/// The most bytes of content that are put into one frame.
+pub(crate) const CONTENT_BYTES: usize = 64 * 1024;
+const HEAD_BYTES: usize = 5;
+
+/// The stream that a frame of content is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Standard output, or the bytes of a file.
+    Output,
+    /// Standard error.
+    Error,
+    /// A terminal.
+    Terminal,
+}
+
+/// A frame.
+#[derive(Debug)]
+pub(crate) enum Frame<T> {
+    /// A message.
+    Message(T),
+    /// Content.
+    Content(Stream, Bytes),
+    /// No more content comes.
+    End,
+}
+
+/// The end of a connection that reads.
+pub(crate) struct Reader(OwnedReadHalf);
+
+/// The end of a connection that writes.
+pub(crate) struct Writer(OwnedWriteHalf);
+
+/// Begins with a connected socket.
+pub(crate) fn split(socket: Socket) -> io::Result<(Reader, Writer)> {
+    socket.set_nonblocking(true)?;
+    let (reader, writer) = UnixStream::from_std(socket)?.into_split();
+    Ok((Reader(reader), Writer(writer)))
+}
+
+impl Reader {
+    /// Reads the next frame; `None` once the other side is gone.
+    ///
+    /// # Errors
+    /// The kernel's; `InvalidData` for what is not understood.
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Frame<T>>> {
+        let mut head = [0; HEAD_BYTES];
+        match self.0.read_exact(&mut head).await {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        };
+        let [kind, length @ ..] = head;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut content = BytesMut::with_capacity(length);
+        while content.len() < length {
+            let mut rest = (&mut self.0).take((length - content.len()) as u64);
+            if rest.read_buf(&mut content).await? == 0 {
+                return Ok(None);
+            }
+        }
+        let content = content.freeze();
+        Ok(Some(match kind {
+            0 => Frame::Message(serde_json::from_slice(&content)?),
+            1 => Frame::Content(Stream::Output, content),
+            2 => Frame::Content(Stream::Error, content),
+            3 => Frame::Content(Stream::Terminal, content),
+            4 => Frame::End,
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }))
+    }
+}
+
+impl Writer {
+    /// Writes a message.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn message(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let content = serde_json::to_vec(message)?;
+        self.frame(0, &content).await
+    }
+
+    /// Writes content, in as many frames as it takes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn content(&mut self, stream: Stream, content: &[u8]) -> io::Result<()> {
+        let kind = match stream {
+            Stream::Output => 1,
+            Stream::Error => 2,
+            Stream::Terminal => 3,
+        };
+        for part in content.chunks(CONTENT_BYTES) {
+            self.frame(kind, part).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that no more content comes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn end(&mut self) -> io::Result<()> {
+        self.frame(4, &[]).await
+    }
+
+    async fn frame(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(content.len()).map_err(io::Error::other)?;
+        if content.len() > FRAME_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut head = [0; HEAD_BYTES];
+        let (first, rest) = head.split_at_mut(1);
+        first.copy_from_slice(&[kind]);
+        rest.copy_from_slice(&length.to_le_bytes());
+        // One call for most frames.
+        let parts = [io::IoSlice::new(&head), io::IoSlice::new(content)];
+        let written = self.0.write_vectored(&parts).await?;
+        if let Some(rest) = head.get(written..).filter(|rest| !rest.is_empty()) {
+            self.0.write_all(rest).await?;
+        }
+        let done = written.saturating_sub(HEAD_BYTES);
+        self.0
+            .write_all(content.get(done..).unwrap_or_default())
+            .await
+    }
+}

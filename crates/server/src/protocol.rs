@@ -1,0 +1,453 @@
+//! The requests of the front to the worker, and the answers.
+//!
+//! Each request is a connection of its own: a [`Hello`], then what the [`Ask`] says, then
+//! [`Reply`]s. Bytes of files and streams go in frames of their own ([`crate::line`]).
+
+mod facts;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use facts::{
+    ChangeFacts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures, ProcessFacts,
+    SandboxFacts,
+};
+
+/// The version of the protocol. A worker also takes the one before.
+pub const VERSION: u32 = 1;
+
+/// The beginning of a request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The id of the request in logs and records.
+    pub trace: String,
+    /// The credential of the caller.
+    pub credential: Credential,
+    /// The request.
+    pub ask: Ask,
+}
+
+/// The credential of a caller, as it came: the worker checks it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Credential {
+    /// None.
+    Nothing,
+    /// A key of a caller.
+    Key(String),
+    /// The access token of the sandbox that is asked for.
+    Token(String),
+    /// A signature for one path of one sandbox.
+    Signature {
+        /// The signature.
+        signature: String,
+        /// The user's name, as signed.
+        user: String,
+        /// The path, as signed.
+        path: String,
+        /// The time from which it is refused, seconds since 1970.
+        expires_s: Option<u64>,
+    },
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Key(_) => "Key",
+            Self::Token(_) => "Token",
+            Self::Signature { .. } => "Signature",
+        })
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Make a sandbox: [`Reply::Created`].
+    Create(Box<CreateAsk>),
+    /// List the tenant's sandboxes: [`Reply::Sandboxes`].
+    List(ListAsk),
+    /// Make, list and revoke keys.
+    Keys(KeysAsk),
+    /// Tell what happened to the tenant's sandboxes: [`Reply::LifecycleEvents`].
+    LifecycleEvents {
+        /// One sandbox, also one that has ended.
+        sandbox: Option<String>,
+        /// The number of those left out at the beginning.
+        offset: u64,
+        /// The most that are returned.
+        limit: u64,
+        /// True to begin with the oldest.
+        oldest_first: bool,
+    },
+    /// Something of one sandbox.
+    In {
+        /// The sandbox; `None` only with a signature, which finds it.
+        sandbox: Option<String>,
+        /// The request.
+        ask: InAsk,
+    },
+}
+
+/// A sandbox to make.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CreateAsk {
+    /// The template.
+    pub template: String,
+    /// Its life, seconds; the server's default if `None`.
+    pub timeout_s: Option<u64>,
+    /// The caller's notes about it.
+    pub metadata: BTreeMap<String, String>,
+    /// Variables of all its programs.
+    pub environment: BTreeMap<String, String>,
+    /// The network that the caller asks for; the server's default if `None`.
+    pub network: Option<NetworkAsk>,
+}
+
+/// A network, within what the server allows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkAsk {
+    /// False to close it.
+    pub internet: Option<bool>,
+    /// The destinations that are reached: names, addresses and networks.
+    pub allow: Vec<String>,
+    /// Those that are not: addresses and networks.
+    pub deny: Vec<String>,
+}
+
+/// A part of the list of sandboxes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ListAsk {
+    /// Only those with these notes.
+    pub metadata: BTreeMap<String, String>,
+    /// Only those of this template.
+    pub template: Option<String>,
+    /// Only those that began at this time or later, milliseconds since 1970.
+    pub since_ms: Option<u64>,
+    /// True to begin with the oldest.
+    pub oldest_first: bool,
+    /// The most that are returned.
+    pub limit: usize,
+    /// The end of an earlier part.
+    pub cursor: Option<String>,
+}
+
+/// A request about keys.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeysAsk {
+    /// List them: [`Reply::Keys`].
+    List,
+    /// Make one: [`Reply::Key`].
+    Make {
+        /// The tenant.
+        tenant: String,
+        /// The caller's name.
+        name: String,
+        /// The role.
+        role: String,
+        /// The time from which it is refused, seconds since 1970.
+        expires_s: Option<u64>,
+    },
+    /// Revoke one: [`Reply::Done`].
+    Revoke {
+        /// Its id.
+        id: String,
+    },
+}
+
+/// A request of one sandbox. Paths are absolute, or relative to the home.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InAsk {
+    /// Say if it is there: [`Reply::Done`]. Needs no credential.
+    Alive,
+    /// Describe it: [`Reply::Sandbox`].
+    Get,
+    /// Describe it with its access token: [`Reply::Created`]. Its life is made longer, never
+    /// shorter.
+    Connect {
+        /// Its life from now on, seconds.
+        timeout_s: Option<u64>,
+    },
+    /// End it: [`Reply::Done`].
+    Kill,
+    /// Set its life from now on: [`Reply::Done`].
+    SetTimeout {
+        /// Seconds; 0 ends it.
+        timeout_s: u64,
+        /// True if its life is only made longer.
+        extends: bool,
+    },
+    /// Start a program: [`Reply::Started`], frames of its output, [`Reply::Ended`].
+    Start(Box<StartAsk>),
+    /// Follow a program's output: as [`InAsk::Start`].
+    Attach {
+        /// The program.
+        process: Selector,
+        /// The offset from which on; only what is new if `None`.
+        from: Option<u64>,
+    },
+    /// List the running programs: [`Reply::Processes`].
+    Processes,
+    /// Write the frames that follow to a program's input: [`Reply::Done`] at their end.
+    Input {
+        /// The program.
+        process: Selector,
+    },
+    /// Close a program's input: [`Reply::Done`].
+    CloseInput {
+        /// The program.
+        process: Selector,
+    },
+    /// Send a program a signal: [`Reply::Done`].
+    Signal {
+        /// The program.
+        process: Selector,
+        /// The signal's number.
+        number: u8,
+    },
+    /// Set the size of a program's terminal: [`Reply::Done`].
+    Resize {
+        /// The program.
+        process: Selector,
+        /// The size.
+        terminal: TerminalSize,
+    },
+    /// Describe a file: [`Reply::Entries`].
+    Stat {
+        /// The file.
+        path: String,
+    },
+    /// List a directory: [`Reply::Entries`].
+    ListDirectory {
+        /// The directory.
+        path: String,
+        /// The levels, at least 1.
+        depth: u32,
+    },
+    /// Make a directory: [`Reply::Entries`].
+    MakeDirectory {
+        /// The directory.
+        path: String,
+    },
+    /// Move a file: [`Reply::Entries`].
+    Move {
+        /// The old path.
+        from: String,
+        /// The new path.
+        to: String,
+    },
+    /// Remove a file or directory: [`Reply::Done`].
+    Remove {
+        /// The path.
+        path: String,
+    },
+    /// Read a file: [`Reply::File`], frames, [`Reply::Done`].
+    Read {
+        /// The path.
+        path: String,
+        /// The part that is wanted.
+        range: Option<ByteRange>,
+    },
+    /// Write the frames that follow to a file: [`Reply::Entries`] at their end.
+    Write {
+        /// The path.
+        path: String,
+    },
+    /// Tell of changes in a directory: [`Reply::Done`], then [`Reply::Changed`] until the
+    /// connection is closed.
+    Watch {
+        /// The directory.
+        path: String,
+        /// True for the directories in it too.
+        recursive: bool,
+    },
+    /// Note changes in a directory: [`Reply::Watcher`].
+    MakeWatcher {
+        /// The directory.
+        path: String,
+        /// True for the directories in it too.
+        recursive: bool,
+    },
+    /// Take what a watcher has noted: [`Reply::Changed`].
+    Watched {
+        /// The watcher.
+        watcher: String,
+    },
+    /// End a watcher: [`Reply::Done`].
+    RemoveWatcher {
+        /// The watcher.
+        watcher: String,
+    },
+    /// Measure it: [`Reply::Measured`].
+    Measure,
+}
+
+/// A part of a file, as of RFC 9110, 14.1.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByteRange {
+    /// From a byte on, to another one if given, both included.
+    From(u64, Option<u64>),
+    /// The last bytes.
+    Last(u64),
+}
+
+/// A program to start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StartAsk {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables beside those of the sandbox.
+    pub environment: BTreeMap<String, String>,
+    /// The working directory; the home if `None`.
+    pub directory: Option<String>,
+    /// The size of its terminal, if it gets one.
+    pub terminal: Option<TerminalSize>,
+    /// A name for it.
+    pub tag: Option<String>,
+    /// True if it gets input.
+    pub input: bool,
+    /// Its longest time, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The user it runs as.
+    pub user: Option<String>,
+}
+
+/// The size of a terminal, characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+/// The name of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selector {
+    /// By the number of its process in the sandbox.
+    Pid(u32),
+    /// By the name that it was started with.
+    Tag(String),
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Reply {
+    Done,
+    Refused(Refusal),
+    Created {
+        sandbox: Box<SandboxFacts>,
+        token: String,
+    },
+    Sandbox(Box<SandboxFacts>),
+    Sandboxes {
+        sandboxes: Vec<SandboxFacts>,
+        /// The begin of the next part, if there is one.
+        cursor: Option<String>,
+        running: usize,
+    },
+    Keys(Vec<KeyFacts>),
+    /// A key that was made, with what it is.
+    Key(KeyFacts, String),
+    LifecycleEvents(Vec<LifecycleEventFacts>),
+    Started {
+        pid: u32,
+        /// The output that is lost before what follows, bytes.
+        lost: u64,
+    },
+    Ended(End),
+    Processes(Vec<ProcessFacts>),
+    Entries(Vec<EntryFacts>),
+    File {
+        /// The size of the whole file, bytes.
+        size: u64,
+        /// The part that follows: its first byte, and its length.
+        first: u64,
+        length: u64,
+    },
+    Changed(Vec<ChangeFacts>),
+    Watcher(String),
+    Measured(Measures),
+}
+
+/// The kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The request is not understood, or cannot be carried out as it is.
+    Invalid,
+    /// Nothing valid shows who calls.
+    Unauthenticated,
+    /// The caller may not.
+    Forbidden,
+    /// There is no such sandbox for this caller.
+    NoSandbox,
+    /// There is no such thing in the sandbox.
+    NotFound,
+    /// Something that is there already.
+    Exists,
+    /// A quota is used up.
+    Quota,
+    /// There is no room on the disk.
+    NoSpace,
+    /// Something took too long.
+    Late,
+    /// The server cannot at the moment.
+    Unavailable,
+    /// A fault of the server's.
+    Fault,
+}
+
+/// The reason why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The kind.
+    pub kind: Kind,
+    /// The error, and the reason.
+    pub what: String,
+    /// The next step for the caller.
+    pub advice: Option<String>,
+    /// The time after which to try again, seconds.
+    pub retry_after_s: Option<u64>,
+}
+
+impl Refusal {
+    /// Makes one without advice.
+    #[must_use]
+    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            what: what.into(),
+            advice: None,
+            retry_after_s: None,
+        }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn advise(self, advice: impl Into<String>) -> Self {
+        Self {
+            advice: Some(advice.into()),
+            ..self
+        }
+    }
+
+    /// Returns one sentence for a caller.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match &self.advice {
+            Some(advice) => format!("{}: {advice}", self.what),
+            None => self.what.clone(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Descriptions of things, as callers see them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{NetworkAsk, StartAsk};
+
+/// A sandbox, as its callers see it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SandboxFacts {
+    /// Its id.
+    pub id: String,
+    /// Its run in the ledger.
+    pub run: String,
+    /// The template.
+    pub template: String,
+    /// Its begin, milliseconds since 1970.
+    pub started_ms: u64,
+    /// Its end, as it is set now, milliseconds since 1970.
+    pub ends_ms: u64,
+    /// The caller's notes.
+    pub metadata: BTreeMap<String, String>,
+    /// Processors.
+    pub cpus: u32,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// Disk, MiB.
+    pub disk_mib: u64,
+    /// The network, in the words of `serve.toml`.
+    pub network: String,
+    /// The network that the caller asked for.
+    pub asked: Option<NetworkAsk>,
+}
+
+/// A key, without what it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct KeyFacts {
+    pub id: String,
+    pub tenant: String,
+    pub name: String,
+    pub role: String,
+    pub created_s: u64,
+    pub expires_s: Option<u64>,
+    pub revoked_s: Option<u64>,
+}
+
+/// Something that happened to a sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct LifecycleEventFacts {
+    pub id: String,
+    pub sandbox: String,
+    pub kind: String,
+    pub at_ms: u64,
+    pub facts: serde_json::Value,
+}
+
+/// A running program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProcessFacts {
+    /// The number of its process in the sandbox.
+    pub pid: u32,
+    /// The request.
+    pub started: StartAsk,
+}
+
+/// The end of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The status that it returned.
+    Exited(u8),
+    /// A signal ended it.
+    Signalled(u8),
+    /// The reason for which it was ended, or never began.
+    Otherwise(String),
+    /// Its time was over.
+    Late,
+    /// Its sandbox has ended, for this reason.
+    Gone(String),
+    /// This reader was too slow, and others read on.
+    TooSlow,
+}
+
+/// A file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EntryFacts {
+    /// The path.
+    pub path: String,
+    /// `file`, `directory`, `link` (to nothing) or `other`.
+    pub kind: String,
+    /// The size, bytes.
+    pub size: u64,
+    /// The permission bits.
+    pub mode: u16,
+    /// The owner's name, or number.
+    pub owner: String,
+    /// The group's name, or number.
+    pub group: String,
+    /// The time of the last change, nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Of a link: its target.
+    pub target: Option<String>,
+}
+
+/// A change in a watched directory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChangeFacts {
+    /// `created`, `written`, `removed`, `renamed` or `attributes`.
+    pub kind: String,
+    /// The path, relative to the watched directory.
+    pub name: String,
+}
+
+/// The resources in use by a sandbox.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Measures {
+    pub at_s: u64,
+    pub cpus: u32,
+    pub cpu_percent: f64,
+    pub memory_bytes: u64,
+    pub memory_bytes_max: u64,
+    pub disk_bytes: u64,
+    pub disk_bytes_max: u64,
+}

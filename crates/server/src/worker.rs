@@ -1,0 +1,407 @@
+//! The worker: it holds every right, checks who calls, and keeps the sandboxes.
+//!
+//! Start reading at [`serve`], then at `answer` for one request.
+
+mod callers;
+mod files;
+mod living;
+mod making;
+mod process;
+mod window;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use atoll_engine::failure::{Failure, Hint};
+use atoll_engine::sandboxes::Engine;
+use atoll_ledger::random;
+use atoll_store::{LifecycleEvent, Page, ServedStore};
+use atoll_sys::{descriptor, socket};
+use tokio::io::unix::AsyncFd;
+use tokio::time::timeout;
+
+use crate::configuration::Configuration;
+use crate::line::{self, Frame, Reader, Writer};
+use crate::protocol::{Ask, Hello, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION};
+use crate::ready::watched;
+use crate::started::Front;
+
+use living::{Living, milliseconds};
+
+/// The longest time for a request to come.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
+/// The most requests at once.
+const REQUESTS_MAX: usize = 20_000;
+/// The time between two starts of a front that ends at once.
+const FRONT_PAUSE: Duration = Duration::from_millis(200);
+/// The ended sandboxes whose end is remembered.
+const ENDED_MAX: usize = 10_000;
+/// The most sandboxes in one part of a list.
+const LIST_MAX: usize = 100;
+
+/// The worker of one server.
+pub struct Worker {
+    engine: Engine,
+    store: ServedStore,
+    configuration: Configuration,
+    living: Mutex<BTreeMap<String, Arc<Living>>>,
+    ended: Mutex<VecDeque<Ended>>,
+    making: Mutex<making::Made>,
+    scans: Mutex<callers::Scans>,
+    requests: Arc<tokio::sync::Semaphore>,
+}
+
+/// A sandbox that has ended.
+struct Ended {
+    id: String,
+    tenant: String,
+    why: String,
+}
+
+/// A server that does not begin, or goes no further.
+#[derive(Debug, thiserror::Error)]
+#[error("the server cannot go on: {0}")]
+pub struct ServeError(#[from] io::Error);
+
+impl Worker {
+    /// Prepares a worker.
+    #[must_use]
+    pub fn new(engine: Engine, store: ServedStore, configuration: Configuration) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            store,
+            configuration,
+            living: Mutex::default(),
+            ended: Mutex::default(),
+            making: Mutex::default(),
+            scans: Mutex::default(),
+            requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
+        })
+    }
+}
+
+/// Serves requests at this address until `stop` becomes readable, then ends every sandbox.
+///
+/// # Errors
+/// [`ServeError`].
+pub fn serve(
+    worker: &Arc<Worker>,
+    listener: &TcpListener,
+    stop: OwnedFd,
+) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let stop = watched(stop)?;
+        tokio::select! {
+            served = worker.serve_fronts(listener) => served,
+            _ = stop.readable() => Ok(()),
+        }
+    });
+    runtime.block_on(worker.end_all());
+    served.map_err(ServeError)
+}
+
+impl Worker {
+    /// Serves one front after the other: each begins when the one before is gone.
+    async fn serve_fronts(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
+        loop {
+            let front = Front::start(listener)?;
+            descriptor::never_block(front.dial.as_fd())?;
+            let dial = watched(front.dial.try_clone()?)?;
+            self.serve_front(&dial).await;
+            drop(dial);
+            tokio::time::sleep(FRONT_PAUSE).await;
+            tokio::task::spawn_blocking(move || front.reap()).await?;
+        }
+    }
+
+    /// Takes the requests of a front until it is gone.
+    async fn serve_front(self: &Arc<Self>, dial: &AsyncFd<OwnedFd>) {
+        loop {
+            let Ok(mut ready) = dial.readable().await else {
+                return;
+            };
+            let mut message = [0; 1];
+            match socket::receive(dial.get_ref().as_fd(), &mut message) {
+                Ok((1.., descriptors)) => {
+                    for socket in descriptors {
+                        self.take(socket).await;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Answers a request in a task of its own.
+    async fn take(self: &Arc<Self>, socket: OwnedFd) {
+        let Ok(place) = Arc::clone(&self.requests).acquire_owned().await else {
+            return;
+        };
+        let worker = Arc::clone(self);
+        tokio::spawn(async move {
+            let _place = place;
+            // A front that is gone has nobody to answer to.
+            let _ = worker.answer(UnixStream::from(socket)).await;
+        });
+    }
+
+    /// Answers one request.
+    async fn answer(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
+        let (mut reader, mut writer) = line::split(socket)?;
+        let hello = timeout(ASKED_WITHIN, reader.next::<Hello>()).await??;
+        let Some(Frame::Message(hello)) = hello else {
+            return Ok(());
+        };
+        if hello.version.abs_diff(VERSION) > 1 {
+            let what = format!("the worker speaks version {VERSION} of the protocol");
+            return writer
+                .message(&Reply::Refused(Refusal::new(Kind::Fault, what)))
+                .await;
+        }
+        match self.carry_out(hello, &mut reader, &mut writer).await {
+            Ok(Answered::Reply(reply)) => writer.message(&reply).await,
+            Ok(Answered::Written(written)) => written,
+            Err(refusal) => writer.message(&Reply::Refused(refusal)).await,
+        }
+    }
+
+    async fn carry_out(
+        self: &Arc<Self>,
+        hello: Hello,
+        reader: &mut Reader,
+        writer: &mut Writer,
+    ) -> Result<Answered, Refusal> {
+        let Hello {
+            credential, ask, ..
+        } = hello;
+        let reply = match ask {
+            Ask::Create(ask) => {
+                let caller = self.caller(&credential)?;
+                self.create(&caller, *ask).await?
+            }
+            Ask::List(ask) => {
+                let caller = self.caller(&credential)?;
+                self.list(&caller.tenant, &ask)
+            }
+            Ask::Keys(ask) => self.keys(&self.caller(&credential)?, ask)?,
+            Ask::LifecycleEvents {
+                sandbox,
+                offset,
+                limit,
+                oldest_first,
+            } => {
+                let caller = self.caller(&credential)?;
+                let page = Page {
+                    offset,
+                    limit,
+                    oldest_first,
+                };
+                self.lifecycle_events(&caller.tenant, sandbox.as_deref(), page)?
+            }
+            Ask::In { sandbox, ask } => {
+                let living = self.admitted(&credential, sandbox.as_deref(), &ask)?;
+                return self.work(&living, ask, reader, writer).await;
+            }
+        };
+        Ok(Answered::Reply(reply))
+    }
+
+    fn list(&self, tenant: &str, ask: &ListAsk) -> Reply {
+        let living = self.living();
+        let own = living.values().filter(|one| one.tenant == tenant);
+        let mut all: Vec<&Arc<Living>> = own.collect();
+        let running = all.len();
+        all.retain(|one| {
+            let has = |(name, value): (&String, &String)| one.metadata.get(name) == Some(value);
+            ask.metadata.iter().all(has)
+                && ask
+                    .template
+                    .as_ref()
+                    .is_none_or(|template| one.template == *template)
+                && ask
+                    .since_ms
+                    .is_none_or(|since| milliseconds(one.started) >= since)
+        });
+        all.sort_by_key(|one| (milliseconds(one.started), one.id.clone()));
+        if !ask.oldest_first {
+            all.reverse();
+        }
+        let limit = ask.limit.clamp(1, LIST_MAX);
+        let begin = match &ask.cursor {
+            None => 0,
+            Some(cursor) => after(&all, cursor, ask.oldest_first),
+        };
+        let rest = all.get(begin..).unwrap_or_default();
+        let part = rest.get(..limit.min(rest.len())).unwrap_or_default();
+        let last = part.last().filter(|_| rest.len() > limit);
+        Reply::Sandboxes {
+            sandboxes: part.iter().map(|one| one.facts()).collect(),
+            cursor: last.map(|one| format!("{}-{}", milliseconds(one.started), one.id)),
+            running,
+        }
+    }
+
+    fn lifecycle_events(
+        &self,
+        tenant: &str,
+        sandbox: Option<&str>,
+        page: Page,
+    ) -> Result<Reply, Refusal> {
+        let found = self
+            .store
+            .lifecycle_events(tenant, sandbox, &page)
+            .map_err(|error| fault(&error))?;
+        let facts = |one: LifecycleEvent| LifecycleEventFacts {
+            id: one.id,
+            sandbox: one.sandbox,
+            kind: one.kind,
+            at_ms: one.at_ms,
+            facts: serde_json::from_str(&one.facts).unwrap_or_default(),
+        };
+        Ok(Reply::LifecycleEvents(
+            found.into_iter().map(facts).collect(),
+        ))
+    }
+
+    /// Ends a sandbox and waits until it is gone.
+    async fn end(self: &Arc<Self>, living: &Arc<Living>, why: &str) {
+        living.over.send_if_modified(|over| {
+            let is_first = over.is_none();
+            over.get_or_insert_with(|| why.to_owned());
+            is_first
+        });
+        let sandbox = Arc::clone(&living.sandbox);
+        // What was wrong with its end is in the ledger.
+        let _ = tokio::task::spawn_blocking(move || sandbox.kill()).await;
+        self.forget(living);
+    }
+
+    /// Takes a sandbox that is gone off the list.
+    fn forget(&self, living: &Living) {
+        let gone = self.living().remove(&living.id);
+        let Some(gone) = gone else {
+            return;
+        };
+        let why = gone.over.borrow().clone();
+        let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
+        self.note(&gone.tenant, &gone.id, "killed", &why);
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.len() >= ENDED_MAX {
+            ended.pop_front();
+        }
+        ended.push_back(Ended {
+            id: gone.id.clone(),
+            tenant: gone.tenant.clone(),
+            why,
+        });
+    }
+
+    /// Notes what happened to a sandbox. Where that fails the ledger still has it.
+    fn note(&self, tenant: &str, sandbox: &str, kind: &str, why: &str) {
+        let event = LifecycleEvent {
+            id: name(20).unwrap_or_default(),
+            sandbox: sandbox.to_owned(),
+            kind: kind.to_owned(),
+            at_ms: milliseconds(SystemTime::now()),
+            facts: serde_json::json!({ "why": why }).to_string(),
+        };
+        if let Err(error) = self.store.note(tenant, &event) {
+            eprintln!("atoll serve: {error}");
+        }
+    }
+
+    /// Ends all sandboxes.
+    async fn end_all(self: &Arc<Self>) {
+        let all: Vec<_> = self.living().values().cloned().collect();
+        let mut ending = tokio::task::JoinSet::new();
+        for living in all {
+            let worker = Arc::clone(self);
+            ending.spawn(async move { worker.end(&living, "the server has ended").await });
+        }
+        while ending.join_next().await.is_some() {}
+    }
+
+    fn living(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Living>>> {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state of a request that was carried out.
+enum Answered {
+    /// One answer, still to be written.
+    Reply(Reply),
+    /// Everything is written.
+    Written(io::Result<()>),
+}
+
+/// Returns where the part of a list begins that follows a cursor.
+fn after(all: &[&Arc<Living>], cursor: &str, oldest_first: bool) -> usize {
+    let (at, id) = cursor.split_once('-').unwrap_or(("0", ""));
+    let last = (at.parse::<u64>().unwrap_or(0), id.to_owned());
+    all.partition_point(|one| {
+        let key = (milliseconds(one.started), one.id.clone());
+        match oldest_first {
+            true => key <= last,
+            false => key >= last,
+        }
+    })
+}
+
+/// Makes a random name of so many lower-case letters and digits.
+fn name(length: usize) -> Result<String, Refusal> {
+    const LETTERS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
+    let mut bytes = vec![0; length];
+    random::fill(&mut bytes)
+        .map_err(|_| Refusal::new(Kind::Fault, "the kernel gives no random bytes"))?;
+    let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().unwrap_or(b'0');
+    Ok(bytes.iter().map(letter).map(char::from).collect())
+}
+
+/// Returns the refusal that a failure of the engine means for a caller.
+fn refusal(failure: &Failure) -> Refusal {
+    let what = match &failure.why {
+        Some(why) => format!("{}: {why}", failure.what),
+        None => failure.what.clone(),
+    };
+    let reasons = failure.reasons.iter();
+    let reasons: Vec<String> = reasons
+        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule))
+        .collect();
+    let advice = failure.hints.iter().find_map(|hint| match hint {
+        Hint::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    Refusal {
+        kind: match failure.kind {
+            atoll_engine::failure::Kind::Denied => Kind::Forbidden,
+            atoll_engine::failure::Kind::Failed | atoll_engine::failure::Kind::Unproven => {
+                Kind::Unavailable
+            }
+        },
+        what: match reasons.is_empty() {
+            true => what,
+            false => reasons.join("; "),
+        },
+        advice,
+        retry_after_s: None,
+    }
+}
+
+fn unanswered() -> Refusal {
+    Refusal::new(Kind::Unavailable, "the sandbox does not answer")
+}
+
+fn fault(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(Kind::Fault, error.to_string())
+}

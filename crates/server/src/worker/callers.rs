@@ -1,0 +1,294 @@
+//! Callers and their rights: the one place where credentials are checked.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use atoll_store::{KeyRecord, NewKey, Role};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use sha2::{Digest, Sha256};
+
+use super::living::Living;
+use super::{Worker, fault};
+use crate::protocol::{Credential, InAsk, KeyFacts, KeysAsk, Kind, Refusal, Reply};
+
+/// The most tokens that are compared in a second for signatures that name no sandbox.
+const COMPARED_A_SECOND_MAX: f64 = 200_000.0;
+
+/// A caller whose key was checked.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) tenant: String,
+    pub(super) name: String,
+    pub(super) role: Role,
+}
+
+/// The comparisons that are left at the moment.
+#[derive(Debug)]
+pub(super) struct Scans {
+    left: f64,
+    at: Instant,
+}
+
+impl Default for Scans {
+    fn default() -> Self {
+        Self {
+            left: COMPARED_A_SECOND_MAX,
+            at: Instant::now(),
+        }
+    }
+}
+
+impl Worker {
+    /// Finds who calls by their key.
+    pub(super) fn caller(&self, credential: &Credential) -> Result<Caller, Refusal> {
+        let Credential::Key(key) = credential else {
+            return Err(
+                Refusal::new(Kind::Unauthenticated, "the API key is missing")
+                    .advise("send it as X-API-Key; E2B_API_KEY sets it for the SDKs"),
+            );
+        };
+        let found = self
+            .store
+            .key(key, SystemTime::now())
+            .map_err(|error| fault(&error))?;
+        let record = found.ok_or_else(|| {
+            Refusal::new(
+                Kind::Unauthenticated,
+                "the API key is not valid, or no longer",
+            )
+            .advise("atoll serve keys create makes one, on the server's machine")
+        })?;
+        Ok(Caller {
+            tenant: record.tenant,
+            name: record.name,
+            role: record.role,
+        })
+    }
+
+    /// Finds the sandbox of a request, if the caller may ask for that. One of another tenant is
+    /// like one that is not there.
+    pub(super) fn admitted(
+        &self,
+        credential: &Credential,
+        sandbox: Option<&str>,
+        ask: &InAsk,
+    ) -> Result<Arc<Living>, Refusal> {
+        let named = |id: &str| self.living().get(id).cloned();
+        let living = match (credential, sandbox) {
+            (Credential::Signature { .. }, None) => return self.signed(credential, ask),
+            (_, None) => return Err(Refusal::new(Kind::Invalid, "no sandbox is named")),
+            (_, Some(id)) => named(id),
+        };
+        let may = match (credential, &living) {
+            (Credential::Key(_), living) => {
+                let caller = self.caller(credential)?;
+                let is_own = living
+                    .as_ref()
+                    .is_some_and(|one| one.tenant == caller.tenant);
+                match caller.role {
+                    Role::Administrator | Role::User => is_own,
+                    Role::Operator => is_own && is_of_operators(ask),
+                    Role::Approver | Role::Auditor => false,
+                }
+            }
+            (Credential::Nothing, _) => matches!(ask, InAsk::Alive),
+            (Credential::Token(token), Some(living)) => {
+                if !living.is_token(token) {
+                    return Err(bad_token());
+                }
+                !is_of_control(ask)
+            }
+            (signature @ Credential::Signature { .. }, Some(living)) => {
+                check(signature, living, ask)?;
+                true
+            }
+            (Credential::Token(_) | Credential::Signature { .. }, None) => false,
+        };
+        match living {
+            Some(living) if may => Ok(living),
+            Some(_) if matches!(credential, Credential::Nothing) => Err(bad_token()),
+            _ => Err(self.no_sandbox(sandbox.unwrap_or_default(), credential)),
+        }
+    }
+
+    /// Returns the refusal for a sandbox that is not there; to its tenant also why it has ended.
+    fn no_sandbox(&self, id: &str, credential: &Credential) -> Refusal {
+        let tenant = self.caller(credential).ok().map(|caller| caller.tenant);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = ended
+            .iter()
+            .rev()
+            .find(|one| one.id == id && Some(&one.tenant) == tenant.as_ref());
+        Refusal::new(
+            Kind::NoSandbox,
+            match own {
+                Some(ended) => format!("sandbox {id} has ended: {}", ended.why),
+                None => format!("there is no sandbox {id}"),
+            },
+        )
+    }
+
+    /// Finds the sandbox whose token a signature was made with. There is nothing in a signature to
+    /// find it by, so each token is tried, and only so many in a second.
+    fn signed(&self, credential: &Credential, ask: &InAsk) -> Result<Arc<Living>, Refusal> {
+        let all: Vec<_> = self.living().values().cloned().collect();
+        let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let gained = now.duration_since(scans.at).as_secs_f64() * COMPARED_A_SECOND_MAX;
+        scans.left = (scans.left + gained).min(COMPARED_A_SECOND_MAX);
+        scans.at = now;
+        let cost = all.len() as f64;
+        if scans.left < cost {
+            return Err(Refusal {
+                retry_after_s: Some(1),
+                ..Refusal::new(Kind::Quota, "too many signed requests name no sandbox")
+                    .advise("send E2b-Sandbox-Id with them, or try again later")
+            });
+        }
+        scans.left -= cost;
+        drop(scans);
+        let mut why = None;
+        for living in all {
+            match check(credential, &living, ask) {
+                Ok(()) => return Ok(living),
+                Err(refusal) if refusal.what.contains("expired") => why = Some(refusal),
+                Err(_) => {}
+            }
+        }
+        Err(why.unwrap_or_else(bad_signature))
+    }
+
+    /// Carries out a request about keys: an administrator's alone.
+    pub(super) fn keys(&self, caller: &Caller, ask: KeysAsk) -> Result<Reply, Refusal> {
+        if caller.role != Role::Administrator {
+            let what = format!(
+                "keys are for administrators, and this caller is {}",
+                caller.role.name()
+            );
+            return Err(Refusal::new(Kind::Forbidden, what));
+        }
+        match ask {
+            KeysAsk::List => {
+                let keys = self.store.keys().map_err(|error| fault(&error))?;
+                Ok(Reply::Keys(keys.into_iter().map(facts).collect()))
+            }
+            KeysAsk::Make {
+                tenant,
+                name,
+                role,
+                expires_s,
+            } => {
+                let role = Role::parse(&role).ok_or_else(|| {
+                    let names: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
+                    let what = format!(
+                        "there is no role {role:?}; the roles are {}",
+                        names.join(", ")
+                    );
+                    Refusal::new(Kind::Invalid, what)
+                })?;
+                let wanted = NewKey {
+                    tenant: &tenant,
+                    name: &name,
+                    role,
+                    expires_s,
+                };
+                let (key, record) = self
+                    .store
+                    .make_key(&wanted)
+                    .map_err(|error| fault(&error))?;
+                Ok(Reply::Key(facts(record), key))
+            }
+            KeysAsk::Revoke { id } => match self.store.revoke_key(&id) {
+                Ok(()) => Ok(Reply::Done),
+                Err(error) => Err(Refusal::new(Kind::NotFound, error.to_string())),
+            },
+        }
+    }
+}
+
+fn facts(record: KeyRecord) -> KeyFacts {
+    KeyFacts {
+        id: record.id,
+        tenant: record.tenant,
+        name: record.name,
+        role: record.role.name().to_owned(),
+        created_s: record.created_s,
+        expires_s: record.expires_s,
+        revoked_s: record.revoked_s,
+    }
+}
+
+/// Returns whether a request is about the life of a sandbox, which its own token does not reach.
+fn is_of_control(ask: &InAsk) -> bool {
+    matches!(
+        ask,
+        InAsk::Get | InAsk::Connect { .. } | InAsk::Kill | InAsk::SetTimeout { .. }
+    )
+}
+
+/// Returns whether a request is one that an operator makes: looking, and ending.
+fn is_of_operators(ask: &InAsk) -> bool {
+    matches!(
+        ask,
+        InAsk::Alive | InAsk::Get | InAsk::Kill | InAsk::Processes | InAsk::Measure
+    )
+}
+
+/// Checks a signature for this sandbox and this request.
+fn check(credential: &Credential, living: &Living, ask: &InAsk) -> Result<(), Refusal> {
+    let Credential::Signature {
+        signature,
+        user,
+        path,
+        expires_s,
+    } = credential
+    else {
+        return Err(bad_signature());
+    };
+    let operation = match ask {
+        InAsk::Read { path: asked, .. } if asked == path => "read",
+        // A name of a part can say the path instead, and is in the signed part then.
+        InAsk::Write { path: asked } if asked == path || path.is_empty() => "write",
+        _ => return Err(bad_signature()),
+    };
+    // The parts are joined by colons, so a user with one could be read in two ways.
+    if user.contains(':') {
+        return Err(bad_signature());
+    }
+    let mut text = format!("{path}:{operation}:{user}:{}", living.token);
+    if let Some(expires_s) = expires_s {
+        text = format!("{text}:{expires_s}");
+    }
+    let digest = Sha256::digest(text.as_bytes());
+    let expected = format!("v1_{}", BASE64_STANDARD_NO_PAD.encode(digest));
+    // Of digests, so that the time taken tells nothing about the text.
+    if Sha256::digest(signature.as_bytes()) != Sha256::digest(expected.as_bytes()) {
+        return Err(bad_signature());
+    }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    match expires_s {
+        Some(expires_s) if *expires_s <= now.as_secs() => Err(Refusal::new(
+            Kind::Unauthenticated,
+            "signature is already expired",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn bad_signature() -> Refusal {
+    Refusal::new(
+        Kind::Unauthenticated,
+        "the signature is not valid for this file",
+    )
+}
+
+fn bad_token() -> Refusal {
+    Refusal::new(
+        Kind::Unauthenticated,
+        "the access token is not this sandbox's",
+    )
+    .advise("send X-Access-Token, as the answer to create or connect has it")
+}

@@ -1,0 +1,185 @@
+//! A living sandbox, as the worker keeps it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atoll_engine::sandboxes::{FileWatch, Sandbox};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use super::files::Files;
+use super::process::Process;
+use crate::configuration::Defaults;
+use crate::protocol::{Kind, NetworkAsk, Refusal, SandboxFacts, Selector};
+
+/// The most watchers of one sandbox.
+const WATCHERS_MAX: usize = 64;
+/// The time for which a program that has ended can still be named.
+pub(crate) const REMEMBERED: Duration = Duration::from_secs(30);
+
+/// A living sandbox.
+pub(crate) struct Living {
+    pub(crate) id: String,
+    pub(crate) tenant: String,
+    pub(crate) template: String,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) network: String,
+    pub(crate) asked: Option<NetworkAsk>,
+    pub(crate) limits: Defaults,
+    pub(crate) token: String,
+    pub(crate) started: SystemTime,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) files: Arc<Files>,
+    /// The time at which it is to end; told when that changes.
+    pub(crate) ends: watch::Sender<SystemTime>,
+    /// The reason for its end, once it has ended.
+    pub(crate) over: watch::Sender<Option<String>>,
+    processes: Mutex<Vec<Arc<Process>>>,
+    watchers: Mutex<BTreeMap<String, Arc<FileWatch>>>,
+}
+
+/// The beginning of a living sandbox.
+pub(crate) struct Beginning {
+    pub(crate) id: String,
+    pub(crate) tenant: String,
+    pub(crate) template: String,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) network: String,
+    pub(crate) asked: Option<NetworkAsk>,
+    pub(crate) limits: Defaults,
+    pub(crate) token: String,
+    pub(crate) ends: SystemTime,
+    pub(crate) over: watch::Sender<Option<String>>,
+}
+
+impl Living {
+    pub(crate) fn begin(beginning: Beginning, sandbox: Sandbox) -> Arc<Self> {
+        let sandbox = Arc::new(sandbox);
+        let files = Files::of(&sandbox);
+        Arc::new(Self {
+            id: beginning.id,
+            tenant: beginning.tenant,
+            template: beginning.template,
+            metadata: beginning.metadata,
+            environment: beginning.environment,
+            network: beginning.network,
+            asked: beginning.asked,
+            limits: beginning.limits,
+            token: beginning.token,
+            started: SystemTime::now(),
+            sandbox,
+            files,
+            ends: watch::channel(beginning.ends).0,
+            over: beginning.over,
+            processes: Mutex::new(Vec::new()),
+            watchers: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// Describes it for a caller.
+    pub(crate) fn facts(&self) -> SandboxFacts {
+        SandboxFacts {
+            id: self.id.clone(),
+            run: self.sandbox.run().to_string(),
+            template: self.template.clone(),
+            started_ms: milliseconds(self.started),
+            ends_ms: milliseconds(*self.ends.borrow()),
+            metadata: self.metadata.clone(),
+            cpus: self.limits.cpus,
+            memory_mib: self.limits.memory_mib,
+            disk_mib: self.limits.disk_mib,
+            network: self.network.clone(),
+            asked: self.asked.clone(),
+        }
+    }
+
+    /// Returns whether this is its access token; takes the same time whatever it is.
+    pub(crate) fn is_token(&self, token: &str) -> bool {
+        Sha256::digest(token.as_bytes()) == Sha256::digest(self.token.as_bytes())
+    }
+
+    /// Sets the time at which it is to end.
+    pub(crate) fn live_for(&self, time: Duration, extends: bool) {
+        let at = SystemTime::now() + time;
+        self.ends.send_if_modified(|ends| {
+            let changes = !extends || at > *ends;
+            if changes {
+                *ends = at;
+            }
+            changes
+        });
+    }
+
+    pub(crate) fn processes(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds a program.
+    pub(crate) fn process(&self, of: &Selector) -> Result<Arc<Process>, Refusal> {
+        let is_it = |process: &&Arc<Process>| match of {
+            Selector::Pid(pid) => process.pid() == *pid,
+            Selector::Tag(tag) => process.asked.tag.as_ref() == Some(tag),
+        };
+        let processes = self.processes();
+        // The latest, where a number was used again.
+        let found = processes.iter().rev().find(is_it).cloned();
+        found.ok_or_else(|| {
+            let named = match of {
+                Selector::Pid(pid) => format!("process {pid}"),
+                Selector::Tag(tag) => format!("process {tag:?}"),
+            };
+            Refusal::new(
+                Kind::NotFound,
+                format!("there is no {named} in the sandbox"),
+            )
+        })
+    }
+
+    /// Forgets a program.
+    pub(crate) fn forget(&self, process: &Arc<Process>) {
+        self.processes().retain(|one| !Arc::ptr_eq(one, process));
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<FileWatch>>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a watcher, under a name.
+    pub(crate) fn keep_watcher(&self, name: &str, watch: FileWatch) -> Result<(), Refusal> {
+        let mut watchers = self.watchers();
+        if watchers.len() >= WATCHERS_MAX {
+            let what = format!("the sandbox has {WATCHERS_MAX} watchers already");
+            return Err(Refusal::new(Kind::Quota, what).advise("remove one"));
+        }
+        watchers.insert(name.to_owned(), Arc::new(watch));
+        Ok(())
+    }
+
+    /// Finds a watcher.
+    pub(crate) fn watcher(&self, name: &str) -> Result<Arc<FileWatch>, Refusal> {
+        self.watchers()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| no_watcher(name))
+    }
+
+    /// Ends a watcher.
+    pub(crate) fn remove_watcher(&self, name: &str) -> Result<(), Refusal> {
+        let removed = self.watchers().remove(name);
+        removed.map(drop).ok_or_else(|| no_watcher(name))
+    }
+}
+
+fn no_watcher(name: &str) -> Refusal {
+    Refusal::new(Kind::NotFound, format!("there is no watcher {name:?}"))
+}
+
+pub(crate) fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,307 @@
+//! Making sandboxes: quotas, the words of the network, limits, and the time at which one ends.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use atoll_engine::sandboxes::{CreateSandbox, Requested, Workspace};
+use atoll_model::{LimitKey, Served};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::callers::Caller;
+use super::living::{Beginning, Living, milliseconds};
+use super::{Worker, fault, name, refusal};
+use crate::configuration::{Defaults, NetworkWord};
+use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply};
+use atoll_store::Role;
+
+/// The templates that are there: the host's system, with an empty home.
+const TEMPLATES: [&str; 2] = ["base", "default"];
+/// The most notes of a sandbox, and variables.
+const NOTES_MAX: usize = 64;
+/// The longest note or variable, bytes.
+const NOTE_BYTES_MAX: usize = 4096;
+const MIB: u64 = 1 << 20;
+
+/// The sandboxes that each tenant has made of late, and is making.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    of: BTreeMap<String, Tenant>,
+}
+
+#[derive(Debug)]
+struct Tenant {
+    /// The creates that are left now.
+    left: f64,
+    at: Instant,
+    /// Those that are not on the list yet.
+    making: usize,
+}
+
+/// A sandbox that is being made counts against the quota for as long as this is kept.
+struct Making {
+    worker: Arc<Worker>,
+    tenant: String,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let mut made = self
+            .worker
+            .making
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(tenant) = made.of.get_mut(&self.tenant) {
+            tenant.making = tenant.making.saturating_sub(1);
+        }
+    }
+}
+
+impl Worker {
+    /// Makes a sandbox.
+    pub(super) async fn create(
+        self: &Arc<Self>,
+        caller: &Caller,
+        ask: CreateAsk,
+    ) -> Result<Reply, Refusal> {
+        if !matches!(caller.role, Role::Administrator | Role::User) {
+            let what = format!("a key of the role {} makes no sandbox", caller.role.name());
+            return Err(Refusal::new(Kind::Forbidden, what));
+        }
+        check(&ask)?;
+        let life = self.life(ask.timeout_s)?;
+        let word = narrowed(self.configuration.network, ask.network.as_ref())?;
+        let making = self.admit(&caller.tenant)?;
+        let id = format!("i{}", name(20)?);
+        let (over, is_over) = watch::channel(None);
+        let limits = self.configuration.defaults.clone();
+        let served = Served {
+            sandbox: id.clone(),
+            tenant: caller.tenant.clone(),
+            caller: caller.name.clone(),
+            template: ask.template.clone(),
+            metadata: ask.metadata.clone(),
+        };
+        let wanted = wanted(served, word, &limits);
+        let (worker, ended) = (Arc::clone(self), over.clone());
+        let made = spawn_blocking(move || {
+            worker.engine.create_watched(&wanted, move |outcome| {
+                ended.send_if_modified(|over| {
+                    let is_first = over.is_none();
+                    over.get_or_insert_with(|| match outcome {
+                        Ok(ending) => format!("it has ended by itself: {ending:?}"),
+                        Err(error) => error.to_string(),
+                    });
+                    is_first
+                });
+            })
+        });
+        let sandbox = made.await.map_err(|error| fault(&error))?;
+        let sandbox = sandbox.map_err(|failure| refusal(&failure))?;
+        let beginning = Beginning {
+            id: id.clone(),
+            tenant: caller.tenant.clone(),
+            template: ask.template,
+            metadata: ask.metadata,
+            environment: environment(&id, ask.environment),
+            network: word.name().to_owned(),
+            asked: ask.network,
+            limits,
+            token: name(40)?,
+            ends: SystemTime::now() + life,
+            over,
+        };
+        let living = Living::begin(beginning, sandbox);
+        self.living().insert(id.clone(), Arc::clone(&living));
+        drop(making);
+        self.note(&living.tenant, &id, "created", "a caller has made it");
+        let (worker, of) = (Arc::clone(self), Arc::clone(&living));
+        tokio::spawn(async move { worker.watch_over(&of, is_over).await });
+        Ok(Reply::Created {
+            sandbox: Box::new(living.facts()),
+            token: living.token.clone(),
+        })
+    }
+
+    /// Ends a sandbox at its time, and takes it off the list once it is gone.
+    async fn watch_over(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        mut is_over: watch::Receiver<Option<String>>,
+    ) {
+        let mut ends = living.ends.subscribe();
+        loop {
+            let at = *ends.borrow_and_update();
+            let left = at.duration_since(SystemTime::now()).unwrap_or_default();
+            tokio::select! {
+                () = tokio::time::sleep(left) => {
+                    if *ends.borrow() > SystemTime::now() {
+                        continue;
+                    }
+                    return self.end(living, "its time was over").await;
+                }
+                changed = ends.changed() => if changed.is_err() { return; },
+                _ = is_over.changed() => {
+                    let why = is_over.borrow().clone().unwrap_or_default();
+                    return self.end(living, &why).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the life that is asked for, within the quota.
+    pub(super) fn life(&self, timeout_s: Option<u64>) -> Result<Duration, Refusal> {
+        let seconds = timeout_s.unwrap_or(self.configuration.defaults.timeout_s);
+        let most = self.configuration.quota.timeout_s;
+        match seconds {
+            0 => Err(Refusal::new(
+                Kind::Invalid,
+                "timeout must be at least 1 second",
+            )),
+            _ if seconds > most => Err(Refusal::new(
+                Kind::Invalid,
+                format!("timeout is {seconds} s, and {most} s at most here"),
+            )
+            .advise("quota.timeout_s in serve.toml is the longest")),
+            _ => Ok(Duration::from_secs(seconds)),
+        }
+    }
+
+    /// Counts a sandbox that is to be made against the quotas of its tenant.
+    fn admit(self: &Arc<Self>, tenant: &str) -> Result<Making, Refusal> {
+        let quota = &self.configuration.quota;
+        let living = self.living();
+        let alive = living.values().filter(|one| one.tenant == tenant).count();
+        drop(living);
+        let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let a_minute = f64::from(quota.creates_a_minute);
+        let now = Instant::now();
+        let of = made.of.entry(tenant.to_owned()).or_insert(Tenant {
+            left: a_minute,
+            at: now,
+            making: 0,
+        });
+        let gained = now.duration_since(of.at).as_secs_f64() / 60.0 * a_minute;
+        (of.left, of.at) = ((of.left + gained).min(a_minute), now);
+        if alive + of.making >= quota.sandboxes {
+            let what = format!(
+                "{} sandboxes are alive, as many as the tenant may have",
+                quota.sandboxes
+            );
+            return Err(Refusal {
+                retry_after_s: Some(5),
+                ..Refusal::new(Kind::Quota, what)
+                    .advise("end one, or raise quota.sandboxes in serve.toml")
+            });
+        }
+        if of.left < 1.0 {
+            let wait = ((1.0 - of.left) * 60.0 / a_minute).ceil();
+            let what = format!(
+                "{} sandboxes were made within a minute, as many as the tenant may make",
+                quota.creates_a_minute
+            );
+            return Err(Refusal {
+                retry_after_s: Some(wait as u64),
+                ..Refusal::new(Kind::Quota, what)
+                    .advise("try again later, or raise quota.creates_a_minute in serve.toml")
+            });
+        }
+        of.left -= 1.0;
+        of.making += 1;
+        Ok(Making {
+            worker: Arc::clone(self),
+            tenant: tenant.to_owned(),
+        })
+    }
+}
+
+/// Returns the request to the engine.
+fn wanted(served: Served, word: NetworkWord, limits: &Defaults) -> CreateSandbox {
+    CreateSandbox {
+        workspace: Workspace::Own(Box::new(served)),
+        requested: Requested {
+            presets: word.presets(),
+            allow: word.allow(),
+            limits: vec![
+                (LimitKey::Memory, format!("{}MiB", limits.memory_mib)),
+                (LimitKey::Disk, format!("{}MiB", limits.disk_mib)),
+                (LimitKey::Processes, limits.processes.to_string()),
+                (LimitKey::Cpu, limits.cpus.to_string()),
+            ],
+            ..Requested::default()
+        },
+        discard: true,
+    }
+}
+
+/// Checks what no type holds.
+fn check(ask: &CreateAsk) -> Result<(), Refusal> {
+    if !TEMPLATES.contains(&ask.template.as_str()) {
+        let what = format!("there is no template {:?}", ask.template);
+        return Err(
+            Refusal::new(Kind::NoSandbox, what).advise("\"base\" is there: the host's system")
+        );
+    }
+    for (what, list) in [("metadata", &ask.metadata), ("envVars", &ask.environment)] {
+        let is_long = |(name, value): (&String, &String)| {
+            name.len() > NOTE_BYTES_MAX || value.len() > NOTE_BYTES_MAX
+        };
+        if list.len() > NOTES_MAX || list.iter().any(is_long) {
+            let what = format!("{what} has {NOTES_MAX} entries of {NOTE_BYTES_MAX} bytes at most");
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        let is_odd = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+        if what == "envVars" && list.keys().any(is_odd)
+            || list.values().any(|value| value.contains('\0'))
+        {
+            return Err(Refusal::new(
+                Kind::Invalid,
+                format!("{what} has a name that none can have"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the network of a sandbox: the server's, or less if the caller asks for less.
+fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<NetworkWord, Refusal> {
+    let Some(asked) = asked else {
+        return Ok(word);
+    };
+    let denies_all = asked.deny.iter().any(|one| one == "0.0.0.0/0");
+    let others = asked.deny.iter().any(|one| one != "0.0.0.0/0");
+    if !asked.allow.is_empty() || others {
+        return Err(Refusal::new(
+            Kind::Forbidden,
+            "this server does not take single destinations of a sandbox's network",
+        )
+        .advise("leave allowOut and denyOut out: network in serve.toml is for all of them"));
+    }
+    match asked.internet {
+        Some(false) => Ok(NetworkWord::Closed),
+        _ if denies_all => Ok(NetworkWord::Closed),
+        Some(true) | None => Ok(word),
+    }
+}
+
+/// Returns the variables of all programs of a sandbox.
+fn environment(id: &str, asked: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all = asked;
+    all.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
+    all.insert("E2B_SANDBOX_ID".to_owned(), id.to_owned());
+    all
+}
+
+/// Measures a sandbox.
+pub(super) fn measure(living: &Living) -> Measures {
+    Measures {
+        at_s: milliseconds(SystemTime::now()) / 1000,
+        cpus: living.limits.cpus,
+        cpu_percent: 0.0,
+        memory_bytes: 0,
+        memory_bytes_max: living.limits.memory_mib * MIB,
+        disk_bytes: 0,
+        disk_bytes_max: living.limits.disk_mib * MIB,
+    }
+}

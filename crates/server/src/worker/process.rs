@@ -1,0 +1,294 @@
+//! A program in a living sandbox: its input, its output window, and its end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use atoll_engine::sandboxes::{Exec, Sandbox, Size};
+use atoll_engine::supervision::ExecRequest;
+use atoll_model::{Ending, RESIDENT};
+use bytes::BytesMut;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::refusal;
+use super::window::{Reading, Window};
+use crate::line::Stream;
+use crate::protocol::{End, Kind, Refusal, StartAsk, TerminalSize};
+use crate::ready::watched;
+
+/// The most bytes read at once.
+const BLOCK_BYTES: usize = 64 * 1024;
+/// The time that output has to come once the program has ended: a process beneath it can hold the
+/// pipes open.
+const DRAINED_WITHIN: Duration = Duration::from_millis(200);
+
+const SIGKILL: u8 = 9;
+
+/// A program.
+pub(crate) struct Process {
+    /// The request.
+    pub(crate) asked: StartAsk,
+    /// Its output.
+    pub(crate) window: Arc<Window>,
+    pid: AtomicU32,
+    input: tokio::sync::Mutex<Option<pipe::Sender>>,
+    exec: Mutex<Exec>,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Process").finish_non_exhaustive()
+    }
+}
+
+/// The worker's ends of a program's streams, and those that the sandbox gets.
+struct Streams {
+    input: Option<pipe::Sender>,
+    outputs: Vec<(Stream, pipe::Receiver)>,
+    given: [OwnedFd; 3],
+}
+
+impl Streams {
+    fn open(asked: &StartAsk) -> io::Result<Self> {
+        let mut outputs = Vec::new();
+        let mut output = |stream| -> io::Result<OwnedFd> {
+            let (near, far) = io::pipe()?;
+            outputs.push((stream, pipe::Receiver::from_owned_fd(near.into())?));
+            Ok(far.into())
+        };
+        let (first, second) = match asked.terminal {
+            Some(_) => (output(Stream::Terminal)?, nothing()?),
+            None => (output(Stream::Output)?, output(Stream::Error)?),
+        };
+        let (input, given) = match asked.input || asked.terminal.is_some() {
+            true => {
+                let (far, near) = io::pipe()?;
+                (Some(pipe::Sender::from_owned_fd(near.into())?), far.into())
+            }
+            false => (None, nothing()?),
+        };
+        Ok(Self {
+            input,
+            outputs,
+            given: [given, first, second],
+        })
+    }
+}
+
+fn nothing() -> io::Result<OwnedFd> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    Ok(nothing.into())
+}
+
+impl Process {
+    /// Starts a program; returns it with a place at the beginning of its output, once it is executed
+    /// or has failed to be.
+    pub(crate) async fn start(
+        sandbox: &Arc<Sandbox>,
+        asked: StartAsk,
+    ) -> Result<(Arc<Self>, Reading), Refusal> {
+        let streams = Streams::open(&asked).map_err(|error| fault(&error))?;
+        let variable = |(name, value): (&String, &String)| format!("{name}={value}").into();
+        let request = ExecRequest {
+            command: asked.command.iter().map(Into::into).collect(),
+            directory: Some(asked.directory.as_deref().unwrap_or(RESIDENT.home).into()),
+            environment: asked.environment.iter().map(variable).collect(),
+        };
+        let terminal = asked.terminal.map(size);
+        let (sandbox, given) = (Arc::clone(sandbox), streams.given);
+        let started = spawn_blocking(move || {
+            let [input, output, error] = &given;
+            let streams = [input.as_fd(), output.as_fd(), error.as_fd()];
+            sandbox.start(&request, streams, terminal)
+        });
+        let exec = started.await.map_err(|error| fault(&error))?;
+        let exec = exec.map_err(|failure| refusal(&failure))?;
+        let news = exec.descriptor().try_clone_to_owned();
+        let news = news.and_then(watched).map_err(|error| fault(&error))?;
+        let process = Arc::new(Self {
+            asked,
+            window: Arc::default(),
+            pid: AtomicU32::new(0),
+            input: tokio::sync::Mutex::new(streams.input),
+            exec: Mutex::new(exec),
+        });
+        // One that was quick is read like any other.
+        let ended = match process.news(&news).await {
+            Some(End::Otherwise(why)) => return Err(Refusal::new(Kind::Invalid, why)),
+            ended => ended,
+        };
+        let reading = process.window.read(Some(0));
+        let carried = Arc::clone(&process);
+        tokio::spawn(async move { carried.carry(news, streams.outputs, ended).await });
+        Ok((process, reading))
+    }
+
+    /// Waits for the start, or the end; returns the end if that has come.
+    async fn news(&self, news: &AsyncFd<OwnedFd>) -> Option<End> {
+        loop {
+            let mut ready = match news.readable().await {
+                Ok(ready) => ready,
+                Err(error) => return Some(End::Gone(error.to_string())),
+            };
+            let ended = self.exec().ended();
+            let pid = self.exec().pid();
+            let had = self.pid.swap(pid.unwrap_or(0), Ordering::Relaxed);
+            match ended {
+                Ok(Some(ending)) => return Some(end_of(ending)),
+                Err(failure) => {
+                    return Some(match pid {
+                        Some(_) => End::Gone(refusal(&failure).what),
+                        None => End::Otherwise(refusal(&failure).told()),
+                    });
+                }
+                Ok(None) if pid.is_some() && had == 0 => return None,
+                Ok(None) => ready.clear_ready(),
+            }
+        }
+    }
+
+    /// Reads what it writes, until it has ended and all is read.
+    async fn carry(
+        self: Arc<Self>,
+        news: AsyncFd<OwnedFd>,
+        outputs: Vec<(Stream, pipe::Receiver)>,
+        ended: Option<End>,
+    ) {
+        let reads = outputs.into_iter().map(|(stream, pipe)| {
+            let process = Arc::clone(&self);
+            tokio::spawn(async move { process.read(stream, pipe).await })
+        });
+        let reads: Vec<_> = reads.collect();
+        let end = match ended {
+            Some(end) => end,
+            None => match self.asked.timeout_ms {
+                None => self.end(&news).await,
+                Some(most) => {
+                    let ended = timeout(Duration::from_millis(most), self.end(&news)).await;
+                    match ended {
+                        Ok(end) => end,
+                        Err(_) => {
+                            self.exec().signal(SIGKILL);
+                            self.end(&news).await;
+                            End::Late
+                        }
+                    }
+                }
+            },
+        };
+        for mut read in reads {
+            // As long as somebody reads, all of it is for them.
+            while timeout(DRAINED_WITHIN, &mut read).await.is_err() {
+                if !self.window.is_read() {
+                    read.abort();
+                    break;
+                }
+            }
+        }
+        *self.input.lock().await = None;
+        self.window.close(end);
+    }
+
+    async fn end(&self, news: &AsyncFd<OwnedFd>) -> End {
+        loop {
+            if let Some(end) = self.news(news).await {
+                return end;
+            }
+        }
+    }
+
+    async fn read(&self, stream: Stream, mut pipe: pipe::Receiver) {
+        loop {
+            self.window.room().await;
+            let mut block = BytesMut::with_capacity(BLOCK_BYTES);
+            match pipe.read_buf(&mut block).await {
+                Ok(1..) => self.window.push(stream, block.freeze()),
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Returns the number of its process in the sandbox.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Relaxed)
+    }
+
+    /// Writes to its input.
+    pub(crate) async fn write(&self, content: &[u8]) -> Result<(), Refusal> {
+        let mut input = self.input.lock().await;
+        let Some(pipe) = input.as_mut() else {
+            return Err(no_input());
+        };
+        match pipe.write_all(content).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                *input = None;
+                Err(no_input())
+            }
+        }
+    }
+
+    /// Closes its input.
+    pub(crate) async fn close_input(&self) -> Result<(), Refusal> {
+        if self.asked.terminal.is_some() {
+            return Err(Refusal::new(
+                Kind::Invalid,
+                "a terminal's input cannot be closed: send it the key, as Ctrl-D",
+            ));
+        }
+        match self.input.lock().await.take() {
+            Some(_) => Ok(()),
+            None => Err(no_input()),
+        }
+    }
+
+    /// Sends its process group a signal.
+    pub(crate) fn signal(&self, number: u8) {
+        self.exec().signal(number);
+    }
+
+    /// Sets the size of its terminal.
+    pub(crate) fn resize(&self, terminal: TerminalSize) {
+        self.exec().resize(size(terminal));
+    }
+
+    fn exec(&self) -> MutexGuard<'_, Exec> {
+        self.exec.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn size(terminal: TerminalSize) -> Size {
+    Size {
+        rows: terminal.rows,
+        columns: terminal.columns,
+    }
+}
+
+fn no_input() -> Refusal {
+    Refusal::new(
+        Kind::Invalid,
+        "the program has no input, or it is closed: start it with stdin",
+    )
+}
+
+fn end_of(ending: Ending) -> End {
+    match ending {
+        Ending::Exited { status } => End::Exited(status),
+        Ending::Signalled { signal } => End::Signalled(signal),
+        Ending::NotFound => End::Otherwise("there is no such program in the sandbox".to_owned()),
+        Ending::NotExecutable => End::Otherwise("it cannot be executed".to_owned()),
+        Ending::Limited { limit } => End::Gone(format!("a limit ended it: {limit:?}")),
+        other => End::Gone(format!("{other:?}")),
+    }
+}
+
+fn fault(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(Kind::Fault, format!("the program was not started: {error}"))
+}

@@ -1,0 +1,338 @@
+//! The output of a program: the last of it is kept, and whoever reads gets it in order.
+//!
+//! Without a reader the oldest is dropped and counted. One reader holds the program up while it is
+//! slow. Of several the slowest is cut off, so that none holds up the others.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::line::Stream;
+use crate::protocol::End;
+
+/// The most output that is kept, bytes.
+const WINDOW_BYTES: u64 = 256 * 1024;
+
+/// The output of one program.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    state: Mutex<State>,
+    /// Told when there is more, or the end.
+    grew: Notify,
+    /// Told when a reader has gone on, or away.
+    drained: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: VecDeque<Chunk>,
+    /// All that was ever written, bytes.
+    end: u64,
+    readers: BTreeMap<u64, Place>,
+    last_reader: u64,
+    over: Option<End>,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    stream: Stream,
+    /// The offset of its first byte in all output.
+    at: u64,
+    content: Bytes,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: u64,
+    is_cut: bool,
+}
+
+/// A place in the output, from which on it is read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    window: Arc<Window>,
+    reader: u64,
+    /// The output that was lost before its first byte, bytes.
+    pub(crate) lost: u64,
+}
+
+/// The next of the output.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Content.
+    Content(Stream, Bytes),
+    /// The program has ended, or this reader was cut off.
+    End(End),
+}
+
+impl Window {
+    /// Begins to read: from an offset on, or only what is new.
+    pub(crate) fn read(self: &Arc<Self>, from: Option<u64>) -> Reading {
+        let mut state = self.state();
+        let oldest = state.chunks.front().map_or(state.end, |chunk| chunk.at);
+        let wanted = from.map_or(state.end, |from| from.min(state.end));
+        let at = wanted.max(oldest);
+        state.last_reader += 1;
+        let reader = state.last_reader;
+        state.readers.insert(reader, Place { at, is_cut: false });
+        Reading {
+            window: Arc::clone(self),
+            reader,
+            lost: at - wanted,
+        }
+    }
+
+    /// Waits until there is room for more.
+    pub(crate) async fn room(&self) {
+        loop {
+            let drained = self.drained.notified();
+            tokio::pin!(drained);
+            drained.as_mut().enable();
+            if self.state().make_room() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Appends what was written.
+    pub(crate) fn push(&self, stream: Stream, content: Bytes) {
+        let mut state = self.state();
+        let at = state.end;
+        state.end += content.len() as u64;
+        state.chunks.push_back(Chunk {
+            stream,
+            at,
+            content,
+        });
+        state.forget();
+        drop(state);
+        self.grew.notify_waiters();
+    }
+
+    /// Takes note of the end; the first one counts.
+    pub(crate) fn close(&self, end: End) {
+        self.state().over.get_or_insert(end);
+        self.grew.notify_waiters();
+        self.drained.notify_waiters();
+    }
+
+    /// Returns the end, once there is one.
+    pub(crate) fn over(&self) -> Option<End> {
+        self.state().over.clone()
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let grew = self.grew.notified();
+            tokio::pin!(grew);
+            grew.as_mut().enable();
+            if self.over().is_some() {
+                return;
+            }
+            grew.await;
+        }
+    }
+
+    /// Returns whether somebody reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.state().readers.values().any(|place| !place.is_cut)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns whether more can be taken now; cuts off the slowest of several readers if not.
+    fn make_room(&mut self) -> bool {
+        let end = self.end;
+        let reading = self.readers.values_mut().filter(|place| !place.is_cut);
+        let mut reading: Vec<&mut Place> = reading.collect();
+        let lag = |place: &Place| end.saturating_sub(place.at);
+        let Some(slowest) = reading.iter().map(|place| place.at).min() else {
+            return true;
+        };
+        if end.saturating_sub(slowest) < WINDOW_BYTES || self.over.is_some() {
+            return true;
+        }
+        if reading.len() == 1 {
+            return false;
+        }
+        for place in &mut reading {
+            place.is_cut |= lag(place) >= WINDOW_BYTES && place.at == slowest;
+        }
+        true
+    }
+
+    /// Drops what is beyond the window, and nobody reads any more.
+    fn forget(&mut self) {
+        let reading = self.readers.values().filter(|place| !place.is_cut);
+        let read = reading.map(|place| place.at).min();
+        let kept_from = self.end.saturating_sub(WINDOW_BYTES);
+        let needed = read.map_or(kept_from, |read| read.min(kept_from));
+        while let Some(chunk) = self.chunks.front() {
+            if chunk.at + chunk.content.len() as u64 > needed {
+                break;
+            }
+            self.chunks.pop_front();
+        }
+    }
+}
+
+impl Reading {
+    /// Waits for the next of the output.
+    pub(crate) async fn next(&mut self) -> Next {
+        loop {
+            let grew = self.window.grew.notified();
+            tokio::pin!(grew);
+            // Before the look, so that nothing comes between.
+            grew.as_mut().enable();
+            if let Some(next) = self.take() {
+                return next;
+            }
+            grew.await;
+        }
+    }
+
+    fn take(&self) -> Option<Next> {
+        let mut state = self.window.state();
+        let place = *state.readers.get(&self.reader)?;
+        if place.is_cut {
+            return Some(Next::End(End::TooSlow));
+        }
+        let at = state
+            .chunks
+            .partition_point(|chunk| chunk.at + chunk.content.len() as u64 <= place.at);
+        let Some(chunk) = state.chunks.get(at).cloned() else {
+            return state.over.clone().map(Next::End);
+        };
+        let skipped = usize::try_from(place.at.saturating_sub(chunk.at)).unwrap_or(0);
+        let content = chunk.content.slice(skipped.min(chunk.content.len())..);
+        if let Some(place) = state.readers.get_mut(&self.reader) {
+            place.at = chunk.at + chunk.content.len() as u64;
+        }
+        state.forget();
+        drop(state);
+        self.window.drained.notify_waiters();
+        Some(Next::Content(chunk.stream, content))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.window.state();
+        state.readers.remove(&self.reader);
+        state.forget();
+        drop(state);
+        self.window.drained.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const BLOCK: usize = 64 * 1024;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().build().unwrap()
+    }
+
+    fn block(letter: u8) -> Bytes {
+        Bytes::from(vec![letter; BLOCK])
+    }
+
+    /// Returns whether there is no room now, nor soon.
+    async fn is_full(window: &Window) -> bool {
+        timeout(Duration::from_millis(20), window.room())
+            .await
+            .is_err()
+    }
+
+    async fn letters(reading: &mut Reading, count: usize) -> String {
+        let mut all = String::new();
+        for _ in 0..count {
+            match reading.next().await {
+                Next::Content(_, content) => all.push(char::from(content[0])),
+                Next::End(_) => all.push('.'),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn without_a_reader_the_oldest_is_dropped_and_counted() {
+        runtime().block_on(async {
+            let window = Arc::new(Window::default());
+            for letter in b'a'..=b'j' {
+                window.room().await;
+                window.push(Stream::Output, block(letter));
+            }
+            window.close(End::Exited(0));
+            let mut late = window.read(Some(0));
+            assert_eq!(late.lost, 6 * BLOCK as u64);
+            assert_eq!(letters(&mut late, 5).await, "ghij.");
+            // Only what is new, of which there is nothing.
+            assert_eq!(letters(&mut window.read(None), 1).await, ".");
+            // In the middle of a block.
+            let mut part = window.read(Some(10 * BLOCK as u64 - 5));
+            assert_eq!(
+                part.next().await,
+                Next::Content(Stream::Output, Bytes::from_static(b"jjjjj"))
+            );
+        });
+    }
+
+    #[test]
+    fn one_reader_holds_the_program_up() {
+        runtime().block_on(async {
+            let window = Arc::new(Window::default());
+            let mut slow = window.read(Some(0));
+            for letter in b'a'..=b'd' {
+                window.room().await;
+                window.push(Stream::Output, block(letter));
+            }
+            assert!(is_full(&window).await);
+            assert_eq!(letters(&mut slow, 1).await, "a");
+            assert!(!is_full(&window).await);
+            window.push(Stream::Output, block(b'e'));
+            assert!(is_full(&window).await);
+            assert_eq!(letters(&mut slow, 4).await, "bcde");
+            // One that goes away makes room.
+            for letter in b'f'..=b'i' {
+                window.push(Stream::Output, block(letter));
+            }
+            assert!(is_full(&window).await);
+            drop(slow);
+            assert!(!is_full(&window).await);
+        });
+    }
+
+    #[test]
+    fn of_several_readers_the_slowest_is_cut_off_and_told() {
+        runtime().block_on(async {
+            let window = Arc::new(Window::default());
+            let (mut slow, mut fast) = (window.read(Some(0)), window.read(Some(0)));
+            for letter in b'a'..=b'z' {
+                window.room().await;
+                window.push(Stream::Output, block(letter));
+                assert_eq!(letters(&mut fast, 1).await, char::from(letter).to_string());
+            }
+            assert_eq!(slow.next().await, Next::End(End::TooSlow));
+            window.close(End::Exited(0));
+            assert_eq!(fast.next().await, Next::End(End::Exited(0)));
+        });
+    }
+}

@@ -1,0 +1,269 @@
+//! The requests of one sandbox.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_engine::sandboxes::FileWatch;
+use atoll_model::RESIDENT;
+
+use super::files;
+use super::living::{Living, REMEMBERED};
+use super::process::Process;
+use super::window::{Next, Reading};
+use super::{Answered, Worker, making, name, unanswered};
+use crate::line::{Frame, Reader, Writer};
+use crate::protocol::{End, InAsk, Kind, ProcessFacts, Refusal, Reply, StartAsk};
+use crate::ready::watched;
+
+impl Worker {
+    /// Carries out a request of a sandbox that the caller may use.
+    pub(super) async fn work(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        ask: InAsk,
+        reader: &mut Reader,
+        writer: &mut Writer,
+    ) -> Result<Answered, Refusal> {
+        match ask {
+            ask @ (InAsk::Alive
+            | InAsk::Get
+            | InAsk::Connect { .. }
+            | InAsk::Kill
+            | InAsk::SetTimeout { .. }
+            | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
+            InAsk::Start(ask) => start(living, *ask, reader, writer).await,
+            InAsk::Attach { process, from } => {
+                let process = living.process(&process)?;
+                let reading = process.window.read(from);
+                Ok(follow(living, &process, reading, reader, writer).await)
+            }
+            InAsk::Input { process } => {
+                let process = living.process(&process)?;
+                pass_input(&process, reader).await?;
+                Ok(Answered::Reply(Reply::Done))
+            }
+            ask @ (InAsk::Processes
+            | InAsk::CloseInput { .. }
+            | InAsk::Signal { .. }
+            | InAsk::Resize { .. }) => steer(living, ask).await.map(Answered::Reply),
+            InAsk::Read { path, range } => {
+                let written = living.files.read(&path, range, writer).await?;
+                Ok(Answered::Written(written))
+            }
+            InAsk::Write { path } => {
+                let written = living.files.write(&path, reader).await?;
+                Ok(Answered::Reply(written))
+            }
+            InAsk::Watch { path, recursive } => {
+                let watch = living.files.watch(&path, recursive).await?;
+                Ok(Answered::Written(tell_changes(watch, reader, writer).await))
+            }
+            ask @ (InAsk::MakeWatcher { .. }
+            | InAsk::Watched { .. }
+            | InAsk::RemoveWatcher { .. }) => watch(living, ask).await.map(Answered::Reply),
+            ask @ (InAsk::Stat { .. }
+            | InAsk::ListDirectory { .. }
+            | InAsk::MakeDirectory { .. }
+            | InAsk::Move { .. }
+            | InAsk::Remove { .. }) => living.files.answer(ask).await.map(Answered::Reply),
+        }
+    }
+
+    /// Carries out a request about the life of a sandbox.
+    async fn live(self: &Arc<Self>, living: &Arc<Living>, ask: InAsk) -> Result<Reply, Refusal> {
+        Ok(match ask {
+            InAsk::Get => Reply::Sandbox(Box::new(living.facts())),
+            InAsk::Connect { timeout_s } => {
+                if let Some(seconds) = timeout_s {
+                    living.live_for(self.life(Some(seconds))?, true);
+                }
+                Reply::Created {
+                    sandbox: Box::new(living.facts()),
+                    token: living.token.clone(),
+                }
+            }
+            InAsk::Kill => {
+                self.end(living, "a caller has ended it").await;
+                Reply::Done
+            }
+            InAsk::SetTimeout { timeout_s, extends } => {
+                match timeout_s {
+                    0 => living.live_for(Duration::ZERO, extends),
+                    seconds => living.live_for(self.life(Some(seconds))?, extends),
+                }
+                Reply::Done
+            }
+            InAsk::Measure => Reply::Measured(making::measure(living)),
+            _ => Reply::Done,
+        })
+    }
+}
+
+/// Writes the frames that come to a program's input.
+async fn pass_input(process: &Process, reader: &mut Reader) -> Result<(), Refusal> {
+    loop {
+        match reader.next::<()>().await {
+            Ok(Some(Frame::Content(_, content))) => process.write(&content).await?,
+            Ok(Some(_)) | Ok(None) | Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// Carries out a request about running programs.
+async fn steer(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
+    match ask {
+        InAsk::Processes => return Ok(Reply::Processes(processes(living))),
+        InAsk::CloseInput { process } => living.process(&process)?.close_input().await?,
+        InAsk::Signal { process, number } => {
+            let process = living.process(&process)?;
+            if process.window.over().is_some() {
+                return Err(Refusal::new(Kind::NotFound, "the program has ended"));
+            }
+            process.signal(number);
+        }
+        InAsk::Resize { process, terminal } => living.process(&process)?.resize(terminal),
+        _ => {}
+    }
+    Ok(Reply::Done)
+}
+
+/// Carries out a request about a watcher.
+async fn watch(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
+    match ask {
+        InAsk::MakeWatcher { path, recursive } => {
+            let watch = living.files.watch(&path, recursive).await?;
+            let name = name(16)?;
+            living.keep_watcher(&name, watch)?;
+            Ok(Reply::Watcher(name))
+        }
+        InAsk::Watched { watcher } => {
+            let watch = living.watcher(&watcher)?;
+            let changes = files::changes(&watch, None).await;
+            Ok(Reply::Changed(changes.map_err(|_| unanswered())?))
+        }
+        InAsk::RemoveWatcher { watcher } => {
+            living.remove_watcher(&watcher)?;
+            Ok(Reply::Done)
+        }
+        _ => Ok(Reply::Done),
+    }
+}
+
+/// Starts a program and follows its output.
+async fn start(
+    living: &Arc<Living>,
+    mut ask: StartAsk,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> Result<Answered, Refusal> {
+    check_user(ask.user.as_deref())?;
+    if let Some(directory) = &mut ask.directory {
+        let path = files::place(directory).to_string_lossy().into_owned();
+        let is_there = living
+            .files
+            .answer(InAsk::Stat { path: path.clone() })
+            .await;
+        let missing = |_| Refusal::new(Kind::Invalid, format!("cwd '{directory}' does not exist"));
+        is_there.map_err(missing)?;
+        *directory = path;
+    }
+    let own = living.environment.iter();
+    let own = own.filter(|(name, _)| !ask.environment.contains_key(*name));
+    let own: Vec<_> = own
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    ask.environment.extend(own);
+    let (process, reading) = Process::start(&living.sandbox, ask).await?;
+    living.processes().push(Arc::clone(&process));
+    let (kept, of) = (Arc::clone(&process), Arc::clone(living));
+    tokio::spawn(async move {
+        kept.window.ended().await;
+        tokio::time::sleep(REMEMBERED).await;
+        of.forget(&kept);
+    });
+    Ok(follow(living, &process, reading, reader, writer).await)
+}
+
+fn processes(living: &Living) -> Vec<ProcessFacts> {
+    let processes = living.processes();
+    let running = processes.iter().filter(|one| one.window.over().is_none());
+    running
+        .map(|process| ProcessFacts {
+            pid: process.pid(),
+            started: process.asked.clone(),
+        })
+        .collect()
+}
+
+/// Sends what a program writes, until its end or the reader's.
+async fn follow(
+    living: &Living,
+    process: &Process,
+    mut reading: Reading,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> Answered {
+    let follow = async {
+        let started = Reply::Started {
+            pid: process.pid(),
+            lost: reading.lost,
+        };
+        writer.message(&started).await?;
+        loop {
+            let next = tokio::select! {
+                next = reading.next() => next,
+                // Whoever has asked says nothing more, or is gone.
+                _ = reader.next::<()>() => return Ok(()),
+            };
+            match next {
+                Next::Content(stream, content) => writer.content(stream, &content).await?,
+                Next::End(end) => {
+                    let end = match (living.over.borrow().clone(), end) {
+                        (Some(why), End::Exited(_) | End::Signalled(_) | End::Gone(_)) => {
+                            End::Gone(why)
+                        }
+                        (_, end) => end,
+                    };
+                    return writer.message(&Reply::Ended(end)).await;
+                }
+            }
+        }
+    };
+    Answered::Written(follow.await)
+}
+
+/// Tells of changes in a directory, until the connection is closed.
+async fn tell_changes(
+    watch: FileWatch,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> io::Result<()> {
+    let events = watched(watch.descriptor().try_clone()?)?;
+    let watch = Arc::new(watch);
+    writer.message(&Reply::Done).await?;
+    loop {
+        let changes = tokio::select! {
+            changes = files::changes(&watch, Some(&events)) => changes?,
+            _ = reader.next::<()>() => return Ok(()),
+        };
+        if !changes.is_empty() {
+            writer.message(&Reply::Changed(changes)).await?;
+        }
+    }
+}
+
+/// Refuses a user that no program can be.
+fn check_user(user: Option<&str>) -> Result<(), Refusal> {
+    match user {
+        None | Some("") => Ok(()),
+        Some(name) if name == RESIDENT.name => Ok(()),
+        Some(name) => {
+            Err(
+                Refusal::new(Kind::Unauthenticated, format!("invalid username: '{name}'")).advise(
+                    format!("every program is {:?} in these sandboxes", RESIDENT.name),
+                ),
+            )
+        }
+    }
+}
