@@ -18,8 +18,8 @@ use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
-use atoll_sandbox::{Attachment, Declined, Host, Reaction, Spawner, Starting, Stream};
-pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, Size};
+use atoll_sandbox::{Attachment, Declined, Host, Reaction, Spawner, Starting, Stream, in_use};
+pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Size};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
@@ -371,6 +371,26 @@ impl Sandbox {
     pub fn files(&self) -> Result<FileServer, Failure> {
         self.patiently(|| files_in(&self.runs, &self.run))?
             .map_err(|declined| refused(&self.run, declined))
+    }
+
+    /// Lets callers of a server reach a port of it: decided and recorded, the first time.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn reach(&self, port: u16) -> Result<(), Failure> {
+        let ask = || ask(&self.runs, &self.run, &Question::Reach { port });
+        match self.patiently(ask)? {
+            Answer::Done {} => Ok(()),
+            Answer::Refused(declined) => Err(refused(&self.run, declined)),
+            _ => Err(unanswered(&self.run, &ControlError::Strange)),
+        }
+    }
+
+    /// Measures the resources that it uses now.
+    #[must_use]
+    pub fn in_use(&self) -> InUse {
+        let upper = self.shared.state.scratch_dir(&self.run).join("upper");
+        in_use(&self.shared.machine, &self.run, upper)
     }
 
     /// Reads what its programs have changed, at one moment: it stands still meanwhile. Of a sandbox

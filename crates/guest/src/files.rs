@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use atoll_frame::wire::Writer;
 
@@ -20,6 +22,10 @@ const DEPTH_MAX: u32 = 64;
 /// The most entries of one list.
 const ENTRIES_MAX: usize = 100_000;
 
+/// The longest time for a program to take a connection.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+
+const ETIMEDOUT: i32 = 110;
 const EXDEV: i32 = 18;
 const E2BIG: i32 = 7;
 
@@ -56,6 +62,10 @@ pub(crate) fn carry_out(to: &OwnedFd, ask: Ask) -> io::Result<()> {
         Ask::Open { path, file_use } => {
             let file = open(&path_of(path), file_use)?;
             tell(to, &Answer::File, Some(&file.into()))
+        }
+        Ask::Connect { port } => {
+            let connection = connect(port)?;
+            tell(to, &Answer::Connection, Some(&connection.into()))
         }
         // Not here: it answers more than once.
         Ask::Watch { .. } => Err(ErrorKind::InvalidInput.into()),
@@ -276,6 +286,27 @@ fn write(options: &mut OpenOptions, path: &Path, mode: u16) -> io::Result<File> 
         }
         Err(error) => Err(error),
     }
+}
+
+/// Connects to a port of this network's loopback, whichever family listens there.
+fn connect(port: u16) -> io::Result<TcpStream> {
+    let places = [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::from(Ipv6Addr::LOCALHOST),
+    ];
+    let mut refused = io::Error::from(ErrorKind::ConnectionRefused);
+    for ip in places {
+        match TcpStream::connect_timeout(&SocketAddr::new(ip, port), CONNECTED_WITHIN) {
+            Ok(connection) => return Ok(connection),
+            Err(error) if ip.is_ipv4() => refused = error,
+            Err(_) => {}
+        }
+    }
+    Err(match refused.raw_os_error() {
+        Some(_) => refused,
+        // One that took too long has none.
+        None => io::Error::from_raw_os_error(ETIMEDOUT),
+    })
 }
 
 /// Joins a name to the path of its directory.

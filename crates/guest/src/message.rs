@@ -61,6 +61,11 @@ pub enum Ask {
         /// The use.
         file_use: FileUse,
     },
+    /// Connect to a port of the sandbox's own loopback: [`Answer::Connection`] with it.
+    Connect {
+        /// The port.
+        port: u16,
+    },
     /// Tell of every change in a directory: [`Answer::Done`] once that has begun, then
     /// [`Answer::Changed`] until the socket is closed. From then on whatever is asked here is
     /// answered by [`Answer::Done`] once all changes until now are told.
@@ -132,6 +137,8 @@ pub enum Answer {
     },
     /// The regular file that comes with this.
     File,
+    /// The connection that comes with this.
+    Connection,
     /// Descriptions of files.
     Entries {
         /// The files.
@@ -177,6 +184,10 @@ impl Ask {
                     }
                 }
             }
+            Self::Connect { port } => {
+                out.u8(7);
+                out.u16(*port);
+            }
             Self::Watch { path, recursive } => {
                 tagged(&mut out, 6, path);
                 out.u8(u8::from(*recursive));
@@ -193,6 +204,10 @@ impl Ask {
     pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(message);
         let tag = from.u8()?;
+        if tag == 7 {
+            let port = from.u16()?;
+            return from.end().map(|()| Self::Connect { port });
+        }
         let path = absolute(&mut from)?;
         let ask = match tag {
             0 => Self::Stat { path },
@@ -328,6 +343,7 @@ impl Answer {
                 out.text(name);
                 out.u8(u8::from(*lost));
             }
+            Self::Connection => out.u8(5),
         }
         out.0
     }
@@ -359,6 +375,7 @@ impl Answer {
                     lost: from.flag()?,
                 }
             }
+            5 => Self::Connection,
             _ => return Err(Malformed::Tag),
         };
         from.end().map(|()| answer)

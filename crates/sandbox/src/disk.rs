@@ -202,6 +202,11 @@ impl DiskWatch {
     }
 }
 
+/// Counts the bytes in a layer.
+pub(crate) fn bytes_in(layer: PathBuf) -> u64 {
+    Count::of(&[layer], u64::MAX, ENTRIES_MAX as u64).bytes
+}
+
 /// The result of counting, up to the limit.
 #[derive(Debug, Default)]
 struct Count {

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use atoll_guest::{Answer, Ask, Change, Entry, FileUse, TELL_BYTES_MAX};
 use atoll_sys::{descriptor, socket};
 use rustix::fs::{FileType, fstat, fstatfs};
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 
 use crate::reports::discard;
 
@@ -139,6 +141,21 @@ impl FileServer {
         }
     }
 
+    /// Connects to a port of the sandbox's own loopback.
+    ///
+    /// # Errors
+    /// As of [`FileServer::stat`]; `ConnectionRefused` where nothing listens.
+    pub fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        self.ask(&Ask::Connect { port })?;
+        match hear(&self.requests)? {
+            (Answer::Connection, Some(socket)) => {
+                check_connection(&socket)?;
+                Ok(socket.into())
+            }
+            (other, _) => Err(strange(&other)),
+        }
+    }
+
     /// Watches a directory from now on. The server serves nothing else any more.
     ///
     /// # Errors
@@ -230,7 +247,7 @@ fn hear(requests: &OwnedFd) -> io::Result<(Answer, Option<OwnedFd>)> {
     match buffer.get(..got) {
         None | Some([]) => Err(io::ErrorKind::BrokenPipe.into()),
         Some(message) => match Answer::from_bytes(message) {
-            Ok(Answer::File) => Ok((Answer::File, file)),
+            Ok(answer @ (Answer::File | Answer::Connection)) => Ok((answer, file)),
             Ok(answer) => {
                 discard(file.into_iter().collect());
                 Ok((answer, None))
@@ -252,6 +269,19 @@ fn strange(answer: &Answer) -> io::Error {
             "the file server is not understood",
         ),
     }
+}
+
+/// Checks that a descriptor from inside is a connection by TCP, and that closing it never waits.
+fn check_connection(socket: &OwnedFd) -> io::Result<()> {
+    let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
+    let is_tcp = sockopt::socket_protocol(socket)? == Some(ipproto::TCP);
+    let family = sockopt::socket_domain(socket)?;
+    let is_internet = [AddressFamily::INET, AddressFamily::INET6].contains(&family);
+    if !(is_stream && is_tcp && is_internet) {
+        let why = "it is no connection by TCP";
+        return Err(io::Error::new(io::ErrorKind::BrokenPipe, why));
+    }
+    Ok(sockopt::set_socket_linger(socket, None)?)
 }
 
 /// Checks that a descriptor from inside is a regular file of a file system whose files are mere

@@ -286,6 +286,16 @@ impl Groups {
         }
     }
 
+    /// Returns the memory in use now, bytes.
+    pub(crate) fn memory_now(&self) -> Option<u64> {
+        let file = match self.unified {
+            Some(_) => "memory.current",
+            None => "memory.usage_in_bytes",
+        };
+        let text = fs::read_to_string(self.memory.join(file)).ok()?;
+        text.trim().parse().ok()
+    }
+
     /// Removes the groups; their processes must be gone.
     pub(crate) fn remove(&self) {
         for directory in &self.all {

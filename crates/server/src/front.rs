@@ -9,6 +9,7 @@ mod control;
 mod envd;
 mod envelopes;
 mod filesystem;
+mod port;
 mod process;
 mod transfer;
 
@@ -124,7 +125,7 @@ async fn dispatch(State(front): State<Arc<Front>>, request: Request<Body>) -> Re
         Target::Sandbox { id, port } if port == ENVD_PORT => {
             envd::answer(&front, &id, request).await
         }
-        Target::Sandbox { id, port } => answers::no_port(&front, &id, port).await,
+        Target::Sandbox { id, port } => port::answer(&front, &id, port, request).await,
     }
 }
 

@@ -51,6 +51,11 @@ pub(crate) fn split(socket: Socket) -> io::Result<(Reader, Writer)> {
     Ok((Reader(reader), Writer(writer)))
 }
 
+/// Goes on without frames: the bytes that follow are somebody else's. Nothing of them was read.
+pub(crate) fn raw(reader: Reader, writer: Writer) -> io::Result<UnixStream> {
+    reader.0.reunite(writer.0).map_err(io::Error::other)
+}
+
 impl Reader {
     /// Reads the next frame; `None` once the other side is gone.
     ///

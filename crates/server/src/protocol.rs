@@ -107,6 +107,8 @@ pub struct CreateAsk {
     pub environment: BTreeMap<String, String>,
     /// The network that the caller asks for; the server's default if `None`.
     pub network: Option<NetworkAsk>,
+    /// True if its ports are reached by a token of their own alone.
+    pub private_ports: bool,
 }
 
 /// A network, within what the server allows.
@@ -287,6 +289,11 @@ pub enum InAsk {
     },
     /// Measure it: [`Reply::Measured`].
     Measure,
+    /// Connect to one of its ports: [`Reply::Done`], then frames both ways.
+    Port {
+        /// The port.
+        port: u16,
+    },
 }
 
 /// A part of a file, as of RFC 9110, 14.1.2.
@@ -348,6 +355,8 @@ pub enum Reply {
     Created {
         sandbox: Box<SandboxFacts>,
         token: String,
+        /// The token for its ports, if they take one.
+        port_token: Option<String>,
     },
     Sandbox(Box<SandboxFacts>),
     Sandboxes {

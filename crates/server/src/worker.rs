@@ -172,6 +172,12 @@ impl Worker {
         match self.carry_out(hello, &mut reader, &mut writer).await {
             Ok(Answered::Reply(reply)) => writer.message(&reply).await,
             Ok(Answered::Written(written)) => written,
+            Ok(Answered::Connected(mut port)) => {
+                writer.message(&Reply::Done).await?;
+                let mut asked = line::raw(reader, writer)?;
+                tokio::io::copy_bidirectional(&mut asked, &mut port).await?;
+                Ok(())
+            }
             Err(refusal) => writer.message(&Reply::Refused(refusal)).await,
         }
     }
@@ -343,6 +349,8 @@ enum Answered {
     Reply(Reply),
     /// Everything is written.
     Written(io::Result<()>),
+    /// A port is connected, whose bytes are to follow.
+    Connected(tokio::net::TcpStream),
 }
 
 /// Returns where the part of a list begins that follows a cursor.

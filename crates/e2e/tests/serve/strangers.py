@@ -260,10 +260,96 @@ def files_that_are_none_are_not_read():
     control("DELETE", f"/sandboxes/{sandbox}")
 
 
+SERVER = """
+import http.server, socketserver
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.headers.get("Upgrade") == "echo":
+            self.send_response(101)
+            self.send_header("Upgrade", "echo")
+            self.send_header("Connection", "Upgrade")
+            self.end_headers()
+            self.wfile.write(self.rfile.readline().upper())
+            return
+        text = (self.path + "\\n" + str(self.headers)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
+"""
+
+
+def serving(**body):
+    """Returns a sandbox in which a server listens at port 8000, and what create has told."""
+    status, _, text = control("POST", "/v2/sandboxes", {"templateID": "base", **body})
+    assert status == 201, text
+    created = json.loads(text)
+    sandbox, token = created["sandboxID"], created["envdAccessToken"]
+    within(sandbox, "/files?path=server.py", SERVER.encode(), token,
+           Content_Type="application/octet-stream")
+    output(sandbox, token, "python3 server.py > /dev/null 2>&1 &")
+    for _ in range(200):
+        if output(sandbox, token, "(exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null && echo up"):
+            return created
+        time.sleep(0.05)
+    raise AssertionError("the server does not listen")
+
+
+def port(created, number=8000, path="/some?a=b", **headers):
+    name = f"{number}-{created['sandboxID']}.sandboxes.example"
+    return ask("GET", path, None, Host=name, **headers)
+
+
+def ports_lead_to_programs_and_nowhere_else():
+    created = serving()
+    sandbox = created["sandboxID"]
+    status, _, text = port(created, X_API_Key=KEY, X_Access_Token="secret", Own="mine")
+    assert status == 200 and text.startswith(b"/some?a=b\n"), (status, text)
+    assert b"own: mine" in text.lower() and KEY.encode() not in text and b"secret" not in text, text
+    by_header = ask("GET", "/", None, E2b_Sandbox_Id=sandbox, E2b_Sandbox_Port="8000")
+    assert by_header[0] == 200, by_header
+    for number in [1, 22, AT.port, 49999]:
+        status, _, text = port(created, number)
+        assert status == 502 and b"port is not open" in text, (number, status, text)
+    # An upgraded connection carries bytes both ways.
+    connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=30)
+    connection.connect()
+    connection.sock.sendall(
+        f"GET / HTTP/1.1\r\nHost: 8000-{sandbox}.a\r\nUpgrade: echo\r\n"
+        "Connection: Upgrade\r\n\r\n".encode()
+    )
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.sock.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 101 "), answer
+    connection.sock.sendall(b"hello\n")
+    assert connection.sock.recv(100) == b"HELLO\n"
+    connection.close()
+    control("DELETE", f"/sandboxes/{sandbox}")
+    assert port(created)[0] == 502
+
+
+def private_ports_take_their_token():
+    created, other = serving(network={"allowPublicTraffic": False}), serving()
+    token = created["trafficAccessToken"]
+    assert token and other["trafficAccessToken"] is None, (created, other)
+    for wrong in [{}, {"e2b_traffic_access_token": "x"}, {"X_Access_Token": other["envdAccessToken"]}]:
+        status, _, text = port(created, **wrong)
+        assert status == 403, (wrong, status, text)
+    assert port(created, e2b_traffic_access_token=token)[0] == 200
+    # The token for ports opens nothing else.
+    status, _, text = within(created["sandboxID"], "/filesystem.Filesystem/Stat", {"path": "/"}, token)
+    assert status == 401, (status, text)
+    for one in [created, other]:
+        control("DELETE", f"/sandboxes/{one['sandboxID']}")
+
+
 CHECKS = [
     another_tenant_reaches_nothing, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
-    files_that_are_none_are_not_read,
+    files_that_are_none_are_not_read, ports_lead_to_programs_and_nowhere_else,
+    private_ports_take_their_token,
 ]
 
 

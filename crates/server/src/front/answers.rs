@@ -9,8 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Front;
-use crate::protocol::{Credential, InAsk, Kind, Refusal};
+use crate::protocol::{Kind, Refusal};
 
 /// The longest body of JSON, bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -82,23 +81,6 @@ pub(crate) fn gone(sandbox: &str) -> Response {
     let headers = response.headers_mut();
     headers.insert("should-retry", HeaderValue::from_static("false"));
     response
-}
-
-/// Makes the answer for a port of a sandbox at which nothing is reached.
-pub(crate) async fn no_port(front: &Front, sandbox: &str, port: u16) -> Response {
-    let alive = front
-        .ask_in(Credential::Nothing, sandbox, InAsk::Alive)
-        .await;
-    if let Err(refusal) = alive {
-        return refused_in(sandbox, &refusal);
-    }
-    let body = json!({
-        "sandboxId": sandbox,
-        "message": "The sandbox is running but port is not open",
-        "port": port,
-        "code": 502,
-    });
-    json(StatusCode::BAD_GATEWAY, &body)
 }
 
 /// Returns the code of a refusal in the Connect protocol, with its HTTP status.

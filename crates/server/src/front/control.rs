@@ -84,6 +84,10 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         ["sandboxes", _, "pause" | "resume" | "fork" | "snapshots"] if post => {
             Err(refused_field("pausing, forks and snapshots"))
         }
+        ["sandboxes", id, "metrics"] if get => {
+            let query = parts.uri.query().unwrap_or_default();
+            metrics(front, key, &plain_id(id), query).await
+        }
         ["events", "sandboxes", rest @ ..] if get && rest.len() < 2 => {
             let sandbox = rest.first().map(|id| plain_id(id));
             events(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
@@ -230,14 +234,13 @@ async fn create(
         deny: network.deny_out.unwrap_or_default(),
     };
     let default = if is_v2 { None } else { Some(TIMEOUT_V1_S) };
-    // Ports are reached with a token in any case, which is stricter than either.
-    let _ = network.allow_public_traffic;
     let ask = CreateAsk {
         template: create.template.unwrap_or_else(|| TEMPLATE.to_owned()),
         timeout_s: seconds(create.timeout)?.or(default),
         metadata: create.metadata.unwrap_or_default(),
         environment: create.env_vars.unwrap_or_default(),
         network: (asked != NetworkAsk::default()).then_some(asked),
+        private_ports: network.allow_public_traffic == Some(false),
     };
     let reply = front.ask(key, Ask::Create(Box::new(ask))).await;
     created(reply.map_err(no_template)?, StatusCode::CREATED)
@@ -255,7 +258,12 @@ fn no_template(refusal: Refusal) -> Refusal {
 }
 
 fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
-    let Reply::Created { sandbox, token } = reply else {
+    let Reply::Created {
+        sandbox,
+        token,
+        port_token,
+    } = reply
+    else {
         return Err(strange());
     };
     let mut response = answer_json(
@@ -267,7 +275,7 @@ fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
             "alias": sandbox.template,
             "envdVersion": ENVD_VERSION,
             "envdAccessToken": token,
-            "trafficAccessToken": null,
+            "trafficAccessToken": port_token,
             "domain": null,
         }),
     );
@@ -413,6 +421,41 @@ fn since(text: &str) -> Result<u64, Refusal> {
     let wrong = |_| Refusal::new(Kind::Invalid, "startedAfter is no time as of RFC 3339");
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(wrong)?;
     Ok(u64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or(0))
+}
+
+/// Measures a sandbox now; what it used before is not kept.
+async fn metrics(
+    front: &Front,
+    key: Credential,
+    id: &str,
+    query: &str,
+) -> Result<Response, Refusal> {
+    let Reply::Measured(measures) = front.ask_in(key, id, InAsk::Measure).await? else {
+        return Err(strange());
+    };
+    let bound = |wanted: &str| {
+        let found = pairs(query).find(|(name, _)| name == wanted);
+        found.and_then(|(_, value)| value.parse::<u64>().ok())
+    };
+    let is_before = bound("start").is_some_and(|start| measures.at_s < start);
+    let is_after = bound("end").is_some_and(|end| measures.at_s > end);
+    let one = json!({
+        "timestamp": time_of(measures.at_s * 1000),
+        "timestampUnix": measures.at_s,
+        "cpuCount": measures.cpus,
+        "cpuUsedPct": measures.cpu_percent,
+        "memUsed": measures.memory_bytes,
+        "memTotal": measures.memory_bytes_max,
+        "memCache": 0,
+        "diskUsed": measures.disk_bytes,
+        "diskTotal": measures.disk_bytes_max,
+    });
+    let all = if is_before || is_after {
+        vec![]
+    } else {
+        vec![one]
+    };
+    Ok(answer_json(StatusCode::OK, &all))
 }
 
 async fn events(

@@ -92,7 +92,19 @@ impl Worker {
                     Role::Approver | Role::Auditor => false,
                 }
             }
-            (Credential::Nothing, _) => matches!(ask, InAsk::Alive),
+            (Credential::Nothing | Credential::Token(_), Some(living))
+                if matches!(ask, InAsk::Port { .. }) =>
+            {
+                let token = match credential {
+                    Credential::Token(token) => Some(token.as_str()),
+                    _ => None,
+                };
+                if !living.opens_ports(token) {
+                    return Err(no_port_token());
+                }
+                true
+            }
+            (Credential::Nothing, _) => matches!(ask, InAsk::Alive | InAsk::Port { .. }),
             (Credential::Token(token), Some(living)) => {
                 if !living.is_token(token) {
                     return Err(bad_token());
@@ -283,6 +295,14 @@ fn bad_signature() -> Refusal {
         Kind::Unauthenticated,
         "the signature is not valid for this file",
     )
+}
+
+fn no_port_token() -> Refusal {
+    Refusal::new(
+        Kind::Forbidden,
+        "the ports of this sandbox are reached with its traffic access token alone",
+    )
+    .advise("send e2b-traffic-access-token, as the answer to create or connect has it")
 }
 
 fn bad_token() -> Refusal {

@@ -11,6 +11,7 @@ use atoll_engine::sandboxes::{
 use atoll_model::RESIDENT;
 use bytes::Bytes;
 use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -82,6 +83,17 @@ impl Files {
             done.map_err(|error| refused(&path, &error))
         });
         done.await.unwrap_or_else(|error| Err(fault(&error)))
+    }
+
+    /// Connects to a port of the sandbox.
+    pub(crate) async fn connect(self: &Arc<Self>, port: u16) -> Result<TcpStream, Refusal> {
+        let connect = move |server: &FileServer| server.connect(port);
+        let connected = self.with(&format!("port {port}"), connect).await?;
+        let begin = || {
+            connected.set_nonblocking(true)?;
+            TcpStream::from_std(connected)
+        };
+        begin().map_err(|error| fault(&error))
     }
 
     /// Begins to watch a directory.
@@ -327,10 +339,12 @@ fn text(bytes: &[u8]) -> String {
 
 /// Returns whether an error means that the file server is gone.
 fn is_gone(error: &io::Error) -> bool {
+    // Of the kernel inside it has a number.
+    let is_own = error.raw_os_error().is_none();
     matches!(
         error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::TimedOut | ErrorKind::ConnectionReset
-    )
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    ) || is_own && error.kind() == ErrorKind::TimedOut
 }
 
 /// Returns the refusal for an error about a file.
@@ -341,6 +355,7 @@ fn refused(path: &str, error: &io::Error) -> Refusal {
         ErrorKind::NotADirectory => (Kind::Invalid, "it is not a directory"),
         ErrorKind::IsADirectory => (Kind::Invalid, "it is a directory"),
         ErrorKind::DirectoryNotEmpty => (Kind::Invalid, "it is a directory that is not empty"),
+        ErrorKind::ConnectionRefused => (Kind::NotFound, "nothing listens there"),
         ErrorKind::PermissionDenied => (Kind::Forbidden, "the sandbox's user may not"),
         ErrorKind::ReadOnlyFilesystem => (Kind::Forbidden, "it is read-only"),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {

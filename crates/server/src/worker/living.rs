@@ -1,8 +1,8 @@
 //! A living sandbox, as the worker keeps it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_engine::sandboxes::{FileWatch, Sandbox};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::files::Files;
 use super::process::Process;
 use crate::configuration::Defaults;
-use crate::protocol::{Kind, NetworkAsk, Refusal, SandboxFacts, Selector};
+use crate::protocol::{Kind, NetworkAsk, Refusal, Reply, SandboxFacts, Selector};
 
 /// The most watchers of one sandbox.
 const WATCHERS_MAX: usize = 64;
@@ -29,6 +29,8 @@ pub(crate) struct Living {
     pub(crate) asked: Option<NetworkAsk>,
     pub(crate) limits: Defaults,
     pub(crate) token: String,
+    /// The token for its ports; without one everybody who knows its name reaches them.
+    pub(crate) port_token: Option<String>,
     pub(crate) started: SystemTime,
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) files: Arc<Files>,
@@ -38,6 +40,10 @@ pub(crate) struct Living {
     pub(crate) over: watch::Sender<Option<String>>,
     processes: Mutex<Vec<Arc<Process>>>,
     watchers: Mutex<BTreeMap<String, Arc<FileWatch>>>,
+    /// The ports that were reached.
+    reached: Mutex<BTreeSet<u16>>,
+    /// The processor time at the last measurement, microseconds.
+    measured: Mutex<(Instant, u64)>,
 }
 
 /// The beginning of a living sandbox.
@@ -51,6 +57,7 @@ pub(crate) struct Beginning {
     pub(crate) asked: Option<NetworkAsk>,
     pub(crate) limits: Defaults,
     pub(crate) token: String,
+    pub(crate) port_token: Option<String>,
     pub(crate) ends: SystemTime,
     pub(crate) over: watch::Sender<Option<String>>,
 }
@@ -69,6 +76,7 @@ impl Living {
             asked: beginning.asked,
             limits: beginning.limits,
             token: beginning.token,
+            port_token: beginning.port_token,
             started: SystemTime::now(),
             sandbox,
             files,
@@ -76,6 +84,8 @@ impl Living {
             over: beginning.over,
             processes: Mutex::new(Vec::new()),
             watchers: Mutex::new(BTreeMap::new()),
+            reached: Mutex::new(BTreeSet::new()),
+            measured: Mutex::new((Instant::now(), 0)),
         })
     }
 
@@ -96,9 +106,41 @@ impl Living {
         }
     }
 
+    /// Describes it with its tokens.
+    pub(crate) fn created(&self) -> Reply {
+        Reply::Created {
+            sandbox: Box::new(self.facts()),
+            token: self.token.clone(),
+            port_token: self.port_token.clone(),
+        }
+    }
+
     /// Returns whether this is its access token; takes the same time whatever it is.
     pub(crate) fn is_token(&self, token: &str) -> bool {
-        Sha256::digest(token.as_bytes()) == Sha256::digest(self.token.as_bytes())
+        is_equal(token, &self.token)
+    }
+
+    /// Returns whether a port is reached with this token, or without one.
+    pub(crate) fn opens_ports(&self, token: Option<&str>) -> bool {
+        match (&self.port_token, token) {
+            (None, _) => true,
+            (Some(own), Some(token)) => is_equal(token, own) || self.is_token(token),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Takes a measurement of the processor time; returns the share of one processor since the
+    /// last, percent.
+    pub(crate) fn cpu_percent(&self, cpu_us: u64) -> f64 {
+        let now = Instant::now();
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, before) = std::mem::replace(&mut *measured, (now, cpu_us));
+        let elapsed = now.duration_since(at).as_secs_f64().max(0.001);
+        cpu_us.saturating_sub(before) as f64 / 1e6 / elapsed * 100.0
+    }
+
+    pub(crate) fn reached(&self) -> MutexGuard<'_, BTreeSet<u16>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the time at which it is to end.
@@ -173,6 +215,10 @@ impl Living {
         let removed = self.watchers().remove(name);
         removed.map(drop).ok_or_else(|| no_watcher(name))
     }
+}
+
+fn is_equal(one: &str, other: &str) -> bool {
+    Sha256::digest(one.as_bytes()) == Sha256::digest(other.as_bytes())
 }
 
 fn no_watcher(name: &str) -> Refusal {

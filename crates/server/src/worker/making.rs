@@ -71,7 +71,7 @@ impl Worker {
         }
         check(&ask)?;
         let life = self.life(ask.timeout_s)?;
-        let word = narrowed(self.configuration.network, ask.network.as_ref())?;
+        let reach = narrowed(self.configuration.network, ask.network.as_ref())?;
         let making = self.admit(&caller.tenant)?;
         let id = format!("i{}", name(20)?);
         let (over, is_over) = watch::channel(None);
@@ -83,7 +83,8 @@ impl Worker {
             template: ask.template.clone(),
             metadata: ask.metadata.clone(),
         };
-        let wanted = wanted(served, word, &limits);
+        let network = reach.name.to_owned();
+        let wanted = wanted(served, reach, &limits);
         let (worker, ended) = (Arc::clone(self), over.clone());
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
@@ -105,10 +106,11 @@ impl Worker {
             template: ask.template,
             metadata: ask.metadata,
             environment: environment(&id, ask.environment),
-            network: word.name().to_owned(),
+            network,
             asked: ask.network,
             limits,
             token: name(40)?,
+            port_token: ask.private_ports.then(|| name(40)).transpose()?,
             ends: SystemTime::now() + life,
             over,
         };
@@ -118,10 +120,7 @@ impl Worker {
         self.note(&living.tenant, &id, "created", "a caller has made it");
         let (worker, of) = (Arc::clone(self), Arc::clone(&living));
         tokio::spawn(async move { worker.watch_over(&of, is_over).await });
-        Ok(Reply::Created {
-            sandbox: Box::new(living.facts()),
-            token: living.token.clone(),
-        })
+        Ok(living.created())
     }
 
     /// Ends a sandbox at its time, and takes it off the list once it is gone.
@@ -217,12 +216,12 @@ impl Worker {
 }
 
 /// Returns the request to the engine.
-fn wanted(served: Served, word: NetworkWord, limits: &Defaults) -> CreateSandbox {
+fn wanted(served: Served, reach: Reach, limits: &Defaults) -> CreateSandbox {
     CreateSandbox {
         workspace: Workspace::Own(Box::new(served)),
         requested: Requested {
-            presets: word.presets(),
-            allow: word.allow(),
+            presets: reach.presets,
+            allow: reach.allow,
             limits: vec![
                 (LimitKey::Memory, format!("{}MiB", limits.memory_mib)),
                 (LimitKey::Disk, format!("{}MiB", limits.disk_mib)),
@@ -264,24 +263,59 @@ fn check(ask: &CreateAsk) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The network of one sandbox.
+struct Reach {
+    /// The word for it.
+    name: &'static str,
+    presets: Vec<String>,
+    allow: Vec<String>,
+}
+
+/// All addresses, as E2B's SDKs write them.
+const EVERYWHERE: &str = "0.0.0.0/0";
+
 /// Returns the network of a sandbox: the server's, or less if the caller asks for less.
-fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<NetworkWord, Refusal> {
-    let Some(asked) = asked else {
-        return Ok(word);
+fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<Reach, Refusal> {
+    let whole = Reach {
+        name: word.name(),
+        presets: word.presets(),
+        allow: word.allow(),
     };
-    let denies_all = asked.deny.iter().any(|one| one == "0.0.0.0/0");
-    let others = asked.deny.iter().any(|one| one != "0.0.0.0/0");
-    if !asked.allow.is_empty() || others {
-        return Err(Refusal::new(
-            Kind::Forbidden,
-            "this server does not take single destinations of a sandbox's network",
-        )
-        .advise("leave allowOut and denyOut out: network in serve.toml is for all of them"));
+    let Some(asked) = asked else {
+        return Ok(whole);
+    };
+    let refused =
+        |what: &str, advice: &str| Err(Refusal::new(Kind::Forbidden, what).advise(advice));
+    if asked.deny.iter().any(|one| one != EVERYWHERE) {
+        return refused(
+            "denyOut names single addresses, and this server closes all or none",
+            "denyOut: [\"0.0.0.0/0\"] with allowOut names what is reached instead",
+        );
     }
-    match asked.internet {
-        Some(false) => Ok(NetworkWord::Closed),
-        _ if denies_all => Ok(NetworkWord::Closed),
-        Some(true) | None => Ok(word),
+    let closes = asked.internet == Some(false) || !asked.deny.is_empty();
+    match (word, asked.allow.as_slice()) {
+        (_, []) if closes => Ok(Reach {
+            name: NetworkWord::Closed.name(),
+            presets: Vec::new(),
+            allow: Vec::new(),
+        }),
+        (_, []) => Ok(whole),
+        (NetworkWord::Closed | NetworkWord::Registries, _) => refused(
+            &format!(
+                "allowOut: this server's sandboxes have the network \"{}\"",
+                word.name()
+            ),
+            "network = \"internet\" in serve.toml lets callers name destinations",
+        ),
+        (NetworkWord::Internet, _) if !closes => Err(Refusal::new(
+            Kind::Invalid,
+            "allowOut without denyOut: [\"0.0.0.0/0\"] changes nothing",
+        )),
+        (NetworkWord::Internet, named) => Ok(Reach {
+            name: "named",
+            presets: Vec::new(),
+            allow: named.to_vec(),
+        }),
     }
 }
 
@@ -294,14 +328,19 @@ fn environment(id: &str, asked: BTreeMap<String, String>) -> BTreeMap<String, St
 }
 
 /// Measures a sandbox.
-pub(super) fn measure(living: &Living) -> Measures {
-    Measures {
+pub(super) async fn measure(living: &Arc<Living>) -> Result<Measures, Refusal> {
+    let sandbox = Arc::clone(&living.sandbox);
+    let measured = spawn_blocking(move || sandbox.in_use()).await;
+    let in_use = measured.map_err(|error| fault(&error))?;
+    Ok(Measures {
         at_s: milliseconds(SystemTime::now()) / 1000,
         cpus: living.limits.cpus,
-        cpu_percent: 0.0,
-        memory_bytes: 0,
+        cpu_percent: in_use
+            .cpu_us
+            .map_or(0.0, |cpu_us| living.cpu_percent(cpu_us)),
+        memory_bytes: in_use.memory_bytes.unwrap_or(0),
         memory_bytes_max: living.limits.memory_mib * MIB,
-        disk_bytes: 0,
+        disk_bytes: in_use.disk_bytes,
         disk_bytes_max: living.limits.disk_mib * MIB,
-    }
+    })
 }

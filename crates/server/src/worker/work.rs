@@ -11,7 +11,9 @@ use super::files;
 use super::living::{Living, REMEMBERED};
 use super::process::Process;
 use super::window::{Next, Reading};
-use super::{Answered, Worker, making, name, unanswered};
+use super::{Answered, Worker, fault, making, name, refusal, unanswered};
+use tokio::net::TcpStream;
+
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{End, InAsk, Kind, ProcessFacts, Refusal, Reply, StartAsk};
 use crate::ready::watched;
@@ -32,6 +34,7 @@ impl Worker {
             | InAsk::Kill
             | InAsk::SetTimeout { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
+            InAsk::Port { port } => connect(living, port).await.map(Answered::Connected),
             InAsk::Start(ask) => start(living, *ask, reader, writer).await,
             InAsk::Attach { process, from } => {
                 let process = living.process(&process)?;
@@ -78,10 +81,7 @@ impl Worker {
                 if let Some(seconds) = timeout_s {
                     living.live_for(self.life(Some(seconds))?, true);
                 }
-                Reply::Created {
-                    sandbox: Box::new(living.facts()),
-                    token: living.token.clone(),
-                }
+                living.created()
             }
             InAsk::Kill => {
                 self.end(living, "a caller has ended it").await;
@@ -94,10 +94,24 @@ impl Worker {
                 }
                 Reply::Done
             }
-            InAsk::Measure => Reply::Measured(making::measure(living)),
+            InAsk::Measure => Reply::Measured(making::measure(living).await?),
             _ => Reply::Done,
         })
     }
+}
+
+/// Connects to a port. The first time that is decided and recorded, before any byte goes there; a
+/// port at which nothing listens is not recorded, so that nobody fills the ledger with others.
+async fn connect(living: &Arc<Living>, port: u16) -> Result<TcpStream, Refusal> {
+    let connected = living.files.connect(port).await?;
+    if !living.reached().contains(&port) {
+        let sandbox = Arc::clone(&living.sandbox);
+        let reached = tokio::task::spawn_blocking(move || sandbox.reach(port)).await;
+        let reached = reached.map_err(|error| fault(&error))?;
+        reached.map_err(|failure| refusal(&failure))?;
+        living.reached().insert(port);
+    }
+    Ok(connected)
 }
 
 /// Writes the frames that come to a program's input.

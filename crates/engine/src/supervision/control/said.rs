@@ -16,6 +16,11 @@ pub enum Question {
     Ports {},
     /// Publish a port.
     Publish(PublishedPort),
+    /// Let callers of a server reach a port of its served sandbox: decided and recorded once.
+    Reach {
+        /// The port.
+        port: u16,
+    },
     /// List the open approval requests, with short texts, and the leases.
     Approvals {},
     /// Show one approval request in full.

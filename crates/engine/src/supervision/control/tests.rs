@@ -57,6 +57,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 | Question::Reload { .. }
                 | Question::Exec { .. }
                 | Question::Files {}
+                | Question::Reach { .. }
                 | Question::Freeze {}
                 | Question::Stop {} => declined("no"),
             };

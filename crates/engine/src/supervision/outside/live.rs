@@ -183,6 +183,7 @@ impl<'a> Outside<'a> {
                 }
             },
             Question::Ports {}
+            | Question::Reach { .. }
             | Question::Revoke { .. }
             | Question::Restrict(_)
             | Question::Compare { .. }
@@ -217,6 +218,10 @@ impl<'a> Outside<'a> {
             Question::Publish(port) => {
                 let answer = self.publish_by(who, port);
                 answer.unwrap_or_else(Answer::Refused)
+            }
+            Question::Reach { port } => {
+                let answer = self.reach(port, who);
+                answer.map_or_else(Answer::Refused, |()| Answer::Done {})
             }
             Question::Approvals {} => self.list_approvals(),
             Question::Approval { approval } => self.show_approval(approval),
@@ -421,6 +426,30 @@ impl<'a> Outside<'a> {
         self.published.push(published.clone());
         self.flows.published_later.push(published.clone());
         Ok(published)
+    }
+}
+
+impl Outside<'_> {
+    /// Lets callers of a server reach a port: decided and recorded, the first time.
+    fn reach(&mut self, port: u16, by: Who) -> Result<(), Declined> {
+        let port = PublishedPort {
+            outside: port,
+            inside: port,
+        };
+        if self.published.iter().any(|one| one.port == port) {
+            return Ok(());
+        }
+        let published = self.decided(port)?;
+        let news = FlowEvent::Published {
+            published: &published,
+            by,
+            first: None,
+        };
+        if !self.recorded(&[news]) {
+            return Err(unrecorded());
+        }
+        self.published.push(published);
+        Ok(())
     }
 }
 
