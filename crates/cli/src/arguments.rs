@@ -17,6 +17,7 @@ mod ports;
 mod restrict;
 mod review;
 mod run;
+mod sandbox;
 mod secret;
 mod serve;
 mod sessions;
@@ -68,6 +69,10 @@ pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
 pub use run::RunArguments;
+pub use sandbox::{
+    CopyArguments, CreateSandboxArguments, ExecSandboxArguments, KillSandboxArguments,
+    ListFilesArguments, ListSandboxesArguments, SandboxAction, SandboxArguments,
+};
 pub use secret::{
     KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,
     SetSecretArguments, UnlockArguments, VaultKeyArguments,
@@ -123,6 +128,8 @@ pub enum Command {
     Shell(ShellArguments),
     Login(LoginArguments),
     Serve(ServeArguments),
+    #[command(alias = "sandboxes")]
+    Sandbox(SandboxArguments),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
     #[command(alias = "session")]

@@ -40,6 +40,7 @@ mod requested;
 mod restrict;
 mod review;
 mod run;
+mod sandbox;
 mod secret;
 mod serve;
 mod sessions;
@@ -112,6 +113,7 @@ fn perform(
         Command::Shell(arguments) => exec::shell(&arguments, output),
         Command::Login(arguments) => signin::login(&arguments, output),
         Command::Serve(arguments) => serve::serve(&arguments, output),
+        Command::Sandbox(arguments) => sandbox::sandbox(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),

@@ -4,6 +4,7 @@
 //! other is for the control API.
 
 mod answers;
+mod api;
 mod ask;
 mod control;
 mod envd;
@@ -28,6 +29,7 @@ use axum::response::Response;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
+use tower::ServiceExt;
 
 use crate::started::{DIAL, FRONT, LISTENER};
 use ask::Dial;
@@ -41,9 +43,22 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The port of E2B's own services in a sandbox.
 const ENVD_PORT: u16 = 49983;
 
+/// Returns the description of Atoll's own API, as OpenAPI has it.
+#[must_use]
+pub fn openapi() -> serde_json::Value {
+    api::openapi()
+}
+
 /// The state that all requests share.
 pub(crate) struct Front {
     dial: Dial,
+}
+
+/// The routes, of which requests are told apart by more than their paths.
+#[derive(Clone)]
+struct Routes {
+    front: Arc<Front>,
+    api: Router,
 }
 
 /// Carries out the role of a front. Returns the exit status.
@@ -84,9 +99,11 @@ async fn serve(listener: TcpListener, dial: OwnedFd) -> io::Result<()> {
     let front = Arc::new(Front {
         dial: Dial::new(dial)?,
     });
-    let router = Router::new()
-        .fallback(dispatch)
-        .with_state(Arc::clone(&front));
+    let state = Routes {
+        api: api::router(&front),
+        front: Arc::clone(&front),
+    };
+    let router = Router::new().fallback(dispatch).with_state(state);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
@@ -118,8 +135,13 @@ async fn serve(listener: TcpListener, dial: OwnedFd) -> io::Result<()> {
 }
 
 /// Answers one request.
-async fn dispatch(State(front): State<Arc<Front>>, request: Request<Body>) -> Response {
+async fn dispatch(State(routes): State<Routes>, request: Request<Body>) -> Response {
+    let front = routes.front;
     match Target::of(request.headers(), request.uri()) {
+        Target::Own => match routes.api.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        },
         Target::Control => control::answer(&front, request).await,
         Target::Signed => transfer::answer(&front, None, request).await,
         Target::Sandbox { id, port } if port == ENVD_PORT => {
@@ -132,8 +154,10 @@ async fn dispatch(State(front): State<Arc<Front>>, request: Request<Body>) -> Re
 /// The target of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
-    /// The API for sandboxes.
+    /// The API for sandboxes, in E2B's form.
     Control,
+    /// Atoll's own API.
+    Own,
     /// A file of a sandbox that the signature finds.
     Signed,
     /// A port of a sandbox.
@@ -161,6 +185,7 @@ impl Target {
             .is_some_and(|query| query.contains("signature="));
         match uri.path() {
             "/files" if is_signed => Self::Signed,
+            path if path.starts_with("/v1/") => Self::Own,
             _ => Self::Control,
         }
     }

@@ -18,7 +18,7 @@ mod started;
 pub mod worker;
 
 pub use configuration::{Configuration, ConfigurationError, Defaults, NetworkWord, Quota};
-pub use front::program as front_program;
+pub use front::{openapi, program as front_program};
 pub use started::FRONT;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod facts;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use facts::{
     ChangeFacts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures, ProcessFacts,
@@ -22,10 +23,10 @@ pub const VERSION: u32 = 1;
 pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
-    /// The id of the request in logs and records.
-    pub trace: String,
     /// The credential of the caller.
     pub credential: Credential,
+    /// A name for the request: one with the same name is not carried out again.
+    pub once: Option<String>,
     /// The request.
     pub ask: Ask,
 }
@@ -95,7 +96,8 @@ pub enum Ask {
 }
 
 /// A sandbox to make.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct CreateAsk {
     /// The template.
     pub template: String,
@@ -112,7 +114,8 @@ pub struct CreateAsk {
 }
 
 /// A network, within what the server allows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct NetworkAsk {
     /// False to close it.
     pub internet: Option<bool>,
@@ -307,7 +310,8 @@ pub enum ByteRange {
 }
 
 /// A program to start.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct StartAsk {
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -328,7 +332,7 @@ pub struct StartAsk {
 }
 
 /// The size of a terminal, characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct TerminalSize {
     pub rows: u16,
@@ -373,6 +377,8 @@ pub enum Reply {
         pid: u32,
         /// The output that is lost before what follows, bytes.
         lost: u64,
+        /// The offset of what follows in all output, bytes.
+        at: u64,
     },
     Ended(End),
     Processes(Vec<ProcessFacts>),

@@ -27,3 +27,17 @@ fn the_configuration_is_read_whole_or_refused() {
         assert!(Configuration::parse(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn the_description_of_the_api_is_fixed() {
+    let path = "src/golden/openapi.json";
+    let text = serde_json::to_string_pretty(&crate::openapi()).unwrap() + "\n";
+    if std::env::var_os("ATOLL_UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        text == golden,
+        "callers rely on it; ATOLL_UPDATE_GOLDEN writes it anew"
+    );
+}

@@ -6,6 +6,7 @@ mod callers;
 mod files;
 mod living;
 mod making;
+mod once;
 mod process;
 mod window;
 mod work;
@@ -54,6 +55,7 @@ pub struct Worker {
     ended: Mutex<VecDeque<Ended>>,
     making: Mutex<making::Made>,
     scans: Mutex<callers::Scans>,
+    once: Mutex<once::Requests>,
     requests: Arc<tokio::sync::Semaphore>,
 }
 
@@ -81,6 +83,7 @@ impl Worker {
             ended: Mutex::default(),
             making: Mutex::default(),
             scans: Mutex::default(),
+            once: Mutex::default(),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
         })
     }
@@ -189,12 +192,15 @@ impl Worker {
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         let Hello {
-            credential, ask, ..
+            credential,
+            once,
+            ask,
+            ..
         } = hello;
         let reply = match ask {
             Ask::Create(ask) => {
                 let caller = self.caller(&credential)?;
-                self.create(&caller, *ask).await?
+                self.create_once(&caller, once, *ask).await?
             }
             Ask::List(ask) => {
                 let caller = self.caller(&credential)?;
@@ -217,7 +223,7 @@ impl Worker {
             }
             Ask::In { sandbox, ask } => {
                 let living = self.admitted(&credential, sandbox.as_deref(), &ask)?;
-                return self.work(&living, ask, reader, writer).await;
+                return self.work(&living, ask, once, reader, writer).await;
             }
         };
         Ok(Answered::Reply(reply))

@@ -50,10 +50,20 @@ impl Dial {
 impl Front {
     /// Begins a request.
     pub(crate) async fn begin(&self, credential: Credential, ask: Ask) -> Result<Line, Refusal> {
+        self.begin_once(credential, None, ask).await
+    }
+
+    /// Begins a request that is carried out once, however often it comes with this name.
+    pub(crate) async fn begin_once(
+        &self,
+        credential: Credential,
+        once: Option<String>,
+        ask: Ask,
+    ) -> Result<Line, Refusal> {
         let hello = Hello {
             version: VERSION,
-            trace: String::new(),
             credential,
+            once,
             ask,
         };
         let begin = async {

@@ -47,7 +47,10 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
     let post = parts.method == Method::POST;
     match path {
         ["health"] if get => Ok(empty(StatusCode::NO_CONTENT)),
-        ["sandboxes"] if post => create(front, key, body(content).await?, is_v2).await,
+        ["sandboxes"] if post => {
+            let once = once(&parts.headers);
+            create(front, key, once, body(content).await?, is_v2).await
+        }
         ["sandboxes"] if get => {
             list(front, key, parts.uri.query().unwrap_or_default(), is_v2).await
         }
@@ -107,6 +110,12 @@ pub(crate) fn credential(headers: &HeaderMap) -> Credential {
         Some(key) => Credential::Key(key.to_owned()),
         None => Credential::Nothing,
     }
+}
+
+/// Returns the name that a request is carried out once by.
+pub(crate) fn once(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("idempotency-key")?.to_str().ok()?;
+    Some(value.to_owned())
 }
 
 #[derive(Deserialize)]
@@ -223,6 +232,7 @@ fn refused_field(name: &str) -> Refusal {
 async fn create(
     front: &Front,
     key: Credential,
+    once: Option<String>,
     create: Create,
     is_v2: bool,
 ) -> Result<Response, Refusal> {
@@ -242,12 +252,17 @@ async fn create(
         network: (asked != NetworkAsk::default()).then_some(asked),
         private_ports: network.allow_public_traffic == Some(false),
     };
-    let reply = front.ask(key, Ask::Create(Box::new(ask))).await;
-    created(reply.map_err(no_template)?, StatusCode::CREATED)
+    let mut line = front
+        .begin_once(key, once, Ask::Create(Box::new(ask)))
+        .await?;
+    created(
+        line.reply().await.map_err(no_template)?,
+        StatusCode::CREATED,
+    )
 }
 
 /// Turns the answer for a missing sandbox into that for a missing template.
-fn no_template(refusal: Refusal) -> Refusal {
+pub(crate) fn no_template(refusal: Refusal) -> Refusal {
     match refusal.kind {
         Kind::NoSandbox => Refusal {
             kind: Kind::NotFound,
@@ -351,7 +366,7 @@ pub(crate) fn rfc3339(nanoseconds: i128) -> String {
 }
 
 /// Reads the pairs of a query.
-fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
     form_urlencoded::parse(query.as_bytes()).into_owned()
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn entry(entry: &EntryFacts) -> Value {
         "permissions": permissions(entry),
         "owner": entry.owner,
         "group": entry.group,
-        "modifiedTime": rfc3339(entry.modified_ns),
+        "modifiedTime": rfc3339(entry.modified_ns.into()),
     });
     if let (Some(fields), Some(target)) = (described.as_object_mut(), &entry.target) {
         fields.insert("symlinkTarget".to_owned(), json!(target));

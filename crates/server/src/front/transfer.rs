@@ -19,7 +19,7 @@ use super::answers::{json as answer_json, refused, refused_in};
 use super::ask::{Line, strange};
 use super::envd::{named_user, token};
 use crate::line::{Frame, Stream};
-use crate::protocol::{Ask, ByteRange, Credential, InAsk, Kind, Refusal, Reply};
+use crate::protocol::{Ask, ByteRange, Credential, EntryFacts, InAsk, Kind, Refusal, Reply};
 
 /// The longest time, and the most bytes, for which a refused body is still read.
 const DRAINED_WITHIN: Duration = Duration::from_secs(10);
@@ -98,16 +98,23 @@ async fn download(
 ) -> Result<Response, Refusal> {
     let link = Link::read(parts.uri.query().unwrap_or_default())?;
     named_user(&link.user)?;
-    let range = parts
-        .headers
+    let credential = link.credential(&parts.headers);
+    fetch(front, credential, sandbox, link.path, &parts.headers).await
+}
+
+/// Sends a file, or the part of it that the headers ask for.
+pub(crate) async fn fetch(
+    front: &Front,
+    credential: Credential,
+    sandbox: Option<&str>,
+    path: String,
+    headers: &HeaderMap,
+) -> Result<Response, Refusal> {
+    let range = headers
         .get(header::RANGE)
         .and_then(|value| value.to_str().ok());
     let range = range.and_then(read_range);
-    let ask = InAsk::Read {
-        path: link.path.clone(),
-        range,
-    };
-    let credential = link.credential(&parts.headers);
+    let ask = InAsk::Read { path, range };
     let mut line = front.begin(credential, within(sandbox, ask)).await?;
     let Reply::File {
         size,
@@ -284,6 +291,20 @@ fn check_time(link: &Link) -> Result<(), Refusal> {
     }
 }
 
+/// Writes a body to a file; returns what the file is then.
+pub(crate) async fn store(
+    front: &Front,
+    credential: &Credential,
+    sandbox: &str,
+    path: &str,
+    body: Body,
+) -> Result<EntryFacts, Refusal> {
+    let line = begin(front, Some(sandbox), credential, path).await?;
+    let blocks = body.into_data_stream();
+    let blocks = blocks.map(|block| block.map_err(io::Error::other));
+    written(line, std::pin::pin!(blocks), &mut Packed::Not).await
+}
+
 async fn begin(
     front: &Front,
     sandbox: Option<&str>,
@@ -337,13 +358,28 @@ fn unpacked(body: Body, packed: Packed) -> Body {
     Body::from_stream(blocks)
 }
 
-/// Writes the blocks of one file.
+/// Writes the blocks of one file; returns its description of E2B's.
 async fn write(
-    mut line: Line,
-    mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
+    line: Line,
+    blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
     packed: &mut Packed,
     path: &str,
 ) -> Result<Value, Refusal> {
+    let entry = written(line, blocks, packed).await?;
+    let at = if entry.path.is_empty() {
+        path
+    } else {
+        &entry.path
+    };
+    let name = at.rsplit('/').next().unwrap_or_default();
+    Ok(json!({ "path": at, "name": name, "type": "file" }))
+}
+
+async fn written(
+    mut line: Line,
+    mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
+    packed: &mut Packed,
+) -> Result<EntryFacts, Refusal> {
     'all: while let Some(block) = blocks.next().await {
         let block = block.map_err(|error| wrong_body(&error))?;
         let most = match packed {
@@ -360,11 +396,7 @@ async fn write(
     }
     let _ = line.writer.end().await;
     match line.reply().await? {
-        Reply::Entries(entries) => {
-            let at = entries.first().map_or(path, |entry| &entry.path);
-            let name = at.rsplit('/').next().unwrap_or_default();
-            Ok(json!({ "path": at, "name": name, "type": "file" }))
-        }
+        Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
         _ => Err(strange()),
     }
 }

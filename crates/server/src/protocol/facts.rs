@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{NetworkAsk, StartAsk};
 
 /// A sandbox, as its callers see it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SandboxFacts {
     /// Its id.
     pub id: String,
@@ -34,7 +35,7 @@ pub struct SandboxFacts {
 }
 
 /// A key, without what it is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct KeyFacts {
     pub id: String,
@@ -47,7 +48,7 @@ pub struct KeyFacts {
 }
 
 /// Something that happened to a sandbox.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct LifecycleEventFacts {
     pub id: String,
@@ -58,7 +59,7 @@ pub struct LifecycleEventFacts {
 }
 
 /// A running program.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProcessFacts {
     /// The number of its process in the sandbox.
     pub pid: u32,
@@ -67,7 +68,7 @@ pub struct ProcessFacts {
 }
 
 /// The end of a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The status that it returned.
@@ -85,7 +86,7 @@ pub enum End {
 }
 
 /// A file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EntryFacts {
     /// The path.
     pub path: String,
@@ -100,13 +101,13 @@ pub struct EntryFacts {
     /// The group's name, or number.
     pub group: String,
     /// The time of the last change, nanoseconds since 1970.
-    pub modified_ns: i128,
+    pub modified_ns: i64,
     /// Of a link: its target.
     pub target: Option<String>,
 }
 
 /// A change in a watched directory.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ChangeFacts {
     /// `created`, `written`, `removed`, `renamed` or `attributes`.
     pub kind: String,
@@ -115,7 +116,7 @@ pub struct ChangeFacts {
 }
 
 /// The resources in use by a sandbox.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct Measures {
     pub at_s: u64,

@@ -328,7 +328,10 @@ fn facts(entry: &Entry) -> EntryFacts {
         mode: entry.mode,
         owner: name(entry.uid, RESIDENT.uid),
         group: name(entry.gid, RESIDENT.gid),
-        modified_ns: i128::from(entry.modified_s) * 1_000_000_000 + i128::from(entry.modified_ns),
+        modified_ns: entry
+            .modified_s
+            .saturating_mul(1_000_000_000)
+            .saturating_add(entry.modified_ns.into()),
         target: entry.target.as_deref().map(text),
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Reading {
     reader: u64,
     /// The output that was lost before its first byte, bytes.
     pub(crate) lost: u64,
+    /// The offset of its first byte in all output, bytes.
+    pub(crate) at: u64,
 }
 
 /// The next of the output.
@@ -81,6 +83,7 @@ impl Window {
             window: Arc::clone(self),
             reader,
             lost: at - wanted,
+            at,
         }
     }
 

@@ -24,6 +24,7 @@ impl Worker {
         self: &Arc<Self>,
         living: &Arc<Living>,
         ask: InAsk,
+        once: Option<String>,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
@@ -35,7 +36,17 @@ impl Worker {
             | InAsk::SetTimeout { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
             InAsk::Port { port } => connect(living, port).await.map(Answered::Connected),
-            InAsk::Start(ask) => start(living, *ask, reader, writer).await,
+            InAsk::Start(ask) => {
+                let (process, reading) = match once {
+                    None => start(living, *ask).await?,
+                    Some(once) => {
+                        let process = self.start_once(living, &once, *ask).await?;
+                        let reading = process.window.read(Some(0));
+                        (process, reading)
+                    }
+                };
+                Ok(follow(living, &process, reading, reader, writer).await)
+            }
             InAsk::Attach { process, from } => {
                 let process = living.process(&process)?;
                 let reading = process.window.read(from);
@@ -164,13 +175,11 @@ async fn watch(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
     }
 }
 
-/// Starts a program and follows its output.
-async fn start(
+/// Starts a program.
+pub(super) async fn start(
     living: &Arc<Living>,
     mut ask: StartAsk,
-    reader: &mut Reader,
-    writer: &mut Writer,
-) -> Result<Answered, Refusal> {
+) -> Result<(Arc<Process>, Reading), Refusal> {
     check_user(ask.user.as_deref())?;
     if let Some(directory) = &mut ask.directory {
         let path = files::place(directory).to_string_lossy().into_owned();
@@ -196,7 +205,7 @@ async fn start(
         tokio::time::sleep(REMEMBERED).await;
         of.forget(&kept);
     });
-    Ok(follow(living, &process, reading, reader, writer).await)
+    Ok((process, reading))
 }
 
 fn processes(living: &Living) -> Vec<ProcessFacts> {
@@ -222,6 +231,7 @@ async fn follow(
         let started = Reply::Started {
             pid: process.pid(),
             lost: reading.lost,
+            at: reading.at,
         };
         writer.message(&started).await?;
         loop {

@@ -1,0 +1,368 @@
+//! `atoll sandbox`: a client of a server's own API.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
+use atoll_model::parse_duration;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+use ureq::http::Response;
+use ureq::{Agent, Body, SendBody};
+
+use crate::arguments::{
+    CopyArguments, CreateSandboxArguments, ExecSandboxArguments, ListFilesArguments,
+    ListSandboxesArguments, SandboxAction, SandboxArguments,
+};
+use crate::output::Output;
+
+/// The server where none is named.
+const DEFAULT_URL: &str = "http://127.0.0.1:3000";
+/// The longest answer that is read as a whole, bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Carries out `atoll sandbox`.
+///
+/// # Errors
+/// When the server cannot be asked, or refuses.
+pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Failure> {
+    let server = Server::of_environment()?;
+    match &arguments.action {
+        SandboxAction::Create(arguments) => create(&server, arguments, output),
+        SandboxAction::List(arguments) => list(&server, arguments, output),
+        SandboxAction::Exec(arguments) => exec(&server, arguments),
+        SandboxAction::Cp(arguments) => copy(&server, arguments),
+        SandboxAction::Ls(arguments) => list_files(&server, arguments, output),
+        SandboxAction::Kill(arguments) => {
+            let path = sandbox_path(&arguments.id, "");
+            server.ask("DELETE", &path, SendBody::none()).map(|_| 0)
+        }
+    }
+}
+
+/// A server, as its clients see it.
+struct Server {
+    agent: Agent,
+    url: String,
+    key: String,
+}
+
+impl Server {
+    fn of_environment() -> Result<Self, Failure> {
+        let one_of = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
+        let url = one_of(["ATOLL_URL", "E2B_API_URL"]);
+        let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let key = one_of(["ATOLL_API_KEY", "E2B_API_KEY"]).ok_or_else(|| {
+            Failure::new("no key is set for the server").advise(
+                "set ATOLL_API_KEY; atoll serve keys create makes a key, on the server's machine",
+            )
+        })?;
+        let settings = Agent::config_builder().http_status_as_error(false).build();
+        Ok(Self {
+            agent: settings.into(),
+            url: url.trim_end_matches('/').to_owned(),
+            key,
+        })
+    }
+
+    /// Makes a request; an answer other than success is the failure that it tells of.
+    fn ask(&self, method: &str, path: &str, body: SendBody<'_>) -> Result<Response<Body>, Failure> {
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url))
+            .header("X-API-Key", &self.key)
+            .body(body)
+            .doing("the request cannot be made")?;
+        let answer = self.agent.run(request).map_err(|error| {
+            Failure::new(format!("the server at {} cannot be asked", self.url))
+                .because(error)
+                .advise("atoll serve begins one; ATOLL_URL names another")
+        })?;
+        match answer.status().is_success() {
+            true => Ok(answer),
+            false => Err(refused(answer)),
+        }
+    }
+
+    fn json(&self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
+        let answer = match body {
+            Value::Null => self.ask(method, path, SendBody::none()),
+            _ => {
+                let mut text = io::Cursor::new(body.to_string().into_bytes());
+                self.ask(method, path, SendBody::from_reader(&mut text))
+            }
+        };
+        read(answer?)
+    }
+}
+
+fn read(answer: Response<Body>) -> Result<Value, Failure> {
+    let mut body = answer.into_body();
+    let text = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+    let text = text.doing("the answer cannot be read")?;
+    serde_json::from_slice(&text).doing("the answer is not understood")
+}
+
+/// Returns the failure that an answer tells of (RFC 9457).
+fn refused(answer: Response<Body>) -> Failure {
+    let status = answer.status();
+    let told = read(answer).unwrap_or_default();
+    let text = |name: &str| {
+        told.get(name)
+            .and_then(Value::as_str)
+            .map(|text| printable(text.as_bytes()))
+    };
+    let failure = Failure::new("the server refuses");
+    let failure = match text("detail") {
+        Some(detail) => failure.because(detail),
+        None => failure.because(status),
+    };
+    match text("advice") {
+        Some(advice) => failure.advise(advice),
+        None => failure,
+    }
+}
+
+fn sandbox_path(id: &str, rest: &str) -> String {
+    format!("/v1/sandboxes/{}{rest}", encoded(id))
+}
+
+/// Writes a text as a part of an address (RFC 3986, 2.1).
+fn encoded(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    let one = |byte: &u8| match plain(byte) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.as_bytes().iter().map(one).collect()
+}
+
+/// Reads `NAME=VALUE`s.
+fn pairs(texts: &[String], option: &str) -> Result<BTreeMap<String, String>, Failure> {
+    let pair = |text: &String| {
+        let (name, value) = text.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    let all: Option<_> = texts.iter().map(pair).collect();
+    all.ok_or_else(|| Failure::new(format!("{option} takes NAME=VALUE")))
+}
+
+fn create(
+    server: &Server,
+    arguments: &CreateSandboxArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let timeout = arguments.timeout.as_deref().map(parse_duration).transpose();
+    let timeout = timeout.map_err(|error| {
+        Failure::new("--timeout is no time")
+            .because(error)
+            .advise("--timeout 10m")
+    })?;
+    let made = server.json(
+        "POST",
+        "/v1/sandboxes",
+        &json!({
+            "template": arguments.template.as_deref().unwrap_or("base"),
+            "timeout_s": timeout.map(|time| time.as_secs()),
+            "environment": pairs(&arguments.env, "--env")?,
+            "metadata": pairs(&arguments.metadata, "--metadata")?,
+        }),
+    )?;
+    if arguments.json {
+        output.json(&made);
+        return Ok(0);
+    }
+    let of = |name: &str| text_of(made.pointer("/sandbox").unwrap_or(&Value::Null), name);
+    output.result(&format!("{}\n", of("id")));
+    output.say(&format!("network {}, run {}\n", of("network"), of("run")));
+    Ok(0)
+}
+
+/// Returns a text of an object, as a terminal may show it.
+fn text_of(object: &Value, name: &str) -> String {
+    let text = match object.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
+        Some(other) => other.to_string(),
+    };
+    printable(text.as_bytes())
+}
+
+fn list(
+    server: &Server,
+    arguments: &ListSandboxesArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut path = "/v1/sandboxes".to_owned();
+    loop {
+        let part = server.json("GET", &path, &Value::Null)?;
+        let found = part.get("sandboxes").and_then(Value::as_array);
+        all.extend(found.cloned().unwrap_or_default());
+        match part.get("cursor").and_then(Value::as_str) {
+            Some(cursor) => path = format!("/v1/sandboxes?cursor={}", encoded(cursor)),
+            None => break,
+        }
+    }
+    if arguments.json {
+        output.json(&json!(all));
+        return Ok(0);
+    }
+    if all.is_empty() {
+        output.say("No sandbox is alive; atoll sandbox create makes one.\n");
+    }
+    for one in &all {
+        let line = ["id", "template", "network", "run"].map(|name| text_of(one, name));
+        output.result(&format!("{}\n", line.join("  ")));
+    }
+    Ok(0)
+}
+
+fn exec(server: &Server, arguments: &ExecSandboxArguments) -> Result<u8, Failure> {
+    let started = server.json(
+        "POST",
+        &sandbox_path(&arguments.id, "/processes"),
+        &json!({
+            "command": arguments.command,
+            "environment": pairs(&arguments.env, "--env")?,
+            "directory": arguments.directory,
+        }),
+    )?;
+    let pid = text_of(&started, "pid");
+    let path = sandbox_path(&arguments.id, &format!("/processes/{pid}/output"));
+    let mut from = 0;
+    loop {
+        let answer = server.ask("GET", &format!("{path}?from={from}"), SendBody::none())?;
+        // A stream that broke off goes on from where it was.
+        if let Some(status) = follow(answer, &mut from)? {
+            return Ok(status);
+        }
+    }
+}
+
+/// Writes what a program writes; returns its status once it has ended, or none if the stream broke
+/// off.
+fn follow(answer: Response<Body>, from: &mut u64) -> Result<Option<u8>, Failure> {
+    let reader = BufReader::new(answer.into_body().into_reader());
+    let (mut kind, mut id, mut data) = (String::new(), None, Value::Null);
+    for line in reader.lines() {
+        let Ok(line) = line else {
+            return Ok(None);
+        };
+        if let Some(text) = line.strip_prefix("event: ") {
+            text.clone_into(&mut kind);
+        } else if let Some(text) = line.strip_prefix("id: ") {
+            id = text.parse().ok();
+        } else if let Some(text) = line.strip_prefix("data: ") {
+            data = serde_json::from_str(text).unwrap_or_default();
+        } else if line.is_empty() {
+            match kind.as_str() {
+                "output" => write(&data)?,
+                "lost" => eprintln!(
+                    "atoll: {} bytes of output are lost",
+                    text_of(&data, "bytes")
+                ),
+                "end" => return ended(&data).map(Some),
+                _ => {}
+            }
+            *from = id.unwrap_or(*from);
+            kind.clear();
+        }
+    }
+    Ok(None)
+}
+
+fn write(data: &Value) -> Result<(), Failure> {
+    let content = data
+        .get("base64")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let content = BASE64_STANDARD.decode(content);
+    let content = content.doing("the output is not understood")?;
+    let written = match data.get("stream").and_then(Value::as_str) {
+        Some("stderr") => io::stderr().lock().write_all(&content),
+        _ => {
+            let mut out = io::stdout().lock();
+            out.write_all(&content).and_then(|()| out.flush())
+        }
+    };
+    written.doing("the output cannot be written")
+}
+
+/// Returns the status for an end: the program's own, or 128 and the signal.
+fn ended(data: &Value) -> Result<u8, Failure> {
+    let number = |name: &str| data.get(name).and_then(Value::as_u64);
+    match (number("exited"), number("signalled")) {
+        (Some(status), _) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        (None, None) => {
+            let why = ["gone", "otherwise"]
+                .map(|name| text_of(data, name))
+                .concat();
+            Err(Failure::new("the program did not come to its end").because(why))
+        }
+    }
+}
+
+/// Returns the sandbox and the path of `ID:PATH`; none for a file of this machine.
+fn remote(text: &str) -> Option<(&str, &str)> {
+    let (id, path) = text.split_once(':')?;
+    let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_id.then_some((id, path))
+}
+
+fn copy(server: &Server, arguments: &CopyArguments) -> Result<u8, Failure> {
+    let content = |(id, path): (&str, &str)| {
+        sandbox_path(id, &format!("/files/content?path={}", encoded(path)))
+    };
+    match (remote(&arguments.from), remote(&arguments.to)) {
+        (None, Some(to)) => {
+            let what = format!("{} cannot be read", arguments.from);
+            let mut file = File::open(&arguments.from).doing(&what)?;
+            let body = SendBody::from_reader(&mut file);
+            server.ask("PUT", &content(to), body)?;
+        }
+        (Some(from), None) => {
+            let answer = server.ask("GET", &content(from), SendBody::none())?;
+            let mut reader = answer.into_body().into_reader();
+            let what = format!("{} cannot be written", arguments.to);
+            let mut file = File::create(&arguments.to).doing(&what)?;
+            io::copy(&mut reader.by_ref(), &mut file).doing(&what)?;
+        }
+        _ => {
+            return Err(
+                Failure::new("one of both is a file in a sandbox, and the other is not")
+                    .advise("atoll sandbox cp FILE ID:PATH, or ID:PATH FILE"),
+            );
+        }
+    }
+    Ok(0)
+}
+
+fn list_files(
+    server: &Server,
+    arguments: &ListFilesArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let path = encoded(arguments.path.as_deref().unwrap_or("/home/user"));
+    let path = sandbox_path(&arguments.id, &format!("/files?path={path}"));
+    let entries = server.json("GET", &path, &Value::Null)?;
+    if arguments.json {
+        output.json(&entries);
+        return Ok(0);
+    }
+    for entry in entries.as_array().into_iter().flatten() {
+        let path = text_of(entry, "path");
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let mode = entry.get("mode").and_then(Value::as_u64).unwrap_or(0);
+        output.result(&format!(
+            "{:<9}  {mode:04o}  {:>12}  {name}\n",
+            text_of(entry, "kind"),
+            text_of(entry, "size"),
+        ));
+    }
+    Ok(0)
+}

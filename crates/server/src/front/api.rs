@@ -1,0 +1,150 @@
+//! Atoll's own API, beneath `/v1`, with its description generated from the handlers.
+//!
+//! Errors are problem details (RFC 9457): `detail` says what happened and why, `advice` what to do
+//! next. Streams are server-sent events that go on from `Last-Event-ID`.
+
+mod files;
+mod processes;
+mod sandboxes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::{OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Front;
+use super::answers::{json as answer_json, status};
+use crate::protocol::{Kind, Refusal};
+
+/// A refusal as the API tells it.
+#[derive(Debug)]
+pub(crate) struct Problem(pub(crate) Refusal);
+
+/// Problem details (RFC 9457).
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ProblemDetails {
+    /// The kind of problem: `about:blank`, so that the status says it.
+    r#type: &'static str,
+    /// The name of the status.
+    title: &'static str,
+    /// The status.
+    status: u16,
+    /// The error, and the reason.
+    detail: String,
+    /// The next step for the caller.
+    advice: Option<String>,
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = status(self.0.kind);
+        let details = ProblemDetails {
+            r#type: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: self.0.what,
+            advice: self.0.advice,
+        };
+        let mut response = answer_json(status, &details);
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if let Some(seconds) = self.0.retry_after_s {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// The result of a request.
+type Answered = Result<Response, Problem>;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Atoll",
+    description = "Sandboxes for programs that are not trusted",
+    license(name = "Apache-2.0")
+))]
+struct Described;
+
+fn described() -> OpenApiRouter<Arc<Front>> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(sandboxes::create, sandboxes::list))
+        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(sandboxes::set_timeout))
+        .routes(routes!(sandboxes::metrics))
+        .routes(routes!(sandboxes::events))
+        .routes(routes!(sandboxes::keys, sandboxes::make_key))
+        .routes(routes!(sandboxes::revoke_key))
+        .routes(routes!(processes::run))
+        .routes(routes!(processes::start, processes::list))
+        .routes(routes!(processes::output))
+        .routes(routes!(processes::input, processes::close_input))
+        .routes(routes!(processes::signal))
+        .routes(routes!(processes::resize))
+        .routes(routes!(files::list, files::remove))
+        .routes(routes!(files::stat))
+        .routes(routes!(files::download, files::upload))
+        .routes(routes!(files::make_directory))
+        .routes(routes!(files::move_to))
+        .routes(routes!(files::changes))
+}
+
+/// Returns the description of the API.
+pub(crate) fn openapi() -> Value {
+    let (_, description) = described().split_for_parts();
+    serde_json::to_value(description).unwrap_or_default()
+}
+
+/// Returns the routes.
+pub(crate) fn router(front: &Arc<Front>) -> Router {
+    let (router, _) = described().split_for_parts();
+    let describe = || async { answer_json(StatusCode::OK, &openapi()) };
+    router
+        .route("/v1/openapi.json", axum::routing::get(describe))
+        .fallback(|| async {
+            Problem(Refusal::new(
+                Kind::NotFound,
+                "there is no such resource; /v1/openapi.json describes those that are there",
+            ))
+        })
+        .with_state(Arc::clone(front))
+}
+
+/// Makes an event of a stream: a kind, data, and the id to go on from.
+fn event(kind: &str, id: Option<u64>, data: &Value) -> String {
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    format!("event: {kind}\n{id}data: {data}\n\n")
+}
+
+/// Makes an answer of events.
+fn events(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("text/event-stream");
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Returns the number from which a stream goes on.
+fn resumes(headers: &HeaderMap) -> Option<u64> {
+    headers.get("last-event-id")?.to_str().ok()?.parse().ok()
+}
+
+fn done() -> Response {
+    answer_json(StatusCode::OK, &json!({}))
+}

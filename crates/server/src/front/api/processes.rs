@@ -1,0 +1,329 @@
+//! Programs in a sandbox: run to their end, or started, followed, fed and signalled.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answered, Problem, ProblemDetails, done, event, events, resumes};
+use crate::front::Front;
+use crate::front::answers::{body, json as answer_json};
+use crate::front::ask::{Line, strange, within};
+use crate::front::control::{credential, once};
+use crate::line::{Frame, Stream};
+use crate::protocol::{End, InAsk, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize};
+
+/// The most of each output that a run returns, bytes.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// A program to run to its end.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunBody {
+    /// The program and its arguments.
+    command: Vec<String>,
+    /// Variables beside those of the sandbox.
+    #[serde(default)]
+    environment: std::collections::BTreeMap<String, String>,
+    /// The working directory; the home if it is left out.
+    directory: Option<String>,
+    /// The longest time, milliseconds.
+    timeout_ms: Option<u64>,
+}
+
+/// A program that has run.
+#[derive(Default, Serialize, ToSchema)]
+pub(crate) struct Ran {
+    pid: u32,
+    /// The status that it returned.
+    exit: Option<u8>,
+    /// The signal that ended it.
+    signal: Option<u8>,
+    /// The reason for another end.
+    ended: Option<String>,
+    /// Its output; what is no UTF-8 is replaced.
+    stdout: String,
+    stderr: String,
+    /// True if there was more output, which is left out.
+    truncated: bool,
+}
+
+/// Run a program to its end.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/run", request_body = RunBody, tag = "processes",
+    params(("Idempotency-Key" = Option<String>, Header, description = "the same again does not run again")),
+    responses((status = 200, body = Ran), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn run(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+    content: Body,
+) -> Answered {
+    let asked: RunBody = body(content).await?;
+    let ask = InAsk::Start(Box::new(StartAsk {
+        command: asked.command,
+        environment: asked.environment,
+        directory: asked.directory,
+        timeout_ms: asked.timeout_ms,
+        ..StartAsk::default()
+    }));
+    let (mut line, pid, _) = begin(&front, &headers, &sandbox, ask).await?;
+    let mut ran = Ran {
+        pid,
+        ..Ran::default()
+    };
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        match line.reader.next::<Reply>().await {
+            Ok(Some(Frame::Content(stream, content))) => {
+                let kept = match stream {
+                    Stream::Output | Stream::Terminal => &mut stdout,
+                    Stream::Error => &mut stderr,
+                };
+                let room = OUTPUT_BYTES_MAX
+                    .saturating_sub(kept.len())
+                    .min(content.len());
+                kept.extend_from_slice(content.get(..room).unwrap_or_default());
+                ran.truncated |= room < content.len();
+            }
+            Ok(Some(Frame::Message(Reply::Ended(end)))) => {
+                ran.end(end);
+                break;
+            }
+            Ok(_) | Err(_) => return Err(strange().into()),
+        }
+    }
+    ran.stdout = String::from_utf8_lossy(&stdout).into_owned();
+    ran.stderr = String::from_utf8_lossy(&stderr).into_owned();
+    Ok(answer_json(StatusCode::OK, &ran))
+}
+
+impl Ran {
+    fn end(&mut self, end: End) {
+        match end {
+            End::Exited(status) => self.exit = Some(status),
+            End::Signalled(number) => self.signal = Some(number),
+            End::Otherwise(why) | End::Gone(why) => self.ended = Some(why),
+            End::Late => self.ended = Some("its time was over".to_owned()),
+            End::TooSlow => self.ended = Some("its reader was too slow".to_owned()),
+        }
+    }
+}
+
+async fn begin(
+    front: &Front,
+    headers: &HeaderMap,
+    sandbox: &str,
+    ask: InAsk,
+) -> Result<(Line, u32, u64), Refusal> {
+    let name = match ask {
+        InAsk::Start(_) => once(headers),
+        _ => None,
+    };
+    let ask = within(sandbox, ask);
+    let mut line = front.begin_once(credential(headers), name, ask).await?;
+    match line.reply().await? {
+        Reply::Started { pid, at, .. } => Ok((line, pid, at)),
+        _ => Err(strange()),
+    }
+}
+
+/// A program that was started.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Started {
+    /// The number of its process in the sandbox.
+    pid: u32,
+}
+
+/// Start a program, which goes on whoever follows it.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes", request_body = StartAsk, tag = "processes",
+    params(("Idempotency-Key" = Option<String>, Header, description = "the same again does not start again")),
+    responses((status = 201, body = Started), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn start(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+    content: Body,
+) -> Answered {
+    let asked: StartAsk = body(content).await?;
+    let ask = InAsk::Start(Box::new(asked));
+    let (_, pid, _) = begin(&front, &headers, &sandbox, ask).await?;
+    Ok(answer_json(StatusCode::CREATED, &Started { pid }))
+}
+
+/// List the running programs.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes", tag = "processes",
+    responses((status = 200, body = Vec<ProcessFacts>), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn list(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+) -> Answered {
+    match front
+        .ask_in(credential(&headers), &sandbox, InAsk::Processes)
+        .await?
+    {
+        Reply::Processes(all) => Ok(answer_json(StatusCode::OK, &all)),
+        _ => Err(strange().into()),
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct OutputQuery {
+    /// The offset to begin at, bytes; what is kept of the output if it is left out.
+    from: Option<u64>,
+}
+
+/// Follow a program's output to its end, as server-sent events.
+///
+/// `output` has `stream` (`stdout`, `stderr` or `terminal`) and `base64`; its id is the offset
+/// behind it. `lost` has the `bytes` that are not kept any more. `end` has `exited`, `signalled`
+/// or another reason.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/output", params(OutputQuery), tag = "processes",
+    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn output(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, pid)): Path<(String, u32)>,
+    Query(query): Query<OutputQuery>,
+) -> Answered {
+    let from = resumes(&headers).or(query.from).unwrap_or(0);
+    let ask = InAsk::Attach {
+        process: Selector::Pid(pid),
+        from: Some(from),
+    };
+    let ask = within(&sandbox, ask);
+    let mut line = front.begin(credential(&headers), ask).await?;
+    let Reply::Started { lost, at, .. } = line.reply().await? else {
+        return Err(strange().into());
+    };
+    let mut first = String::new();
+    if lost > 0 {
+        first = event("lost", Some(at), &json!({ "bytes": lost }));
+    }
+    let first = futures_util::stream::once(async move { Ok(Bytes::from(first)) });
+    let rest = futures_util::stream::unfold(Some((line, at)), async |state| {
+        let (mut line, at) = state?;
+        Some(match line.reader.next::<Reply>().await {
+            Ok(Some(Frame::Content(stream, content))) => {
+                let at = at + content.len() as u64;
+                let data =
+                    json!({ "stream": name(stream), "base64": BASE64_STANDARD.encode(&content) });
+                (
+                    Ok(event("output", Some(at), &data).into()),
+                    Some((line, at)),
+                )
+            }
+            Ok(Some(Frame::Message(Reply::Ended(end)))) => {
+                (Ok(event("end", None, &json!(end)).into()), None)
+            }
+            Ok(_) => (Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None),
+            Err(error) => (Err(error), None),
+        })
+    });
+    Ok(events(Body::from_stream(first.chain(rest))))
+}
+
+fn name(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Output => "stdout",
+        Stream::Error => "stderr",
+        Stream::Terminal => "terminal",
+    }
+}
+
+/// Write the body to a program's input.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", tag = "processes",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn input(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, pid)): Path<(String, u32)>,
+    content: Body,
+) -> Answered {
+    let ask = within(
+        &sandbox,
+        InAsk::Input {
+            process: Selector::Pid(pid),
+        },
+    );
+    let mut line = front.begin(credential(&headers), ask).await?;
+    let mut blocks = content.into_data_stream();
+    while let Some(block) = blocks.next().await {
+        let Ok(block) = block else {
+            break;
+        };
+        // Why nothing more is taken is in the answer.
+        if line.writer.content(Stream::Output, &block).await.is_err() {
+            break;
+        }
+    }
+    let _ = line.writer.end().await;
+    line.reply().await.map(|_| done()).map_err(Problem)
+}
+
+/// Close a program's input.
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", tag = "processes",
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn close_input(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, pid)): Path<(String, u32)>,
+) -> Answered {
+    let process = Selector::Pid(pid);
+    let ask = InAsk::CloseInput { process };
+    front.ask_in(credential(&headers), &sandbox, ask).await?;
+    Ok(done())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SignalBody {
+    /// The signal's number, 1 to 64.
+    number: u8,
+}
+
+/// Send a program's process group a signal.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/signal", request_body = SignalBody, tag = "processes",
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn signal(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, pid)): Path<(String, u32)>,
+    content: Body,
+) -> Answered {
+    let asked: SignalBody = body(content).await?;
+    let ask = InAsk::Signal {
+        process: Selector::Pid(pid),
+        number: asked.number,
+    };
+    front.ask_in(credential(&headers), &sandbox, ask).await?;
+    Ok(done())
+}
+
+/// Set the size of a program's terminal.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/terminal", request_body = TerminalSize, tag = "processes",
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn resize(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, pid)): Path<(String, u32)>,
+    content: Body,
+) -> Answered {
+    let terminal: TerminalSize = body(content).await?;
+    let ask = InAsk::Resize {
+        process: Selector::Pid(pid),
+        terminal,
+    };
+    front.ask_in(credential(&headers), &sandbox, ask).await?;
+    Ok(done())
+}

@@ -1,0 +1,283 @@
+//! Sandboxes, their events, and the keys of callers.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answered, ProblemDetails, done};
+use crate::front::Front;
+use crate::front::answers::{body, json as answer_json};
+use crate::front::ask::strange;
+use crate::front::control::{credential, no_template, once};
+use crate::protocol::{
+    Ask, CreateAsk, InAsk, KeyFacts, KeysAsk, LifecycleEventFacts, ListAsk, Measures, Reply,
+    SandboxFacts,
+};
+
+/// A sandbox that was made.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Created {
+    sandbox: SandboxFacts,
+    /// The token for the services inside, as E2B's SDKs take it.
+    token: String,
+    /// The token for its ports, if they take one.
+    port_token: Option<String>,
+}
+
+/// A part of a list.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Listed {
+    sandboxes: Vec<SandboxFacts>,
+    /// The cursor of the next part, if there is one.
+    cursor: Option<String>,
+    /// The sandboxes that run, in all parts.
+    running: usize,
+}
+
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct ListQuery {
+    /// The most in one part, up to 100.
+    limit: Option<usize>,
+    /// The cursor of an earlier part.
+    cursor: Option<String>,
+}
+
+/// Make a sandbox.
+#[utoipa::path(post, path = "/v1/sandboxes", request_body = CreateAsk, tag = "sandboxes",
+    params(("Idempotency-Key" = Option<String>, Header, description = "the same again is the same sandbox")),
+    responses((status = 201, body = Created), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn create(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    content: Body,
+) -> Answered {
+    let mut ask: CreateAsk = body(content).await?;
+    if ask.template.is_empty() {
+        ask.template = "base".to_owned();
+    }
+    let ask = Ask::Create(Box::new(ask));
+    let mut line = front
+        .begin_once(credential(&headers), once(&headers), ask)
+        .await?;
+    match line.reply().await.map_err(no_template)? {
+        Reply::Created {
+            sandbox,
+            token,
+            port_token,
+        } => {
+            let created = Created {
+                sandbox: *sandbox,
+                token,
+                port_token,
+            };
+            Ok(answer_json(StatusCode::CREATED, &created))
+        }
+        _ => Err(strange().into()),
+    }
+}
+
+/// List the sandboxes of the tenant, the latest first.
+#[utoipa::path(get, path = "/v1/sandboxes", params(ListQuery), tag = "sandboxes",
+    responses((status = 200, body = Listed), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn list(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Query(query): Query<ListQuery>,
+) -> Answered {
+    let ask = ListAsk {
+        limit: query.limit.unwrap_or(100),
+        cursor: query.cursor,
+        ..ListAsk::default()
+    };
+    match front.ask(credential(&headers), Ask::List(ask)).await? {
+        Reply::Sandboxes {
+            sandboxes,
+            cursor,
+            running,
+        } => {
+            let listed = Listed {
+                sandboxes,
+                cursor,
+                running,
+            };
+            Ok(answer_json(StatusCode::OK, &listed))
+        }
+        _ => Err(strange().into()),
+    }
+}
+
+/// Describe a sandbox.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}", tag = "sandboxes",
+    responses((status = 200, body = SandboxFacts), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn get(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+) -> Answered {
+    match front
+        .ask_in(credential(&headers), &sandbox, InAsk::Get)
+        .await?
+    {
+        Reply::Sandbox(facts) => Ok(answer_json(StatusCode::OK, &facts)),
+        _ => Err(strange().into()),
+    }
+}
+
+/// End a sandbox, with everything in it.
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}", tag = "sandboxes",
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn delete(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+) -> Answered {
+    front
+        .ask_in(credential(&headers), &sandbox, InAsk::Kill)
+        .await?;
+    Ok(done())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimeoutBody {
+    /// The life from now on, seconds; 0 ends it.
+    timeout_s: u64,
+}
+
+/// Set the life of a sandbox from now on.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/timeout", request_body = TimeoutBody, tag = "sandboxes",
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn set_timeout(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+    content: Body,
+) -> Answered {
+    let asked: TimeoutBody = body(content).await?;
+    let ask = InAsk::SetTimeout {
+        timeout_s: asked.timeout_s,
+        extends: false,
+    };
+    front.ask_in(credential(&headers), &sandbox, ask).await?;
+    Ok(done())
+}
+
+/// Measure the resources that a sandbox uses.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/metrics", tag = "sandboxes",
+    responses((status = 200, body = Measures), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn metrics(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+) -> Answered {
+    match front
+        .ask_in(credential(&headers), &sandbox, InAsk::Measure)
+        .await?
+    {
+        Reply::Measured(measures) => Ok(answer_json(StatusCode::OK, &measures)),
+        _ => Err(strange().into()),
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct EventsQuery {
+    /// One sandbox, also one that has ended.
+    sandbox: Option<String>,
+    /// The number of those left out at the beginning.
+    offset: Option<u64>,
+    /// The most that are returned, up to 100.
+    limit: Option<u64>,
+}
+
+/// List what happened to sandboxes of the tenant, the latest first.
+#[utoipa::path(get, path = "/v1/events", params(EventsQuery), tag = "sandboxes",
+    responses((status = 200, body = Vec<LifecycleEventFacts>), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn events(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Query(query): Query<EventsQuery>,
+) -> Answered {
+    let ask = Ask::LifecycleEvents {
+        sandbox: query.sandbox,
+        offset: query.offset.unwrap_or(0),
+        limit: query.limit.unwrap_or(100).clamp(1, 100),
+        oldest_first: false,
+    };
+    match front.ask(credential(&headers), ask).await? {
+        Reply::LifecycleEvents(all) => Ok(answer_json(StatusCode::OK, &all)),
+        _ => Err(strange().into()),
+    }
+}
+
+/// List the keys of callers, without what they are.
+#[utoipa::path(get, path = "/v1/keys", tag = "keys",
+    responses((status = 200, body = Vec<KeyFacts>), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn keys(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
+    match front
+        .ask(credential(&headers), Ask::Keys(KeysAsk::List))
+        .await?
+    {
+        Reply::Keys(keys) => Ok(answer_json(StatusCode::OK, &keys)),
+        _ => Err(strange().into()),
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyBody {
+    /// The caller's name.
+    name: String,
+    /// The tenant; `default` if it is left out.
+    tenant: Option<String>,
+    /// The role; `user` if it is left out.
+    role: Option<String>,
+    /// The time from which it is refused, seconds since 1970.
+    expires_s: Option<u64>,
+}
+
+/// A key that was made.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MadeKey {
+    /// The key: shown this once.
+    key: String,
+    facts: KeyFacts,
+}
+
+/// Make a key.
+#[utoipa::path(post, path = "/v1/keys", request_body = KeyBody, tag = "keys",
+    responses((status = 201, body = MadeKey), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn make_key(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    content: Body,
+) -> Answered {
+    let asked: KeyBody = body(content).await?;
+    let ask = Ask::Keys(KeysAsk::Make {
+        tenant: asked.tenant.unwrap_or_else(|| "default".to_owned()),
+        name: asked.name,
+        role: asked.role.unwrap_or_else(|| "user".to_owned()),
+        expires_s: asked.expires_s,
+    });
+    match front.ask(credential(&headers), ask).await? {
+        Reply::Key(facts, key) => Ok(answer_json(StatusCode::CREATED, &MadeKey { key, facts })),
+        _ => Err(strange().into()),
+    }
+}
+
+/// Revoke a key, from now on.
+#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys",
+    responses((status = 200), (status = "default", body = ProblemDetails)))]
+pub(crate) async fn revoke_key(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Answered {
+    front
+        .ask(credential(&headers), Ask::Keys(KeysAsk::Revoke { id }))
+        .await?;
+    Ok(done())
+}
