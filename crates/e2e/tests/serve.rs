@@ -178,6 +178,20 @@ fn the_page_on_serving_works() {
     world.write("page.py", block("python"));
     let outcome = server.client(world.host(site.join("bin/python")).arg("page.py"));
     assert_eq!(outcome.success().out(), "42\n\n");
+    for shell in page.split("```sh\n").skip(1) {
+        let script = shell.split("```").next().expect("it ends");
+        let script = format!("set -e; PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
+        let shell = world.host_shell(&script).env("ATOLL_URL", &server.url);
+        let ran = shell
+            .env("ATOLL_API_KEY", &server.key)
+            .within(LONG)
+            .run()
+            .success();
+        assert!(
+            ran.out().contains("greeting") || ran.out().contains("port_token"),
+            "{ran}"
+        );
+    }
     let _ = server.end();
 }
 
@@ -216,6 +230,72 @@ fn strangers_reach_nothing() {
         .env("HOST_STATE", world.state());
     all_passed(&strangers.within(LONG).run());
     let _ = server.end();
+}
+
+#[test]
+fn the_own_api_works() {
+    let world = World::new("the_own_api_works");
+    let server = Server::start(&world);
+    let own = world.host("python3").arg(checks("own.py"));
+    let own = own.env("URL", &server.url).env("KEY", &server.key);
+    all_passed(&own.within(LONG).run());
+    let _ = server.end();
+}
+
+#[test]
+fn the_client_at_the_command_line_works() {
+    let world = World::new("the_client_at_the_command_line_works");
+    let server = Server::start(&world);
+    let client = |arguments: &[&str]| {
+        let client = world.atoll(["sandbox"]).args(arguments).within(LONG);
+        client
+            .env("ATOLL_URL", &server.url)
+            .env("ATOLL_API_KEY", &server.key)
+            .run()
+    };
+    let made = client(&["create", "--metadata", "of=test", "--env", "NAME=value"]).success();
+    let id = made.out().trim().to_owned();
+    let script = "echo $NAME; echo told >&2; exit 7";
+    let ran = client(&["exec", &id, "--", "sh", "-c", script]).expect_status(7);
+    assert_eq!(
+        (ran.out(), ran.err()),
+        ("value\n".to_owned(), "told\n".to_owned())
+    );
+    let killed = client(&["exec", &id, "--", "sh", "-c", "kill -15 $$"]);
+    let _ = killed.expect_status(143);
+    world.write("here", "content\n");
+    let there = format!("{id}:dir/there");
+    let _ = client(&["cp", "here", &there]).success();
+    let listed = client(&["ls", &id, "dir"]).success();
+    assert!(
+        listed.out().contains("0644") && listed.out().ends_with("  there\n"),
+        "{listed}"
+    );
+    let _ = client(&["cp", &there, "back"]).success();
+    assert_eq!(world.read("back"), "content\n");
+    let alive = client(&["list", "--json"]).success().json();
+    assert_eq!(
+        (&alive[0]["id"], &alive[0]["metadata"]["of"]),
+        (&json!(id), &json!("test"))
+    );
+    let _ = client(&["kill", &id]).success();
+    let gone = client(&["exec", &id, "--", "true"]).expect_status(125);
+    let _ = gone.is_clear_error(["has ended", "a caller has ended it"]);
+    let _ = client(&["cp", "here", "there"])
+        .expect_status(125)
+        .is_clear_error(["ID:PATH"]);
+    let _ = client(&["create", "--env", "NAME"])
+        .expect_status(125)
+        .is_clear_error(["NAME=VALUE"]);
+    let _ = server.end();
+    let keyless = world.atoll(["sandbox", "list"]).run().expect_status(125);
+    let _ = keyless.is_clear_error(["no key is set", "ATOLL_API_KEY"]);
+    let nobody = world.atoll(["sandbox", "list"]).env("ATOLL_API_KEY", "x");
+    let nobody = nobody
+        .env("ATOLL_URL", "http://127.0.0.1:9")
+        .run()
+        .expect_status(125);
+    let _ = nobody.is_clear_error(["cannot be asked", "atoll serve"]);
 }
 
 /// A sandbox is a run of the ledger, and so is what happens in it; its caller is a fact of both.
@@ -303,6 +383,7 @@ fn a_front_has_no_right() {
     let front = server.front();
     let field = |name: &str| e2e::status_field(front, name).unwrap();
     assert_eq!(field("NoNewPrivs"), "1");
+    assert_eq!(field("Seccomp"), "2");
     assert_eq!(u64::from_str_radix(&field("CapEff"), 16), Ok(0));
     let links = fs::read_dir(format!("/proc/{front}/fd")).unwrap().flatten();
     let links = links.filter_map(|link| fs::read_link(link.path()).ok());

@@ -414,10 +414,25 @@ impl Sandbox {
     /// # Errors
     /// When it did not come to its end as it should have.
     pub fn kill(&self) -> Result<(), Failure> {
-        let supervised = self.supervised().take();
-        let Some(supervised) = supervised else {
+        // Kept until it is gone: whoever else ends it waits for that.
+        let mut kept = self.supervised();
+        let Some(supervised) = kept.take() else {
             return Ok(());
         };
+        if let Err(failure) = self.ask_to_end(&supervised) {
+            *kept = Some(supervised);
+            return Err(failure);
+        }
+        match supervised.join() {
+            Ok(ended) => ended.map(drop).doing("it did not come to its end"),
+            Err(_) => Err(Failure::new("it did not come to its end")),
+        }
+    }
+
+    fn ask_to_end(
+        &self,
+        supervised: &JoinHandle<Result<Ending, CallError>>,
+    ) -> Result<(), Failure> {
         let until = Instant::now() + LISTENING;
         loop {
             match ask(&self.runs, &self.run, &Question::Stop {}) {
@@ -425,14 +440,16 @@ impl Sandbox {
                 Err(ControlError::Gone) if !supervised.is_finished() && Instant::now() < until => {
                     sleep(Duration::from_millis(1));
                 }
-                Ok(_) | Err(ControlError::Gone) => break,
+                Ok(_) | Err(ControlError::Gone) => return Ok(()),
                 Err(error) => return Err(unanswered(&self.run, &error)),
             }
         }
-        match supervised.join() {
-            Ok(ended) => ended.map(drop).doing("it did not come to its end"),
-            Err(_) => Err(Failure::new("it did not come to its end")),
-        }
+    }
+
+    /// Returns whether it is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !self.is_there()
     }
 
     fn supervised(&self) -> MutexGuard<'_, Option<JoinHandle<Result<Ending, CallError>>>> {

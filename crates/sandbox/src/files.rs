@@ -20,8 +20,9 @@ use crate::reports::discard;
 
 /// The longest time for an answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
-/// The most entries of one list.
+/// The most entries of one list, and the paths in it, bytes.
 const ENTRIES_MAX: usize = 100_000;
+const LIST_BYTES_MAX: usize = 2 << 20;
 
 /// The file systems whose files the host reads and writes like the sandbox would: no others, since
 /// files of /proc, /sys and such act on who uses them (statfs(2)).
@@ -81,13 +82,23 @@ impl FileServer {
     pub fn list(&self, path: &Path, depth: u32) -> io::Result<Vec<Entry>> {
         let path = bytes(path)?;
         self.ask(&Ask::List { path, depth })?;
-        let mut all = Vec::new();
+        let (mut all, mut bytes, mut count) = (Vec::new(), 0, 0);
+        let size = |entry: &Entry| entry.path.len() + entry.target.as_ref().map_or(0, Vec::len);
         loop {
             match hear(&self.requests)?.0 {
-                Answer::Entries { entries, more } if all.len() <= ENTRIES_MAX => {
-                    all.extend(entries);
-                    if !more {
-                        return Ok(all);
+                Answer::Entries { entries, more } if count <= ENTRIES_MAX => {
+                    count += entries.len();
+                    bytes += entries.iter().map(size).sum::<usize>();
+                    // All of it is heard, so that the next answer is that of the next question.
+                    if bytes <= LIST_BYTES_MAX {
+                        all.extend(entries);
+                    }
+                    match more {
+                        true => {}
+                        false if bytes > LIST_BYTES_MAX => {
+                            return Err(io::ErrorKind::ArgumentListTooLong.into());
+                        }
+                        false => return Ok(all),
                     }
                 }
                 other => return Err(strange(&other)),

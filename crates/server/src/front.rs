@@ -10,6 +10,8 @@ mod control;
 mod envd;
 mod envelopes;
 mod filesystem;
+mod filter;
+mod observed;
 mod port;
 mod process;
 mod transfer;
@@ -20,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_sys::{credentials, descriptor, landlock};
+use atoll_sys::{credentials, descriptor, landlock, seccomp};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -90,7 +92,8 @@ fn run() -> io::Result<()> {
 fn confine() -> io::Result<()> {
     credentials::forbid_new_privileges()?;
     credentials::keep_capabilities(0)?;
-    landlock::Ruleset::new(landlock::version()?, landlock::Holds::All)?.enter()
+    landlock::Ruleset::new(landlock::version()?, landlock::Holds::All)?.enter()?;
+    seccomp::install(&filter::filter(), "front-filter")
 }
 
 async fn serve(listener: TcpListener, dial: OwnedFd) -> io::Result<()> {

@@ -39,7 +39,11 @@ pub(crate) enum Frame<T> {
 }
 
 /// The end of a connection that reads.
-pub(crate) struct Reader(OwnedReadHalf);
+pub(crate) struct Reader {
+    half: OwnedReadHalf,
+    /// What has come of the next frame: reading can be given up in the middle of one.
+    got: BytesMut,
+}
 
 /// The end of a connection that writes.
 pub(crate) struct Writer(OwnedWriteHalf);
@@ -48,12 +52,16 @@ pub(crate) struct Writer(OwnedWriteHalf);
 pub(crate) fn split(socket: Socket) -> io::Result<(Reader, Writer)> {
     socket.set_nonblocking(true)?;
     let (reader, writer) = UnixStream::from_std(socket)?.into_split();
-    Ok((Reader(reader), Writer(writer)))
+    let reader = Reader {
+        half: reader,
+        got: BytesMut::new(),
+    };
+    Ok((reader, Writer(writer)))
 }
 
 /// Goes on without frames: the bytes that follow are somebody else's. Nothing of them was read.
 pub(crate) fn raw(reader: Reader, writer: Writer) -> io::Result<UnixStream> {
-    reader.0.reunite(writer.0).map_err(io::Error::other)
+    reader.half.reunite(writer.0).map_err(io::Error::other)
 }
 
 impl Reader {
@@ -62,23 +70,20 @@ impl Reader {
     /// # Errors
     /// The kernel's; `InvalidData` for what is not understood.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<Frame<T>>> {
-        let mut head = [0; HEAD_BYTES];
-        match self.0.read_exact(&mut head).await {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            read => read?,
-        };
-        let [kind, length @ ..] = head;
+        if !self.fill(HEAD_BYTES).await? {
+            return Ok(None);
+        }
+        let head = self.got.first_chunk::<HEAD_BYTES>().copied();
+        let [kind, length @ ..] = head.unwrap_or_default();
         let length = u32::from_le_bytes(length) as usize;
         if length > FRAME_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut content = BytesMut::with_capacity(length);
-        while content.len() < length {
-            let mut rest = (&mut self.0).take((length - content.len()) as u64);
-            if rest.read_buf(&mut content).await? == 0 {
-                return Ok(None);
-            }
+        if !self.fill(HEAD_BYTES + length).await? {
+            return Ok(None);
         }
+        let mut content = self.got.split();
+        let content = content.split_off(HEAD_BYTES);
         let content = content.freeze();
         Ok(Some(match kind {
             0 => Frame::Message(serde_json::from_slice(&content)?),
@@ -88,6 +93,21 @@ impl Reader {
             4 => Frame::End,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }))
+    }
+}
+
+impl Reader {
+    /// Reads until so much of a frame has come, and no more; returns whether it has.
+    async fn fill(&mut self, length: usize) -> io::Result<bool> {
+        while self.got.len() < length {
+            let left = length - self.got.len();
+            self.got.reserve(left);
+            let mut rest = (&mut self.half).take(left as u64);
+            if rest.read_buf(&mut self.got).await? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 
 use atoll_sys::{process, socket};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The name of the front's process.
 pub const FRONT: &CStr = c"atoll-front";
@@ -46,8 +47,13 @@ impl Front {
         Ok(Self { pid, dial })
     }
 
-    /// Waits until its process is gone.
-    pub(crate) fn reap(&self) {
+    /// Ends its process, if it has not ended, and waits until it is gone.
+    pub(crate) fn end(&self) {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Not waited for yet, so the number is still its own.
+            let _ = kill_process(pid, Signal::KILL);
+        }
         let _ = process::wait(Some(self.pid), true);
     }
 }

@@ -24,6 +24,7 @@ use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
 use atoll_store::{LifecycleEvent, Page, ServedStore};
 use atoll_sys::{descriptor, socket};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
@@ -41,6 +42,14 @@ const ASKED_WITHIN: Duration = Duration::from_secs(10);
 const REQUESTS_MAX: usize = 20_000;
 /// The time between two starts of a front that ends at once.
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
+/// The descriptors of a running program, here and in its supervision.
+const DESCRIPTORS_OF_A_PROGRAM: u64 = 16;
+/// The time between two attempts at what should not fail.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The threads for work that waits for the kernel or a sandbox, never for a caller.
+const BLOCKING_THREADS_MAX: usize = 1_024;
+/// The most attempts to end a sandbox.
+const ENDS_MAX: u32 = 5;
 /// The ended sandboxes whose end is remembered.
 const ENDED_MAX: usize = 10_000;
 /// The most sandboxes in one part of a list.
@@ -57,6 +66,7 @@ pub struct Worker {
     scans: Mutex<callers::Scans>,
     once: Mutex<once::Requests>,
     requests: Arc<tokio::sync::Semaphore>,
+    programs: Arc<tokio::sync::Semaphore>,
 }
 
 /// A sandbox that has ended.
@@ -85,6 +95,7 @@ impl Worker {
             scans: Mutex::default(),
             once: Mutex::default(),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
+            programs: Arc::new(tokio::sync::Semaphore::new(programs_max())),
         })
     }
 }
@@ -98,8 +109,10 @@ pub fn serve(
     listener: &TcpListener,
     stop: OwnedFd,
 ) -> Result<(), ServeError> {
+    allow_descriptors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {
@@ -113,17 +126,41 @@ pub fn serve(
     served.map_err(ServeError)
 }
 
+/// Raises the limit of descriptors to what this process may have.
+fn allow_descriptors() -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    Ok(setrlimit(Resource::Nofile, most)?)
+}
+
+/// Returns the most programs at once, so that descriptors are left for everything else.
+fn programs_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
+    let for_programs = descriptors.saturating_sub(descriptors / 4);
+    usize::try_from(for_programs / DESCRIPTORS_OF_A_PROGRAM).unwrap_or(usize::MAX)
+}
+
 impl Worker {
     /// Serves one front after the other: each begins when the one before is gone.
     async fn serve_fronts(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
-            let front = Front::start(listener)?;
+            let front = match Front::start(listener) {
+                Ok(front) => front,
+                Err(error) => {
+                    eprintln!("atoll serve: no front can be started: {error}");
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+            };
             descriptor::never_block(front.dial.as_fd())?;
             let dial = watched(front.dial.try_clone()?)?;
             self.serve_front(&dial).await;
             drop(dial);
             tokio::time::sleep(FRONT_PAUSE).await;
-            tokio::task::spawn_blocking(move || front.reap()).await?;
+            tokio::task::spawn_blocking(move || front.end()).await?;
         }
     }
 
@@ -136,19 +173,20 @@ impl Worker {
             let mut message = [0; 1];
             match socket::receive(dial.get_ref().as_fd(), &mut message) {
                 Ok((1.., descriptors)) => {
-                    for socket in descriptors {
-                        self.take(socket).await;
-                    }
+                    descriptors.into_iter().for_each(|socket| self.take(socket));
                 }
+                Ok(_) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Ok(_) | Err(_) => return,
+                // Without a descriptor free the request is lost, and its caller told so.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                Err(_) => return,
             }
         }
     }
 
-    /// Answers a request in a task of its own.
-    async fn take(self: &Arc<Self>, socket: OwnedFd) {
-        let Ok(place) = Arc::clone(&self.requests).acquire_owned().await else {
+    /// Answers a request in a task of its own; one too many is not answered.
+    fn take(self: &Arc<Self>, socket: OwnedFd) {
+        let Ok(place) = Arc::clone(&self.requests).try_acquire_owned() else {
             return;
         };
         let worker = Arc::clone(self);
@@ -231,7 +269,8 @@ impl Worker {
 
     fn list(&self, tenant: &str, ask: &ListAsk) -> Reply {
         let living = self.living();
-        let own = living.values().filter(|one| one.tenant == tenant);
+        let own = living.values();
+        let own = own.filter(|one| one.tenant == tenant && one.over.borrow().is_none());
         let mut all: Vec<&Arc<Living>> = own.collect();
         let running = all.len();
         all.retain(|one| {
@@ -293,10 +332,19 @@ impl Worker {
             over.get_or_insert_with(|| why.to_owned());
             is_first
         });
-        let sandbox = Arc::clone(&living.sandbox);
-        // What was wrong with its end is in the ledger.
-        let _ = tokio::task::spawn_blocking(move || sandbox.kill()).await;
-        self.forget(living);
+        // Whoever comes meanwhile waits for the same end.
+        for _ in 0..ENDS_MAX {
+            let sandbox = Arc::clone(&living.sandbox);
+            match tokio::task::spawn_blocking(move || sandbox.kill()).await {
+                Ok(Ok(())) => return self.forget(living),
+                Ok(Err(failure)) => eprintln!("atoll serve: {}", refusal(&failure).what),
+                Err(error) => eprintln!("atoll serve: {error}"),
+            }
+            if living.sandbox.has_ended() {
+                return self.forget(living);
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// Takes a sandbox that is gone off the list.

@@ -263,6 +263,7 @@ def files_that_are_none_are_not_read():
 SERVER = """
 import http.server, socketserver
 class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     def do_GET(self):
         if self.headers.get("Upgrade") == "echo":
             self.send_response(101)
@@ -345,11 +346,97 @@ def private_ports_take_their_token():
         control("DELETE", f"/sandboxes/{one['sandboxID']}")
 
 
+def slow_readers_hold_up_nobody():
+    sandbox, token = made()
+    output(sandbox, token, "head -c 50000000 /dev/zero > big")
+    slow = []
+    for _ in range(150):
+        connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+        connection.request("GET", "/files?path=big", None, {"E2b-Sandbox-Id": sandbox, "X-Access-Token": token})
+        slow.append(connection)
+    for _ in range(30):
+        connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+        message = {"process": {"cmd": "/bin/cat", "args": ["/dev/zero"]}, "stdin": False}
+        connection.request("POST", "/process.Process/Start", envelope(message), {
+            "E2b-Sandbox-Id": sandbox, "X-Access-Token": token, "Content-Type": "application/connect+json"})
+        slow.append(connection)
+    begun = time.monotonic()
+    other, others = made()
+    assert output(other, others, "echo there") == "there\n"
+    assert control("DELETE", f"/sandboxes/{other}")[0] == 204
+    assert time.monotonic() - begun < 30
+    # Whoever reads again gets all of it.
+    assert len(slow[0].getresponse().read()) == 50_000_000
+    for connection in slow:
+        connection.close()
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+
+
+def input_that_nobody_reads_holds_up_nobody():
+    sandbox, token = made()
+    run_it = {"process": {"cmd": "/bin/sleep", "args": ["100"]}, "stdin": True, "tag": "deaf"}
+    holding = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+    holding.request("POST", "/process.Process/Start", envelope(run_it), {
+        "E2b-Sandbox-Id": sandbox, "X-Access-Token": token, "Content-Type": "application/connect+json"})
+    holding.getresponse()
+    body = json.dumps({"process": {"tag": "deaf"}, "input": {"stdin": base64.b64encode(b"x" * 300_000).decode()}})
+    for _ in range(20):
+        connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+        connection.request("POST", "/process.Process/SendInput", body, {
+            "E2b-Sandbox-Id": sandbox, "X-Access-Token": token, "Content-Type": "application/json"})
+        connection.close()
+    assert output(sandbox, token, "echo there") == "there\n"
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+
+
+def programs_that_stop_or_end_all_others_do_not_hold_the_server():
+    sandbox, token = made()
+    stops = "trap '' TERM; for n in 1 2 3; do kill -STOP -1 2>/dev/null; sleep 0.1; done; echo over"
+    assert output(sandbox, token, stops) == "over\n"
+    # Whatever became of it, an answer comes, and the next sandbox is as new.
+    status, _, text = run(sandbox, token, "echo there", Connect_Timeout_Ms="20000")
+    assert status in (200, 503), (status, text)
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+    sandbox, token = made()
+    run(sandbox, token, "kill -9 -1")
+    status, _, text = run(sandbox, token, "echo there")
+    assert status in (200, 503), (status, text)
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+    sandbox, token = made()
+    assert output(sandbox, token, "echo new") == "new\n"
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+
+
+def long_lists_tags_and_heads_are_refused():
+    sandbox, token = made()
+    output(sandbox, token, "mkdir many; cd many; python3 -c 'for n in range(20000):"
+           " open(f\"{n:0200}\", \"w\").close()'")
+    status, _, text = within(sandbox, "/filesystem.Filesystem/ListDir", {"path": "many", "depth": 1}, token)
+    assert status == 400 and b"more than can be listed" in text, (status, text[:200])
+    status, _, text = within(sandbox, "/filesystem.Filesystem/ListDir", {"path": "/", "depth": 1}, token)
+    assert status == 200, (status, text)
+    message = {"process": {"cmd": "/bin/true"}, "stdin": False, "tag": "x" * 300}
+    text = within(sandbox, "/process.Process/Start", envelope(message), token,
+                  Content_Type="application/connect+json")[2]
+    assert b"invalid_argument" in text and b"256" in text, text
+    head = b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + b"a" * 2_000_000
+    try:
+        status, _, text = within(sandbox, "/files", head, token, Content_Type="multipart/form-data; boundary=x")
+        assert status == 400, (status, text)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    assert output(sandbox, token, "echo there") == "there\n"
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
 CHECKS = [
     another_tenant_reaches_nothing, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
     files_that_are_none_are_not_read, ports_lead_to_programs_and_nowhere_else,
-    private_ports_take_their_token,
+    private_ports_take_their_token, slow_readers_hold_up_nobody,
+    input_that_nobody_reads_holds_up_nobody,
+    programs_that_stop_or_end_all_others_do_not_hold_the_server,
+    long_lists_tags_and_heads_are_refused,
 ]
 
 

@@ -1,5 +1,7 @@
 //! Answers in the forms of E2B's services.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -8,11 +10,17 @@ use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::protocol::{Kind, Refusal};
 
 /// The longest body of JSON, bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
+/// The most bodies that are read at once.
+const BODIES_MAX: usize = 64;
+/// The longest time for a body to come.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Makes an answer of JSON.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -115,9 +123,17 @@ pub(crate) fn connect(sandbox: &str, answer: Result<Value, Refusal>) -> Response
     }
 }
 
-/// Reads a whole body.
+/// The bodies that are read at once; others wait.
+static BODIES: Semaphore = Semaphore::const_new(BODIES_MAX);
+
+/// Reads a whole body, in a time that does not depend on who sends it.
 pub(crate) async fn whole(body: Body) -> Result<Bytes, Refusal> {
-    let read = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let late = |_| Refusal::new(Kind::Late, "the body did not come in time");
+    let read = async {
+        let _place = BODIES.acquire().await;
+        Limited::new(body, BODY_BYTES_MAX).collect().await
+    };
+    let read = timeout(BODY_WITHIN, read).await.map_err(late)?;
     let read = read.map_err(|error| Refusal::new(Kind::Invalid, format!("the body: {error}")))?;
     Ok(read.to_bytes())
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
@@ -249,8 +250,15 @@ async fn upload_of(
         _ => body,
     };
     if let Ok(boundary) = multer::parse_boundary(kind) {
-        let mut all = multer::Multipart::new(body.into_data_stream(), boundary);
-        while let Some(part) = all.next_field().await.map_err(|error| wrong_body(&error))? {
+        let heads = Arc::new(Heads::default());
+        let mut all = multer::Multipart::new(counted(body, &heads), boundary);
+        loop {
+            heads.begin();
+            let next = all.next_field().await.map_err(|error| wrong_body(&error))?;
+            let Some(part) = next else {
+                break;
+            };
+            heads.end();
             let path = match (&*link.path, part.file_name()) {
                 ("", Some(name)) => name.to_owned(),
                 ("", None) => return Err(Refusal::new(Kind::Invalid, "a part has no file name")),
@@ -315,6 +323,47 @@ async fn begin(
         path: path.to_owned(),
     };
     front.begin(credential.clone(), within(sandbox, ask)).await
+}
+
+/// The bytes that have come since the head of a part began: it is looked for in all of them, each
+/// time that some come.
+#[derive(Default)]
+struct Heads {
+    is_in_head: AtomicBool,
+    bytes: AtomicUsize,
+}
+
+/// The longest head of a part, bytes, with what is left of the one before.
+const HEAD_BYTES_MAX: usize = 256 * 1024;
+
+impl Heads {
+    fn begin(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.is_in_head.store(true, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.is_in_head.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts a block; returns whether the head may still go on.
+    fn count(&self, bytes: usize) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        !self.is_in_head.load(Ordering::Relaxed) || before < HEAD_BYTES_MAX
+    }
+}
+
+/// Returns the blocks of a body, which end where a head becomes too long.
+fn counted(
+    body: Body,
+    heads: &Arc<Heads>,
+) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + use<> {
+    let heads = Arc::clone(heads);
+    body.into_data_stream().map(move |block| match block {
+        Ok(block) if heads.count(block.len()) => Ok(block),
+        Ok(_) => Err(io::Error::other("the head of a part is too long")),
+        Err(error) => Err(io::Error::other(error)),
+    })
 }
 
 /// The encoding of a file's content.

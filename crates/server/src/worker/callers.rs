@@ -74,7 +74,11 @@ impl Worker {
         sandbox: Option<&str>,
         ask: &InAsk,
     ) -> Result<Arc<Living>, Refusal> {
-        let named = |id: &str| self.living().get(id).cloned();
+        // One that is ending is gone, but for whoever ends it too.
+        let is_there = |one: &Arc<Living>| {
+            matches!(ask, InAsk::Kill) || one.over.borrow().is_none()
+        };
+        let named = |id: &str| self.living().get(id).cloned().filter(is_there);
         let living = match (credential, sandbox) {
             (Credential::Signature { .. }, None) => return self.signed(credential, ask),
             (_, None) => return Err(Refusal::new(Kind::Invalid, "no sandbox is named")),
@@ -127,6 +131,11 @@ impl Worker {
     /// Returns the refusal for a sandbox that is not there; to its tenant also why it has ended.
     fn no_sandbox(&self, id: &str, credential: &Credential) -> Refusal {
         let tenant = self.caller(credential).ok().map(|caller| caller.tenant);
+        let ending = self.living().get(id).cloned();
+        let ending = ending.filter(|one| Some(&one.tenant) == tenant.as_ref());
+        if let Some(why) = ending.and_then(|one| one.over.borrow().clone()) {
+            return Refusal::new(Kind::NoSandbox, format!("sandbox {id} is ending: {why}"));
+        }
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let own = ended
             .iter()

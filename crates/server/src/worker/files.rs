@@ -9,10 +9,9 @@ use atoll_engine::sandboxes::{
     Change, Entry, EntryKind, FileChange, FileServer, FileWatch, Sandbox,
 };
 use atoll_model::RESIDENT;
-use bytes::Bytes;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::refusal;
@@ -25,13 +24,15 @@ const IDLE_MAX: usize = 2;
 const FILE_MODE: u16 = 0o644;
 /// The most bytes read at once.
 const BLOCK_BYTES: usize = 256 * 1024;
-/// The blocks that wait for the other side.
-const BLOCKS_MAX: usize = 4;
+/// The most requests about files of one sandbox at once.
+const AT_ONCE_MAX: usize = 8;
 
 /// The file servers of one sandbox.
 pub(crate) struct Files {
     sandbox: Arc<Sandbox>,
     idle: Mutex<Vec<FileServer>>,
+    /// So that a sandbox whose file servers do not answer holds up no others.
+    places: Semaphore,
 }
 
 impl Files {
@@ -39,6 +40,7 @@ impl Files {
         Arc::new(Self {
             sandbox: Arc::clone(sandbox),
             idle: Mutex::new(Vec::new()),
+            places: Semaphore::new(AT_ONCE_MAX),
         })
     }
 
@@ -64,6 +66,8 @@ impl Files {
         path: &str,
         work: impl Fn(&FileServer) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Refusal> {
+        let place = self.places.acquire().await;
+        let _place = place.map_err(|error| fault(&error))?;
         let (files, path) = (Arc::clone(self), path.to_owned());
         let done = spawn_blocking(move || {
             let waiting = files.idle();
@@ -165,26 +169,20 @@ impl Files {
             first,
             length,
         };
-        let (blocks, mut read) = mpsc::channel::<io::Result<Bytes>>(BLOCKS_MAX);
-        let reading = spawn_blocking(move || {
-            let sent = read_blocks(&mut file, first, length, |block| {
-                blocks.blocking_send(Ok(block)).is_ok()
-            });
-            if let Err(error) = sent {
-                let _ = blocks.blocking_send(Err(error));
-            }
-        });
         let sent = async {
+            file.seek(SeekFrom::Start(first))?;
             to.message(&head).await?;
-            while let Some(block) = read.recv().await {
-                to.content(Stream::Output, &block?).await?;
+            let mut left = length;
+            while left > 0 {
+                // A thread for as long as the disk takes, and not the caller.
+                let (of, block) = spawn_blocking(move || read_block(file, left)).await??;
+                file = of;
+                left -= block.len() as u64;
+                to.content(Stream::Output, &block).await?;
             }
             to.message(&Reply::Done).await
         };
-        let sent = sent.await;
-        drop(read);
-        let _ = reading.await;
-        Ok(sent)
+        Ok(sent.await)
     }
 
     /// Writes a file from the frames that come.
@@ -196,27 +194,17 @@ impl Files {
         let at = place(path);
         let open = move |server: &FileServer| server.open(&at, Some(FILE_MODE));
         let mut file = self.with(path, open).await?;
-        let (blocks, mut written) = mpsc::channel::<Bytes>(BLOCKS_MAX);
-        let writing = spawn_blocking(move || -> io::Result<()> {
-            while let Some(block) = written.blocking_recv() {
-                file.write_all(&block)?;
-            }
-            Ok(())
-        });
         let is_whole = loop {
             match from.next::<()>().await {
                 Ok(Some(Frame::Content(_, content))) => {
-                    if blocks.send(content).await.is_err() {
-                        break true;
-                    }
+                    let written = spawn_blocking(move || file.write_all(&content).map(|()| file));
+                    let written = written.await.map_err(|error| fault(&error))?;
+                    file = written.map_err(|error| refused(path, &error))?;
                 }
                 Ok(Some(Frame::End)) => break true,
                 Ok(_) | Err(_) => break false,
             }
         };
-        drop(blocks);
-        let written = writing.await.map_err(|error| fault(&error))?;
-        written.map_err(|error| refused(path, &error))?;
         match is_whole {
             true => {
                 self.answer(InAsk::Stat {
@@ -260,30 +248,17 @@ fn change(change: &FileChange) -> ChangeFacts {
     }
 }
 
-/// Reads a part of a file in blocks, until `push` takes no more.
-fn read_blocks(
-    file: &mut File,
-    first: u64,
-    length: u64,
-    push: impl Fn(Bytes) -> bool,
-) -> io::Result<()> {
-    file.seek(SeekFrom::Start(first))?;
-    let mut left = length;
-    while left > 0 {
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
-        let mut block = vec![0; most];
-        let got = file.read(&mut block)?;
-        if got == 0 {
-            // It has become shorter meanwhile: the length that was told cannot be kept.
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        block.truncate(got);
-        left -= got as u64;
-        if !push(block.into()) {
-            return Ok(());
-        }
+/// Reads the next block of a file of which so much is left.
+fn read_block(mut file: File, left: u64) -> io::Result<(File, Vec<u8>)> {
+    let most = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+    let mut block = vec![0; most];
+    let got = file.read(&mut block)?;
+    if got == 0 {
+        // It has become shorter meanwhile: the length that was told cannot be kept.
+        return Err(ErrorKind::UnexpectedEof.into());
     }
-    Ok(())
+    block.truncate(got);
+    Ok((file, block))
 }
 
 /// Returns the first byte and the length of a part; the whole where it holds nothing of the file.

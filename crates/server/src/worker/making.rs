@@ -224,6 +224,11 @@ fn wanted(served: Served, reach: Reach, limits: &Defaults) -> CreateSandbox {
             allow: reach.allow,
             limits: vec![
                 (LimitKey::Memory, format!("{}MiB", limits.memory_mib)),
+                // In memory; what callers write there no process is charged for.
+                (
+                    LimitKey::Tmp,
+                    format!("{}MiB", (limits.memory_mib / 2).max(1)),
+                ),
                 (LimitKey::Disk, format!("{}MiB", limits.disk_mib)),
                 (LimitKey::Processes, limits.processes.to_string()),
                 (LimitKey::Cpu, limits.cpus.to_string()),

@@ -12,7 +12,6 @@ use super::Worker;
 use super::callers::Caller;
 use super::living::Living;
 use super::process::Process;
-use super::work::start;
 use crate::protocol::{CreateAsk, Kind, Refusal, Reply, StartAsk};
 
 /// The time for which a name is remembered.
@@ -76,7 +75,7 @@ impl Worker {
             Answer::Started(cell) => cell,
             Answer::Created(_) => return Err(another()),
         };
-        let started = async || start(living, ask).await.map(|(process, _)| process);
+        let started = async || self.start(living, ask).await.map(|(process, _)| process);
         cell.get_or_init(started).await.clone()
     }
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use atoll_engine::sandboxes::{Exec, Sandbox, Size};
 use atoll_engine::supervision::ExecRequest;
 use atoll_model::{Ending, RESIDENT};
-use bytes::BytesMut;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -28,6 +28,14 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// The time that output has to come once the program has ended: a process beneath it can hold the
 /// pipes open.
 const DRAINED_WITHIN: Duration = Duration::from_millis(200);
+
+/// The longest time for a program to be executed.
+const STARTED_WITHIN: Duration = Duration::from_secs(15);
+/// The longest time for a program to take what is written to it.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);
+/// The longest name of a program, and all of its arguments and variables, bytes.
+const TAG_BYTES_MAX: usize = 256;
+const WORDS_BYTES_MAX: usize = 1 << 20;
 
 const SIGKILL: u8 = 9;
 
@@ -93,7 +101,9 @@ impl Process {
     pub(crate) async fn start(
         sandbox: &Arc<Sandbox>,
         asked: StartAsk,
+        place: OwnedSemaphorePermit,
     ) -> Result<(Arc<Self>, Reading), Refusal> {
+        check(&asked)?;
         let streams = Streams::open(&asked).map_err(|error| fault(&error))?;
         let variable = |(name, value): (&String, &String)| format!("{name}={value}").into();
         let request = ExecRequest {
@@ -120,13 +130,22 @@ impl Process {
             exec: Mutex::new(exec),
         });
         // One that was quick is read like any other.
-        let ended = match process.news(&news).await {
-            Some(End::Otherwise(why)) => return Err(Refusal::new(Kind::Invalid, why)),
-            ended => ended,
+        let ended = match timeout(STARTED_WITHIN, process.news(&news)).await {
+            Ok(Some(End::Otherwise(why))) => return Err(Refusal::new(Kind::Invalid, why)),
+            Ok(ended) => ended,
+            Err(_) => {
+                process.exec().signal(SIGKILL);
+                let what =
+                    "the program was not started in time: the sandbox's processes may be stopped";
+                return Err(Refusal::new(Kind::Unavailable, what).advise("try again"));
+            }
         };
         let reading = process.window.read(Some(0));
         let carried = Arc::clone(&process);
-        tokio::spawn(async move { carried.carry(news, streams.outputs, ended).await });
+        tokio::spawn(async move {
+            carried.carry(news, streams.outputs, ended).await;
+            drop(place);
+        });
         Ok((process, reading))
     }
 
@@ -205,11 +224,14 @@ impl Process {
     }
 
     async fn read(&self, stream: Stream, mut pipe: pipe::Receiver) {
+        let mut block = vec![0; BLOCK_BYTES];
         loop {
             self.window.room().await;
-            let mut block = BytesMut::with_capacity(BLOCK_BYTES);
-            match pipe.read_buf(&mut block).await {
-                Ok(1..) => self.window.push(stream, block.freeze()),
+            match pipe.read(&mut block).await {
+                Ok(got @ 1..) => {
+                    let written = block.get(..got).unwrap_or_default();
+                    self.window.push(stream, written);
+                }
                 Ok(0) | Err(_) => return,
             }
         }
@@ -220,8 +242,16 @@ impl Process {
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// Writes to its input.
+    /// Writes to its input, as soon as it reads.
     pub(crate) async fn write(&self, content: &[u8]) -> Result<(), Refusal> {
+        let written = timeout(TAKEN_WITHIN, self.write_all(content)).await;
+        written.unwrap_or_else(|_| {
+            let what = "the program does not read its input";
+            Err(Refusal::new(Kind::Late, what).advise("send the rest once it does"))
+        })
+    }
+
+    async fn write_all(&self, content: &[u8]) -> Result<(), Refusal> {
         let mut input = self.input.lock().await;
         let Some(pipe) = input.as_mut() else {
             return Err(no_input());
@@ -243,9 +273,12 @@ impl Process {
                 "a terminal's input cannot be closed: send it the key, as Ctrl-D",
             ));
         }
-        match self.input.lock().await.take() {
-            Some(_) => Ok(()),
-            None => Err(no_input()),
+        match timeout(TAKEN_WITHIN, self.input.lock())
+            .await
+            .map(|mut input| input.take())
+        {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(_) => Err(no_input()),
         }
     }
 
@@ -261,6 +294,29 @@ impl Process {
 
     fn exec(&self) -> MutexGuard<'_, Exec> {
         self.exec.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks what is kept of a request for as long as its program is.
+fn check(asked: &StartAsk) -> Result<(), Refusal> {
+    let variables = asked.environment.iter();
+    let variables = variables.map(|(name, value)| name.len() + value.len());
+    let words = asked.command.iter().map(String::len).chain(variables);
+    if words.sum::<usize>() > WORDS_BYTES_MAX {
+        let what = "arguments and variables have 1 MiB at most, together";
+        return Err(Refusal::new(Kind::Invalid, what).advise("write the data to a file"));
+    }
+    if asked
+        .tag
+        .as_ref()
+        .is_some_and(|tag| tag.len() > TAG_BYTES_MAX)
+    {
+        let what = format!("a tag has {TAG_BYTES_MAX} bytes at most");
+        return Err(Refusal::new(Kind::Invalid, what));
+    }
+    match asked.command.is_empty() {
+        true => Err(Refusal::new(Kind::Invalid, "no program is named")),
+        false => Ok(()),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::protocol::End;
 
 /// The most output that is kept, bytes.
 const WINDOW_BYTES: u64 = 256 * 1024;
+/// The output of one stream that is kept in one piece, bytes.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The output of one program.
 #[derive(Debug, Default)]
@@ -40,7 +42,7 @@ struct Chunk {
     stream: Stream,
     /// The offset of its first byte in all output.
     at: u64,
-    content: Bytes,
+    content: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,15 +103,22 @@ impl Window {
     }
 
     /// Appends what was written.
-    pub(crate) fn push(&self, stream: Stream, content: Bytes) {
+    pub(crate) fn push(&self, stream: Stream, content: &[u8]) {
         let mut state = self.state();
         let at = state.end;
         state.end += content.len() as u64;
-        state.chunks.push_back(Chunk {
-            stream,
-            at,
-            content,
-        });
+        // Of a program that writes a byte at a time no chunk is kept for each.
+        let fits = |chunk: &&mut Chunk| {
+            chunk.stream == stream && chunk.content.len() + content.len() <= CHUNK_BYTES
+        };
+        match state.chunks.back_mut().filter(fits) {
+            Some(last) => last.content.extend_from_slice(content),
+            None => state.chunks.push_back(Chunk {
+                stream,
+                at,
+                content: content.to_vec(),
+            }),
+        }
         state.forget();
         drop(state);
         self.grew.notify_waiters();
@@ -211,18 +220,20 @@ impl Reading {
         let at = state
             .chunks
             .partition_point(|chunk| chunk.at + chunk.content.len() as u64 <= place.at);
-        let Some(chunk) = state.chunks.get(at).cloned() else {
+        let Some(chunk) = state.chunks.get(at) else {
             return state.over.clone().map(Next::End);
         };
         let skipped = usize::try_from(place.at.saturating_sub(chunk.at)).unwrap_or(0);
-        let content = chunk.content.slice(skipped.min(chunk.content.len())..);
+        let content = chunk.content.get(skipped..).unwrap_or_default();
+        let next = Next::Content(chunk.stream, Bytes::copy_from_slice(content));
+        let read_to = chunk.at + chunk.content.len() as u64;
         if let Some(place) = state.readers.get_mut(&self.reader) {
-            place.at = chunk.at + chunk.content.len() as u64;
+            place.at = read_to;
         }
         state.forget();
         drop(state);
         self.window.drained.notify_waiters();
-        Some(Next::Content(chunk.stream, content))
+        Some(next)
     }
 }
 
@@ -253,8 +264,8 @@ mod tests {
         builder.enable_time().build().unwrap()
     }
 
-    fn block(letter: u8) -> Bytes {
-        Bytes::from(vec![letter; BLOCK])
+    fn block(letter: u8) -> Vec<u8> {
+        vec![letter; BLOCK]
     }
 
     /// Returns whether there is no room now, nor soon.
@@ -281,7 +292,7 @@ mod tests {
             let window = Arc::new(Window::default());
             for letter in b'a'..=b'j' {
                 window.room().await;
-                window.push(Stream::Output, block(letter));
+                window.push(Stream::Output, &block(letter));
             }
             window.close(End::Exited(0));
             let mut late = window.read(Some(0));
@@ -305,17 +316,17 @@ mod tests {
             let mut slow = window.read(Some(0));
             for letter in b'a'..=b'd' {
                 window.room().await;
-                window.push(Stream::Output, block(letter));
+                window.push(Stream::Output, &block(letter));
             }
             assert!(is_full(&window).await);
             assert_eq!(letters(&mut slow, 1).await, "a");
             assert!(!is_full(&window).await);
-            window.push(Stream::Output, block(b'e'));
+            window.push(Stream::Output, &block(b'e'));
             assert!(is_full(&window).await);
             assert_eq!(letters(&mut slow, 4).await, "bcde");
             // One that goes away makes room.
             for letter in b'f'..=b'i' {
-                window.push(Stream::Output, block(letter));
+                window.push(Stream::Output, &block(letter));
             }
             assert!(is_full(&window).await);
             drop(slow);
@@ -330,7 +341,7 @@ mod tests {
             let (mut slow, mut fast) = (window.read(Some(0)), window.read(Some(0)));
             for letter in b'a'..=b'z' {
                 window.room().await;
-                window.push(Stream::Output, block(letter));
+                window.push(Stream::Output, &block(letter));
                 assert_eq!(letters(&mut fast, 1).await, char::from(letter).to_string());
             }
             assert_eq!(slow.next().await, Next::End(End::TooSlow));

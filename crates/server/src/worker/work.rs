@@ -13,6 +13,7 @@ use super::process::Process;
 use super::window::{Next, Reading};
 use super::{Answered, Worker, fault, making, name, refusal, unanswered};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{End, InAsk, Kind, ProcessFacts, Refusal, Reply, StartAsk};
@@ -38,7 +39,7 @@ impl Worker {
             InAsk::Port { port } => connect(living, port).await.map(Answered::Connected),
             InAsk::Start(ask) => {
                 let (process, reading) = match once {
-                    None => start(living, *ask).await?,
+                    None => self.start(living, *ask).await?,
                     Some(once) => {
                         let process = self.start_once(living, &once, *ask).await?;
                         let reading = process.window.read(Some(0));
@@ -175,10 +176,29 @@ async fn watch(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
     }
 }
 
-/// Starts a program.
-pub(super) async fn start(
+impl Worker {
+    /// Starts a program, if one more can be supervised.
+    pub(super) async fn start(
+        &self,
+        living: &Arc<Living>,
+        ask: StartAsk,
+    ) -> Result<(Arc<Process>, Reading), Refusal> {
+        let place = Arc::clone(&self.programs).try_acquire_owned();
+        let place = place.map_err(|_| Refusal {
+            retry_after_s: Some(5),
+            ..Refusal::new(
+                Kind::Quota,
+                "as many programs run as this server can supervise",
+            )
+        })?;
+        start(living, ask, place).await
+    }
+}
+
+async fn start(
     living: &Arc<Living>,
     mut ask: StartAsk,
+    place: OwnedSemaphorePermit,
 ) -> Result<(Arc<Process>, Reading), Refusal> {
     check_user(ask.user.as_deref())?;
     if let Some(directory) = &mut ask.directory {
@@ -197,7 +217,7 @@ pub(super) async fn start(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     ask.environment.extend(own);
-    let (process, reading) = Process::start(&living.sandbox, ask).await?;
+    let (process, reading) = Process::start(&living.sandbox, ask, place).await?;
     living.processes().push(Arc::clone(&process));
     let (kept, of) = (Arc::clone(&process), Arc::clone(living));
     tokio::spawn(async move {

@@ -1,0 +1,256 @@
+"""Drives Atoll's own API, beneath /v1.
+
+Reads URL and KEY from the environment. Prints `ok NAME` or `failed NAME: why` for each check, and
+exits 1 if one failed.
+"""
+
+import base64
+import http.client
+import json
+import os
+import sys
+import threading
+import traceback
+from urllib.parse import quote, urlsplit
+
+AT = urlsplit(os.environ["URL"])
+KEY = os.environ["KEY"]
+
+
+def ask(method, path, body=None, key=KEY, **headers):
+    """Returns the status, the headers and the body of an answer."""
+    connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    if key:
+        named["Authorization"] = f"Bearer {key}"
+    if isinstance(body, dict):
+        body = json.dumps(body)
+    connection.request(method, "/v1" + path, body, named)
+    answer = connection.getresponse()
+    text = answer.read()
+    is_json = "json" in answer.headers.get("Content-Type", "")
+    return answer.status, answer.headers, json.loads(text) if is_json else text
+
+
+def made(**body):
+    status, _, created = ask("POST", "/sandboxes", body)
+    assert status == 201, created
+    return "/sandboxes/" + created["sandbox"]["id"]
+
+
+def run(sandbox, script, **headers):
+    status, _, ran = ask("POST", sandbox + "/run", {"command": ["sh", "-c", script]}, **headers)
+    assert status == 200, ran
+    return ran
+
+
+def started(sandbox, script, **body):
+    status, _, told = ask("POST", sandbox + "/processes", {"command": ["sh", "-c", script], **body})
+    assert status == 201, told
+    return f"{sandbox}/processes/{told['pid']}"
+
+
+def events(text):
+    """Reads server-sent events: pairs of a kind and data, with the id if there is one."""
+    for event in text.decode().strip("\n").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in event.split("\n"))
+        yield fields["event"], fields.get("id"), json.loads(fields["data"])
+
+
+def output(text):
+    parts = [data["base64"] for kind, _, data in events(text) if kind == "output"]
+    return b"".join(base64.b64decode(part) for part in parts)
+
+
+def sandboxes_are_made_listed_and_ended():
+    sandbox = made(metadata={"a": "b"}, environment={"NAME": "value"}, timeout_s=60)
+    status, _, facts = ask("GET", sandbox)
+    assert status == 200 and facts["metadata"] == {"a": "b"}, facts
+    assert 50_000 < facts["ends_ms"] - facts["started_ms"] <= 61_000, facts
+    assert run(sandbox, "echo $NAME; echo no >&2; exit 3") == {
+        "pid": 2, "exit": 3, "signal": None, "ended": None, "stdout": "value\n",
+        "stderr": "no\n", "truncated": False,
+    } or run(sandbox, "echo $NAME; exit 3")["exit"] == 3
+    others = [made() for _ in range(3)]
+    seen, cursor = [], ""
+    while cursor is not None:
+        _, _, part = ask("GET", f"/sandboxes?limit=2&cursor={quote(cursor)}" if cursor else "/sandboxes?limit=2")
+        seen += ["/sandboxes/" + one["id"] for one in part["sandboxes"]]
+        cursor = part["cursor"]
+    assert seen[:3] == others[::-1] and seen.count(sandbox) == 1, seen
+    assert ask("POST", sandbox + "/timeout", {"timeout_s": 600})[0] == 200
+    assert ask("GET", sandbox)[2]["ends_ms"] > facts["ends_ms"]
+    for one in [sandbox, *others]:
+        assert ask("DELETE", one)[0] == 200
+        status, headers, problem = ask("DELETE", one)
+        assert status == 404 and "a caller has ended it" in problem["detail"], problem
+        assert headers["Content-Type"] == "application/problem+json"
+    kinds = [event["kind"] for event in ask("GET", f"/events?sandbox={sandbox[11:]}")[2]]
+    assert kinds == ["killed", "created"], kinds
+
+
+def output_goes_on_from_an_offset():
+    sandbox = made()
+    process = started(sandbox, "seq 1 5000; sleep 0.3; echo over >&2; kill -9 $$")
+    status, headers, text = ask("GET", process + "/output")
+    assert status == 200 and headers["Content-Type"] == "text/event-stream", text
+    whole = output(text)
+    assert whole == b"".join(b"%d\n" % n for n in range(1, 5001)) + b"over\n", whole[-200:]
+    all = list(events(text))
+    assert all[-1][2] == {"signalled": 9}, all[-1]
+    ids = [int(id) for kind, id, _ in all if kind == "output"]
+    assert ids[-1] == len(whole)
+    for at in [0, 1, ids[0], len(whole) - 3, len(whole)]:
+        again = output(ask("GET", f"{process}/output?from={at}")[2])
+        assert again == whole[at:], (at, again[:50])
+        by_header = output(ask("GET", process + "/output", Last_Event_ID=str(at))[2])
+        assert by_header == whole[at:], at
+    # What nobody reads is dropped beyond the window, and that is told.
+    process = started(sandbox, "head -c 1000000 /dev/zero; echo end")
+    while "end" not in [kind for kind, _, _ in events(ask("GET", process + "/output?from=99999999")[2])]:
+        pass
+    late = list(events(ask("GET", process + "/output")[2]))
+    kept = sum(len(base64.b64decode(data["base64"])) for kind, _, data in late if kind == "output")
+    assert late[0][0] == "lost" and late[0][2]["bytes"] + kept == 1_000_004, (late[0], kept)
+    ask("DELETE", sandbox)
+
+
+def programs_are_fed_and_steered():
+    sandbox = made()
+    process = started(sandbox, "cat", input=True)
+    for part in [b"one\n", b"two\n"]:
+        assert ask("POST", process + "/input", part)[0] == 200
+    listed = ask("GET", sandbox + "/processes")[2]
+    assert [f"{sandbox}/processes/{one['pid']}" for one in listed] == [process], listed
+    assert ask("DELETE", process + "/input")[0] == 200
+    text = ask("GET", process + "/output")[2]
+    assert output(text) == b"one\ntwo\n" and list(events(text))[-1][2] == {"exited": 0}
+    size = {"rows": 33, "columns": 77}
+    process = started(sandbox, "stty size; read x; stty size", terminal=size)
+    assert ask("POST", process + "/terminal", {"rows": 44, "columns": 88})[0] == 200
+    assert ask("POST", process + "/input", b"\n")[0] == 200
+    seen = output(ask("GET", process + "/output")[2]).split()
+    assert seen[:2] in ([b"33", b"77"], [b"44", b"88"]) and seen[-2:] == [b"44", b"88"], seen
+    process = started(sandbox, "trap 'exit 5' USR1; echo up; while :; do sleep 0.05; done")
+    while b"up" not in base64.b64decode(first_output(process)):
+        pass
+    assert ask("POST", process + "/signal", {"number": 10})[0] == 200
+    assert list(events(ask("GET", process + "/output")[2]))[-1][2] == {"exited": 5}
+    assert ask("POST", process + "/signal", {"number": 9})[0] == 404
+    assert ask("GET", sandbox + "/processes/99999/output")[0] == 404
+    ask("DELETE", sandbox)
+
+
+def first_output(process):
+    """Returns the first output of a program that goes on."""
+    connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+    connection.request("GET", f"/v1{process}/output", None, {"X-API-Key": KEY})
+    answer, text = connection.getresponse(), b""
+    while b"\n\n" not in text:
+        text += answer.read1(100)
+    connection.close()
+    return next(events(text))[2]["base64"]
+
+
+def files_are_written_read_and_watched():
+    sandbox = made()
+    content = os.urandom(3_000_000)
+    path = sandbox + "/files/content?path=" + quote("a b/é.bin")
+    status, _, entry = ask("PUT", path, content)
+    assert status == 200 and entry["path"] == "/home/user/a b/é.bin" and entry["size"] == 3_000_000
+    assert ask("GET", path)[2] == content
+    for range, first, last in [("bytes=5-9", 5, 10), ("bytes=-7", -7, None), ("bytes=2999990-", -10, None)]:
+        status, headers, part = ask("GET", path, Range=range)
+        assert status == 206 and part == content[first:last], (range, status, headers)
+    assert ask("POST", sandbox + "/files/move", {"from": "a b/é.bin", "to": "c"})[0] == 200
+    assert ask("POST", sandbox + "/files/directory", {"path": "d/e"})[0] == 201
+    assert ask("POST", sandbox + "/files/directory", {"path": "d/e"})[0] == 409
+    names = [one["path"] for one in ask("GET", sandbox + "/files?path=.&depth=2")[2]]
+    assert names == [f"/home/user/./{name}" for name in ["a b", "c", "d", "d/e"]], names
+    assert ask("GET", sandbox + "/files/stat?path=c")[2]["owner"] == "user"
+    assert ask("DELETE", sandbox + "/files?path=c")[0] == 200
+    assert ask("GET", sandbox + "/files/stat?path=c")[0] == 404
+    connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+    connection.request("GET", f"/v1{sandbox}/files/changes?path=d&recursive=true", None, {"X-API-Key": KEY})
+    answer, text = connection.getresponse(), b""
+    while b"begun" not in text:
+        text += answer.read1(100)
+    run(sandbox, "echo x > d/e/new; rm d/e/new")
+    while b"removed" not in text:
+        text += answer.read1(1000)
+    connection.close()
+    told = [(data["kind"], data["name"]) for kind, _, data in events(text) if kind == "change"]
+    assert told[0] == ("created", "e/new") and told[-1] == ("removed", "e/new"), told
+    ask("DELETE", sandbox)
+
+
+def a_request_with_a_name_is_carried_out_once():
+    answers = []
+    body = {"metadata": {"once": "yes"}}
+
+    def create():
+        answers.append(ask("POST", "/sandboxes", body, Idempotency_Key="one"))
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = {answer[2]["sandbox"]["id"] for answer in answers}
+    assert [answer[0] for answer in answers] == [201] * 8 and len(ids) == 1, answers
+    status, _, problem = ask("POST", "/sandboxes", {}, Idempotency_Key="one")
+    assert status == 409 and "Idempotency-Key" in problem["detail"], problem
+    sandbox = "/sandboxes/" + ids.pop()
+    for _ in range(3):
+        assert run(sandbox, "echo x >> count; wc -l < count", Idempotency_Key="two")["stdout"] == "1\n"
+    assert run(sandbox, "echo x >> count; wc -l < count", Idempotency_Key="three")["stdout"] == "2\n"
+    ask("DELETE", sandbox)
+
+
+def mistakes_are_problems():
+    sandbox = made()
+    for method, path, body, expected in [
+        ("POST", "/sandboxes", {"unknown": 1}, 400), ("POST", "/sandboxes", {"template": "none"}, 404),
+        ("GET", "/sandboxes/none", None, 404), ("GET", "/nothing", None, 404),
+        ("POST", sandbox + "/run", {"command": ["/no/such"]}, 200),
+        ("POST", sandbox + "/run", {"command": []}, 400),
+        ("POST", sandbox + "/run", {"command": ["true"], "directory": "/none"}, 400),
+        ("GET", sandbox + "/files?path=/none", None, 404), ("PUT", sandbox + "/files/content?path=/etc/x", "x", 403),
+        ("GET", sandbox + "/files", None, 400), ("DELETE", "/keys/none", None, 404),
+    ]:
+        status, headers, problem = ask(method, path, body)
+        assert status == expected, (method, path, status, problem)
+    status, headers, problem = ask("GET", "/sandboxes", key=None)
+    assert status == 401 and problem["title"] == "Unauthorized" and problem["advice"], problem
+    made_key = ask("POST", "/keys", {"name": "mere"})[2]
+    status, _, problem = ask("GET", "/keys", key=made_key["key"])
+    assert status == 403 and "administrators" in problem["detail"], problem
+    assert ask("DELETE", "/keys/" + made_key["facts"]["id"])[0] == 200
+    assert ask("GET", "/sandboxes", key=made_key["key"])[0] == 401
+    described = ask("GET", "/openapi.json")[2]
+    assert described["openapi"].startswith("3.1") and len(described["paths"]) > 15
+    ask("DELETE", sandbox)
+
+
+CHECKS = [
+    sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset, programs_are_fed_and_steered,
+    files_are_written_read_and_watched, a_request_with_a_name_is_carried_out_once, mistakes_are_problems,
+]
+
+
+def main():
+    wanted, failed = sys.argv[1:], False
+    for check in CHECKS:
+        if wanted and check.__name__ not in wanted:
+            continue
+        try:
+            check()
+            print(f"ok {check.__name__}", flush=True)
+        except Exception as error:
+            failed = True
+            traceback.print_exc()
+            print(f"failed {check.__name__}: {error!r}"[:600], flush=True)
+    sys.exit(failed)
+
+
+main()
