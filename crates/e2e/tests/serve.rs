@@ -243,6 +243,60 @@ fn the_own_api_works() {
 }
 
 #[test]
+fn quotas_refuse_and_tell_when_to_come_again() {
+    let world = World::new("quotas_refuse_and_tell_when_to_come_again");
+    world.write(
+        "quota.toml",
+        "[quota]\nsandboxes = 2\ncreates_a_minute = 4\ntimeout_s = 60\n",
+    );
+    let server = Server::with(&world, &["--config", "quota.toml"]);
+    let create = |body: &str| server.ask(&world, "POST", "/v2/sandboxes", body);
+    let (status, told) = create("{\"timeout\":61}");
+    assert_eq!(status, 400, "{told}");
+    assert!(told.to_string().contains("quota.timeout_s"), "{told}");
+    let body = "{\"timeout\":60}";
+    let made: Vec<_> = (0..2).map(|_| create(body)).collect();
+    assert!(made.iter().all(|(status, _)| *status == 201), "{made:?}");
+    let (status, told) = create(body);
+    assert_eq!(status, 429, "{told}");
+    assert!(told.to_string().contains("quota.sandboxes"), "{told}");
+    // Two of four are used up: what is refused costs nothing.
+    for (_, one) in made {
+        let id = one["sandboxID"].as_str().unwrap().to_owned();
+        assert_eq!(
+            server
+                .ask(&world, "DELETE", &format!("/sandboxes/{id}"), "")
+                .0,
+            204
+        );
+        let (status, again) = create(body);
+        assert_eq!(status, 201, "{again}");
+        let id = again["sandboxID"].as_str().unwrap().to_owned();
+        assert_eq!(
+            server
+                .ask(&world, "DELETE", &format!("/sandboxes/{id}"), "")
+                .0,
+            204
+        );
+    }
+    let curl = world
+        .host("curl")
+        .args(["-sS", "-i", "-X", "POST", "-d", body]);
+    let curl = curl.args(["-H", &format!("X-API-Key: {}", server.key)]);
+    let refused = curl
+        .arg(format!("{}/v2/sandboxes", server.url))
+        .run()
+        .success()
+        .out();
+    assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+    assert!(
+        refused.contains("\r\nretry-after: ") && refused.contains("creates_a_minute"),
+        "{refused}"
+    );
+    let _ = server.end();
+}
+
+#[test]
 fn the_client_at_the_command_line_works() {
     let world = World::new("the_client_at_the_command_line_works");
     let server = Server::start(&world);

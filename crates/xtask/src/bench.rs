@@ -17,6 +17,7 @@ mod prove;
 mod purpose;
 mod report;
 mod scenarios;
+mod serve;
 mod spawner;
 mod statistics;
 mod stop;
@@ -58,6 +59,8 @@ enum Task {
     Identity,
     /// Measure what the ledger costs, and how it bears its size
     Ledger(ledger::Options),
+    /// Measure served sandboxes, over HTTP (needs root)
+    Serve(serve::Options),
     /// Measure how long policies take to decide
     Policy,
     /// Measure how long it takes to prove all that ships
@@ -104,6 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
         Task::Egress(options) => egress::run(options),
         Task::Identity => identity::run(),
         Task::Ledger(options) => ledger::run(options),
+        Task::Serve(options) => serve::run(options),
         Task::Policy => policy::run(),
         Task::Prove => prove::run(),
         Task::Purpose => purpose::run(),

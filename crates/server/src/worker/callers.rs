@@ -75,9 +75,8 @@ impl Worker {
         ask: &InAsk,
     ) -> Result<Arc<Living>, Refusal> {
         // One that is ending is gone, but for whoever ends it too.
-        let is_there = |one: &Arc<Living>| {
-            matches!(ask, InAsk::Kill) || one.over.borrow().is_none()
-        };
+        let is_there =
+            |one: &Arc<Living>| matches!(ask, InAsk::Kill) || one.over.borrow().is_none();
         let named = |id: &str| self.living().get(id).cloned().filter(is_there);
         let living = match (credential, sandbox) {
             (Credential::Signature { .. }, None) => return self.signed(credential, ask),

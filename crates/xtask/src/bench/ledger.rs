@@ -46,21 +46,21 @@ pub(crate) struct Options {
 
 /// The values measured under one name.
 #[derive(Debug, Serialize, Deserialize)]
-struct Measured {
-    name: String,
-    unit: String,
-    values: Vec<f64>,
+pub(super) struct Measured {
+    pub(super) name: String,
+    pub(super) unit: String,
+    pub(super) values: Vec<f64>,
 }
 
 /// A target for the median of one measurement, or for its ratio to another's.
-struct Figure {
+pub(super) struct Figure {
     name: &'static str,
     against: Option<&'static str>,
     wanted: Wanted,
 }
 
 #[derive(Clone, Copy)]
-enum Wanted {
+pub(super) enum Wanted {
     AtLeast(f64),
     AtMost(f64),
 }
@@ -159,7 +159,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             measure("open", "old", 0, &mut all)?;
         }
     }
-    print!("{}", table(&all));
+    print!("{}", table_of(&FIGURES, &all));
     let machine = machine::describe(&root, stage.path())?;
     let content = json!({
         "benchmark": "ledger",
@@ -230,7 +230,8 @@ fn taken(command: &mut Command, all: &mut Vec<Measured>) -> Result<()> {
     Ok(())
 }
 
-fn table(all: &[Measured]) -> String {
+/// Returns the numbers and the verdicts on these targets.
+pub(super) fn table_of(figures: &[Figure], all: &[Measured]) -> String {
     let mut table = "\n| figure | median | min | p99 | unit |\n|---|---|---|---|---|\n".to_owned();
     for one in all {
         if let Some(summary) = summarise(&one.values) {
@@ -242,7 +243,7 @@ fn table(all: &[Measured]) -> String {
         }
     }
     table.push_str("\n| wanted | measured | verdict |\n|---|---|---|\n");
-    for figure in &FIGURES {
+    for figure in figures {
         let (measured, word) = match figure.verdict(all) {
             Verdict::Met(number) => (format!("{number:.2}"), "met"),
             Verdict::Missed(number) => (format!("{number:.2}"), "missed"),
@@ -266,7 +267,25 @@ fn outcome(all: &[Measured], small: bool) -> Outcome {
     outcome
 }
 
+/// Returns the outcome of these targets.
+pub(super) fn outcome_of(figures: &[Figure], all: &[Measured]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for figure in figures {
+        outcome.add(&figure.told(), &figure.verdict(all));
+    }
+    outcome
+}
+
 impl Figure {
+    /// A target for the median of one measurement.
+    pub(super) const fn of(name: &'static str, wanted: Wanted) -> Self {
+        Self {
+            name,
+            against: None,
+            wanted,
+        }
+    }
+
     fn measured(&self, all: &[Measured]) -> Option<f64> {
         let median = |name: &str| {
             let one = all.iter().find(|one| one.name == name)?;
