@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_model::parse_duration;
+use atoll_sys::descriptor::wait_readable;
+use atoll_sys::process::{next_signal, signals_as_descriptor};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -23,6 +27,13 @@ use crate::output::Output;
 const DEFAULT_URL: &str = "http://127.0.0.1:3000";
 /// The longest answer that is read as a whole, bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// The most of standard input that is passed on at once, bytes.
+const INPUT_BYTES: usize = 64 * 1024;
+/// The status for a program that is not found, as shells have it.
+const STATUS_NOT_FOUND: u8 = 127;
+
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
 
 /// Carries out `atoll sandbox`.
 ///
@@ -44,6 +55,7 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
 }
 
 /// A server, as its clients see it.
+#[derive(Clone)]
 struct Server {
     agent: Agent,
     url: String,
@@ -55,6 +67,11 @@ impl Server {
         let one_of = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
         let url = one_of(["ATOLL_URL", "E2B_API_URL"]);
         let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
+        if !url.starts_with("http://") {
+            return Err(Failure::new(format!("{url} is no address of a server"))
+                .because("it begins with http://, since the server speaks no TLS")
+                .advise(format!("ATOLL_URL={DEFAULT_URL}")));
+        }
         let key = one_of(["ATOLL_API_KEY", "E2B_API_KEY"]).ok_or_else(|| {
             Failure::new("no key is set for the server").advise(
                 "set ATOLL_API_KEY; atoll serve keys create makes a key, on the server's machine",
@@ -222,6 +239,10 @@ fn list(
 }
 
 fn exec(server: &Server, arguments: &ExecSandboxArguments) -> Result<u8, Failure> {
+    // Before any thread: each would have its own.
+    let signals = signals_as_descriptor(&[SIGINT, SIGTERM]);
+    let signals = signals.doing("signals cannot be taken over")?;
+    let is_fed = !io::stdin().is_terminal();
     let started = server.json(
         "POST",
         &sandbox_path(&arguments.id, "/processes"),
@@ -229,10 +250,16 @@ fn exec(server: &Server, arguments: &ExecSandboxArguments) -> Result<u8, Failure
             "command": arguments.command,
             "environment": pairs(&arguments.env, "--env")?,
             "directory": arguments.directory,
+            "input": is_fed,
         }),
     )?;
     let pid = text_of(&started, "pid");
-    let path = sandbox_path(&arguments.id, &format!("/processes/{pid}/output"));
+    let process = sandbox_path(&arguments.id, &format!("/processes/{pid}"));
+    if is_fed {
+        feed(server, &process)?;
+    }
+    pass_signals(server, &process, signals);
+    let path = format!("{process}/output");
     let mut from = 0;
     loop {
         let answer = server.ask("GET", &format!("{path}?from={from}"), SendBody::none())?;
@@ -241,6 +268,48 @@ fn exec(server: &Server, arguments: &ExecSandboxArguments) -> Result<u8, Failure
             return Ok(status);
         }
     }
+}
+
+/// Passes standard input on, in a thread of its own: the program may end before all of it is read.
+fn feed(server: &Server, process: &str) -> Result<(), Failure> {
+    let (server, path) = (server.clone(), format!("{process}/input"));
+    let fed = thread::Builder::new().spawn(move || {
+        let mut block = vec![0; INPUT_BYTES];
+        loop {
+            match io::stdin().lock().read(&mut block) {
+                Ok(got @ 1..) => {
+                    let mut part = io::Cursor::new(block.get(..got).unwrap_or_default().to_vec());
+                    if server
+                        .ask("POST", &path, SendBody::from_reader(&mut part))
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+                Ok(0) | Err(_) => break,
+            }
+        }
+        // A program that has ended has no input to close.
+        let _ = server.ask("DELETE", &path, SendBody::none());
+    });
+    fed.map(drop).doing("standard input cannot be passed on")
+}
+
+/// Passes signals on to the program, whose end tells of them.
+fn pass_signals(server: &Server, process: &str, signals: OwnedFd) {
+    let (server, path) = (server.clone(), format!("{process}/signal"));
+    // Without a thread they have no effect; the server ends the program with its sandbox.
+    let _ = thread::Builder::new().spawn(move || {
+        loop {
+            let ready = wait_readable([Some(signals.as_fd())], None);
+            if ready.is_err() {
+                return;
+            }
+            while let Ok(Some(number)) = next_signal(signals.as_fd()) {
+                let _ = server.json("POST", &path, &json!({ "number": number }));
+            }
+        }
+    });
 }
 
 /// Writes what a program writes; returns its status once it has ended, or none if the stream broke
@@ -298,6 +367,10 @@ fn ended(data: &Value) -> Result<u8, Failure> {
     match (number("exited"), number("signalled")) {
         (Some(status), _) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
         (None, Some(signal)) => Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        (None, None) if text_of(data, "otherwise").starts_with("there is no such program") => {
+            eprintln!("atoll: there is no such program in the sandbox");
+            Ok(STATUS_NOT_FOUND)
+        }
         (None, None) => {
             let why = ["gone", "otherwise"]
                 .map(|name| text_of(data, name))
@@ -322,6 +395,11 @@ fn copy(server: &Server, arguments: &CopyArguments) -> Result<u8, Failure> {
         (None, Some(to)) => {
             let what = format!("{} cannot be read", arguments.from);
             let mut file = File::open(&arguments.from).doing(&what)?;
+            if file.metadata().doing(&what)?.is_dir() {
+                return Err(Failure::new(what)
+                    .because("it is a directory")
+                    .advise("cp copies one file; tar packs a directory into one"));
+            }
             let body = SendBody::from_reader(&mut file);
             server.ask("PUT", &content(to), body)?;
         }

@@ -3,6 +3,10 @@
 use std::fs;
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +20,7 @@ use atoll_model::parse_duration;
 use atoll_server::worker::{self, Worker};
 use atoll_server::{Configuration, NetworkWord};
 use atoll_store::{FIRST_TENANT, KeyRecord, NewKey, Role, ServedStore};
+use atoll_sys::descriptor::inherited;
 use atoll_sys::process::signals_as_descriptor;
 use serde_json::{Value, json};
 
@@ -31,6 +36,9 @@ const CONFIGURATION: &str = "serve.toml";
 /// The name of the first key.
 const FIRST_KEY: &str = "first";
 
+/// The first descriptor of a service manager's.
+const FIRST_GIVEN: i32 = 3;
+
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
@@ -40,6 +48,8 @@ const SIGTERM: i32 = 15;
 /// # Errors
 /// When the server cannot begin or go on, or the request about keys is refused.
 pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure> {
+    // Before anything else is opened, which would have its number if it is not there.
+    let given = given_socket();
     let places = Places::read()?;
     if let Some(ServeAction::Keys(arguments)) = &arguments.action {
         return keys(&places, arguments, output);
@@ -62,11 +72,7 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     let stop = stop.doing("signals cannot be taken over")?;
     let store = store(&places)?;
     let engine = Engine::open(LAUNCHER)?;
-    let listener = TcpListener::bind(configuration.listen).map_err(|error| {
-        Failure::new(format!("nothing can listen at {}", configuration.listen))
-            .because(error)
-            .advise("atoll serve --listen 127.0.0.1:3001 takes another port")
-    })?;
+    let listener = listener(&configuration, given)?;
     let address = listener.local_addr().doing("the address is not known")?;
     let keys = store.keys().map_err(|error| unusable(&error))?;
     let first = match keys.is_empty() {
@@ -82,6 +88,7 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
         ),
     );
     let worker = Worker::new(engine, store, configuration);
+    tell_service_manager();
     worker::serve(&worker, &listener, stop).doing("the server cannot go on")?;
     Ok(0)
 }
@@ -97,6 +104,9 @@ fn greeting(address: &str, network: NetworkWord, key: Option<&str>) -> String {
     text += &format!("  export E2B_API_URL={url}\n");
     text += &format!("  export E2B_SANDBOX_URL={url}\n");
     text += &format!("  export E2B_VOLUME_API_URL={url}\n");
+    // So that get_host(8000) is a name of this machine, and none of E2B's.
+    let port = address.rsplit(':').next().unwrap_or_default();
+    text += &format!("  export E2B_DOMAIN=localhost:{port}\n");
     match key {
         Some(key) => {
             text += &format!("  export E2B_API_KEY={key}\n");
@@ -109,6 +119,57 @@ fn greeting(address: &str, network: NetworkWord, key: Option<&str>) -> String {
     }
     text += "Ctrl-C ends the server and its sandboxes.";
     text
+}
+
+/// Takes the socket of a service manager, if there is one (sd_listen_fds(3)).
+fn given_socket() -> Option<OwnedFd> {
+    let of_us = std::env::var("LISTEN_PID").ok()? == std::process::id().to_string();
+    let is_one = std::env::var("LISTEN_FDS").ok()? == "1";
+    // A number at which nothing is open has no link there.
+    let is_open = std::fs::read_link(format!("/proc/self/fd/{FIRST_GIVEN}")).is_ok();
+    (of_us && is_one && is_open).then(|| inherited(FIRST_GIVEN).ok())?
+}
+
+/// Listens at the address, or takes the socket that a service manager listens at already
+/// which must be on the loopback too.
+fn listener(configuration: &Configuration, given: Option<OwnedFd>) -> Result<TcpListener, Failure> {
+    let Some(given) = given else {
+        return TcpListener::bind(configuration.listen).map_err(|error| {
+            Failure::new(format!("nothing can listen at {}", configuration.listen))
+                .because(error)
+                .advise("atoll serve --listen 127.0.0.1:3001 takes another port")
+        });
+    };
+    let listener = TcpListener::from(given);
+    let address = listener
+        .local_addr()
+        .doing("the socket of the service manager has no address")?;
+    let given = Configuration {
+        listen: address,
+        ..configuration.clone()
+    };
+    given
+        .check()
+        .map_err(|error| Failure::new("the server cannot begin so").because(error))?;
+    Ok(listener)
+}
+
+/// Tells a service manager that requests are taken from now on (sd_notify(3)).
+fn tell_service_manager() {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let told = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.send_to_addr(b"READY=1", &address)
+    });
+    if let Err(error) = told {
+        eprintln!("atoll serve: the service manager cannot be told: {error}");
+    }
 }
 
 fn configuration(places: &Places, arguments: &ServeArguments) -> Result<Configuration, Failure> {
@@ -170,17 +231,33 @@ fn keys(places: &Places, arguments: &KeysArguments, output: &Output) -> Result<u
         KeysAction::Create(arguments) => create_key(&store, arguments, output),
         KeysAction::List(arguments) => list_keys(&store, arguments, output),
         KeysAction::Revoke(arguments) => {
-            store.revoke_key(&arguments.id).map_err(|error| {
-                Failure::new("no key is revoked")
-                    .because(error)
-                    .advise("atoll serve keys list shows them")
-            })?;
+            revoke_key(&store, &arguments.id)?;
             line(
                 output,
                 &format!("key {} is revoked", printable(arguments.id.as_bytes())),
             );
             Ok(0)
         }
+    }
+}
+
+fn revoke_key(store: &ServedStore, id: &str) -> Result<(), Failure> {
+    let refused = |why: String| {
+        Failure::new("no key is revoked")
+            .because(why)
+            .advise("atoll serve keys list shows the ids")
+    };
+    if id.starts_with("e2b_") {
+        return Err(refused("that is a key, and not its id".to_owned()));
+    }
+    let all = store.keys().map_err(|error| unusable(&error))?;
+    match all.iter().find(|record| record.id == id) {
+        Some(record) if record.revoked_s.is_some() => {
+            Err(refused(format!("{id} is revoked already")))
+        }
+        _ => store
+            .revoke_key(id)
+            .map_err(|error| refused(error.to_string())),
     }
 }
 
@@ -206,6 +283,11 @@ fn create_key(
     })?;
     let expires_s = expires.map(|time| (now + time).as_secs());
     let tenant = arguments.tenant.as_deref().unwrap_or(FIRST_TENANT);
+    if arguments.name.is_empty() || tenant.is_empty() {
+        return Err(Failure::new(
+            "a key has a name and a tenant, and none of them is empty",
+        ));
+    }
     let (key, record) = made(store, tenant, &arguments.name, role, expires_s)?;
     match arguments.json {
         true => {

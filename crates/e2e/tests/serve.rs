@@ -247,7 +247,7 @@ fn quotas_refuse_and_tell_when_to_come_again() {
     let world = World::new("quotas_refuse_and_tell_when_to_come_again");
     world.write(
         "quota.toml",
-        "[quota]\nsandboxes = 2\ncreates_a_minute = 4\ntimeout_s = 60\n",
+        "[defaults]\ntimeout_s = 60\n[quota]\nsandboxes = 2\ncreates_a_minute = 4\ntimeout_s = 60\n",
     );
     let server = Server::with(&world, &["--config", "quota.toml"]);
     let create = |body: &str| server.ask(&world, "POST", "/v2/sandboxes", body);
@@ -317,6 +317,19 @@ fn the_client_at_the_command_line_works() {
     );
     let killed = client(&["exec", &id, "--", "sh", "-c", "kill -15 $$"]);
     let _ = killed.expect_status(143);
+    let fed = world
+        .atoll(["sandbox", "exec", &id, "--", "sort"])
+        .stdin("b\na\n")
+        .within(LONG);
+    let fed = fed
+        .env("ATOLL_URL", &server.url)
+        .env("ATOLL_API_KEY", &server.key)
+        .run();
+    assert_eq!(fed.success().out(), "a\nb\n");
+    let _ = client(&["exec", &id, "--", "no-such"]).expect_status(127);
+    let _ = client(&["cp", ".", &format!("{id}:x")])
+        .expect_status(125)
+        .is_clear_error(["a directory"]);
     world.write("here", "content\n");
     let there = format!("{id}:dir/there");
     let _ = client(&["cp", "here", &there]).success();
@@ -518,6 +531,10 @@ fn mistakes_are_told_before_anything_begins() {
         ),
         ("network = 'all'", ["unknown variant `all`", "closed"]),
         ("[quota]\nsandboxes = 0", ["quota.sandboxes", "at least 1"]),
+        (
+            "[quota]\ntimeout_s = 10",
+            ["defaults.timeout_s is 300", "quota.timeout_s, 10"],
+        ),
     ] {
         let _ = check(text).expect_status(125).is_clear_error(words);
     }
@@ -534,6 +551,50 @@ fn mistakes_are_told_before_anything_begins() {
     let _ = role
         .expect_status(125)
         .is_clear_error(["there is no role \"king\"", "administrator"]);
+}
+
+/// The protocols of systemd: a socket is handed over, and the begin is told.
+#[test]
+fn a_service_manager_hands_a_socket_over_and_is_told() {
+    let world = World::new("a_service_manager_hands_a_socket_over_and_is_told");
+    let told = std::os::unix::net::UnixDatagram::bind(world.path("notify")).unwrap();
+    told.set_read_timeout(Some(SOON)).unwrap();
+    let manager = "import os, socket, sys\n\
+        s = socket.create_server(('127.0.0.1', 0))\n\
+        os.dup2(s.fileno(), 3); os.set_inheritable(3, True)\n\
+        print('at', s.getsockname()[1], flush=True)\n\
+        os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n\
+        os.execv(os.environ['ATOLL'], ['atoll', 'serve', '--listen', '127.0.0.1:1'])\n";
+    let manager = world.host("python3").args(["-c", manager]);
+    let manager = manager
+        .env("NOTIFY_SOCKET", world.path("notify"))
+        .within(LONG);
+    let running = manager.start();
+    let text = running.until_stdout("Ctrl-C");
+    let mut message = [0; 64];
+    let got = told.recv(&mut message).unwrap();
+    assert_eq!(&message[..got], b"READY=1");
+    let port = text
+        .lines()
+        .find_map(|line| line.strip_prefix("at "))
+        .unwrap();
+    assert!(
+        text.contains(&format!("Serving at http://127.0.0.1:{port},")),
+        "{text}"
+    );
+    let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let get = |path: &str| {
+        world
+            .host("curl")
+            .args(["-sS", "-w", "%{http_code}"])
+            .arg(url(path))
+            .run()
+    };
+    assert_eq!(get("/ready").success().out(), "204");
+    let numbers = get("/metrics").success().out();
+    assert!(numbers.contains("\natoll_sandboxes 0\n"), "{numbers}");
+    running.signal(Signal::TERM);
+    let _ = running.wait().success();
 }
 
 #[test]

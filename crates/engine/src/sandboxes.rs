@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
-use atoll_sandbox::{Attachment, Declined, Host, Reaction, Spawner, Starting, Stream, in_use};
+use atoll_sandbox::{Attachment, Declined, Host, Spawner, Starting, in_use};
 pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Size};
 use atoll_store::load_run;
 
@@ -26,7 +26,7 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-use crate::notice::{Notice, Notices};
+use crate::notice::Notices;
 use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{
     Answer, ControlError, ExecRequest, OutputFilter, Question, Runs, ask, exec_in, files_in,
@@ -34,9 +34,11 @@ use crate::supervision::{
 use crate::{CallError, ChangeRetention, Request, call};
 
 mod exec;
+mod nobody;
 mod preparing;
 
 pub use exec::Exec;
+use nobody::{NoStreams, Unfiltered};
 use preparing::{Prepared, prepare, prepare_served, typed};
 
 /// The longest wait for a sandbox that was made to listen.
@@ -471,47 +473,4 @@ impl Drop for Sandbox {
         // Who wants to know how it ended ends it itself.
         let _ = self.kill();
     }
-}
-
-/// The attachment of a sandbox without a program of its own.
-struct NoStreams(OwnedFd);
-
-impl Attachment for NoStreams {
-    fn input(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn sink(&self, _: Stream) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-
-    fn signals(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn next_signal(&mut self) -> Option<Reaction> {
-        None
-    }
-
-    fn transform(&mut self, _: Stream, _: &[u8], _: &mut Vec<u8>) {}
-
-    fn suspended(&mut self) {}
-}
-
-/// Notices that reach nobody: whoever links the library reads the ledger.
-struct Unheard;
-
-impl Notices for Unheard {
-    fn notice(&self, _: Notice) {}
-}
-
-/// The filter where the caller's streams are no person's terminal.
-struct Unfiltered;
-
-impl OutputFilter for Unfiltered {
-    fn push(&mut self, written: &[u8], shown: &mut Vec<u8>) {
-        shown.extend_from_slice(written);
-    }
-
-    fn finish(&mut self, _: &mut Vec<u8>) {}
 }

@@ -74,6 +74,9 @@ pub enum ConfigurationError {
          listen at 127.0.0.1 behind a proxy that speaks TLS"
     )]
     InTheClear(SocketAddr),
+    /// A default that would be refused.
+    #[error("defaults.timeout_s is {0}, more than quota.timeout_s, {1}")]
+    Beyond(u64, u64),
     /// A number makes no sense.
     #[error("{0} must be at least 1")]
     Zero(&'static str),
@@ -143,6 +146,9 @@ impl Configuration {
         ];
         match counts.into_iter().find(|(_, count)| *count == 0) {
             Some((name, _)) => Err(ConfigurationError::Zero(name)),
+            None if self.defaults.timeout_s > self.quota.timeout_s => Err(
+                ConfigurationError::Beyond(self.defaults.timeout_s, self.quota.timeout_s),
+            ),
             None => Ok(()),
         }
     }

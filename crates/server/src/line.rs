@@ -41,7 +41,7 @@ pub(crate) enum Frame<T> {
 /// The end of a connection that reads.
 pub(crate) struct Reader {
     half: OwnedReadHalf,
-    /// What has come of the next frame: reading can be given up in the middle of one.
+    /// The begin of the next frame, as far as it has come: reading can be given up in the middle of one.
     got: BytesMut,
 }
 

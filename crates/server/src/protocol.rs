@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use facts::{
-    ChangeFacts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures, ProcessFacts,
+    ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures, ProcessFacts,
     SandboxFacts,
 };
 
@@ -73,6 +73,8 @@ pub enum Ask {
     Create(Box<CreateAsk>),
     /// List the tenant's sandboxes: [`Reply::Sandboxes`].
     List(ListAsk),
+    /// Count what the worker holds: [`Reply::Counted`]. Needs no credential.
+    Count,
     /// Make, list and revoke keys.
     Keys(KeysAsk),
     /// Tell what happened to the tenant's sandboxes: [`Reply::LifecycleEvents`].
@@ -391,6 +393,7 @@ pub enum Reply {
         length: u64,
     },
     Changed(Vec<ChangeFacts>),
+    Counted(Counts),
     Watcher(String),
     Measured(Measures),
 }

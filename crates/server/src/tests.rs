@@ -41,3 +41,27 @@ fn the_description_of_the_api_is_fixed() {
         "callers rely on it; ATOLL_UPDATE_GOLDEN writes it anew"
     );
 }
+
+#[test]
+fn the_description_names_each_parameter_where_it_is() {
+    let description = crate::openapi();
+    let paths = description["paths"].as_object().unwrap();
+    assert!(paths.len() > 15, "{paths:?}");
+    for (path, methods) in paths {
+        let in_path: Vec<&str> = path
+            .split('{')
+            .skip(1)
+            .map(|rest| rest.split('}').next().unwrap())
+            .collect();
+        for (method, one) in methods.as_object().unwrap() {
+            let parameters = one["parameters"].as_array().cloned().unwrap_or_default();
+            let told = parameters
+                .iter()
+                .filter(|parameter| parameter["in"] == "path");
+            let told: Vec<&str> = told
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(told, in_path, "{method} {path}");
+        }
+    }
+}

@@ -16,6 +16,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -30,7 +31,9 @@ use tokio::time::timeout;
 
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
-use crate::protocol::{Ask, Hello, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION};
+use crate::protocol::{
+    Ask, Counts, Hello, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION,
+};
 use crate::ready::watched;
 use crate::started::Front;
 
@@ -67,6 +70,11 @@ pub struct Worker {
     once: Mutex<once::Requests>,
     requests: Arc<tokio::sync::Semaphore>,
     programs: Arc<tokio::sync::Semaphore>,
+    programs_max: usize,
+    /// The sandboxes made and ended, and the requests, since its begin.
+    created: AtomicU64,
+    ended_all: AtomicU64,
+    asked: AtomicU64,
 }
 
 /// A sandbox that has ended.
@@ -85,6 +93,7 @@ impl Worker {
     /// Prepares a worker.
     #[must_use]
     pub fn new(engine: Engine, store: ServedStore, configuration: Configuration) -> Arc<Self> {
+        let programs_max = programs_max();
         Arc::new(Self {
             engine,
             store,
@@ -95,7 +104,11 @@ impl Worker {
             scans: Mutex::default(),
             once: Mutex::default(),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
-            programs: Arc::new(tokio::sync::Semaphore::new(programs_max())),
+            programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
+            programs_max,
+            created: AtomicU64::new(0),
+            ended_all: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
         })
     }
 }
@@ -190,6 +203,7 @@ impl Worker {
             return;
         };
         let worker = Arc::clone(self);
+        self.asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let _place = place;
             // A front that is gone has nobody to answer to.
@@ -244,6 +258,7 @@ impl Worker {
                 let caller = self.caller(&credential)?;
                 self.list(&caller.tenant, &ask)
             }
+            Ask::Count => Reply::Counted(self.counts()),
             Ask::Keys(ask) => self.keys(&self.caller(&credential)?, ask)?,
             Ask::LifecycleEvents {
                 sandbox,
@@ -353,6 +368,7 @@ impl Worker {
         let Some(gone) = gone else {
             return;
         };
+        self.ended_all.fetch_add(1, Ordering::Relaxed);
         let why = gone.over.borrow().clone();
         let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
         self.note(&gone.tenant, &gone.id, "killed", &why);
@@ -390,6 +406,21 @@ impl Worker {
             ending.spawn(async move { worker.end(&living, "the server has ended").await });
         }
         while ending.join_next().await.is_some() {}
+    }
+
+    /// Returns its numbers.
+    fn counts(&self) -> Counts {
+        let running = self
+            .programs_max
+            .saturating_sub(self.programs.available_permits());
+        let counted = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counts {
+            sandboxes: self.living().len(),
+            programs: running,
+            created: counted(&self.created),
+            ended: counted(&self.ended_all),
+            requests: counted(&self.asked),
+        }
     }
 
     fn living(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Living>>> {

@@ -9,7 +9,8 @@ use std::time::SystemTime;
 use atoll_model::RESIDENT;
 use atoll_policy::{EarlierPurposes, HostFacts, Rules};
 
-use super::{CreateSandbox, Shared, Unheard, Workspace};
+use super::nobody::Unheard;
+use super::{CreateSandbox, Shared, Workspace};
 use crate::configuration::PolicyFiles;
 use crate::credentials::Words;
 use crate::failure::{Doing, Failure};

@@ -15,7 +15,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -73,12 +74,29 @@ impl IntoResponse for Problem {
 type Answered = Result<Response, Problem>;
 
 #[derive(OpenApi)]
-#[openapi(info(
-    title = "Atoll",
-    description = "Sandboxes for programs that are not trusted",
-    license(name = "Apache-2.0")
-))]
+#[openapi(
+    info(
+        title = "Atoll",
+        description = "Sandboxes for programs that are not trusted",
+        license(name = "Apache-2.0")
+    ),
+    modifiers(&Keys),
+    security(("key" = []), ("bearer" = []))
+)]
 struct Described;
+
+/// The two places of a key.
+struct Keys;
+
+impl Modify for Keys {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let components = description.components.get_or_insert_default();
+        let header = ApiKey::Header(ApiKeyValue::new("X-API-Key"));
+        components.add_security_scheme("key", SecurityScheme::ApiKey(header));
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("bearer", bearer);
+    }
+}
 
 fn described() -> OpenApiRouter<Arc<Front>> {
     OpenApiRouter::with_openapi(Described::openapi())

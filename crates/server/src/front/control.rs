@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answers::{body, empty, json as answer_json, refused};
 use super::ask::{strange, within};
-use super::observed::{events, metrics};
+use super::observed::{events, metrics, prometheus, ready};
 use super::{Front, plain_id};
 use crate::protocol::{
     Ask, CreateAsk, Credential, InAsk, Kind, ListAsk, NetworkAsk, Refusal, Reply, SandboxFacts,
@@ -48,6 +48,8 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
     let post = parts.method == Method::POST;
     match path {
         ["health"] if get => Ok(empty(StatusCode::NO_CONTENT)),
+        ["ready"] if get => ready(front).await,
+        ["metrics"] if get => prometheus(front).await,
         ["sandboxes"] if post => {
             let once = once(&parts.headers);
             create(front, key, once, body(content).await?, is_v2).await

@@ -43,9 +43,10 @@ pub(crate) async fn answer(
     }
     let (parts, body) = request.into_parts();
     let answered = async {
+        let text = whole(body).await?;
         check_user(&parts.headers)?;
         let credential = token(&parts.headers);
-        let asked: Asked = parsed(&whole(body).await?)?;
+        let asked: Asked = parsed(&text)?;
         let path = asked.path.clone();
         let ask = match method {
             "Stat" => InAsk::Stat { path },
@@ -99,8 +100,9 @@ async fn watch(front: &Front, sandbox: &str, request: Request<Body>) -> Response
     let (parts, body) = request.into_parts();
     let ping = ping_every(&parts.headers);
     let began = async {
+        let text = Envelopes::only(whole(body).await?)?;
         check_user(&parts.headers)?;
-        let asked: Asked = parsed(&Envelopes::only(whole(body).await?)?)?;
+        let asked: Asked = parsed(&text)?;
         let ask = InAsk::Watch {
             path: asked.path,
             recursive: asked.recursive,

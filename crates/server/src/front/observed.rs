@@ -1,14 +1,15 @@
 //! Measurements of sandboxes and the events of their lives, in the form of E2B's control API.
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::Front;
-use super::answers::json as answer_json;
+use super::answers::{empty, json as answer_json};
 use super::ask::strange;
 use super::control::{pairs, time_of};
-use crate::protocol::{Ask, Credential, InAsk, Refusal, Reply};
+use crate::protocol::{Ask, Counts, Credential, InAsk, Refusal, Reply};
 
 /// Measures a sandbox now; what it used before is not kept.
 pub(crate) async fn metrics(
@@ -89,4 +90,63 @@ pub(crate) async fn events(
     };
     let told: Vec<Value> = told.filter(is_wanted).collect();
     Ok(answer_json(StatusCode::OK, &told))
+}
+
+/// Says whether the worker answers.
+pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
+    counts(front).await.map(|_| empty(StatusCode::NO_CONTENT))
+}
+
+async fn counts(front: &Front) -> Result<Counts, Refusal> {
+    match front.ask(Credential::Nothing, Ask::Count).await? {
+        Reply::Counted(counts) => Ok(counts),
+        _ => Err(strange()),
+    }
+}
+
+/// Writes the worker's numbers in Prometheus' text format.
+pub(crate) async fn prometheus(front: &Front) -> Result<Response, Refusal> {
+    let counts = counts(front).await?;
+    let all = [
+        (
+            "atoll_sandboxes",
+            "gauge",
+            "Sandboxes that are alive.",
+            counts.sandboxes as u64,
+        ),
+        (
+            "atoll_programs",
+            "gauge",
+            "Programs that run in them.",
+            counts.programs as u64,
+        ),
+        (
+            "atoll_sandboxes_created_total",
+            "counter",
+            "Sandboxes made.",
+            counts.created,
+        ),
+        (
+            "atoll_sandboxes_ended_total",
+            "counter",
+            "Sandboxes ended.",
+            counts.ended,
+        ),
+        (
+            "atoll_requests_total",
+            "counter",
+            "Requests to the worker.",
+            counts.requests,
+        ),
+    ];
+    let text: String = all
+        .into_iter()
+        .map(|(name, kind, help, number)| {
+            format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {number}\n")
+        })
+        .collect();
+    let mut response = Response::new(Body::from(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
 }

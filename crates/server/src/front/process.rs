@@ -130,9 +130,11 @@ pub(crate) async fn answer(
     }
     let (parts, body) = request.into_parts();
     let answered = async {
+        // First, since a connection with an unread body cannot be used again.
+        let text = whole(body).await?;
         check_user(&parts.headers)?;
         let credential = token(&parts.headers);
-        let asked: Asked = parsed(&whole(body).await?)?;
+        let asked: Asked = parsed(&text)?;
         let ask = match method {
             "List" => InAsk::Processes,
             "SendInput" => {
@@ -215,10 +217,9 @@ async fn follow(front: &Front, sandbox: &str, method: &str, request: Request<Bod
     let (parts, body) = request.into_parts();
     let ping = ping_every(&parts.headers);
     let began = async {
+        let text = Envelopes::only(whole(body).await?)?;
         check_user(&parts.headers)?;
-        let mut envelopes = Envelopes::of(body);
-        let text = envelopes.next().await?;
-        let asked: Asked = parsed(&text.unwrap_or_default())?;
+        let asked: Asked = parsed(&text)?;
         let ask = match method {
             "Connect" => InAsk::Attach {
                 process: asked.selector()?,

@@ -231,17 +231,7 @@ async fn upload_of(
             ));
         }
     };
-    if parts
-        .headers
-        .keys()
-        .any(|name| name.as_str().starts_with("x-metadata-"))
-    {
-        return Err(Refusal::new(
-            Kind::Forbidden,
-            "files have no metadata on this server",
-        ));
-    }
-    check_time(&link)?;
+    check_before(&link, &parts.headers)?;
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let mut written = Vec::new();
     let body = match (&packed, multer::parse_boundary(kind)) {
@@ -285,8 +275,13 @@ async fn upload_of(
     Ok(answer_json(StatusCode::OK, &written))
 }
 
-/// A link that is over is refused before anything of the body is read.
-fn check_time(link: &Link) -> Result<(), Refusal> {
+/// Refuses what can be refused before anything of the body is read.
+fn check_before(link: &Link, headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut names = headers.keys();
+    if names.any(|name| name.as_str().starts_with("x-metadata-")) {
+        let what = "files have no metadata on this server";
+        return Err(Refusal::new(Kind::Forbidden, what));
+    }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

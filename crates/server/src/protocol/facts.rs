@@ -127,3 +127,18 @@ pub struct Measures {
     pub disk_bytes: u64,
     pub disk_bytes_max: u64,
 }
+
+/// The numbers of a worker, of all tenants together.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Counts {
+    /// Sandboxes that are alive.
+    pub sandboxes: usize,
+    /// Programs that run in them.
+    pub programs: usize,
+    /// Sandboxes that were made since its begin.
+    pub created: u64,
+    /// Sandboxes that have ended since its begin.
+    pub ended: u64,
+    /// Requests since its begin.
+    pub requests: u64,
+}

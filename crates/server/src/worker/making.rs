@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::sandboxes::{CreateSandbox, Requested, Workspace};
-use atoll_model::{LimitKey, Served};
+use atoll_model::{Ending, LimitHit, LimitKey, Served};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -91,7 +91,7 @@ impl Worker {
                 ended.send_if_modified(|over| {
                     let is_first = over.is_none();
                     over.get_or_insert_with(|| match outcome {
-                        Ok(ending) => format!("it has ended by itself: {ending:?}"),
+                        Ok(ending) => ended_by_itself(ending),
                         Err(error) => error.to_string(),
                     });
                     is_first
@@ -117,6 +117,8 @@ impl Worker {
         let living = Living::begin(beginning, sandbox);
         self.living().insert(id.clone(), Arc::clone(&living));
         drop(making);
+        self.created
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.note(&living.tenant, &id, "created", "a caller has made it");
         let (worker, of) = (Arc::clone(self), Arc::clone(&living));
         tokio::spawn(async move { worker.watch_over(&of, is_over).await });
@@ -213,6 +215,26 @@ impl Worker {
             tenant: tenant.to_owned(),
         })
     }
+}
+
+/// Tells why a sandbox has ended that no caller has.
+fn ended_by_itself(ending: &Ending) -> String {
+    match ending {
+        Ending::Limited { limit } => format!("a limit has ended it: {}", limit_name(*limit)),
+        Ending::Exited { .. } => "it was stopped on the server's machine (atoll stop)".to_owned(),
+        Ending::Signalled { .. } => "its first process was ended".to_owned(),
+        Ending::NotFound | Ending::NotExecutable | Ending::Interrupted => {
+            "it did not come to its end".to_owned()
+        }
+    }
+}
+
+/// Returns the name of a limit, as `--limit` has it.
+pub(super) fn limit_name(limit: LimitHit) -> String {
+    serde_json::to_value(limit)
+        .ok()
+        .and_then(|name| name.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 /// Returns the request to the engine.

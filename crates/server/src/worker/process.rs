@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::making::limit_name;
 use super::refusal;
 use super::window::{Reading, Window};
 use crate::line::Stream;
@@ -340,8 +341,8 @@ fn end_of(ending: Ending) -> End {
         Ending::Signalled { signal } => End::Signalled(signal),
         Ending::NotFound => End::Otherwise("there is no such program in the sandbox".to_owned()),
         Ending::NotExecutable => End::Otherwise("it cannot be executed".to_owned()),
-        Ending::Limited { limit } => End::Gone(format!("a limit ended it: {limit:?}")),
-        other => End::Gone(format!("{other:?}")),
+        Ending::Limited { limit } => End::Gone(format!("a limit ended it: {}", limit_name(limit))),
+        Ending::Interrupted => End::Gone("its supervision was interrupted".to_owned()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Start reading at [`run`].
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -61,10 +61,10 @@ const FIGURES: [Figure; 11] = [
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How often a create, an exec and a kill are measured one after the other
+    /// The rounds of a create, execs and a kill, one after the other
     #[arg(long, default_value_t = 200)]
     rounds: usize,
-    /// How many sandboxes are made to be alive at once
+    /// The number of sandboxes that are made to be alive at once
     #[arg(long, default_value_t = 5_000)]
     alive: usize,
     /// A program to measure in place of one that is built

@@ -22,12 +22,16 @@ use crate::line::Frame;
 use crate::protocol::{ChangeFacts, EntryFacts, InAsk, Refusal, Reply};
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct FileQuery {
     /// The path, absolute or from the home.
     path: String,
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
     /// The directory, absolute or from the home.
     path: String,
@@ -36,6 +40,8 @@ pub(crate) struct ListQuery {
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ChangesQuery {
     /// The directory, absolute or from the home.
     path: String,
@@ -44,8 +50,8 @@ pub(crate) struct ChangesQuery {
 }
 
 /// List a directory.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files", params(ListQuery), tag = "files",
-    responses((status = 200, body = Vec<EntryFacts>), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files", params(("sandbox" = String, Path), ListQuery), tag = "files",
+    responses((status = 200, body = Vec<EntryFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -61,8 +67,8 @@ pub(crate) async fn list(
 }
 
 /// Remove a file, or a directory with all in it; a missing one is removed already.
-#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/files", params(FileQuery), tag = "files",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/files", params(("sandbox" = String, Path), FileQuery), tag = "files",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn remove(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -75,8 +81,8 @@ pub(crate) async fn remove(
 }
 
 /// Describe a file.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/stat", params(FileQuery), tag = "files",
-    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/stat", params(("sandbox" = String, Path), FileQuery), tag = "files",
+    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn stat(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -91,9 +97,9 @@ pub(crate) async fn stat(
 }
 
 /// Read a file, or a range of it.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/content", params(FileQuery), tag = "files",
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/content", params(("sandbox" = String, Path), FileQuery), tag = "files",
     responses((status = 200, content_type = "application/octet-stream"), (status = 206),
-        (status = "default", body = ProblemDetails)))]
+        (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn download(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -105,9 +111,9 @@ pub(crate) async fn download(
 }
 
 /// Write the body to a file, and make the directories above it.
-#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/files/content", params(FileQuery), tag = "files",
+#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/files/content", params(("sandbox" = String, Path), FileQuery), tag = "files",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails)))]
+    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn upload(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -128,8 +134,8 @@ pub(crate) struct PathBody {
 }
 
 /// Make a directory, and those above it.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/directory", request_body = PathBody, tag = "files",
-    responses((status = 201, body = EntryFacts), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/directory", request_body = PathBody, params(("sandbox" = String, Path)), tag = "files",
+    responses((status = 201, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn make_directory(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -154,8 +160,8 @@ pub(crate) struct MoveBody {
 }
 
 /// Move a file or directory.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/move", request_body = MoveBody, tag = "files",
-    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/move", request_body = MoveBody, params(("sandbox" = String, Path)), tag = "files",
+    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn move_to(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -174,9 +180,9 @@ pub(crate) async fn move_to(
 }
 
 /// Follow the changes in a directory, as server-sent events: `begun`, then `change`s.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/changes", params(ChangesQuery), tag = "files",
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/changes", params(("sandbox" = String, Path), ChangesQuery), tag = "files",
     responses((status = 200, content_type = "text/event-stream", body = ChangeFacts),
-        (status = "default", body = ProblemDetails)))]
+        (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn changes(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,

@@ -59,8 +59,8 @@ pub(crate) struct Ran {
 
 /// Run a program to its end.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/run", request_body = RunBody, tag = "processes",
-    params(("Idempotency-Key" = Option<String>, Header, description = "the same again does not run again")),
-    responses((status = 200, body = Ran), (status = "default", body = ProblemDetails)))]
+    params(("sandbox" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "the same again does not run again")),
+    responses((status = 200, body = Ran), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn run(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -145,8 +145,8 @@ pub(crate) struct Started {
 
 /// Start a program, which goes on whoever follows it.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes", request_body = StartAsk, tag = "processes",
-    params(("Idempotency-Key" = Option<String>, Header, description = "the same again does not start again")),
-    responses((status = 201, body = Started), (status = "default", body = ProblemDetails)))]
+    params(("sandbox" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "the same again does not start again")),
+    responses((status = 201, body = Started), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn start(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -160,8 +160,8 @@ pub(crate) async fn start(
 }
 
 /// List the running programs.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes", tag = "processes",
-    responses((status = 200, body = Vec<ProcessFacts>), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes", params(("sandbox" = String, Path)), tag = "processes",
+    responses((status = 200, body = Vec<ProcessFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -177,6 +177,8 @@ pub(crate) async fn list(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct OutputQuery {
     /// The offset to begin at, bytes; what is kept of the output if it is left out.
     from: Option<u64>,
@@ -187,8 +189,8 @@ pub(crate) struct OutputQuery {
 /// `output` has `stream` (`stdout`, `stderr` or `terminal`) and `base64`; its id is the offset
 /// behind it. `lost` has the `bytes` that are not kept any more. `end` has `exited`, `signalled`
 /// or another reason.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/output", params(OutputQuery), tag = "processes",
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/output", params(("sandbox" = String, Path), ("pid" = u32, Path), OutputQuery), tag = "processes",
+    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn output(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -241,9 +243,9 @@ fn name(stream: Stream) -> &'static str {
 }
 
 /// Write the body to a program's input.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", tag = "processes",
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn input(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -272,8 +274,8 @@ pub(crate) async fn input(
 }
 
 /// Close a program's input.
-#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", tag = "processes",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn close_input(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -293,8 +295,8 @@ pub(crate) struct SignalBody {
 }
 
 /// Send a program's process group a signal.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/signal", request_body = SignalBody, tag = "processes",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/signal", request_body = SignalBody, params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn signal(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -311,8 +313,8 @@ pub(crate) async fn signal(
 }
 
 /// Set the size of a program's terminal.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/terminal", request_body = TerminalSize, tag = "processes",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/terminal", request_body = TerminalSize, params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn resize(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,

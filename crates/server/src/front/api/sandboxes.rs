@@ -39,6 +39,8 @@ pub(crate) struct Listed {
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
     /// The most in one part, up to 100.
     limit: Option<usize>,
@@ -49,7 +51,7 @@ pub(crate) struct ListQuery {
 /// Make a sandbox.
 #[utoipa::path(post, path = "/v1/sandboxes", request_body = CreateAsk, tag = "sandboxes",
     params(("Idempotency-Key" = Option<String>, Header, description = "the same again is the same sandbox")),
-    responses((status = 201, body = Created), (status = "default", body = ProblemDetails)))]
+    responses((status = 201, body = Created), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -82,7 +84,7 @@ pub(crate) async fn create(
 
 /// List the sandboxes of the tenant, the latest first.
 #[utoipa::path(get, path = "/v1/sandboxes", params(ListQuery), tag = "sandboxes",
-    responses((status = 200, body = Listed), (status = "default", body = ProblemDetails)))]
+    responses((status = 200, body = Listed), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -111,8 +113,8 @@ pub(crate) async fn list(
 }
 
 /// Describe a sandbox.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}", tag = "sandboxes",
-    responses((status = 200, body = SandboxFacts), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}", params(("sandbox" = String, Path)), tag = "sandboxes",
+    responses((status = 200, body = SandboxFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn get(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -128,8 +130,8 @@ pub(crate) async fn get(
 }
 
 /// End a sandbox, with everything in it.
-#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}", tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}", params(("sandbox" = String, Path)), tag = "sandboxes",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn delete(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -149,8 +151,8 @@ pub(crate) struct TimeoutBody {
 }
 
 /// Set the life of a sandbox from now on.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/timeout", request_body = TimeoutBody, tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/timeout", request_body = TimeoutBody, params(("sandbox" = String, Path)), tag = "sandboxes",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn set_timeout(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -167,8 +169,8 @@ pub(crate) async fn set_timeout(
 }
 
 /// Measure the resources that a sandbox uses.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/metrics", tag = "sandboxes",
-    responses((status = 200, body = Measures), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/metrics", params(("sandbox" = String, Path)), tag = "sandboxes",
+    responses((status = 200, body = Measures), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn metrics(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -184,6 +186,8 @@ pub(crate) async fn metrics(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct EventsQuery {
     /// One sandbox, also one that has ended.
     sandbox: Option<String>,
@@ -195,7 +199,7 @@ pub(crate) struct EventsQuery {
 
 /// List what happened to sandboxes of the tenant, the latest first.
 #[utoipa::path(get, path = "/v1/events", params(EventsQuery), tag = "sandboxes",
-    responses((status = 200, body = Vec<LifecycleEventFacts>), (status = "default", body = ProblemDetails)))]
+    responses((status = 200, body = Vec<LifecycleEventFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn events(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -215,7 +219,7 @@ pub(crate) async fn events(
 
 /// List the keys of callers, without what they are.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys",
-    responses((status = 200, body = Vec<KeyFacts>), (status = "default", body = ProblemDetails)))]
+    responses((status = 200, body = Vec<KeyFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn keys(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
     match front
         .ask(credential(&headers), Ask::Keys(KeysAsk::List))
@@ -249,7 +253,7 @@ pub(crate) struct MadeKey {
 
 /// Make a key.
 #[utoipa::path(post, path = "/v1/keys", request_body = KeyBody, tag = "keys",
-    responses((status = 201, body = MadeKey), (status = "default", body = ProblemDetails)))]
+    responses((status = 201, body = MadeKey), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn make_key(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
@@ -269,8 +273,8 @@ pub(crate) async fn make_key(
 }
 
 /// Revoke a key, from now on.
-#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys",
-    responses((status = 200), (status = "default", body = ProblemDetails)))]
+#[utoipa::path(delete, path = "/v1/keys/{key}", params(("key" = String, Path)), tag = "keys",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn revoke_key(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
