@@ -275,18 +275,13 @@ fn feed(server: &Server, process: &str) -> Result<(), Failure> {
     let (server, path) = (server.clone(), format!("{process}/input"));
     let fed = thread::Builder::new().spawn(move || {
         let mut block = vec![0; INPUT_BYTES];
-        loop {
-            match io::stdin().lock().read(&mut block) {
-                Ok(got @ 1..) => {
-                    let mut part = io::Cursor::new(block.get(..got).unwrap_or_default().to_vec());
-                    if server
-                        .ask("POST", &path, SendBody::from_reader(&mut part))
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-                Ok(0) | Err(_) => break,
+        while let Ok(got @ 1..) = io::stdin().lock().read(&mut block) {
+            let mut part = io::Cursor::new(block.get(..got).unwrap_or_default().to_vec());
+            if server
+                .ask("POST", &path, SendBody::from_reader(&mut part))
+                .is_err()
+            {
+                return;
             }
         }
         // A program that has ended has no input to close.

@@ -437,7 +437,7 @@ fn a_front_that_ends_takes_no_sandbox_along() {
         wait_until("another front", SOON, || {
             (server.front() != front).then_some(())
         });
-        assert_eq!(server.listed(&world), [id.clone()]);
+        assert_eq!(server.listed(&world), std::slice::from_ref(&id));
     }
     let _ = server.end();
 }

@@ -18,18 +18,17 @@ use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
-use atoll_sandbox::{Attachment, Declined, Host, Spawner, Starting, in_use};
 pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Size};
+use atoll_sandbox::{Declined, Host, Spawner, Starting, in_use};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-use crate::notice::Notices;
 use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{
-    Answer, ControlError, ExecRequest, OutputFilter, Question, Runs, ask, exec_in, files_in,
+    Answer, ControlError, ExecRequest, Question, Runs, ask, exec_in, files_in,
 };
 use crate::{CallError, ChangeRetention, Request, call};
 

@@ -339,7 +339,7 @@ mod tests {
             unit: "µs".to_owned(),
             values,
         });
-        let table = table(&all);
+        let table = table_of(&FIGURES, &all);
         for line in [
             "| durable append | 3.00 | 2.00 | 4.00 | µs |",
             "| durable append / bare write and fdatasync ≤ 1.5 | 1.50 | met |",

@@ -272,7 +272,7 @@ impl Client {
             let block = self.read.fill_buf()?;
             ensure!(!block.is_empty(), "the answer was cut");
             let got = block.len().min(left);
-            take(&block[..got]);
+            take(block.get(..got).unwrap_or_default());
             self.read.consume(got);
             left -= got;
         }
@@ -291,7 +291,10 @@ impl Client {
         let (status, body) = self.whole()?;
         let made: Value = serde_json::from_slice(&body)?;
         ensure!(status == 201, "create: {status} {made}");
-        let text = |name: &str| made[name].as_str().unwrap_or_default().to_owned();
+        let text = |name: &str| {
+            let text = made.get(name).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
         Ok(Sandbox {
             id: text("sandboxID"),
             token: text("envdAccessToken"),
@@ -300,7 +303,7 @@ impl Client {
 
     fn start(&mut self, sandbox: &Sandbox, command: &[&str]) -> Result<()> {
         let message = json!({
-            "process": { "cmd": command[0], "args": &command[1..] },
+            "process": { "cmd": command.first(), "args": command.get(1..) },
             "stdin": false,
         });
         let message = message.to_string();
