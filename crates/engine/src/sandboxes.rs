@@ -15,11 +15,11 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{Call, Ending, Mode, RESIDENT, RunId, Served};
+use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
 pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Size};
-use atoll_sandbox::{Declined, Host, Spawner, Starting, in_use};
+use atoll_sandbox::{Declined, Host, Spawner, Starting, detect_groups, forecast, in_use};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
@@ -120,6 +120,16 @@ impl Engine {
             spawner,
         });
         Ok(Self { shared })
+    }
+
+    /// Returns whether this host enforces a limit of sandboxes; one that is asked for and cannot be
+    /// enforced is refused.
+    #[must_use]
+    pub fn enforces(&self, limit: LimitKey) -> bool {
+        let (host, mode) = (&self.shared.machine, self.shared.mode);
+        let all = forecast(&detect_groups(host), mode, host.unmapped);
+        let mut found = all.iter().filter(|one| one.limit == limit.name());
+        found.any(|one| one.by != "none")
     }
 
     /// Makes a sandbox: decided, recorded, and ready for execs.

@@ -40,8 +40,8 @@ pub enum NetworkWord {
 pub struct Defaults {
     /// Its life, seconds.
     pub timeout_s: u64,
-    /// Processors.
-    pub cpus: u32,
+    /// Processors; without a number 2 where the host can hold a program to them, else all.
+    pub cpus: Option<u32>,
     /// Memory, MiB.
     pub memory_mib: u64,
     /// Disk, MiB.
@@ -97,7 +97,7 @@ impl Default for Defaults {
     fn default() -> Self {
         Self {
             timeout_s: 300,
-            cpus: 2,
+            cpus: None,
             memory_mib: 1024,
             disk_mib: 10 * 1024,
             processes: 1024,
@@ -136,7 +136,7 @@ impl Configuration {
         }
         let counts = [
             ("defaults.timeout_s", self.defaults.timeout_s),
-            ("defaults.cpus", self.defaults.cpus.into()),
+            ("defaults.cpus", self.defaults.cpus.unwrap_or(1).into()),
             ("defaults.memory_mib", self.defaults.memory_mib),
             ("defaults.disk_mib", self.defaults.disk_mib),
             ("defaults.processes", self.defaults.processes),

@@ -23,6 +23,7 @@ use std::time::{Duration, SystemTime};
 use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
+use atoll_model::LimitKey;
 use atoll_store::{LifecycleEvent, Page, ServedStore};
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -39,6 +40,8 @@ use crate::started::Front;
 
 use living::{Living, milliseconds};
 
+/// The processors of a sandbox where nothing else is said.
+const CPUS: u32 = 2;
 /// The longest time for a request to come.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 /// The most requests at once.
@@ -63,6 +66,8 @@ pub struct Worker {
     engine: Engine,
     store: ServedStore,
     configuration: Configuration,
+    /// The processors of a sandbox, if it is held to them.
+    cpus: Option<u32>,
     living: Mutex<BTreeMap<String, Arc<Living>>>,
     ended: Mutex<VecDeque<Ended>>,
     making: Mutex<making::Made>,
@@ -94,10 +99,14 @@ impl Worker {
     #[must_use]
     pub fn new(engine: Engine, store: ServedStore, configuration: Configuration) -> Arc<Self> {
         let programs_max = programs_max();
+        let cpus = configuration.defaults.cpus;
+        let by_default = || engine.enforces(LimitKey::Cpu).then_some(CPUS);
+        let cpus = cpus.or_else(by_default);
         Arc::new(Self {
             engine,
             store,
             configuration,
+            cpus,
             living: Mutex::default(),
             ended: Mutex::default(),
             making: Mutex::default(),
@@ -406,6 +415,13 @@ impl Worker {
             ending.spawn(async move { worker.end(&living, "the server has ended").await });
         }
         while ending.join_next().await.is_some() {}
+    }
+
+    /// Returns the processors that a sandbox has.
+    fn processors(&self) -> u32 {
+        let all = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = self.cpus.map(Ok).unwrap_or_else(|| u32::try_from(all()));
+        cpus.unwrap_or(u32::MAX)
     }
 
     /// Returns its numbers.

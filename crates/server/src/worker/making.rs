@@ -84,7 +84,7 @@ impl Worker {
             metadata: ask.metadata.clone(),
         };
         let network = reach.name.to_owned();
-        let wanted = wanted(served, reach, &limits);
+        let wanted = wanted(served, reach, &limits, self.cpus);
         let (worker, ended) = (Arc::clone(self), over.clone());
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
@@ -109,6 +109,7 @@ impl Worker {
             network,
             asked: ask.network,
             limits,
+            cpus: self.processors(),
             token: name(40)?,
             port_token: ask.private_ports.then(|| name(40)).transpose()?,
             ends: SystemTime::now() + life,
@@ -238,23 +239,24 @@ pub(super) fn limit_name(limit: LimitHit) -> String {
 }
 
 /// Returns the request to the engine.
-fn wanted(served: Served, reach: Reach, limits: &Defaults) -> CreateSandbox {
+fn wanted(served: Served, reach: Reach, limits: &Defaults, cpus: Option<u32>) -> CreateSandbox {
+    let cpus = cpus.map(|cpus| (LimitKey::Cpu, cpus.to_string()));
+    let of_memory = |mebibytes: u64| format!("{mebibytes}MiB");
     CreateSandbox {
         workspace: Workspace::Own(Box::new(served)),
         requested: Requested {
             presets: reach.presets,
             allow: reach.allow,
-            limits: vec![
-                (LimitKey::Memory, format!("{}MiB", limits.memory_mib)),
+            limits: [
+                (LimitKey::Memory, of_memory(limits.memory_mib)),
                 // In memory; what callers write there no process is charged for.
-                (
-                    LimitKey::Tmp,
-                    format!("{}MiB", (limits.memory_mib / 2).max(1)),
-                ),
-                (LimitKey::Disk, format!("{}MiB", limits.disk_mib)),
+                (LimitKey::Tmp, of_memory((limits.memory_mib / 2).max(1))),
+                (LimitKey::Disk, of_memory(limits.disk_mib)),
                 (LimitKey::Processes, limits.processes.to_string()),
-                (LimitKey::Cpu, limits.cpus.to_string()),
-            ],
+            ]
+            .into_iter()
+            .chain(cpus)
+            .collect(),
             ..Requested::default()
         },
         discard: true,
@@ -361,7 +363,7 @@ pub(super) async fn measure(living: &Arc<Living>) -> Result<Measures, Refusal> {
     let in_use = measured.map_err(|error| fault(&error))?;
     Ok(Measures {
         at_s: milliseconds(SystemTime::now()) / 1000,
-        cpus: living.limits.cpus,
+        cpus: living.cpus,
         cpu_percent: in_use
             .cpu_us
             .map_or(0.0, |cpu_us| living.cpu_percent(cpu_us)),
