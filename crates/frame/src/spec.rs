@@ -100,11 +100,11 @@ pub enum Nesting {
 /// The identity of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// An ordinary user, who keeps its own ids; nothing else is mapped.
+    /// An ordinary user, who has its own ids to the kernel; nothing else is mapped.
     Own {
-        /// The user id, in the sandbox and on the host.
+        /// The user id in the sandbox.
         uid: u32,
-        /// The group id, in the sandbox and on the host.
+        /// The group id in the sandbox.
         gid: u32,
     },
     /// An ordinary user, who is root in the sandbox, and only itself to the kernel.

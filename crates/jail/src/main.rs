@@ -27,6 +27,7 @@ use atoll_sys::process::{self, Change, Child, Namespaces, Side};
 use atoll_sys::{credentials, socket};
 
 use ahead::{Ahead, Holder, own_network};
+use rustix::process::{getegid, geteuid};
 
 /// The allocator that erases freed memory: whoever takes this process or `init` over finds no
 /// description of the sandbox.
@@ -293,7 +294,11 @@ fn equip(
     // The user namespace that the network is to belong to, if not this one.
     let mut owner = None;
     let mapped = match identity {
-        Identity::Own { uid, gid } => Some(map_own_ids(child.pid, [uid, uid], [gid, gid])),
+        Identity::Own { uid, gid } => {
+            // To the kernel they are this process's own, which alone it may map.
+            let own = (geteuid().as_raw(), getegid().as_raw());
+            Some(map_own_ids(child.pid, [uid, own.0], [gid, own.1]))
+        }
         Identity::Root { uid, gid, ranged } if !ranged => {
             Some(map_own_ids(child.pid, [0, uid], [0, gid]))
         }
