@@ -159,15 +159,16 @@ fn found(text: &str) -> Result<(Runs, RunId), Failure> {
     }
     let state = places.open_state()?;
     loop {
+        // Only one that does not listen yet is worth the wait; looked at first, so that one that
+        // begins to listen meanwhile is found.
+        let runs = live_runs(&state).unwrap_or_default();
+        let heard = directory()?.and_then(|runs| spoken_to(&runs).ok());
+        let heard = heard.unwrap_or_default();
+        let all_listen = runs.iter().all(|run| heard.contains(run));
         let found = directory()?.ok_or_else(none_goes_on).and_then(|runs| {
             let run = meant(&runs, text, &crate::finding::tell)?;
             Ok((runs, run))
         });
-        // Only one that does not listen yet is worth the wait.
-        let heard = directory()?.and_then(|runs| spoken_to(&runs).ok());
-        let heard = heard.unwrap_or_default();
-        let runs = live_runs(&state).unwrap_or_default();
-        let all_listen = runs.iter().all(|run| heard.contains(run));
         if found.is_ok() || all_listen || Instant::now() >= until {
             return found;
         }
