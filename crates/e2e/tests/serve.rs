@@ -233,6 +233,17 @@ fn strangers_reach_nothing() {
 }
 
 #[test]
+fn each_network_makes_a_sandbox() {
+    for word in ["closed", "registries", "internet"] {
+        let world = World::new(&format!("each_network_makes_a_sandbox_{word}"));
+        let server = Server::with(&world, &["--network", word]);
+        let (id, _) = server.make(&world);
+        assert_eq!(server.listed(&world), [id]);
+        let _ = server.end();
+    }
+}
+
+#[test]
 fn the_own_api_works() {
     let world = World::new("the_own_api_works");
     let server = Server::start(&world);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde::Deserialize;
 
 /// The shipped presets of package registries.
-const REGISTRIES: [&str; 5] = ["pypi", "npm", "crates", "go", "debian"];
+const REGISTRIES: [&str; 5] = ["apt", "cargo", "go", "npm", "pip"];
 
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
