@@ -176,6 +176,7 @@ impl Many {
             remember: &|_| Ok(()),
             reread: &|rules| Ok(rules.clone()),
             filter: &|rights| Box::new(EscapeFilter::new(rights)),
+            owner: None,
             now,
         };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;

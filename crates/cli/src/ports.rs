@@ -51,7 +51,6 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 | Answer::GivenUp { .. }
                 | Answer::Compared { .. }
                 | Answer::Reloaded(_)
-                | Answer::Serving {}
                 | Answer::Executing { .. }
                 | Answer::Exec(_)
                 | Answer::Done {}
@@ -118,7 +117,6 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
-            | Answer::Serving {}
             | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Done {},

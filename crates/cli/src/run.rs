@@ -114,6 +114,7 @@ pub fn carry_out(
         reread: &rereading(&places, &asked.workspace),
         remember: &|to| remember(&places, &asked.workspace, rules.profile(), to),
         filter: &filter,
+        owner: None,
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;

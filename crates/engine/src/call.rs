@@ -251,6 +251,7 @@ impl Prepared {
             widening: request.widening,
             lives: request.call.lives,
             execs: &execs,
+            owner: request.owner,
         };
         let mut outside = Outside::new(&boundary.network, &issue, &mut record_flow)
             .with(doors)

@@ -234,7 +234,6 @@ pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Fai
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
-            | Answer::Serving {}
             | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Agreed(_),

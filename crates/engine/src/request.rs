@@ -11,7 +11,9 @@ use atoll_store::RunRecord;
 use serde_json::Value;
 
 use crate::execs::MakeFilter;
-use crate::supervision::{CredentialBundle, DualControlRule, ProjectAllowance, SshHandover};
+use crate::supervision::{
+    CredentialBundle, DualControlRule, OwnerEnd, ProjectAllowance, SshHandover,
+};
 
 /// The inputs of one call.
 #[derive(Clone, Copy)]
@@ -52,6 +54,8 @@ pub struct Request<'a> {
     pub remember: ProjectAllowance<'a>,
     /// Makes filters for what execs beside the first write to a person's terminal.
     pub filter: MakeFilter<'a>,
+    /// The requests of the program that holds the sandbox, for one that lives.
+    pub owner: Option<&'a OwnerEnd>,
     /// The time of the call.
     pub now: SystemTime,
 }

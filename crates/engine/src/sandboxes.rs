@@ -3,16 +3,15 @@
 //!
 //! A program that gives them a network takes the [roles](crate::roles) first. Start reading at
 //! [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
-//! supervised by [`call`] on a thread of its own, and spoken to by its control socket.
+//! supervised by [`call`] on a thread of its own, and spoken to by an [`Owner`].
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
@@ -27,9 +26,7 @@ use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
 use crate::run::{At, asked, facts, read_machine};
-use crate::supervision::{
-    Answer, ControlError, ExecRequest, Question, Runs, ask, exec_in, files_in,
-};
+use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
 use crate::{CallError, ChangeRetention, Request, call};
 
 mod exec;
@@ -39,9 +36,6 @@ mod preparing;
 pub use exec::Exec;
 use nobody::{NoStreams, Unfiltered};
 use preparing::{Prepared, prepare, prepare_served, typed};
-
-/// The longest wait for a sandbox that was made to listen.
-const LISTENING: Duration = Duration::from_secs(10);
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
 pub struct Engine {
@@ -83,7 +77,7 @@ pub struct CreateSandbox {
 pub struct Sandbox {
     run: RunId,
     shared: Arc<Shared>,
-    runs: Runs,
+    owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
 }
 
@@ -157,10 +151,11 @@ impl Engine {
                 .doing("the workspace cannot be used")?;
         }
         let (ready, is_ready) = channel();
+        let (owner, owned) = owner().doing("no line to the sandbox can be made")?;
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            let outcome = supervise(&shared, &wanted, ready);
+            let outcome = supervise(&shared, &wanted, &owned, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
                 let _ = told.send(Err(Failure::new("the sandbox was not made").because(error)));
@@ -169,12 +164,10 @@ impl Engine {
         let supervised = supervised.doing("no thread can be made")?;
         let gone = || Err(Failure::new("the sandbox was not made"));
         let run = is_ready.recv().unwrap_or_else(|_| gone())?;
-        let sockets = crate::asking::directory(&self.shared.state);
-        let runs = Runs::Own(sockets.doing("the directory of sockets cannot be opened")?);
         Ok(Sandbox {
             run,
             shared: Arc::clone(&self.shared),
-            runs,
+            owner,
             supervised: Mutex::new(Some(supervised)),
         })
     }
@@ -184,6 +177,7 @@ impl Engine {
 fn supervise(
     shared: &Shared,
     wanted: &CreateSandbox,
+    owned: &OwnerEnd,
     ready: Sender<Result<RunId, Failure>>,
 ) -> Result<Ending, CallError> {
     let typed = typed(wanted);
@@ -235,6 +229,7 @@ fn supervise(
         reread: &|rules| Ok(rules.clone()),
         remember: &|_| Err(unremembered()),
         filter: &|_| Box::new(Unfiltered),
+        owner: Some(owned),
         now,
     };
     let run = call_of.run.clone();
@@ -288,36 +283,23 @@ impl Sandbox {
         &self.run
     }
 
-    /// Starts a program on these streams: standard input, output and error; with a terminal of
-    /// this size if one is given, which then writes to the output.
+    /// Starts a program on these streams: standard input, output and error. Without a terminal they
+    /// are pipes, which the program gets as they are; with one of this size they are copied from
+    /// and to it.
     ///
     /// # Errors
-    /// When the sandbox does not answer; a refusal is the answer of [`Exec::wait`].
+    /// When the sandbox is gone; a refusal is the answer of [`Exec::wait`].
     pub fn start(
         &self,
-        request: &ExecRequest,
-        streams: [BorrowedFd<'_>; 3],
+        request: ExecRequest,
+        streams: [OwnedFd; 3],
         terminal: Option<Size>,
     ) -> Result<Exec, Failure> {
-        let asked = || exec_in(&self.runs, &self.run, request, streams, terminal);
-        let connection = self.patiently(asked);
+        let connection = self.owner.exec(request, streams, terminal);
         Ok(Exec {
             run: self.run.clone(),
-            connection: connection?,
+            connection: connection.map_err(|error| unanswered(&self.run, &error))?,
         })
-    }
-
-    /// Asks the sandbox, which was perhaps made a moment ago.
-    fn patiently<T>(&self, ask: impl Fn() -> Result<T, ControlError>) -> Result<T, Failure> {
-        let until = Instant::now() + LISTENING;
-        loop {
-            match ask() {
-                Err(ControlError::Gone) if self.is_there() && Instant::now() < until => {
-                    sleep(Duration::from_micros(200));
-                }
-                asked => return asked.map_err(|error| unanswered(&self.run, &error)),
-            }
-        }
     }
 
     /// Runs a program without input to its end.
@@ -330,12 +312,10 @@ impl Sandbox {
             directory: None,
             environment: Vec::new(),
         };
-        let nothing = File::open("/dev/null").doing("/dev/null cannot be opened")?;
         let pipe = || std::io::pipe().doing("no pipe can be made");
-        let ((mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?);
-        let streams = [nothing.as_fd(), out_end.as_fd(), err_end.as_fd()];
-        let mut exec = self.start(&request, streams, None)?;
-        drop((out_end, err_end));
+        let ((nothing, _), (mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?, pipe()?);
+        let streams = [nothing.into(), out_end.into(), err_end.into()];
+        let mut exec = self.start(request, streams, None)?;
         let reads_errors = std::thread::spawn(move || {
             let mut text = Vec::new();
             err.read_to_end(&mut text).map(|_| text)
@@ -380,8 +360,9 @@ impl Sandbox {
     /// # Errors
     /// When the sandbox does not answer.
     pub fn files(&self) -> Result<FileServer, Failure> {
-        self.patiently(|| files_in(&self.runs, &self.run))?
-            .map_err(|declined| refused(&self.run, declined))
+        let served = self.owner.files();
+        let served = served.map_err(|error| unanswered(&self.run, &error))?;
+        served.map_err(|declined| refused(&self.run, declined))
     }
 
     /// Lets callers of a server reach a port of it: decided and recorded, the first time.
@@ -389,11 +370,11 @@ impl Sandbox {
     /// # Errors
     /// When it is refused.
     pub fn reach(&self, port: u16) -> Result<(), Failure> {
-        let ask = || ask(&self.runs, &self.run, &Question::Reach { port });
-        match self.patiently(ask)? {
-            Answer::Done {} => Ok(()),
-            Answer::Refused(declined) => Err(refused(&self.run, declined)),
-            _ => Err(unanswered(&self.run, &ControlError::Strange)),
+        match self.owner.ask(Question::Reach { port }) {
+            Ok(Answer::Done {}) => Ok(()),
+            Ok(Answer::Refused(declined)) => Err(refused(&self.run, declined)),
+            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
+            Err(error) => Err(unanswered(&self.run, &error)),
         }
     }
 
@@ -430,7 +411,7 @@ impl Sandbox {
         let Some(supervised) = kept.take() else {
             return Ok(());
         };
-        if let Err(failure) = self.ask_to_end(&supervised) {
+        if let Err(failure) = self.ask_to_end() {
             *kept = Some(supervised);
             return Err(failure);
         }
@@ -440,20 +421,12 @@ impl Sandbox {
         }
     }
 
-    fn ask_to_end(
-        &self,
-        supervised: &JoinHandle<Result<Ending, CallError>>,
-    ) -> Result<(), Failure> {
-        let until = Instant::now() + LISTENING;
-        loop {
-            match ask(&self.runs, &self.run, &Question::Stop {}) {
-                Ok(Answer::Refused(declined)) => return Err(refused(&self.run, declined)),
-                Err(ControlError::Gone) if !supervised.is_finished() && Instant::now() < until => {
-                    sleep(Duration::from_millis(1));
-                }
-                Ok(_) | Err(ControlError::Gone) => return Ok(()),
-                Err(error) => return Err(unanswered(&self.run, &error)),
-            }
+    fn ask_to_end(&self) -> Result<(), Failure> {
+        match self.owner.ask(Question::Stop {}) {
+            Ok(Answer::Refused(declined)) => Err(refused(&self.run, declined)),
+            // It ends by itself, or was ended by somebody else.
+            Ok(_) | Err(ControlError::Gone) => Ok(()),
+            Err(error) => Err(unanswered(&self.run, &error)),
         }
     }
 

@@ -14,6 +14,7 @@ mod locks;
 mod login_file;
 mod login_renewal;
 mod outside;
+mod owner;
 mod signing;
 mod standing;
 mod token_renewal;
@@ -22,8 +23,8 @@ pub use approvals::DualControlRule;
 pub use commands::CredentialCommand;
 pub use control::{
     Answer, CONTROL_VERSION, ControlError, ExecConnection, ExecDone, ExecRequest, Frozen,
-    OutputFilter, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until, exec_in, files_in,
-    freeze, runs_spoken_to as spoken_to,
+    OutputFilter, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until, exec_in, freeze,
+    runs_spoken_to as spoken_to,
 };
 pub use doors::EgressInputs;
 pub use errand::{
@@ -43,6 +44,7 @@ pub use outside::{
     AskedExec, Comparer, ExecGate, FlowEvent, IsRevoked, Issuer, Live, NewPolicies, Outside,
     ProjectAllowance, Publisher, Recorder, Reloader, Wider,
 };
+pub use owner::{Owner, OwnerEnd, owner};
 pub(crate) use signing::SIGNER;
 pub use signing::SshHandover;
 pub use standing::{furnish_login, has_changed, is_written_outside, settings_digest};

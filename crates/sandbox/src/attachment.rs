@@ -291,6 +291,9 @@ pub struct ExecCommand {
     pub environment: Vec<OsString>,
     /// The size of a terminal of its own, if it gets one.
     pub terminal: Option<Size>,
+    /// Pipes that it gets as its standard input, output and error, where nobody copies what goes
+    /// through them. Not with a terminal.
+    pub streams: Option<[OwnedFd; 3]>,
 }
 
 /// An exec to start in a living sandbox, by the right to it.

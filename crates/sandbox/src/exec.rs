@@ -78,7 +78,8 @@ impl ExecServer {
     ///
     /// # Errors
     /// [`SandboxError`].
-    pub(crate) fn prepare(&self, exec: &ExecCommand) -> Result<PreparedExec, SandboxError> {
+    pub(crate) fn prepare(&self, exec: &mut ExecCommand) -> Result<PreparedExec, SandboxError> {
+        let streams = exec.streams.take();
         let grant = exec.armed.grant();
         let name = |variable: &[u8]| {
             let end = variable.iter().position(|byte| *byte == b'=');
@@ -103,21 +104,28 @@ impl ExecServer {
             environment: own.chain(set.iter().map(|one| one.to_vec())).collect(),
             directory: grant.directory().as_os_str().as_bytes().to_vec(),
         };
-        self.prepare_spec(ExecId(exec.armed.call().exec), &spec, exec.terminal)
+        self.prepare_spec(
+            ExecId(exec.armed.call().exec),
+            &spec,
+            exec.terminal,
+            streams,
+        )
     }
 
-    /// Prepares an exec by its description; `size` is that of a terminal that the host has to make.
+    /// Prepares an exec by its description; `size` is that of a terminal that the host has to make,
+    /// `streams` are pipes that are there already.
     pub(crate) fn prepare_spec(
         &self,
         id: ExecId,
         spec: &ExecSpec,
         size: Option<Size>,
+        streams: Option<[OwnedFd; 3]>,
     ) -> Result<PreparedExec, SandboxError> {
         let bytes = spec.to_bytes();
         if bytes.len() > SPEC_BYTES_MAX {
             return Err(SandboxError::TooLarge(bytes.len()));
         }
-        let prepared = self.lines(id, &bytes, spec.terminal, size);
+        let prepared = self.lines(id, &bytes, spec.terminal, size, streams);
         prepared.map_err(SandboxError::host("the exec's lines could not be made"))
     }
 
@@ -127,6 +135,7 @@ impl ExecServer {
         spec: &[u8],
         terminal: ExecTerminal,
         size: Option<Size>,
+        streams: Option<[OwnedFd; 3]>,
     ) -> io::Result<PreparedExec> {
         let (status, far) = socket::pair()?;
         let mut ends = ExecEnds {
@@ -139,18 +148,23 @@ impl ExecServer {
             wants_terminal: matches!(terminal, ExecTerminal::Own(_)),
         };
         let mut sent = vec![far, descriptor::sealed_memory(c"atoll-exec", spec)?];
-        match terminal {
-            ExecTerminal::None => {
+        match (terminal, streams) {
+            (ExecTerminal::None, Some(inside)) => {
+                // Anything else could be a file of the host's.
+                for end in &inside {
+                    if FileType::from_raw_mode(fstat(end)?.st_mode) != FileType::Fifo {
+                        return Err(io::Error::other("a stream of it is no pipe"));
+                    }
+                }
+                self.give(&inside)?;
+                sent.extend(inside);
+            }
+            (ExecTerminal::None, None) => {
                 let (input_inside, input) = descriptor::pipe()?;
                 let (output, output_inside) = descriptor::pipe()?;
                 let (error, error_inside) = descriptor::pipe()?;
                 let inside = [input_inside, output_inside, error_inside];
-                if let Some((uid, gid)) = self.owner {
-                    // Programs open /dev/stdout anew, which asks for the pipe's owner.
-                    for end in &inside {
-                        descriptor::change_owner(end.as_fd(), uid, gid)?;
-                    }
-                }
+                self.give(&inside)?;
                 // A program can open its own end anew and take what was seen to be there.
                 for end in [&input, &output, &error] {
                     descriptor::never_block(end.as_fd())?;
@@ -158,16 +172,27 @@ impl ExecServer {
                 sent.extend(inside);
                 (ends.input, ends.output, ends.error) = (Some(input), Some(output), Some(error));
             }
-            ExecTerminal::Given => {
+            (ExecTerminal::Given, _) => {
                 let (master, side) = atoll_sys::terminal::open_own(size.unwrap_or_default())?;
                 sent.extend([side.try_clone()?, side.try_clone()?, side]);
                 descriptor::never_block(master.as_fd())?;
                 ends.terminal = Some(master);
             }
             // It comes from inside.
-            ExecTerminal::Session | ExecTerminal::Own(_) => {}
+            (ExecTerminal::Session | ExecTerminal::Own(_), _) => {}
         }
         Ok(PreparedExec { ends, sent })
+    }
+
+    /// Makes pipes the program's: it may open /dev/stdout anew, which asks for the pipe's owner.
+    fn give(&self, inside: &[OwnedFd; 3]) -> io::Result<()> {
+        let Some((uid, gid)) = self.owner else {
+            return Ok(());
+        };
+        for end in inside {
+            descriptor::change_owner(end.as_fd(), uid, gid)?;
+        }
+        Ok(())
     }
 
     /// Sends the request: the exec starts.

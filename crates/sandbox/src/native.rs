@@ -148,7 +148,7 @@ fn launch(
         let server = ExecServer::new(requests, owner, spec.fenced, &first);
         let first = match call.lives {
             true => None,
-            false => Some(server.prepare_spec(ExecId::FIRST, &first, native.terminal)?),
+            false => Some(server.prepare_spec(ExecId::FIRST, &first, native.terminal, None)?),
         };
         Ok((control, server, first))
     });

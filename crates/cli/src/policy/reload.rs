@@ -252,7 +252,6 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
             | Answer::Compared { .. }
             | Answer::GivenUp { .. }
             | Answer::Agreed(_)
-            | Answer::Serving {}
             | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Done {},

@@ -26,10 +26,8 @@ mod others;
 mod said;
 
 use atoll_sandbox::{Declined, PortAgreed};
-pub(crate) use exec::{ExecCaller, Staying, reply, reply_with};
-pub use exec::{
-    ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, files_in, freeze,
-};
+pub(crate) use exec::{ExecCaller, Staying, reply};
+pub use exec::{ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, freeze};
 pub(crate) use others::{Others, Standing};
 pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
 pub use said::{Answer, Question, Reloaded, Versions};
@@ -55,7 +53,7 @@ const LAUNCHER_NAME: &str = "atoll-jail";
 /// The longest time for sending a request.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time for an answer: a run answers between other work.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request or an answer as sent.
 #[derive(Serialize, Deserialize)]
@@ -202,10 +200,6 @@ impl Control {
                             Ok(exec) => staying.push(Staying::Exec(exec)),
                             Err((stream, why)) => reply(&stream, &declined(why)),
                         }
-                        continue;
-                    }
-                    Some(Question::Files {}) if caller.standing == Standing::Own => {
-                        staying.push(Staying::Files(caller.stream));
                         continue;
                     }
                     Some(Question::Freeze {}) if caller.standing == Standing::Own => {

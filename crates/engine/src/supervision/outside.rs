@@ -34,6 +34,7 @@ use crate::supervision::doors::{EgressInputs, tells_of_comers};
 use crate::supervision::flows::{Flows, Refused};
 use crate::supervision::handover::CredentialBundle;
 use crate::supervision::login_renewal::Renewals;
+use crate::supervision::owner::OwnerEnd;
 use crate::supervision::signing::SshHandover;
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, CommandEnd, CredentialName, EgressConfig,
@@ -733,6 +734,8 @@ impl Carrier for Outside<'_> {
             }
         };
         waits.extend(callers);
+        let owner = self.live.and_then(|live| live.owner);
+        waits.extend(owner.map(OwnerEnd::waits_on));
         waits.extend(self.execs.waits_on());
         waits
     }

@@ -94,14 +94,14 @@ impl Session<'_> {
 
     fn start_exec(&mut self, exec: StartExec) {
         let StartExec {
-            command,
+            mut command,
             attachment,
         } = exec;
         let now = Instant::now();
         let begun = match self.further.len() < EXECS_MAX {
             true => self
                 .server
-                .prepare(&command)
+                .prepare(&mut command)
                 .and_then(|prepared| self.server.start(prepared)),
             false => Err(SandboxError::TooManyExecs(EXECS_MAX)),
         };

@@ -156,7 +156,9 @@ fn witnessed(
         directory: b"/".to_vec(),
     };
     let server = ExecServer::new(requests, None, false, &spec);
-    let prepared = server.prepare_spec(ExecId::FIRST, &spec, None).unwrap();
+    let prepared = server
+        .prepare_spec(ExecId::FIRST, &spec, None, None)
+        .unwrap();
     let first = ExecStreams::new(server.start(prepared).unwrap());
     let mut request = [0; REQUEST_BYTES_MAX];
     let (got, with) = socket::receive(far_requests.as_fd(), &mut request).unwrap();

@@ -6,6 +6,8 @@ use std::io;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -18,6 +20,8 @@ use crate::protocol::{Kind, Refusal};
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// The messages that wait for a slow reader.
 const MESSAGES_MAX: usize = 16;
+/// The flag and the length before each message, bytes.
+const HEAD_BYTES: usize = 5;
 /// The flag of the last envelope.
 const LAST: u8 = 2;
 
@@ -65,7 +69,7 @@ impl Envelopes {
     }
 
     fn take(&mut self) -> Result<Option<Bytes>, Refusal> {
-        let Some((head, _)) = self.got.split_first_chunk::<5>() else {
+        let Some((head, _)) = self.got.split_first_chunk::<HEAD_BYTES>() else {
             return Ok(None);
         };
         let [_, length @ ..] = *head;
@@ -76,11 +80,11 @@ impl Envelopes {
                 "a message is longer than 4 MiB",
             ));
         }
-        if self.got.len() < head.len() + length {
+        if self.got.len() < HEAD_BYTES + length {
             return Ok(None);
         }
-        let mut message = self.got.split_to(5 + length);
-        Ok(Some(message.split_off(5).freeze()))
+        let mut message = self.got.split_to(HEAD_BYTES + length);
+        Ok(Some(message.split_off(HEAD_BYTES).freeze()))
     }
 }
 
@@ -92,6 +96,23 @@ impl Out {
     pub(crate) async fn message(&self, message: &Value) -> bool {
         let text = serde_json::to_vec(message).unwrap_or_default();
         self.0.send(Ok(enveloped(0, &text))).await.is_ok()
+    }
+
+    /// Sends a message that holds bytes, in base64 between these texts; returns whether the other
+    /// side is there.
+    pub(crate) async fn bytes(&self, before: &str, content: &[u8], after: &str) -> bool {
+        let length = base64::encoded_len(content.len(), true).unwrap_or_default();
+        let whole = before.len() + length + after.len();
+        let mut message = BytesMut::with_capacity(HEAD_BYTES + whole);
+        head(&mut message, 0, whole);
+        message.put_slice(before.as_bytes());
+        let begin = message.len();
+        message.resize(begin + length, 0);
+        let place = message.get_mut(begin..).unwrap_or_default();
+        // It has the length that is needed.
+        let _ = BASE64_STANDARD.encode_slice(content, place);
+        message.put_slice(after.as_bytes());
+        self.0.send(Ok(message.freeze())).await.is_ok()
     }
 
     /// Sends the last message: the reason why it ends, or none.
@@ -119,11 +140,15 @@ impl Out {
 }
 
 fn enveloped(flag: u8, text: &[u8]) -> Bytes {
-    let mut message = BytesMut::with_capacity(5 + text.len());
-    message.put_u8(flag);
-    message.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
+    let mut message = BytesMut::with_capacity(HEAD_BYTES + text.len());
+    head(&mut message, flag, text.len());
     message.put_slice(text);
     message.freeze()
+}
+
+fn head(message: &mut BytesMut, flag: u8, length: usize) {
+    message.put_u8(flag);
+    message.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
 /// Makes an answer of messages, and what sends them.

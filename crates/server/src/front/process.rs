@@ -253,7 +253,8 @@ async fn pass_on(mut line: Line, pid: u32, out: Out, ping: Duration) {
         told = tokio::select! {
             frame = line.reader.next::<Reply>() => match frame {
                 Ok(Some(Frame::Content(stream, content))) => {
-                    out.message(&data(stream, &content)).await
+                    let (before, after) = around(stream);
+                    out.bytes(before, &content, after).await
                 }
                 Ok(Some(Frame::Message(Reply::Ended(end)))) => return ended(&out, end).await,
                 // The worker is gone, and every sandbox with it.
@@ -285,13 +286,14 @@ fn start(asked: &Asked, headers: &HeaderMap) -> Result<StartAsk, Refusal> {
     })
 }
 
-fn data(stream: Stream, content: &[u8]) -> Value {
-    let name = match stream {
-        Stream::Output => "stdout",
-        Stream::Error => "stderr",
-        Stream::Terminal => "pty",
+/// Returns the text around a program's output, of which there can be much.
+fn around(stream: Stream) -> (&'static str, &'static str) {
+    let before = match stream {
+        Stream::Output => r#"{"event":{"data":{"stdout":""#,
+        Stream::Error => r#"{"event":{"data":{"stderr":""#,
+        Stream::Terminal => r#"{"event":{"data":{"pty":""#,
     };
-    json!({ "event": { "data": { name: BASE64_STANDARD.encode(content) } } })
+    (before, r#""}}}"#)
 }
 
 /// Tells of a program's end, as far as that can be told.

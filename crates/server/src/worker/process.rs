@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use atoll_engine::sandboxes::{Exec, Sandbox, Size};
 use atoll_engine::supervision::ExecRequest;
 use atoll_model::{Ending, RESIDENT};
+use bytes::{Bytes, BytesMut};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::spawn_blocking;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::making::limit_name;
@@ -26,10 +26,8 @@ use crate::ready::watched;
 
 /// The most bytes read at once.
 const BLOCK_BYTES: usize = 64 * 1024;
-/// The time that output has to come once the program has ended: a process beneath it can hold the
-/// pipes open.
-const DRAINED_WITHIN: Duration = Duration::from_millis(200);
-
+/// Pieces shorter than this are copied, bytes.
+const COPIED_BYTES: usize = 16 * 1024;
 /// The longest time for a program to be executed.
 const STARTED_WITHIN: Duration = Duration::from_secs(15);
 /// The longest time for a program to take what is written to it.
@@ -73,7 +71,7 @@ impl Streams {
             Ok(far.into())
         };
         let (first, second) = match asked.terminal {
-            Some(_) => (output(Stream::Terminal)?, nothing()?),
+            Some(_) => (output(Stream::Terminal)?, discarded()?),
             None => (output(Stream::Output)?, output(Stream::Error)?),
         };
         let (input, given) = match asked.input || asked.terminal.is_some() {
@@ -81,7 +79,8 @@ impl Streams {
                 let (far, near) = io::pipe()?;
                 (Some(pipe::Sender::from_owned_fd(near.into())?), far.into())
             }
-            false => (None, nothing()?),
+            // At its end from the beginning.
+            false => (None, io::pipe()?.0.into()),
         };
         Ok(Self {
             input,
@@ -91,8 +90,9 @@ impl Streams {
     }
 }
 
-fn nothing() -> io::Result<OwnedFd> {
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+/// Opens what takes everything: a terminal writes nothing there.
+fn discarded() -> io::Result<OwnedFd> {
+    let nothing = File::options().write(true).open("/dev/null")?;
     Ok(nothing.into())
 }
 
@@ -112,14 +112,7 @@ impl Process {
             directory: Some(asked.directory.as_deref().unwrap_or(RESIDENT.home).into()),
             environment: asked.environment.iter().map(variable).collect(),
         };
-        let terminal = asked.terminal.map(size);
-        let (sandbox, given) = (Arc::clone(sandbox), streams.given);
-        let started = spawn_blocking(move || {
-            let [input, output, error] = &given;
-            let streams = [input.as_fd(), output.as_fd(), error.as_fd()];
-            sandbox.start(&request, streams, terminal)
-        });
-        let exec = started.await.map_err(|error| fault(&error))?;
+        let exec = sandbox.start(request, streams.given, asked.terminal.map(size));
         let exec = exec.map_err(|failure| refusal(&failure))?;
         let news = exec.descriptor().try_clone_to_owned();
         let news = news.and_then(watched).map_err(|error| fault(&error))?;
@@ -181,9 +174,10 @@ impl Process {
         outputs: Vec<(Stream, pipe::Receiver)>,
         ended: Option<End>,
     ) {
+        let (is_over, over) = watch::channel(false);
         let reads = outputs.into_iter().map(|(stream, pipe)| {
-            let process = Arc::clone(&self);
-            tokio::spawn(async move { process.read(stream, pipe).await })
+            let (process, over) = (Arc::clone(&self), over.clone());
+            tokio::spawn(async move { process.read(stream, pipe, over).await })
         });
         let reads: Vec<_> = reads.collect();
         let end = match ended {
@@ -203,14 +197,9 @@ impl Process {
                 }
             },
         };
-        for mut read in reads {
-            // As long as somebody reads, all of it is for them.
-            while timeout(DRAINED_WITHIN, &mut read).await.is_err() {
-                if !self.window.is_read() {
-                    read.abort();
-                    break;
-                }
-            }
+        is_over.send_replace(true);
+        for read in reads {
+            let _ = read.await;
         }
         *self.input.lock().await = None;
         self.window.close(end);
@@ -224,18 +213,51 @@ impl Process {
         }
     }
 
-    async fn read(&self, stream: Stream, mut pipe: pipe::Receiver) {
-        let mut block = vec![0; BLOCK_BYTES];
+    /// Reads one of its outputs until it is closed, or the program is over and what it wrote is
+    /// read: a process beneath it can keep the pipe open, and write on.
+    async fn read(
+        &self,
+        stream: Stream,
+        mut pipe: pipe::Receiver,
+        mut over: watch::Receiver<bool>,
+    ) {
+        let mut block = BytesMut::new();
         loop {
             self.window.room().await;
-            match pipe.read(&mut block).await {
+            block.reserve(BLOCK_BYTES);
+            let got = tokio::select! {
+                got = pipe.read_buf(&mut block) => got,
+                _ = over.wait_for(|over| *over) => break,
+            };
+            match got {
+                Ok(got @ 1..) => self.take(stream, &mut block, got),
+                Ok(0) | Err(_) => return,
+            }
+        }
+        let mut left = rustix::io::ioctl_fionread(&pipe).unwrap_or(0);
+        while left > 0 {
+            self.window.room().await;
+            block.resize(BLOCK_BYTES, 0);
+            // Of the kernel itself: the runtime may not know yet that there is something.
+            match rustix::io::read(&pipe, &mut block[..]) {
                 Ok(got @ 1..) => {
-                    let written = block.get(..got).unwrap_or_default();
-                    self.window.push(stream, written);
+                    left = left.saturating_sub(got as u64);
+                    self.take(stream, &mut block, got);
                 }
                 Ok(0) | Err(_) => return,
             }
         }
+    }
+
+    /// Takes the beginning of a block into the window.
+    fn take(&self, stream: Stream, block: &mut BytesMut, got: usize) {
+        let written = match got {
+            // It may be kept for long, and is not to keep a whole block.
+            0..COPIED_BYTES => Bytes::copy_from_slice(block.get(..got).unwrap_or_default()),
+            _ => block.split_to(got).freeze(),
+        };
+        block.clear();
+        self.window.push(stream, written);
     }
 
     /// Returns the number of its process in the sandbox.

@@ -14,8 +14,8 @@ use crate::protocol::End;
 
 /// The most output that is kept, bytes.
 const WINDOW_BYTES: u64 = 256 * 1024;
-/// The output of one stream that is kept in one piece, bytes.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// Pieces of output up to this are joined, bytes.
+const JOINED_BYTES: usize = 1024;
 
 /// The output of one program.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct Chunk {
     stream: Stream,
     /// The offset of its first byte in all output.
     at: u64,
-    content: Vec<u8>,
+    content: Bytes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,20 +103,20 @@ impl Window {
     }
 
     /// Appends what was written.
-    pub(crate) fn push(&self, stream: Stream, content: &[u8]) {
+    pub(crate) fn push(&self, stream: Stream, content: Bytes) {
         let mut state = self.state();
         let at = state.end;
         state.end += content.len() as u64;
         // Of a program that writes a byte at a time no chunk is kept for each.
         let fits = |chunk: &&mut Chunk| {
-            chunk.stream == stream && chunk.content.len() + content.len() <= CHUNK_BYTES
+            chunk.stream == stream && chunk.content.len() + content.len() <= JOINED_BYTES
         };
         match state.chunks.back_mut().filter(fits) {
-            Some(last) => last.content.extend_from_slice(content),
+            Some(last) => last.content = [&*last.content, &content].concat().into(),
             None => state.chunks.push_back(Chunk {
                 stream,
                 at,
-                content: content.to_vec(),
+                content,
             }),
         }
         state.forget();
@@ -147,11 +147,6 @@ impl Window {
             }
             grew.await;
         }
-    }
-
-    /// Returns whether somebody reads.
-    pub(crate) fn is_read(&self) -> bool {
-        self.state().readers.values().any(|place| !place.is_cut)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -224,8 +219,8 @@ impl Reading {
             return state.over.clone().map(Next::End);
         };
         let skipped = usize::try_from(place.at.saturating_sub(chunk.at)).unwrap_or(0);
-        let content = chunk.content.get(skipped..).unwrap_or_default();
-        let next = Next::Content(chunk.stream, Bytes::copy_from_slice(content));
+        let content = chunk.content.slice(skipped.min(chunk.content.len())..);
+        let next = Next::Content(chunk.stream, content);
         let read_to = chunk.at + chunk.content.len() as u64;
         if let Some(place) = state.readers.get_mut(&self.reader) {
             place.at = read_to;
@@ -292,7 +287,7 @@ mod tests {
             let window = Arc::new(Window::default());
             for letter in b'a'..=b'j' {
                 window.room().await;
-                window.push(Stream::Output, &block(letter));
+                window.push(Stream::Output, block(letter).into());
             }
             window.close(End::Exited(0));
             let mut late = window.read(Some(0));
@@ -316,17 +311,17 @@ mod tests {
             let mut slow = window.read(Some(0));
             for letter in b'a'..=b'd' {
                 window.room().await;
-                window.push(Stream::Output, &block(letter));
+                window.push(Stream::Output, block(letter).into());
             }
             assert!(is_full(&window).await);
             assert_eq!(letters(&mut slow, 1).await, "a");
             assert!(!is_full(&window).await);
-            window.push(Stream::Output, &block(b'e'));
+            window.push(Stream::Output, block(b'e').into());
             assert!(is_full(&window).await);
             assert_eq!(letters(&mut slow, 4).await, "bcde");
             // One that goes away makes room.
             for letter in b'f'..=b'i' {
-                window.push(Stream::Output, &block(letter));
+                window.push(Stream::Output, block(letter).into());
             }
             assert!(is_full(&window).await);
             drop(slow);
@@ -341,7 +336,7 @@ mod tests {
             let (mut slow, mut fast) = (window.read(Some(0)), window.read(Some(0)));
             for letter in b'a'..=b'z' {
                 window.room().await;
-                window.push(Stream::Output, &block(letter));
+                window.push(Stream::Output, block(letter).into());
                 assert_eq!(letters(&mut fast, 1).await, char::from(letter).to_string());
             }
             assert_eq!(slow.next().await, Next::End(End::TooSlow));

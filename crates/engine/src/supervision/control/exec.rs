@@ -17,7 +17,7 @@ use super::{
     ANSWER_BYTES_MAX, ANSWER_PATIENCE, Answer, ControlError, Question, Runs, connected_to, read,
     written,
 };
-use atoll_sandbox::{Attachment, Declined, FileServer, Reaction, Size, Stream, Who};
+use atoll_sandbox::{Attachment, Declined, Reaction, Size, Stream, Who};
 
 /// The longest request, bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
@@ -61,8 +61,6 @@ pub trait OutputFilter {
 pub(crate) enum Staying {
     /// Asks for an exec.
     Exec(ExecCaller),
-    /// Asks for a file server.
-    Files(UnixStream),
     /// Wants all processes stopped while it is connected.
     Freeze(UnixStream),
 }
@@ -75,9 +73,28 @@ pub(crate) struct ExecCaller {
     pub(crate) terminal: Option<Size>,
     stream: UnixStream,
     streams: [OwnedFd; 3],
+    /// True if the program gets the streams themselves.
+    is_direct: bool,
 }
 
 impl ExecCaller {
+    /// Makes one of the program that holds the sandbox.
+    pub(crate) fn own(
+        request: ExecRequest,
+        streams: [OwnedFd; 3],
+        terminal: Option<Size>,
+        stream: UnixStream,
+    ) -> Self {
+        Self {
+            who: Who::own(),
+            request,
+            terminal,
+            stream,
+            streams,
+            is_direct: terminal.is_none(),
+        }
+    }
+
     /// Takes the request and the streams of a caller: a sealed description, then standard input,
     /// output and error.
     pub(super) fn of(
@@ -102,6 +119,7 @@ impl ExecCaller {
             terminal,
             stream,
             streams: [input, output, error],
+            is_direct: false,
         })
     }
 
@@ -110,22 +128,31 @@ impl ExecCaller {
         reply(&self.stream, answer);
     }
 
-    /// Splits into the attachment of the exec and the connection for the answer at its end.
+    /// Splits into the attachment of the exec, the connection for the answer at its end, and the
+    /// streams that the program gets themselves.
     pub(crate) fn attach(
         self,
         filter: &dyn Fn() -> Box<dyn OutputFilter>,
-    ) -> io::Result<(ExecPeer, UnixStream)> {
+    ) -> io::Result<(ExecPeer, UnixStream, Option<[OwnedFd; 3]>)> {
         let connection = self.stream.try_clone()?;
-        let [_, output, error] = &self.streams;
-        let filters = [output, error].map(|sink| rustix::termios::isatty(sink).then(filter));
+        let (copied, direct) = match self.is_direct {
+            true => (None, Some(self.streams)),
+            false => (Some(self.streams), None),
+        };
+        let filters = match &copied {
+            Some([_, output, error]) => {
+                [output, error].map(|sink| rustix::termios::isatty(sink).then(filter))
+            }
+            None => [None, None],
+        };
         let peer = ExecPeer {
             stream: self.stream,
-            streams: self.streams,
+            streams: copied,
             filters,
             got: Vec::new(),
             is_gone: false,
         };
-        Ok((peer, connection))
+        Ok((peer, connection, direct))
     }
 }
 
@@ -137,17 +164,11 @@ pub(crate) fn reply(mut stream: &UnixStream, answer: &Answer) {
     }
 }
 
-/// Sends an answer with a descriptor.
-pub(crate) fn reply_with(stream: &UnixStream, answer: &Answer, with: BorrowedFd<'_>) {
-    if let Some(line) = written(answer) {
-        let _ = socket::send(stream.as_fd(), &line, &[with]);
-    }
-}
-
 /// The caller's side of an exec's streams.
 pub(crate) struct ExecPeer {
     stream: UnixStream,
-    streams: [OwnedFd; 3],
+    /// Those that are copied; `None` if the program has its own.
+    streams: Option<[OwnedFd; 3]>,
     /// Set for output that a person's terminal gets.
     filters: [Option<Box<dyn OutputFilter>>; 2],
     got: Vec<u8>,
@@ -156,15 +177,16 @@ pub(crate) struct ExecPeer {
 
 impl Attachment for ExecPeer {
     fn input(&self) -> Option<BorrowedFd<'_>> {
-        let [input, _, _] = &self.streams;
+        let [input, _, _] = self.streams.as_ref()?;
         Some(input.as_fd())
     }
 
     fn sink(&self, stream: Stream) -> BorrowedFd<'_> {
-        let [_, output, error] = &self.streams;
-        match stream {
-            Stream::Output => output.as_fd(),
-            Stream::Error => error.as_fd(),
+        match (&self.streams, stream) {
+            (Some([_, output, _]), Stream::Output) => output.as_fd(),
+            (Some([_, _, error]), Stream::Error) => error.as_fd(),
+            // Nothing is shown.
+            (None, _) => self.stream.as_fd(),
         }
     }
 
@@ -218,7 +240,9 @@ impl Attachment for ExecPeer {
     }
 
     fn finish(&mut self) {
-        let [_, output, error] = &self.streams;
+        let Some([_, output, error]) = &self.streams else {
+            return;
+        };
         for (filter, sink) in self.filters.iter_mut().zip([output, error]) {
             let mut shown = Vec::new();
             filter
@@ -245,6 +269,15 @@ pub struct ExecConnection {
 }
 
 impl ExecConnection {
+    /// Begins with a connection that never blocks.
+    pub(crate) fn on(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            got: Vec::new(),
+            pid: None,
+        }
+    }
+
     /// Returns the descriptor that becomes readable when there is an answer.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -371,25 +404,7 @@ pub fn exec_in(
     }
     ask().map_err(ControlError::Silent)?;
     stream.set_nonblocking(true).map_err(ControlError::Silent)?;
-    Ok(ExecConnection {
-        stream,
-        got: Vec::new(),
-        pid: None,
-    })
-}
-
-/// Has a file server started in a running sandbox, with the rights of its programs; returns the
-/// socket of its requests.
-///
-/// # Errors
-/// [`ControlError`]; the refusal is an answer.
-pub fn files_in(runs: &Runs, run: &RunId) -> Result<Result<FileServer, Declined>, ControlError> {
-    let (answer, mut descriptors, _) = asked(runs, run, &Question::Files {})?;
-    match (answer, descriptors.pop()) {
-        (Answer::Serving {}, Some(requests)) => Ok(Ok(FileServer::new(requests))),
-        (Answer::Refused(declined), _) => Ok(Err(declined)),
-        _ => Err(ControlError::Strange),
-    }
+    Ok(ExecConnection::on(stream))
 }
 
 /// A sandbox that stands still, for as long as this is kept; a minute at most.
@@ -419,38 +434,26 @@ impl Frozen {
 /// # Errors
 /// [`ControlError`]; the refusal is an answer.
 pub fn freeze(runs: &Runs, run: &RunId) -> Result<Result<Frozen, Declined>, ControlError> {
-    match asked(runs, run, &Question::Freeze {})? {
-        (Answer::Done {}, _, stream) => Ok(Ok(Frozen { stream })),
-        (Answer::Refused(declined), _, _) => Ok(Err(declined)),
-        _ => Err(ControlError::Strange),
-    }
-}
-
-/// Asks for something whose answer comes with descriptors, or whose connection stays.
-fn asked(
-    runs: &Runs,
-    run: &RunId,
-    question: &Question,
-) -> Result<(Answer, Vec<OwnedFd>, UnixStream), ControlError> {
     let stream = match runs {
         Runs::Own(directory) => connected_to(directory, run)?,
         Runs::Of(uid) => return Err(ControlError::Another(*uid)),
     };
-    let ask = || -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let ask = || -> io::Result<Vec<u8>> {
         stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-        let line = written(question).ok_or(io::ErrorKind::InvalidInput)?;
+        let line = written(&Question::Freeze {}).ok_or(io::ErrorKind::InvalidInput)?;
         (&stream).write_all(&line)?;
         let mut answer = vec![0; ANSWER_BYTES_MAX];
-        let (got, descriptors) = socket::receive(stream.as_fd(), &mut answer)?;
+        let got = (&stream).read(&mut answer)?;
         answer.truncate(got);
-        Ok((answer, descriptors))
+        Ok(answer)
     };
-    let (answer, descriptors) = ask().map_err(ControlError::Silent)?;
-    match answer.is_empty() {
-        true => Err(ControlError::Gone),
-        false => {
-            let answer = read(&answer).ok_or(ControlError::Strange)?;
-            Ok((answer, descriptors, stream))
-        }
+    let answer = ask().map_err(ControlError::Silent)?;
+    if answer.is_empty() {
+        return Err(ControlError::Gone);
+    }
+    match read(&answer).ok_or(ControlError::Strange)? {
+        Answer::Done {} => Ok(Ok(Frozen { stream })),
+        Answer::Refused(declined) => Ok(Err(declined)),
+        _ => Err(ControlError::Strange),
     }
 }

@@ -58,9 +58,6 @@ pub enum Question {
     },
     /// Stop the run.
     Stop {},
-    /// Start a file server, with the rights of the programs; the socket of its requests comes with
-    /// the answer.
-    Files {},
     /// Stop all processes, until the connection is closed, or for a minute.
     Freeze {},
     /// Start a program, with a terminal of this size if one is given. A sealed
@@ -126,8 +123,6 @@ pub enum Answer {
     Done {},
     /// Noted and recorded; takes effect once another person agrees: one of these.
     Agreed(Second),
-    /// The socket of [`Question::Files`] comes with this.
-    Serving {},
     /// The program of [`Question::Exec`] is executed; the answer about its end follows.
     Executing {
         /// The number of its process in the sandbox, as that says.

@@ -2,7 +2,7 @@
 //! session that starts them; the caller is answered at the end.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use atoll_sandbox::{
 
 use super::Outside;
 use crate::supervision::control::{
-    Answer, ExecCaller, ExecDone, ExecRequest, OutputFilter, Staying, reply, reply_with,
+    Answer, ExecCaller, ExecDone, ExecRequest, OutputFilter, Staying, reply,
 };
 
 /// An exec that somebody asks for.
@@ -134,18 +134,6 @@ impl Outside<'_> {
     pub(super) fn keep_caller(&mut self, caller: Staying) {
         match caller {
             Staying::Exec(caller) => self.ask_exec(caller),
-            Staying::Files(stream) => self.execs.due.push(SandboxRequest::Files(FilesRequest {
-                served: Box::new(move |served| match served {
-                    Ok(requests) => reply_with(&stream, &Answer::Serving {}, requests.as_fd()),
-                    Err(error) => reply(
-                        &stream,
-                        &Answer::Refused(Declined {
-                            why: error.to_string(),
-                            advice: "try again".to_owned(),
-                        }),
-                    ),
-                }),
-            })),
             Staying::Freeze(stream) if self.execs.freezers.len() < FREEZERS_MAX => {
                 self.execs.freezers.push(Freezer {
                     stream,
@@ -162,6 +150,17 @@ impl Outside<'_> {
                 }),
             ),
         }
+    }
+
+    /// Has a file server started.
+    pub(super) fn serve_files(&mut self, served: impl FnOnce(Result<OwnedFd, Declined>) + 'static) {
+        let declined = |error: SandboxError| Declined {
+            why: error.to_string(),
+            advice: "try again".to_owned(),
+        };
+        self.execs.due.push(SandboxRequest::Files(FilesRequest {
+            served: Box::new(move |requests| served(requests.map_err(declined))),
+        }));
     }
 
     /// Lets go callers who are gone, or have had all processes stopped for long enough.
@@ -183,7 +182,7 @@ impl Outside<'_> {
     }
 
     /// Decides on the exec of a caller; an allowed one is due.
-    fn ask_exec(&mut self, caller: ExecCaller) {
+    pub(super) fn ask_exec(&mut self, caller: ExecCaller) {
         let Some(live) = self.live else {
             return;
         };
@@ -203,7 +202,7 @@ impl Outside<'_> {
         let environment = caller.request.environment.clone();
         let terminal = caller.terminal;
         match caller.attach(&|| live.execs.filter()) {
-            Ok((attachment, connection)) => {
+            Ok((attachment, connection, streams)) => {
                 self.execs.callers.push((exec, connection));
                 self.execs
                     .due
@@ -212,6 +211,7 @@ impl Outside<'_> {
                             armed,
                             environment,
                             terminal,
+                            streams,
                         },
                         attachment: Box::new(attachment),
                     })));

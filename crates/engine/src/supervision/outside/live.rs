@@ -15,6 +15,7 @@ use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State, Wider};
 use crate::supervision::approvals::{DualControlRule, SECOND_PATIENCE, UNHEARD};
 use crate::supervision::control::{Answer, Control, Others, Question, Standing};
 use crate::supervision::doors;
+use crate::supervision::owner::{OwnerAsk, OwnerEnd};
 
 /// The first port that the kernel assigns by itself (ip(7), `ip_local_port_range`): a listener
 /// there is seldom meant for a person.
@@ -59,6 +60,8 @@ pub struct Live<'a> {
     pub lives: bool,
     /// Decides about execs, and records them.
     pub execs: &'a dyn ExecGate,
+    /// The requests of the program that holds the sandbox.
+    pub owner: Option<&'a OwnerEnd>,
 }
 
 /// A port with the first of two approvals.
@@ -127,6 +130,7 @@ impl<'a> Outside<'a> {
             self.open_control();
         }
         self.attend_approvals();
+        self.attend_owner();
         if let Some(mut control) = self.control.take() {
             let staying = control.attend(&mut |(who, standing), question| match standing {
                 Standing::Own => self.answer(who, question),
@@ -136,6 +140,23 @@ impl<'a> Outside<'a> {
             staying
                 .into_iter()
                 .for_each(|caller| self.keep_caller(caller));
+        }
+    }
+
+    /// Does what the program that holds the sandbox asks for.
+    fn attend_owner(&mut self) {
+        let owner = self.live.and_then(|live| live.owner);
+        for ask in owner.map(OwnerEnd::take).unwrap_or_default() {
+            match ask {
+                OwnerAsk::Question(question, to) => {
+                    // Who does not wait any more gets no answer.
+                    let _ = to.send(self.answer(Who::own(), question));
+                }
+                OwnerAsk::Exec(caller) => self.ask_exec(*caller),
+                OwnerAsk::Files(to) => self.serve_files(move |served| {
+                    let _ = to.send(served);
+                }),
+            }
         }
     }
 
@@ -189,7 +210,6 @@ impl<'a> Outside<'a> {
             | Question::Compare { .. }
             | Question::Reload { .. }
             | Question::Exec { .. }
-            | Question::Files {}
             | Question::Freeze {}
             | Question::Stop {} => Some("what lasts (--run, --for) and ports take a second person"),
         };
@@ -250,9 +270,7 @@ impl<'a> Outside<'a> {
                 approval: None,
             }),
             // Taken before, with their connections.
-            Question::Exec { .. } | Question::Files {} | Question::Freeze {} => {
-                Answer::Refused(over())
-            }
+            Question::Exec { .. } | Question::Freeze {} => Answer::Refused(over()),
         }
     }
 

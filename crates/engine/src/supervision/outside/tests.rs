@@ -241,6 +241,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
         widening: &widening,
         lives: false,
         execs: &NoExecs,
+        owner: None,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
     // Nobody else takes it while the run goes on, also where its own socket cannot be made.
@@ -321,6 +322,7 @@ fn said_by_two(
         widening: &widening,
         lives: false,
         execs: &NoExecs,
+        owner: None,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
     say(&mut outside, own, other);

@@ -1,0 +1,135 @@
+//! Requests of the program that holds a living sandbox to the thread that supervises it: both are
+//! one process, so no socket is needed, and the sandbox can be asked as soon as it is there.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use atoll_sandbox::{Declined, FileServer, Size};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::supervision::control::{
+    ANSWER_PATIENCE, Answer, ControlError, ExecCaller, ExecConnection, ExecRequest, Question,
+};
+
+/// The end of the program that holds a sandbox.
+pub struct Owner {
+    asked: Sender<OwnerAsk>,
+    /// Made readable by each request.
+    wake: OwnedFd,
+}
+
+/// The end of the thread that supervises it.
+pub struct OwnerEnd {
+    asked: Receiver<OwnerAsk>,
+    wake: OwnedFd,
+}
+
+/// A request.
+pub(crate) enum OwnerAsk {
+    /// One with one answer.
+    Question(Question, Sender<Answer>),
+    /// For an exec.
+    Exec(Box<ExecCaller>),
+    /// For a file server: the socket of its requests.
+    Files(Sender<Result<OwnedFd, Declined>>),
+}
+
+/// Makes both ends.
+///
+/// # Errors
+/// The kernel's.
+pub fn owner() -> io::Result<(Owner, OwnerEnd)> {
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let (send, receive) = channel();
+    let owner = Owner {
+        asked: send,
+        wake: wake.try_clone()?,
+    };
+    let end = OwnerEnd {
+        asked: receive,
+        wake,
+    };
+    Ok((owner, end))
+}
+
+impl Owner {
+    /// Asks a question that has one answer.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn ask(&self, question: Question) -> Result<Answer, ControlError> {
+        let (send, receive) = channel();
+        self.send(OwnerAsk::Question(question, send))?;
+        answered(&receive)
+    }
+
+    /// Asks for an exec. Without a terminal the streams are pipes, which the program gets as they
+    /// are: nobody copies what goes through them. With one they are copied from and to it.
+    ///
+    /// # Errors
+    /// [`ControlError`]; a refusal comes over the connection.
+    pub fn exec(
+        &self,
+        request: ExecRequest,
+        streams: [OwnedFd; 3],
+        terminal: Option<Size>,
+    ) -> Result<ExecConnection, ControlError> {
+        let pair = || -> io::Result<_> {
+            let (near, far) = UnixStream::pair()?;
+            near.set_nonblocking(true)?;
+            far.set_nonblocking(true)?;
+            Ok((near, far))
+        };
+        let (near, far) = pair().map_err(ControlError::Silent)?;
+        let caller = ExecCaller::own(request, streams, terminal, far);
+        self.send(OwnerAsk::Exec(Box::new(caller)))?;
+        Ok(ExecConnection::on(near))
+    }
+
+    /// Has a file server started.
+    ///
+    /// # Errors
+    /// [`ControlError`]; the refusal is an answer.
+    pub fn files(&self) -> Result<Result<FileServer, Declined>, ControlError> {
+        let (send, receive) = channel();
+        self.send(OwnerAsk::Files(send))?;
+        Ok(answered(&receive)?.map(FileServer::new))
+    }
+
+    fn send(&self, ask: OwnerAsk) -> Result<(), ControlError> {
+        self.asked.send(ask).map_err(|_| ControlError::Gone)?;
+        // It can only fail where it is readable already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        Ok(())
+    }
+}
+
+/// Waits for an answer. Who has asked and is not answered asks something that is gone.
+fn answered<T>(receive: &Receiver<T>) -> Result<T, ControlError> {
+    use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
+    receive
+        .recv_timeout(ANSWER_PATIENCE)
+        .map_err(|error| match error {
+            Disconnected => ControlError::Gone,
+            Timeout => ControlError::Silent(io::ErrorKind::TimedOut.into()),
+        })
+}
+
+impl OwnerEnd {
+    /// Returns what becomes readable when there is a request.
+    pub(crate) fn waits_on(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Takes the requests that are there.
+    pub(crate) fn take(&self) -> Vec<OwnerAsk> {
+        let mut count = [0; 8];
+        // First: what comes afterwards makes it readable again.
+        match rustix::io::read(&self.wake, &mut count) {
+            Ok(_) => self.asked.try_iter().collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
