@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use atoll_ledger::{ArmedExec, ExecCall, Ledger, LedgerError, RefusedExec};
+use atoll_ledger::{ArmedExec, ClosedExec, ExecCall, Ledger, LedgerError, RefusedExec};
 use atoll_model::{Call, Ending, Reason, TerminalRights, Verdict};
 use atoll_policy::ExecGrant;
 use atoll_sandbox::Declined;
@@ -86,9 +86,12 @@ impl ExecGate for Execs<'_> {
         armed: ArmedExec<ExecGrant>,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
-    ) -> bool {
-        let closed = self.ledger.close_exec(armed, ending, wall_clock);
-        (self.noted)(closed.map(drop))
+    ) -> Result<ClosedExec, LedgerError> {
+        self.ledger.close_exec(armed, ending, wall_clock)
+    }
+
+    fn settle(&self, closed: Result<ClosedExec, LedgerError>) -> bool {
+        (self.noted)(closed.and_then(ClosedExec::settle))
     }
 
     fn filter(&self) -> Box<dyn OutputFilter> {

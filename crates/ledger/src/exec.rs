@@ -128,7 +128,7 @@ impl<G> ArmedExec<G> {
         self,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
-    ) -> Result<Position, LedgerError> {
+    ) -> Result<ClosedExec, LedgerError> {
         let mut body = json!({
             "exec": self.entry.call.exec,
             "wall_clock_us": whole_number(wall_clock.as_micros()),
@@ -143,7 +143,32 @@ impl<G> ArmedExec<G> {
                 Err(why) => drop(body.insert("failure".to_owned(), json!(why))),
             }
         }
-        self.entry.finish("exec.closed", &body)
+        let ExecEntry {
+            call,
+            journal,
+            seal,
+            ..
+        } = self.entry;
+        let draft = Draft::sealed("exec.closed", &call.call.run, &body, Some(&seal))?;
+        let (_, tail) = journal.append(&draft)?;
+        Ok(ClosedExec { journal, tail })
+    }
+}
+
+/// The end of an exec that is recorded, and handed to the kernel: it survives Atoll's end.
+#[must_use]
+pub struct ClosedExec {
+    journal: Arc<Journal>,
+    tail: Tail,
+}
+
+impl ClosedExec {
+    /// Waits until it is on disk: it survives a loss of power from then on.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn settle(self) -> Result<(), LedgerError> {
+        self.journal.make_durable(self.tail)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::checkpoint::{self, SigningError};
 use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
 use crate::event::seal::{SealFault, SealKey, sealed_members};
 use crate::event::{CLOSING_KINDS, Draft};
-use crate::exec::{self, ArmedExec, ExecCall, ExecEntry};
+use crate::exec::{self, ArmedExec, ClosedExec, ExecCall, ExecEntry};
 use crate::journal::{Clock, Journal};
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
@@ -152,8 +152,8 @@ impl Ledger {
         Ok(ExecEntry::new(call.clone(), journal, seal, recorded, tail))
     }
 
-    /// Records the end of an exec (`exec.closed`), or why it was not started, on disk when it
-    /// returns.
+    /// Records the end of an exec (`exec.closed`), or why it was not started. It is on disk once the
+    /// returned value is [settled](ClosedExec::settle).
     ///
     /// # Errors
     /// [`LedgerError`]; the exec counts as ended with its run then.
@@ -162,7 +162,7 @@ impl Ledger {
         armed: ArmedExec<G>,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
-    ) -> Result<Position, LedgerError> {
+    ) -> Result<ClosedExec, LedgerError> {
         armed.close(ending, wall_clock)
     }
 

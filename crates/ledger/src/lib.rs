@@ -70,7 +70,7 @@ pub use error::LedgerError;
 pub use event::seal::unread;
 pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position, format_time};
 pub use event::{LABEL_GAINED, RIGHTS_GIVEN_UP};
-pub use exec::{ArmedExec, ExecCall, ExecEntry, RefusedExec};
+pub use exec::{ArmedExec, ClosedExec, ExecCall, ExecEntry, RefusedExec};
 pub use fault::FileFault;
 pub use gained::{GAINED_BYTES_MAX, SharedLabels, forget, forgettable};
 pub use hash::{InvalidHash, TreeHash, hex};

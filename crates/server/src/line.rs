@@ -1,12 +1,14 @@
 //! A connection between front and worker: frames of a kind, a length, and so many bytes.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 
+use atoll_sys::socket;
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -97,6 +99,24 @@ impl Reader {
 }
 
 impl Reader {
+    /// Takes the descriptor that follows a message.
+    ///
+    /// # Errors
+    /// The kernel's; `InvalidData` where there is none.
+    pub(crate) async fn descriptor(&mut self) -> io::Result<OwnedFd> {
+        let stream = self.half.as_ref();
+        let (_, descriptors) = loop {
+            stream.readable().await?;
+            let take = || socket::receive(stream.as_fd(), &mut [0; 1]);
+            match stream.try_io(Interest::READABLE, take) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                taken => break taken?,
+            }
+        };
+        let descriptor = descriptors.into_iter().next();
+        descriptor.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
     /// Reads until so much of a frame has come, and no more; returns whether it has.
     async fn fill(&mut self, length: usize) -> io::Result<bool> {
         while self.got.len() < length {
@@ -135,6 +155,22 @@ impl Writer {
             self.frame(kind, part).await?;
         }
         Ok(())
+    }
+
+    /// Sends a descriptor, which follows a message.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn descriptor(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let stream = self.0.as_ref();
+        loop {
+            stream.writable().await?;
+            let send = || socket::send(stream.as_fd(), b"d", &[descriptor]);
+            match stream.try_io(Interest::WRITABLE, send) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return sent,
+            }
+        }
     }
 
     /// Says that no more content comes.

@@ -4,6 +4,7 @@
 //! [`Reply`]s. Bytes of files and streams go in frames of their own ([`crate::line`]).
 
 mod facts;
+mod refusal;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ pub use facts::{
     ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures, ProcessFacts,
     SandboxFacts,
 };
+pub use refusal::{Kind, Refusal};
 
 /// The version of the protocol. A worker also takes the one before.
 pub const VERSION: u32 = 1;
@@ -255,14 +257,15 @@ pub enum InAsk {
         /// The path.
         path: String,
     },
-    /// Read a file: [`Reply::File`], frames, [`Reply::Done`].
+    /// Open a file to read it: [`Reply::File`], then its descriptor.
     Read {
         /// The path.
         path: String,
         /// The part that is wanted.
         range: Option<ByteRange>,
     },
-    /// Write the frames that follow to a file: [`Reply::Entries`] at their end.
+    /// Open a file to write it from empty: [`Reply::Opened`], then its descriptor; once the end of
+    /// the frames is told, [`Reply::Entries`].
     Write {
         /// The path.
         path: String,
@@ -385,10 +388,11 @@ pub enum Reply {
     Ended(End),
     Processes(Vec<ProcessFacts>),
     Entries(Vec<EntryFacts>),
+    Opened,
     File {
         /// The size of the whole file, bytes.
         size: u64,
-        /// The part that follows: its first byte, and its length.
+        /// The part that is wanted: its first byte, and its length.
         first: u64,
         length: u64,
     },
@@ -396,76 +400,4 @@ pub enum Reply {
     Counted(Counts),
     Watcher(String),
     Measured(Measures),
-}
-
-/// The kinds of refusals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// The request is not understood, or cannot be carried out as it is.
-    Invalid,
-    /// Nothing valid shows who calls.
-    Unauthenticated,
-    /// The caller may not.
-    Forbidden,
-    /// There is no such sandbox for this caller.
-    NoSandbox,
-    /// There is no such thing in the sandbox.
-    NotFound,
-    /// Something that is there already.
-    Exists,
-    /// A quota is used up.
-    Quota,
-    /// There is no room on the disk.
-    NoSpace,
-    /// Something took too long.
-    Late,
-    /// The server cannot at the moment.
-    Unavailable,
-    /// A fault of the server's.
-    Fault,
-}
-
-/// The reason why something is not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// The kind.
-    pub kind: Kind,
-    /// The error, and the reason.
-    pub what: String,
-    /// The next step for the caller.
-    pub advice: Option<String>,
-    /// The time after which to try again, seconds.
-    pub retry_after_s: Option<u64>,
-}
-
-impl Refusal {
-    /// Makes one without advice.
-    #[must_use]
-    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self {
-            kind,
-            what: what.into(),
-            advice: None,
-            retry_after_s: None,
-        }
-    }
-
-    /// Adds what to do next.
-    #[must_use]
-    pub fn advise(self, advice: impl Into<String>) -> Self {
-        Self {
-            advice: Some(advice.into()),
-            ..self
-        }
-    }
-
-    /// Returns one sentence for a caller.
-    #[must_use]
-    pub fn told(&self) -> String {
-        match &self.advice {
-            Some(advice) => format!("{}: {advice}", self.what),
-            None => self.what.clone(),
-        }
-    }
 }

@@ -139,9 +139,15 @@ pub fn serve(
         .build()?;
     let served = runtime.block_on(async {
         let stop = watched(stop)?;
+        let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
+        // On a thread of the others': what comes in is handed on within it.
+        let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
         tokio::select! {
-            served = worker.serve_fronts(listener) => served,
-            _ = stop.readable() => Ok(()),
+            served = &mut fronts => served.map_err(io::Error::other).flatten(),
+            _ = stop.readable() => {
+                fronts.abort();
+                Ok(())
+            }
         }
     });
     runtime.block_on(worker.end_all());

@@ -23,6 +23,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_dup,
     libc::SYS_fcntl,
     libc::SYS_ioctl,
+    libc::SYS_pread64,
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_write,

@@ -1,6 +1,8 @@
 //! Whole files, by plain HTTP: what a signed link is for.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,22 +11,24 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::Front;
 use super::answers::{json as answer_json, refused, refused_in};
 use super::ask::{Line, strange};
 use super::envd::{named_user, token};
-use crate::line::{Frame, Stream};
 use crate::protocol::{Ask, ByteRange, Credential, EntryFacts, InAsk, Kind, Refusal, Reply};
 
 /// The longest time, and the most bytes, for which a refused body is still read.
 const DRAINED_WITHIN: Duration = Duration::from_secs(10);
 const DRAINED_BYTES_MAX: usize = 64 << 20;
+/// The bytes that are read from a file, or gathered to be written, at once.
+const BLOCK_BYTES: usize = 512 * 1024;
 
 /// The parts of a link.
 #[derive(Debug, Default)]
@@ -125,15 +129,17 @@ pub(crate) async fn fetch(
     else {
         return Err(strange());
     };
-    let blocks = futures_util::stream::unfold(Some(line), async |line| {
-        let mut line = line?;
-        match line.reader.next::<Reply>().await {
-            Ok(Some(Frame::Content(_, content))) => Some((Ok(content), Some(line))),
-            Ok(Some(Frame::Message(Reply::Done))) => None,
-            // Less than was told: the connection breaks off.
-            Ok(_) => Some((Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None)),
-            Err(error) => Some((Err(error), None)),
+    let file = line.reader.descriptor().await.map_err(|_| strange())?;
+    let begin = (Arc::new(File::from(file)), first, length);
+    let blocks = futures_util::stream::try_unfold(begin, async |(file, at, left)| {
+        if left == 0 {
+            return Ok::<_, io::Error>(None);
         }
+        let of = Arc::clone(&file);
+        // A thread for as long as the disk takes, and not the caller.
+        let block = spawn_blocking(move || read_block(&of, at, left)).await??;
+        let got = block.len() as u64;
+        Ok(Some((block, (file, at + got, left - got))))
     });
     let mut response = Response::new(Body::from_stream(blocks));
     let headers = response.headers_mut();
@@ -155,6 +161,19 @@ pub(crate) async fn fetch(
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     Ok(response)
+}
+
+/// Reads the next block of a file of which so much is left.
+fn read_block(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
+    let most = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+    let mut block = BytesMut::zeroed(most);
+    let got = file.read_at(&mut block, at)?;
+    if got == 0 {
+        // It has become shorter meanwhile: the length that was told cannot be kept.
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    block.truncate(got);
+    Ok(block.freeze())
 }
 
 /// Reads a range of one part; any other is as if there were none (RFC 9110, 14.2).
@@ -305,7 +324,7 @@ pub(crate) async fn store(
     let line = begin(front, Some(sandbox), credential, path).await?;
     let blocks = body.into_data_stream();
     let blocks = blocks.map(|block| block.map_err(io::Error::other));
-    written(line, std::pin::pin!(blocks), &mut Packed::Not).await
+    written((line, path), std::pin::pin!(blocks), &mut Packed::Not).await
 }
 
 async fn begin(
@@ -372,13 +391,13 @@ const PACKED_BYTES: usize = 1024;
 
 impl Packed {
     /// Takes a part of a block, and returns what it holds.
-    fn unpack(&mut self, part: &[u8]) -> io::Result<Vec<u8>> {
+    fn unpack(&mut self, part: Bytes) -> io::Result<Bytes> {
         match self {
-            Self::Not => Ok(part.to_vec()),
+            Self::Not => Ok(part),
             Self::Gzip(decoder) => {
-                decoder.write_all(part)?;
+                decoder.write_all(&part)?;
                 decoder.flush()?;
-                Ok(std::mem::take(decoder.get_mut()))
+                Ok(std::mem::take(decoder.get_mut()).into())
             }
         }
     }
@@ -396,8 +415,8 @@ fn unpacked(body: Body, packed: Packed) -> Body {
                 };
             }
             let part = rest.split_to(PACKED_BYTES.min(rest.len()));
-            let content = packed.unpack(&part)?;
-            Ok::<_, io::Error>(Some((Bytes::from(content), (blocks, packed, rest))))
+            let content = packed.unpack(part)?;
+            Ok::<_, io::Error>(Some((content, (blocks, packed, rest))))
         });
     Body::from_stream(blocks)
 }
@@ -409,7 +428,7 @@ async fn write(
     packed: &mut Packed,
     path: &str,
 ) -> Result<Value, Refusal> {
-    let entry = written(line, blocks, packed).await?;
+    let entry = written((line, path), blocks, packed).await?;
     let at = if entry.path.is_empty() {
         path
     } else {
@@ -420,28 +439,67 @@ async fn write(
 }
 
 async fn written(
-    mut line: Line,
+    (mut line, path): (Line, &str),
     mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
     packed: &mut Packed,
 ) -> Result<EntryFacts, Refusal> {
-    'all: while let Some(block) = blocks.next().await {
-        let block = block.map_err(|error| wrong_body(&error))?;
+    let Reply::Opened = line.reply().await? else {
+        return Err(strange());
+    };
+    let file = line.reader.descriptor().await.map_err(|_| strange())?;
+    let mut to = Gathered {
+        file: Arc::new(File::from(file)),
+        blocks: Vec::new(),
+        bytes: 0,
+    };
+    while let Some(block) = blocks.next().await {
+        let mut block = block.map_err(|error| wrong_body(&error))?;
         let most = match packed {
-            Packed::Not => block.len().max(1),
+            Packed::Not => usize::MAX,
             Packed::Gzip(_) => PACKED_BYTES,
         };
-        for part in block.chunks(most) {
+        while !block.is_empty() {
+            let part = block.split_to(most.min(block.len()));
             let content = packed.unpack(part).map_err(|error| wrong_body(&error))?;
-            // Why nothing more is taken is in the answer.
-            if line.writer.content(Stream::Output, &content).await.is_err() {
-                break 'all;
-            }
+            let put = to.put(content).await;
+            put.map_err(|error| Refusal::of_file(path, &error))?;
         }
     }
+    let put = to.write().await;
+    put.map_err(|error| Refusal::of_file(path, &error))?;
     let _ = line.writer.end().await;
     match line.reply().await? {
         Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
         _ => Err(strange()),
+    }
+}
+
+/// Blocks that are gathered, so that each wait for a thread is for many.
+struct Gathered {
+    file: Arc<File>,
+    blocks: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl Gathered {
+    async fn put(&mut self, block: Bytes) -> io::Result<()> {
+        self.bytes += block.len();
+        self.blocks.push(block);
+        match self.bytes >= BLOCK_BYTES {
+            true => self.write().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn write(&mut self) -> io::Result<()> {
+        self.bytes = 0;
+        let (file, blocks) = (Arc::clone(&self.file), std::mem::take(&mut self.blocks));
+        let write = move || {
+            blocks
+                .iter()
+                .try_for_each(|block| (&*file).write_all(block))
+        };
+        spawn_blocking(write).await?
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files of a living sandbox: each request by one of its file servers, for as long as it takes.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,15 +15,13 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::refusal;
-use crate::line::{Frame, Reader, Stream, Writer};
+use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{ByteRange, ChangeFacts, EntryFacts, InAsk, Kind, Refusal, Reply};
 
 /// The most file servers of one sandbox that wait for a request.
 const IDLE_MAX: usize = 2;
 /// The permission bits of files that are made.
 const FILE_MODE: u16 = 0o644;
-/// The most bytes read at once.
-const BLOCK_BYTES: usize = 256 * 1024;
 /// The most requests about files of one sandbox at once.
 const AT_ONCE_MAX: usize = 8;
 
@@ -148,7 +146,7 @@ impl Files {
         }
     }
 
-    /// Sends a file, or a part of it.
+    /// Opens a file to read it, or a part of it, and hands it over.
     pub(crate) async fn read(
         self: &Arc<Self>,
         path: &str,
@@ -156,13 +154,10 @@ impl Files {
         to: &mut Writer,
     ) -> Result<io::Result<()>, Refusal> {
         let at = place(path);
-        let mut file = self
-            .with(path, move |server| server.open(&at, None))
-            .await?;
-        let size = file
-            .metadata()
-            .map_err(|error| refused(path, &error))?
-            .len();
+        let open = move |server: &FileServer| server.open(&at, None);
+        let file = self.with(path, open).await?;
+        let size = file.metadata().map_err(|error| refused(path, &error))?;
+        let size = size.len();
         let (first, length) = part(size, range);
         let head = Reply::File {
             size,
@@ -170,49 +165,34 @@ impl Files {
             length,
         };
         let sent = async {
-            file.seek(SeekFrom::Start(first))?;
             to.message(&head).await?;
-            let mut left = length;
-            while left > 0 {
-                // A thread for as long as the disk takes, and not the caller.
-                let (of, block) = spawn_blocking(move || read_block(file, left)).await??;
-                file = of;
-                left -= block.len() as u64;
-                to.content(Stream::Output, &block).await?;
-            }
-            to.message(&Reply::Done).await
+            to.descriptor(file.as_fd()).await
         };
         Ok(sent.await)
     }
 
-    /// Writes a file from the frames that come.
+    /// Opens a file to write it, hands it over, and describes it once that is done.
     pub(crate) async fn write(
         self: &Arc<Self>,
         path: &str,
         from: &mut Reader,
+        to: &mut Writer,
     ) -> Result<Reply, Refusal> {
         let at = place(path);
         let open = move |server: &FileServer| server.open(&at, Some(FILE_MODE));
-        let mut file = self.with(path, open).await?;
-        let is_whole = loop {
-            match from.next::<()>().await {
-                Ok(Some(Frame::Content(_, content))) => {
-                    let written = spawn_blocking(move || file.write_all(&content).map(|()| file));
-                    let written = written.await.map_err(|error| fault(&error))?;
-                    file = written.map_err(|error| refused(path, &error))?;
-                }
-                Ok(Some(Frame::End)) => break true,
-                Ok(_) | Err(_) => break false,
-            }
+        let file = self.with(path, open).await?;
+        let handed = async {
+            to.message(&Reply::Opened).await?;
+            to.descriptor(file.as_fd()).await?;
+            drop(file);
+            from.next::<()>().await
         };
-        match is_whole {
-            true => {
-                self.answer(InAsk::Stat {
-                    path: path.to_owned(),
-                })
-                .await
+        match handed.await {
+            Ok(Some(Frame::End)) => {
+                let path = path.to_owned();
+                self.answer(InAsk::Stat { path }).await
             }
-            false => Err(Refusal::new(
+            Ok(_) | Err(_) => Err(Refusal::new(
                 Kind::Invalid,
                 "the content has not come to its end",
             )),
@@ -246,19 +226,6 @@ fn change(change: &FileChange) -> ChangeFacts {
         kind: kind.to_owned(),
         name: text(&change.name),
     }
-}
-
-/// Reads the next block of a file of which so much is left.
-fn read_block(mut file: File, left: u64) -> io::Result<(File, Vec<u8>)> {
-    let most = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
-    let mut block = vec![0; most];
-    let got = file.read(&mut block)?;
-    if got == 0 {
-        // It has become shorter meanwhile: the length that was told cannot be kept.
-        return Err(ErrorKind::UnexpectedEof.into());
-    }
-    block.truncate(got);
-    Ok((file, block))
 }
 
 /// Returns the first byte and the length of a part; the whole where it holds nothing of the file.
@@ -327,25 +294,13 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Returns the refusal for an error about a file.
 fn refused(path: &str, error: &io::Error) -> Refusal {
-    let (kind, why) = match error.kind() {
-        ErrorKind::NotFound => (Kind::NotFound, "there is no such file or directory"),
-        ErrorKind::AlreadyExists => (Kind::Exists, "it is there already"),
-        ErrorKind::NotADirectory => (Kind::Invalid, "it is not a directory"),
-        ErrorKind::IsADirectory => (Kind::Invalid, "it is a directory"),
-        ErrorKind::DirectoryNotEmpty => (Kind::Invalid, "it is a directory that is not empty"),
-        ErrorKind::ConnectionRefused => (Kind::NotFound, "nothing listens there"),
-        ErrorKind::PermissionDenied => (Kind::Forbidden, "the sandbox's user may not"),
-        ErrorKind::ReadOnlyFilesystem => (Kind::Forbidden, "it is read-only"),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            (Kind::NoSpace, "there is no room left")
-        }
-        ErrorKind::InvalidInput => (Kind::Invalid, "it is no regular file, or no path"),
-        ErrorKind::InvalidFilename => (Kind::Invalid, "a name in it is too long"),
-        ErrorKind::ArgumentListTooLong => (Kind::Invalid, "it holds more than can be listed"),
-        _ if is_gone(error) => (Kind::Unavailable, "the sandbox does not answer"),
-        _ => return Refusal::new(Kind::Invalid, format!("{path}: {error}")),
-    };
-    Refusal::new(kind, format!("{path}: {why}"))
+    match is_gone(error) {
+        true => Refusal::new(
+            Kind::Unavailable,
+            format!("{path}: the sandbox does not answer"),
+        ),
+        false => Refusal::of_file(path, error),
+    }
 }
 
 fn fault(error: &dyn std::error::Error) -> Refusal {

@@ -125,7 +125,10 @@ impl Process {
         });
         // One that was quick is read like any other.
         let ended = match timeout(STARTED_WITHIN, process.news(&news)).await {
-            Ok(Some(End::Otherwise(why))) => return Err(Refusal::new(Kind::Invalid, why)),
+            // Its process was not even there.
+            Ok(Some(End::Otherwise(why))) if process.pid() == 0 => {
+                return Err(Refusal::new(Kind::Invalid, why));
+            }
             Ok(ended) => ended,
             Err(_) => {
                 process.exec().signal(SIGKILL);

@@ -67,7 +67,7 @@ impl Worker {
                 Ok(Answered::Written(written))
             }
             InAsk::Write { path } => {
-                let written = living.files.write(&path, reader).await?;
+                let written = living.files.write(&path, reader, writer).await?;
                 Ok(Answered::Reply(written))
             }
             InAsk::Watch { path, recursive } => {

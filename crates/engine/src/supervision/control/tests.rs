@@ -56,7 +56,6 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 | Question::Compare { .. }
                 | Question::Reload { .. }
                 | Question::Exec { .. }
-                | Question::Files {}
                 | Question::Reach { .. }
                 | Question::Freeze {}
                 | Question::Stop {} => declined("no"),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use atoll_ledger::ArmedExec;
+use atoll_ledger::{ArmedExec, ClosedExec, LedgerError};
 use atoll_model::Ending;
 use atoll_policy::ExecGrant;
 use atoll_sandbox::{
@@ -38,13 +38,18 @@ pub trait ExecGate {
     /// # Errors
     /// The reason why it is not started, which is recorded too.
     fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined>;
-    /// Records the end of an exec, or why it was not started. Returns whether it is recorded.
+    /// Records the end of an exec, or why it was not started.
+    ///
+    /// # Errors
+    /// [`LedgerError`], for [`ExecGate::settle`].
     fn close(
         &self,
         armed: ArmedExec<ExecGrant>,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
-    ) -> bool;
+    ) -> Result<ClosedExec, LedgerError>;
+    /// Waits until that is on disk. Returns whether it is recorded.
+    fn settle(&self, closed: Result<ClosedExec, LedgerError>) -> bool;
     /// Makes a filter for what a program writes to a person's terminal.
     fn filter(&self) -> Box<dyn OutputFilter>;
 }
@@ -218,7 +223,8 @@ impl Outside<'_> {
             }
             Err(error) => {
                 let why = format!("its connection cannot be kept: {error}");
-                self.is_unrecorded |= !live.execs.close(armed, Err(&why), Duration::ZERO);
+                let closed = live.execs.close(armed, Err(&why), Duration::ZERO);
+                self.is_unrecorded |= !live.execs.settle(closed);
             }
         }
     }
@@ -245,13 +251,17 @@ impl Outside<'_> {
         };
         let why = ending.as_ref().err().map(ToString::to_string);
         let ending = ending.map_err(|_| why.as_deref().unwrap_or_default());
-        if let Some(live) = self.live {
-            self.is_unrecorded |= !live.execs.close(armed, ending, wall_clock);
-        }
+        let closed = self
+            .live
+            .map(|live| (live.execs, live.execs.close(armed, ending, wall_clock)));
         let callers = &mut self.execs.callers;
         if let Some(at) = callers.iter().position(|(number, _)| *number == exec) {
             let (_, connection) = callers.swap_remove(at);
             reply(&connection, &answer);
+        }
+        // The caller need not wait for that: nothing happens because of it.
+        if let Some((execs, closed)) = closed {
+            self.is_unrecorded |= !execs.settle(closed);
         }
     }
 }

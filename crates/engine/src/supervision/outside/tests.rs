@@ -16,7 +16,7 @@ use atoll_model::network::{
 };
 use atoll_sandbox::{Decision, Declined, SettledOf};
 
-use atoll_ledger::ArmedExec;
+use atoll_ledger::{ArmedExec, ClosedExec, LedgerError};
 use atoll_model::Ending;
 use atoll_policy::ExecGrant;
 
@@ -127,7 +127,16 @@ impl ExecGate for NoExecs {
         unreachable!("no exec is asked for")
     }
 
-    fn close(&self, _: ArmedExec<ExecGrant>, _: Result<Ending, &str>, _: Duration) -> bool {
+    fn close(
+        &self,
+        _: ArmedExec<ExecGrant>,
+        _: Result<Ending, &str>,
+        _: Duration,
+    ) -> Result<ClosedExec, LedgerError> {
+        unreachable!("no exec is asked for")
+    }
+
+    fn settle(&self, _: Result<ClosedExec, LedgerError>) -> bool {
         true
     }
 
