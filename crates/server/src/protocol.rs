@@ -20,6 +20,9 @@ pub use refusal::{Kind, Refusal};
 /// The version of the protocol. A worker also takes the one before.
 pub const VERSION: u32 = 1;
 
+/// The templates that are there: the host's system, with an empty home.
+pub const TEMPLATES: [&str; 2] = ["base", "default"];
+
 /// The beginning of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {

@@ -17,6 +17,7 @@ use super::observed::{events, metrics, prometheus, ready};
 use super::{Front, plain_id};
 use crate::protocol::{
     Ask, CreateAsk, Credential, InAsk, Kind, ListAsk, NetworkAsk, Refusal, Reply, SandboxFacts,
+    TEMPLATES,
 };
 
 /// The version of E2B's service in a sandbox whose behaviour is kept.
@@ -98,6 +99,20 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
             let sandbox = rest.first().map(|id| plain_id(id));
             events(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
         }
+        ["templates", "aliases", name] if get => match TEMPLATES.contains(name) {
+            true => {
+                let body = json!({ "templateID": name, "public": true });
+                Ok(answer_json(StatusCode::OK, &body))
+            }
+            false => Err(Refusal::new(
+                Kind::NotFound,
+                format!("there is no template {name:?}"),
+            )),
+        },
+        [.., "templates" | "snapshots" | "volumes" | "secrets"]
+        | ["templates" | "volumes" | "secrets" | "volumecontent", ..] => Err(refused_field(
+            "templates of one's own, snapshots, volumes and secrets",
+        )),
         _ => Err(Refusal::new(
             Kind::NotFound,
             format!("{} {} is not offered", parts.method, parts.uri.path()),

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use atoll_engine::sandboxes::{
@@ -240,14 +240,24 @@ fn part(size: u64, range: Option<ByteRange>) -> (u64, u64) {
     }
 }
 
-/// Returns the path in the sandbox: absolute, or from the home.
+/// Returns the path in the sandbox: absolute, or from the home; `.` and `..` are taken out of its
+/// text, as E2B's service does.
 pub(crate) fn place(path: &str) -> PathBuf {
     let home = PathBuf::from(RESIDENT.home);
-    match path.strip_prefix('~') {
+    let named = match path.strip_prefix('~') {
         Some("") => home,
         Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
         _ => home.join(path),
+    };
+    let mut place = PathBuf::new();
+    for part in named.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(place.pop()),
+            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => place.push(part),
+        }
     }
+    place
 }
 
 fn facts(entry: &Entry) -> EntryFacts {

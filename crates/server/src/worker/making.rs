@@ -13,11 +13,9 @@ use super::callers::Caller;
 use super::living::{Beginning, Living, milliseconds};
 use super::{Worker, fault, name, refusal};
 use crate::configuration::{Defaults, NetworkWord};
-use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply};
+use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES};
 use atoll_store::Role;
 
-/// The templates that are there: the host's system, with an empty home.
-const TEMPLATES: [&str; 2] = ["base", "default"];
 /// The most notes of a sandbox, and variables.
 const NOTES_MAX: usize = 64;
 /// The longest note or variable, bytes.

@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, ProblemDetails, done, event, events};
+use super::{Answered, Content, ProblemDetails, done, event, events};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::{strange, within};
 use crate::front::control::credential;
 use crate::front::transfer::{fetch, store};
 use crate::line::Frame;
-use crate::protocol::{ChangeFacts, EntryFacts, InAsk, Refusal, Reply};
+use crate::protocol::{EntryFacts, InAsk, Refusal, Reply};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -98,7 +98,7 @@ pub(crate) async fn stat(
 
 /// Read a file, or a range of it.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/content", params(("sandbox" = String, Path), FileQuery), tag = "files",
-    responses((status = 200, content_type = "application/octet-stream"), (status = 206),
+    responses((status = 200, body = inline(Content), content_type = "application/octet-stream"), (status = 206, body = inline(Content), content_type = "application/octet-stream"),
         (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn download(
     State(front): State<Arc<Front>>,
@@ -112,7 +112,7 @@ pub(crate) async fn download(
 
 /// Write the body to a file, and make the directories above it.
 #[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/files/content", params(("sandbox" = String, Path), FileQuery), tag = "files",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = inline(Content), content_type = "application/octet-stream"),
     responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn upload(
     State(front): State<Arc<Front>>,
@@ -181,7 +181,7 @@ pub(crate) async fn move_to(
 
 /// Follow the changes in a directory, as server-sent events: `begun`, then `change`s.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/changes", params(("sandbox" = String, Path), ChangesQuery), tag = "files",
-    responses((status = 200, content_type = "text/event-stream", body = ChangeFacts),
+    responses((status = 200, content_type = "text/event-stream"),
         (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn changes(
     State(front): State<Arc<Front>>,

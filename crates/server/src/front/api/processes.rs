@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Problem, ProblemDetails, done, event, events, resumes};
+use super::{Answered, Content, Problem, ProblemDetails, done, event, events, resumes};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::{Line, strange, within};
@@ -244,7 +244,7 @@ fn name(stream: Stream) -> &'static str {
 
 /// Write the body to a program's input.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = inline(Content), content_type = "application/octet-stream"),
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn input(
     State(front): State<Arc<Front>>,
