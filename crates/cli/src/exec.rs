@@ -52,6 +52,7 @@ pub fn exec(arguments: &ExecArguments, output: &Output) -> Result<u8, Failure> {
         command: arguments.command.clone(),
         directory: arguments.directory.clone(),
         environment: variables(&arguments.env)?,
+        served: None,
     };
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.tty && !has_terminal {
@@ -79,6 +80,7 @@ pub fn shell(arguments: &ShellArguments, output: &Output) -> Result<u8, Failure>
         command: vec![shell],
         directory: None,
         environment: Vec::new(),
+        served: None,
     };
     if let Some(own) = own {
         let request = request(own);

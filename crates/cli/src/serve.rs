@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_engine::configuration::Places;
@@ -18,8 +18,8 @@ use atoll_engine::sandboxes::Engine;
 use atoll_launcher::LAUNCHER;
 use atoll_model::parse_duration;
 use atoll_server::worker::{self, Worker};
-use atoll_server::{Configuration, NetworkWord};
-use atoll_store::{FIRST_TENANT, KeyRecord, NewKey, Role, ServedStore};
+use atoll_server::{Configuration, Identity, NetworkWord};
+use atoll_store::{FIRST_TENANT, KeyRecord, NewKey, Role, ServedStore, ServerCertificate};
 use atoll_sys::descriptor::inherited;
 use atoll_sys::process::signals_as_descriptor;
 use serde_json::{Value, json};
@@ -51,15 +51,45 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     // Before anything else is opened, which would have its number if it is not there.
     let given = given_socket();
     let places = Places::read()?;
-    if let Some(ServeAction::Keys(arguments)) = &arguments.action {
-        return keys(&places, arguments, output);
+    match &arguments.action {
+        Some(ServeAction::Keys(arguments)) => return keys(&places, arguments, output),
+        Some(ServeAction::Backup(arguments)) => {
+            let done = store(&places)?.back_up(&arguments.file);
+            let failed = format!("{} is not written", arguments.file.display());
+            done.doing(&failed)?;
+            line(output, &format!("written: {}", arguments.file.display()));
+            return Ok(0);
+        }
+        Some(ServeAction::Restore(arguments)) => {
+            let done = store(&places)?.restore(&arguments.file);
+            let failed = format!("{} is not restored", arguments.file.display());
+            done.doing(&failed)?;
+            line(
+                output,
+                "restored: its keys are good from now on, and no others",
+            );
+            return Ok(0);
+        }
+        None => {}
     }
     let configuration = configuration(&places, arguments)?;
     if arguments.check {
+        if configuration
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.certificate.is_some())
+        {
+            identity(&places, &configuration)?;
+        }
         line(
             output,
             &format!(
-                "right: http://{}, network {}",
+                "right: {}://{}, network {}",
+                if configuration.tls.is_some() {
+                    "https"
+                } else {
+                    "http"
+                },
                 configuration.listen,
                 configuration.network.name()
             ),
@@ -79,23 +109,75 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
         false => None,
         true => Some(made(&store, FIRST_TENANT, FIRST_KEY, Role::Administrator, None)?.0),
     };
+    let identity = identity(&places, &configuration)?;
+    let place = Place {
+        address,
+        domain: configuration.tls.as_ref().map(|tls| &*tls.domain),
+        authority: identity
+            .as_ref()
+            .and_then(|(_, authority)| authority.as_deref()),
+    };
     line(
         output,
-        &greeting(
-            &address.to_string(),
-            configuration.network,
-            first.as_deref(),
-        ),
+        &greeting(&place, configuration.network, first.as_deref()),
     );
-    let worker = Worker::new(engine, store, configuration);
+    let identity = identity.map(|(identity, _)| identity);
+    let worker = Worker::new(engine, store, configuration, identity, address.port());
     tell_service_manager();
     worker::serve(&worker, &listener, stop).doing("the server cannot go on")?;
     Ok(0)
 }
 
+/// The place of a server, as clients find it.
+struct Place<'a> {
+    address: std::net::SocketAddr,
+    /// Its name, if it speaks TLS.
+    domain: Option<&'a str>,
+    /// The file of the authority that clients are to trust, if it is the server's own.
+    authority: Option<&'a Path>,
+}
+
+/// Reads or makes what the server speaks TLS with, and the file of its authority, if it is its own.
+fn identity(
+    places: &Places,
+    configuration: &Configuration,
+) -> Result<Option<(Identity, Option<PathBuf>)>, Failure> {
+    let Some(tls) = &configuration.tls else {
+        return Ok(None);
+    };
+    if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
+        let read = |path: &Path| {
+            fs::read_to_string(path).doing(&format!("{} cannot be read", path.display()))
+        };
+        let identity = Identity {
+            certificates: read(certificate)?,
+            key: read(key)?,
+        };
+        identity
+            .check()
+            .doing("tls.certificate and tls.key do not go together")?;
+        return Ok(Some((identity, None)));
+    }
+    let state = places.open_state()?;
+    let own = Some(configuration.listen.ip()).filter(|address| !address.is_unspecified());
+    let addresses: Vec<_> = own.into_iter().collect();
+    let made = ServerCertificate::make(&state, &tls.domain, &addresses, SystemTime::now());
+    let made = made.doing("no certificate can be made for the server")?;
+    let identity = Identity {
+        certificates: made.certificate.clone(),
+        key: made.key.clone(),
+    };
+    Ok(Some((identity, Some(made.authority))))
+}
+
 /// Tells where the server is, and what a shell needs for the SDKs.
-fn greeting(address: &str, network: NetworkWord, key: Option<&str>) -> String {
-    let url = format!("http://{address}");
+fn greeting(place: &Place<'_>, network: NetworkWord, key: Option<&str>) -> String {
+    let port = place.address.port();
+    let (url, domain) = match place.domain {
+        Some(domain) => (format!("https://{domain}:{port}"), domain),
+        // So that get_host(8000) is a name of this machine, and none of E2B's.
+        None => (format!("http://{}", place.address), "localhost"),
+    };
     let mut text = format!(
         "Serving at {url}, sandboxes with the network \"{}\".\n",
         network.name()
@@ -104,9 +186,11 @@ fn greeting(address: &str, network: NetworkWord, key: Option<&str>) -> String {
     text += &format!("  export E2B_API_URL={url}\n");
     text += &format!("  export E2B_SANDBOX_URL={url}\n");
     text += &format!("  export E2B_VOLUME_API_URL={url}\n");
-    // So that get_host(8000) is a name of this machine, and none of E2B's.
-    let port = address.rsplit(':').next().unwrap_or_default();
-    text += &format!("  export E2B_DOMAIN=localhost:{port}\n");
+    text += &format!("  export E2B_DOMAIN={domain}:{port}\n");
+    if let Some(authority) = place.authority {
+        let authority = authority.display();
+        text += &format!("  export SSL_CERT_FILE={authority} NODE_EXTRA_CA_CERTS={authority}\n");
+    }
     match key {
         Some(key) => {
             text += &format!("  export E2B_API_KEY={key}\n");

@@ -23,6 +23,8 @@ struct Server {
     running: Running,
     url: String,
     key: String,
+    /// All that it tells at its begin.
+    told: String,
 }
 
 impl Server {
@@ -33,6 +35,11 @@ impl Server {
     fn with(world: &World, options: &[&str]) -> Self {
         let serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
         let running = serve.args(options).within(LONG).start();
+        Self::of(running, None)
+    }
+
+    /// Waits until it serves. Its key is the one that it makes, or the one that is given.
+    fn of(running: Running, key: Option<&str>) -> Self {
         let told = running.until_stdout("Ctrl-C");
         let word = |name: &str| {
             let mut lines = told.lines();
@@ -41,7 +48,8 @@ impl Server {
         };
         Self {
             url: word("E2B_API_URL"),
-            key: word("E2B_API_KEY"),
+            key: key.map_or_else(|| word("E2B_API_KEY"), str::to_owned),
+            told: told.clone(),
             running,
         }
     }
@@ -515,15 +523,7 @@ fn a_server_that_ends_leaves_nothing() {
             .atoll(["serve", "--listen", "127.0.0.1:0"])
             .within(LONG)
             .start();
-        let told = serve.until_stdout("Ctrl-C");
-        let url = told
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("export E2B_API_URL="));
-        let next = Server {
-            url: url.unwrap().to_owned(),
-            key: keys.trim().to_owned(),
-            running: serve,
-        };
+        let next = Server::of(serve, Some(keys.trim()));
         assert!(next.listed(&world).is_empty());
         let _ = next.end();
         verify_ledger(&world);
@@ -637,4 +637,189 @@ fn a_revoked_key_is_refused_at_once() {
         .run()
         .expect_status(125);
     let _ = server.end();
+}
+
+/// With a name the server speaks TLS, under an authority that can sign for that name alone.
+#[test]
+fn a_server_with_a_name_speaks_tls() {
+    let world = World::new("a_server_with_a_name_speaks_tls");
+    let toml = "[tls]\ndomain = 'atoll.localhost'\n";
+    world.write(world.config().join("atoll/serve.toml"), toml);
+    let server = Server::start(&world);
+    let port = server.url.rsplit(':').next().unwrap().to_owned();
+    assert_eq!(server.url, format!("https://atoll.localhost:{port}"));
+    let named = server.told.split("SSL_CERT_FILE=").nth(1).unwrap();
+    let authority = named.split_whitespace().next().unwrap().to_owned();
+    let curl = |arguments: &[&str]| {
+        let curl = world.host("curl").args(["-sS", "--cacert"]).arg(&authority);
+        curl.args(arguments).run()
+    };
+    let key = format!("X-API-Key: {}", server.key);
+    let made = curl(&[
+        "-H",
+        &key,
+        "-d",
+        "{}",
+        &format!("{}/v2/sandboxes", server.url),
+    ]);
+    let made = made.success().json();
+    let id = made["sandboxID"].as_str().unwrap().to_owned();
+    let run = "{\"command\": [\"sh\", \"-c\", \"mkdir w; cd w; echo page > index.html; \
+        python3 -m http.server 8000 >/dev/null 2>&1 & sleep 1\"]}";
+    let at = format!("{}/v1/sandboxes/{id}/run", server.url);
+    let ran = curl(&["-H", &key, "-d", run, &at]).success().json();
+    assert_eq!(ran["exit"], 0, "{ran}");
+    for version in ["--http1.1", "--http2"] {
+        let at = format!("https://8000-{id}.atoll.localhost:{port}/index.html");
+        let told = curl(&[version, "-w", "%{http_version}", &at]).success();
+        let expected = if version == "--http2" {
+            "page\n2"
+        } else {
+            "page\n1.1"
+        };
+        assert_eq!(told.out(), expected);
+    }
+    // By its address too, and by no other name.
+    let at = format!("https://127.0.0.1:{port}/health");
+    let _ = curl(&[&at]).success();
+    let other = curl(&[
+        "--connect-to",
+        "::127.0.0.1:",
+        &format!("https://other.example:{port}/"),
+    ]);
+    assert_eq!(other.code(), 60, "{other}");
+    let strange = world.host("curl").args(["-sS", &server.url]).run();
+    assert_eq!(strange.code(), 60, "{strange}");
+    let _ = server.end();
+    // Beyond the loopback that is enough; without it, it is not.
+    world.write(
+        world.config().join("atoll/serve.toml"),
+        format!("listen = '0.0.0.0:3000'\n{toml}"),
+    );
+    let right = world.atoll(["serve", "--check"]).run().success();
+    assert_eq!(right.out(), "right: https://0.0.0.0:3000, network closed\n");
+}
+
+/// A server that is to end makes no sandbox any more, and goes on until those that live are gone.
+#[test]
+fn a_server_that_drains_goes_on_until_its_sandboxes_are_gone() {
+    let world = World::new("a_server_that_drains_goes_on_until_its_sandboxes_are_gone");
+    let toml = "drain_s = 600\n";
+    world.write(world.config().join("atoll/serve.toml"), toml);
+    let server = Server::start(&world);
+    let (id, _) = server.make(&world);
+    assert_eq!(server.ask(&world, "GET", "/ready", "").0, 204);
+    server.running.signal(Signal::TERM);
+    wait_until("it is not ready", SOON, || {
+        (server.ask(&world, "GET", "/ready", "").0 == 503).then_some(())
+    });
+    let (status, told) = server.ask(&world, "POST", "/v2/sandboxes", "{}");
+    assert_eq!(status, 503, "{told}");
+    assert_eq!(server.listed(&world), std::slice::from_ref(&id));
+    let (status, _) = server.ask(&world, "DELETE", &format!("/sandboxes/{id}"), "");
+    assert_eq!(status, 204);
+    let _ = server.running.wait().success();
+    // A second signal waits for nothing.
+    let keys = world.atoll(["serve", "keys", "create", "--name", "next"]);
+    let key = keys.run().success().out();
+    let serve = world
+        .atoll(["serve", "--listen", "127.0.0.1:0"])
+        .within(LONG);
+    let next = Server::of(serve.start(), Some(key.trim()));
+    let _ = next.make(&world);
+    next.running.signal(Signal::TERM);
+    wait_until("it is not ready", SOON, || {
+        (next.ask(&world, "GET", "/ready", "").0 == 503).then_some(())
+    });
+    next.running.signal(Signal::TERM);
+    let _ = next.running.wait().success();
+}
+
+#[test]
+fn a_backup_of_the_store_can_be_restored() {
+    let world = World::new("a_backup_of_the_store_can_be_restored");
+    let server = Server::start(&world);
+    let file = world.path("store.sqlite");
+    let backup = || world.atoll(["serve", "backup"]).arg(&file).run();
+    let _ = backup().success();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let _ = backup()
+        .expect_status(125)
+        .is_clear_error(["store.sqlite", "exists"]);
+    let keys = world.atoll(["serve", "keys", "create", "--name", "later"]);
+    let later = keys.run().success().out();
+    let listed = |key: &str| {
+        let curl = world
+            .host("curl")
+            .args(["-sS", "-o", "/dev/null", "-w", "%{http_code}"]);
+        let curl = curl.args(["-H", &format!("X-API-Key: {}", key.trim())]);
+        curl.arg(format!("{}/v2/sandboxes", server.url))
+            .run()
+            .success()
+            .out()
+    };
+    assert_eq!(listed(&later), "200");
+    // Of a server that runs: what was made since is gone.
+    let _ = world.atoll(["serve", "restore"]).arg(&file).run().success();
+    assert_eq!((&*listed(&later), &*listed(&server.key)), ("401", "200"));
+    world.write("other", "no database");
+    let other = world
+        .atoll(["serve", "restore"])
+        .arg(world.path("other"))
+        .run();
+    let _ = other
+        .expect_status(125)
+        .is_clear_error(["other", "is not restored"]);
+    assert_eq!(listed(&server.key), "200");
+    let _ = server.end();
+}
+
+/// A caller's trace is in the ledger, the log and the answer; a log has no query.
+#[test]
+fn a_trace_goes_through_everything() {
+    let world = World::new("a_trace_goes_through_everything");
+    let server = Server::start(&world);
+    let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let curl = |path: &str, body: &str| {
+        let curl = world
+            .host("curl")
+            .args(["-sS", "-D", "/dev/stderr", "-d", body]);
+        let curl = curl.args(["-H", &format!("X-API-Key: {}", server.key)]);
+        let curl = curl.args(["-H", &format!("traceparent: 00-{id}-00f067aa0ba902b7-01")]);
+        curl.arg(format!("{}{path}", server.url)).run().success()
+    };
+    let made = curl("/v1/sandboxes?secret=word", "{}");
+    assert!(
+        made.err().contains(&format!("atoll-trace-id: {id}")),
+        "{made}"
+    );
+    let sandbox = made.json()["sandbox"]["id"].as_str().unwrap().to_owned();
+    let _ = curl(
+        &format!("/v1/sandboxes/{sandbox}/run"),
+        "{\"command\": [\"true\"]}",
+    );
+    let of = |kind: &str| {
+        let all = events(&world);
+        let event = all.iter().find(|event| event["type"] == kind).cloned();
+        event.unwrap_or_else(|| panic!("{all:?}"))["body"]["served"].clone()
+    };
+    assert_eq!(of("run.opened")["trace"], id);
+    assert_eq!(of("exec.opened"), json!({ "caller": "first", "trace": id }));
+    let key = server.key.clone();
+    let ended = server.end();
+    let log = ended.err();
+    let lines = log.lines().filter(|line| line.contains(id));
+    let lines: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let targets: Vec<&Value> = lines.iter().map(|line| &line["target"]).collect();
+    assert_eq!(
+        targets,
+        ["/v1/sandboxes", &*format!("/v1/sandboxes/{sandbox}/run")]
+    );
+    assert!(
+        !log.contains("secret=word") && !log.contains(&key),
+        "{log}"
+    );
 }

@@ -63,6 +63,7 @@ impl ExecGate for Execs<'_> {
             variables: names(&request.environment),
             by_uid: by.uid,
             by_pid: by.pid,
+            served: request.served.clone(),
         };
         let (verdict, policy) = (self.decide)(&call.call, &self.labels.borrow());
         let decision = described(&policy, &verdict);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
 use atoll_ledger::Durability;
-use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
+use atoll_model::{Access, Boundary, Keep, Mode, RESIDENT, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sandbox::{
     FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
@@ -55,8 +56,7 @@ pub(crate) fn place(
 ) -> Result<Placed, PlaceError> {
     let boundary = grant.boundary();
     let served = ServedPlace::of(request)?;
-    let lower = served.as_ref().map(|served| served.home.clone());
-    let mut placing = Placing::new(request, grant, lower);
+    let mut placing = Placing::new(request, grant);
     if let Some(earlier) = request.resume {
         placing.take_over(earlier)?;
     }
@@ -155,8 +155,6 @@ pub(crate) struct Placing<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
-    /// The lower directory of the workspace's layer, if it is not the workspace itself.
-    pub(crate) lower: Option<PathBuf>,
     /// The labels that the run begins with.
     pub(crate) labels: &'a BTreeSet<String>,
     pub(crate) layers: Vec<LayerRecord>,
@@ -171,11 +169,10 @@ pub(crate) struct Placing<'a> {
 }
 
 impl<'a> Placing<'a> {
-    fn new(request: &'a Request<'a>, grant: &'a Grant, lower: Option<PathBuf>) -> Self {
+    fn new(request: &'a Request<'a>, grant: &'a Grant) -> Self {
         let boundary = grant.boundary();
         Self {
             labels: grant.labels(),
-            lower,
             request,
             offered: Offered::new(
                 request.host,
@@ -199,6 +196,7 @@ impl Placing<'_> {
         match mode {
             WorkspaceMode::ReadOnly => Ok(WorkspacePlace::ReadOnly),
             WorkspaceMode::Live => self.live(),
+            WorkspaceMode::CopyOnWrite if self.request.call.served.is_some() => self.home(),
             WorkspaceMode::CopyOnWrite if self.can_overlay() => self.overlay(),
             WorkspaceMode::CopyOnWrite => self.copy(),
         }
@@ -209,14 +207,7 @@ impl Placing<'_> {
     fn can_overlay(&self) -> bool {
         let is_copy =
             |layer: &LayerRecord| layer.kind == LayerKind::Workspace && layer.how == LayerHow::Copy;
-        self.offered.can_layer(self.lower()) && !self.layers.iter().any(is_copy)
-    }
-
-    /// Returns the directory that the workspace's layer is over.
-    fn lower(&self) -> &Path {
-        self.lower
-            .as_deref()
-            .unwrap_or(&self.request.call.workspace)
+        self.offered.can_layer(&self.request.call.workspace) && !self.layers.iter().any(is_copy)
     }
 
     /// Returns a layer's path in the run's directory. A scratch run has the workspace's right
@@ -241,13 +232,32 @@ impl Placing<'_> {
         let workspace = &self.request.call.workspace;
         let below = self.below(WORKSPACE);
         let directory = self.run_dir().join(&below);
-        let (mut layer, since) = make_layer(&directory, self.lower(), workspace, self.base)?;
+        let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
         layer.volatile = self.request.is_scratch();
         let how = LayerHow::Overlay {
             xattrs: self.xattrs(),
         };
         self.note_workspace(how, below.join("upper"), since);
         Ok(WorkspacePlace::Layer(layer))
+    }
+
+    /// Makes the home of a served sandbox: a directory of its own, since there is nothing beneath
+    /// that it could be a layer over.
+    fn home(&mut self) -> Result<WorkspacePlace, PlaceError> {
+        let below = PathBuf::from("upper");
+        let home = self.run_dir().join(&below);
+        let make = || -> std::io::Result<SystemTime> {
+            std::fs::create_dir(&home)?;
+            std::fs::set_permissions(&home, Permissions::from_mode(0o755))?;
+            if let Some(base) = self.base {
+                let [uid, gid] = [RESIDENT.uid, RESIDENT.gid].map(|id| Some(base + id % IDS));
+                std::os::unix::fs::chown(&home, uid, gid)?;
+            }
+            Ok(self.request.now)
+        };
+        let since = make().map_err(state_error("making", &home))?;
+        self.note_workspace(LayerHow::Copy, below, since);
+        Ok(WorkspacePlace::Copy(home))
     }
 
     fn copy(&mut self) -> Result<WorkspacePlace, PlaceError> {

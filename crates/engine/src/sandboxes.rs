@@ -18,7 +18,9 @@ use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
 pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Size};
-use atoll_sandbox::{Declined, Host, Spawner, Starting, detect_groups, forecast, in_use};
+use atoll_sandbox::{
+    Declined, Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use,
+};
 use atoll_store::load_run;
 
 use crate::changes::{self, LayerChanges};
@@ -114,6 +116,12 @@ impl Engine {
             spawner,
         });
         Ok(Self { shared })
+    }
+
+    /// Returns the directory of its state, on the disk that sandboxes write to.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        self.shared.state.path()
     }
 
     /// Returns whether this host enforces a limit of sandboxes; one that is asked for and cannot be
@@ -311,6 +319,7 @@ impl Sandbox {
             command: command.into_iter().map(Into::into).collect(),
             directory: None,
             environment: Vec::new(),
+            served: None,
         };
         let pipe = || std::io::pipe().doing("no pipe can be made");
         let ((nothing, _), (mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?, pipe()?);
@@ -376,6 +385,12 @@ impl Sandbox {
             Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
             Err(error) => Err(unanswered(&self.run, &error)),
         }
+    }
+
+    /// Returns the memory that it uses now, bytes; `None` without control groups.
+    #[must_use]
+    pub fn memory_bytes(&self) -> Option<u64> {
+        memory_in_use(&self.shared.machine, &self.run)
     }
 
     /// Measures the resources that it uses now.

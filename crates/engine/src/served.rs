@@ -1,5 +1,5 @@
 //! The files of Atoll's own that sandboxes share: an empty directory; for served ones, in place of a
-//! person's, an empty home and users of their own.
+//! person's, users of their own.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,23 +16,20 @@ use crate::{PlaceError, Request};
 /// The search path of programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The directories that all served sandboxes share, which none of them writes to.
+/// The directory that all served sandboxes share, which none of them writes to.
 pub(crate) struct ServedPlace {
-    /// The lower directory of each home.
-    pub(crate) home: PathBuf,
     /// The files of users and groups.
     pub(crate) accounts: PathBuf,
 }
 
 impl ServedPlace {
-    /// Opens them for a served sandbox, and makes them the first time; `None` for any other.
+    /// Opens it for a served sandbox, and makes it the first time; `None` for any other.
     pub(crate) fn of(request: &Request<'_>) -> Result<Option<Self>, PlaceError> {
         if request.call.served.is_none() {
             return Ok(None);
         }
         let directory = request.state.path().join("served");
         let place = Self {
-            home: directory.join("home"),
             accounts: directory.join("etc"),
         };
         if !place.accounts.join("complete").exists() {
@@ -44,12 +41,7 @@ impl ServedPlace {
     fn make(&self) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        builder.create(&self.home)?;
         builder.create(&self.accounts)?;
-        if rustix::process::geteuid().is_root() {
-            let (uid, gid) = (RESIDENT.uid, RESIDENT.gid);
-            std::os::unix::fs::chown(&self.home, Some(uid), Some(gid))?;
-        }
         for name in ACCOUNTS {
             let path = self.accounts.join(name);
             fs::write(&path, accounts(name))?;

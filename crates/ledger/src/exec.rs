@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::{Call, Ending, Reason, Verdict};
+use atoll_model::{Call, Ending, Reason, ServedExec, Verdict};
 use serde_json::{Value, json};
 
 use crate::entry::{Recorded, reasons_body, whole_number};
@@ -26,6 +26,8 @@ pub struct ExecCall {
     pub by_uid: u32,
     /// See [`ExecCall::by_uid`].
     pub by_pid: u32,
+    /// Set for one in a served sandbox.
+    pub served: Option<ServedExec>,
 }
 
 /// An exec in the ledger (`exec.opened`), with the verdict on it, on its way to the disk.
@@ -192,7 +194,7 @@ impl<G> fmt::Debug for ArmedExec<G> {
 /// Returns the body of `exec.opened`.
 pub(crate) fn opened_body(call: &ExecCall, recorded: Recorded, decision: Value) -> Value {
     let texts = |list: &[OsString]| list.iter().map(host_text).collect::<Vec<_>>();
-    json!({
+    let mut body = json!({
         "exec": call.exec,
         "verdict": recorded.name(),
         "decision": decision,
@@ -201,5 +203,10 @@ pub(crate) fn opened_body(call: &ExecCall, recorded: Recorded, decision: Value) 
         "directory": host_text(&call.call.directory),
         "terminal": call.call.terminal,
         "variables": call.variables,
-    })
+    });
+    if let (Some(body), Some(served)) = (body.as_object_mut(), &call.served) {
+        let served = json!({ "caller": served.caller, "trace": served.trace });
+        body.insert("served".to_owned(), served);
+    }
+    body
 }

@@ -56,6 +56,17 @@ pub struct Served {
     pub template: String,
     /// The caller's notes about it.
     pub metadata: BTreeMap<String, String>,
+    /// The trace id of the request for it.
+    pub trace: Option<String>,
+}
+
+/// The request for an exec in a served sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedExec {
+    /// The caller's name in the tenant; `None` for who holds the sandbox's own token.
+    pub caller: Option<String>,
+    /// The trace id of the request.
+    pub trace: Option<String>,
 }
 
 /// The user that programs are in a served sandbox.

@@ -18,6 +18,12 @@ pub struct InUse {
     pub disk_bytes: u64,
 }
 
+/// Returns the memory that a run uses now, bytes; `None` without control groups.
+#[must_use]
+pub fn memory_in_use(host: &Host, run: &RunId) -> Option<u64> {
+    Groups::plan(&detect_groups(host), run)?.memory_now()
+}
+
 /// Measures a run whose workspace's layer has this upper directory.
 #[must_use]
 pub fn in_use(host: &Host, run: &RunId, upper: PathBuf) -> InUse {

@@ -1,6 +1,7 @@
 //! `serve.toml`: what is served, where, and how much of it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -11,14 +12,23 @@ const REGISTRIES: [&str; 5] = ["apt", "cargo", "go", "npm", "pip"];
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Configuration {
-    /// The address that is listened at; on the loopback only.
+    /// The address that is listened at; beyond the loopback only with TLS.
     pub listen: SocketAddr,
     /// The network of sandboxes, which a caller can only narrow.
     pub network: NetworkWord,
+    /// TLS; without it, requests come in the clear.
+    pub tls: Option<Tls>,
     /// The resources of a sandbox whose caller asks for no others.
     pub defaults: Defaults,
     /// The most that a tenant gets.
     pub quota: Quota,
+    /// The room that is kept from sandboxes.
+    pub reserve: Reserve,
+    /// The longest time for which living sandboxes go on once the server is to end, seconds.
+    pub drain_s: u64,
+    /// True for a line of JSON on standard error for each request; by default where that is no
+    /// terminal.
+    pub log: Option<bool>,
 }
 
 /// The network of served sandboxes.
@@ -32,6 +42,19 @@ pub enum NetworkWord {
     Registries,
     /// Every public address, looked into and recorded.
     Internet,
+}
+
+/// The identity of a server that speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The name of the server; ports of sandboxes are names below it.
+    pub domain: String,
+    /// The file of a certificate for it and all names below, PEM, with those above it; one is
+    /// made under the server's own authority if `None`.
+    pub certificate: Option<PathBuf>,
+    /// The file of its key, PEM.
+    pub key: Option<PathBuf>,
 }
 
 /// The resources of a sandbox.
@@ -62,6 +85,16 @@ pub struct Quota {
     pub timeout_s: u64,
 }
 
+/// The room on the host that is kept from sandboxes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reserve {
+    /// Disk, MiB: with twice as much left no sandbox is made, with less no file written.
+    pub disk_mib: u64,
+    /// Memory, MiB: with twice as much left no sandbox is made; with less the largest ends.
+    pub memory_mib: u64,
+}
+
 /// A mistake in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
@@ -71,9 +104,15 @@ pub enum ConfigurationError {
     /// Others than this machine's own would reach it in the clear.
     #[error(
         "listen = \"{0}\" is not on the loopback, and keys would cross the network in the clear; \
-         listen at 127.0.0.1 behind a proxy that speaks TLS"
+         tls.domain = \"sandboxes.example.com\" gives it TLS; or listen at 127.0.0.1 behind a proxy"
     )]
     InTheClear(SocketAddr),
+    /// One of a pair of files.
+    #[error("tls.certificate and tls.key go together")]
+    Half,
+    /// A name that no certificate can have.
+    #[error("tls.domain = \"{0}\" is no name of a host")]
+    Domain(String),
     /// A default that would be refused.
     #[error("defaults.timeout_s is {0}, more than quota.timeout_s, {1}")]
     Beyond(u64, u64),
@@ -87,8 +126,12 @@ impl Default for Configuration {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 3000)),
             network: NetworkWord::default(),
+            tls: None,
             defaults: Defaults::default(),
             quota: Quota::default(),
+            reserve: Reserve::default(),
+            drain_s: 0,
+            log: None,
         }
     }
 }
@@ -101,6 +144,15 @@ impl Default for Defaults {
             memory_mib: 1024,
             disk_mib: 10 * 1024,
             processes: 1024,
+        }
+    }
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        Self {
+            disk_mib: 512,
+            memory_mib: 256,
         }
     }
 }
@@ -131,8 +183,18 @@ impl Configuration {
     /// # Errors
     /// [`ConfigurationError`].
     pub fn check(&self) -> Result<(), ConfigurationError> {
-        if !self.listen.ip().is_loopback() {
-            return Err(ConfigurationError::InTheClear(self.listen));
+        match &self.tls {
+            None if !self.listen.ip().is_loopback() => {
+                return Err(ConfigurationError::InTheClear(self.listen));
+            }
+            None => {}
+            Some(tls) if tls.certificate.is_some() != tls.key.is_some() => {
+                return Err(ConfigurationError::Half);
+            }
+            Some(tls) if !is_name(&tls.domain) => {
+                return Err(ConfigurationError::Domain(tls.domain.clone()));
+            }
+            Some(_) => {}
         }
         let counts = [
             ("defaults.timeout_s", self.defaults.timeout_s),
@@ -152,6 +214,18 @@ impl Configuration {
             None => Ok(()),
         }
     }
+}
+
+/// Returns whether a text can be the name of a host (RFC 1123, 2.1).
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let all = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(all)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 200 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
 }
 
 impl NetworkWord {

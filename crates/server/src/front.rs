@@ -14,11 +14,13 @@ mod filter;
 mod observed;
 mod port;
 mod process;
+mod tls;
+mod trace;
 mod transfer;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,13 +30,19 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request, Uri, header};
 use axum::response::Response;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use crate::started::{DIAL, FRONT, LISTENER};
+use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER};
 use ask::Dial;
+pub(crate) use tls::acceptor;
+use trace::Trace;
 
 /// The most connections at once.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -42,6 +50,8 @@ const CONNECTIONS_MAX: usize = 16_384;
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head of a request, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The most requests at once of one connection.
+const STREAMS_MAX: u32 = 128;
 /// The port of E2B's own services in a sandbox.
 const ENVD_PORT: u16 = 49983;
 
@@ -54,6 +64,7 @@ pub fn openapi() -> serde_json::Value {
 /// The state that all requests share.
 pub(crate) struct Front {
     dial: Dial,
+    is_logged: bool,
 }
 
 /// The routes, of which requests are told apart by more than their paths.
@@ -79,12 +90,25 @@ fn run() -> io::Result<()> {
     atoll_sys::process::set_name(FRONT)?;
     let listener = TcpListener::from(descriptor::inherited(LISTENER)?);
     let dial = descriptor::inherited(DIAL)?;
+    let Handed {
+        identity,
+        is_logged,
+    } = handed()?;
+    let acceptor = identity.as_ref().map(acceptor).transpose()?;
+    drop(identity);
     confine()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(serve(listener, dial))
+    runtime.block_on(serve(listener, dial, acceptor, is_logged))
+}
+
+/// Reads what the worker has handed over.
+fn handed() -> io::Result<Handed> {
+    let handed = descriptor::inherited(HANDED)?;
+    let text = descriptor::read_from_start(handed.as_fd(), HANDED_BYTES_MAX)?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Gives up every right that a front does not need: it opens no file, makes no connection, and
@@ -96,11 +120,17 @@ fn confine() -> io::Result<()> {
     seccomp::install(&filter::filter(), "front-filter")
 }
 
-async fn serve(listener: TcpListener, dial: OwnedFd) -> io::Result<()> {
+async fn serve(
+    listener: TcpListener,
+    dial: OwnedFd,
+    acceptor: Option<TlsAcceptor>,
+    is_logged: bool,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let front = Arc::new(Front {
         dial: Dial::new(dial)?,
+        is_logged,
     });
     let state = Routes {
         api: api::router(&front),
@@ -122,25 +152,60 @@ async fn serve(listener: TcpListener, dial: OwnedFd) -> io::Result<()> {
             continue;
         };
         let _ = connection.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let (router, acceptor) = (router.clone(), acceptor.clone());
         tokio::spawn(async move {
             let _place = place;
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_WITHIN)
-                .max_buf_size(HEAD_BYTES_MAX)
-                .serve_connection(TokioIo::new(connection), service)
-                .with_upgrades();
             // Whoever has gone is told nothing.
-            let _ = served.await;
+            match acceptor {
+                None => connected(connection, router).await,
+                Some(acceptor) => {
+                    let accepted = timeout(HEAD_WITHIN, acceptor.accept(connection)).await;
+                    if let Ok(Ok(connection)) = accepted {
+                        connected(connection, router).await;
+                    }
+                }
+            }
         });
     }
 }
 
+/// Answers the requests of one connection.
+async fn connected(
+    connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+) {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_concurrent_streams(STREAMS_MAX)
+        .keep_alive_interval(HEAD_WITHIN);
+    let service = TowerToHyperService::new(router);
+    let served = server.serve_connection_with_upgrades(TokioIo::new(connection), service);
+    // Whoever has gone is told nothing.
+    let _ = served.await;
+}
+
 /// Answers one request.
 async fn dispatch(State(routes): State<Routes>, request: Request<Body>) -> Response {
+    let target = Target::of(request.headers(), request.uri());
+    let told = target.told(request.uri());
+    let trace = Trace::begin(request.headers(), request.method(), told);
+    let is_logged = routes.front.is_logged;
+    trace
+        .within(is_logged, answer(routes, target, request))
+        .await
+}
+
+async fn answer(routes: Routes, target: Target, request: Request<Body>) -> Response {
     let front = routes.front;
-    match Target::of(request.headers(), request.uri()) {
+    match target {
         Target::Own => match routes.api.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -168,6 +233,15 @@ enum Target {
 }
 
 impl Target {
+    /// Returns what a log says of it.
+    fn told(&self, uri: &Uri) -> String {
+        match self {
+            Self::Control | Self::Own | Self::Signed => uri.path().to_owned(),
+            Self::Sandbox { id, port } if *port == ENVD_PORT => format!("{id}{}", uri.path()),
+            Self::Sandbox { id, port } => format!("{id}:{port}"),
+        }
+    }
+
     fn of(headers: &HeaderMap, uri: &Uri) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         if headers.contains_key("e2b-sandbox-id") {
@@ -179,7 +253,11 @@ impl Target {
                 port: port.unwrap_or(ENVD_PORT),
             };
         }
-        let host = text(header::HOST.as_str()).unwrap_or_default();
+        // HTTP/2 has it in the target (RFC 9113, 8.3.1).
+        let of_target = uri.authority().map(|authority| authority.as_str());
+        let host = text(header::HOST.as_str())
+            .or(of_target)
+            .unwrap_or_default();
         if let Some((id, port)) = in_host(host) {
             return Self::Sandbox { id, port };
         }

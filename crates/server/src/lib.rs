@@ -17,9 +17,11 @@ mod ready;
 mod started;
 pub mod worker;
 
-pub use configuration::{Configuration, ConfigurationError, Defaults, NetworkWord, Quota};
+pub use configuration::{
+    Configuration, ConfigurationError, Defaults, NetworkWord, Quota, Reserve, Tls,
+};
 pub use front::{openapi, program as front_program};
-pub use started::FRONT;
+pub use started::{FRONT, Identity};
 
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,9 @@ pub use refusal::{Kind, Refusal};
 /// The version of the protocol. A worker also takes the one before.
 pub const VERSION: u32 = 1;
 
+/// The name of a signed link to a port, in a query and in a cookie.
+pub const LINK: &str = "atoll-link";
+
 /// The templates that are there: the host's system, with an empty home.
 pub const TEMPLATES: [&str; 2] = ["base", "default"];
 
@@ -32,6 +35,8 @@ pub struct Hello {
     pub credential: Credential,
     /// A name for the request: one with the same name is not carried out again.
     pub once: Option<String>,
+    /// The trace id of the request.
+    pub trace: Option<String>,
     /// The request.
     pub ask: Ask,
 }
@@ -57,6 +62,8 @@ pub enum Credential {
         /// The time from which it is refused, seconds since 1970.
         expires_s: Option<u64>,
     },
+    /// A signed link to one port of one sandbox: its end, seconds since 1970, and the signature.
+    Link(u64, String),
 }
 
 impl std::fmt::Debug for Credential {
@@ -66,6 +73,7 @@ impl std::fmt::Debug for Credential {
             Self::Key(_) => "Key",
             Self::Token(_) => "Token",
             Self::Signature { .. } => "Signature",
+            Self::Link(..) => "Link",
         })
     }
 }
@@ -118,6 +126,9 @@ pub struct CreateAsk {
     pub network: Option<NetworkAsk>,
     /// True if its ports are reached by a token of their own alone.
     pub private_ports: bool,
+    /// The host that requests to its ports name, in place of the one that callers do; `${PORT}` in
+    /// it is the port.
+    pub port_host: Option<String>,
 }
 
 /// A network, within what the server allows.
@@ -300,7 +311,14 @@ pub enum InAsk {
     },
     /// Measure it: [`Reply::Measured`].
     Measure,
-    /// Connect to one of its ports: [`Reply::Done`], then frames both ways.
+    /// Make a link to one of its ports: [`Reply::Link`].
+    Link {
+        /// The port.
+        port: u16,
+        /// The time for which it is good, seconds.
+        lasts_s: u64,
+    },
+    /// Connect to one of its ports: [`Reply::Connected`], then bytes both ways.
     Port {
         /// The port.
         port: u16,
@@ -402,5 +420,10 @@ pub enum Reply {
     Changed(Vec<ChangeFacts>),
     Counted(Counts),
     Watcher(String),
+    Connected {
+        /// The host that requests are to name.
+        host: Option<String>,
+    },
+    Link(String),
     Measured(Measures),
 }

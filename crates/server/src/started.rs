@@ -1,7 +1,7 @@
 //! The front as a process: how the worker starts it, and how they meet.
 //!
-//! The worker starts its own program again under another name, with two descriptors: the listening
-//! socket, and one end of a pair of sockets. Over that the front sends one end of a fresh pair for
+//! The worker starts its own program again under another name, with three descriptors: the listening
+//! socket, one end of a pair of sockets, and what it is told at its begin. Over that the front sends one end of a fresh pair for
 //! each request. So a front needs no file, and nobody else can ask the worker.
 
 use std::ffi::CStr;
@@ -9,14 +9,48 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 
-use atoll_sys::{process, socket};
+use atoll_sys::{descriptor, process, socket};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 
 /// The name of the front's process.
 pub const FRONT: &CStr = c"atoll-front";
 /// The descriptors that a front begins with.
 pub(crate) const LISTENER: i32 = 3;
 pub(crate) const DIAL: i32 = 4;
+pub(crate) const HANDED: i32 = 5;
+
+/// The longest message there, bytes.
+pub(crate) const HANDED_BYTES_MAX: usize = 1 << 20;
+
+/// What a front is told at its begin.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Handed {
+    /// What it speaks TLS with, if it does.
+    pub(crate) identity: Option<Identity>,
+    /// True if requests are logged.
+    pub(crate) is_logged: bool,
+}
+
+/// What a server speaks TLS with, as PEM: a certificate with those above it, and its key. Not
+/// shown.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Identity {
+    /// The certificates.
+    pub certificates: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Identity {
+    /// Checks that it is one.
+    ///
+    /// # Errors
+    /// The reason why it is not.
+    pub fn check(&self) -> io::Result<()> {
+        crate::front::acceptor(self).map(drop)
+    }
+}
 
 /// A running front.
 pub(crate) struct Front {
@@ -28,7 +62,7 @@ pub(crate) struct Front {
 
 impl Front {
     /// Starts one.
-    pub(crate) fn start(listener: &TcpListener) -> io::Result<Self> {
+    pub(crate) fn start(listener: &TcpListener, handed: &Handed) -> io::Result<Self> {
         let (dial, far) = socket::pair()?;
         let nothing: OwnedFd = std::fs::File::options()
             .read(true)
@@ -36,12 +70,15 @@ impl Front {
             .open("/dev/null")?
             .into();
         let errors = io::stderr().as_fd().try_clone_to_owned()?;
+        let handed = serde_json::to_vec(handed)?;
+        let handed = descriptor::sealed_memory(c"atoll-front", &handed)?;
         let descriptors = [
             nothing.as_fd(),
             nothing.as_fd(),
             errors.as_fd(),
             listener.as_fd(),
             far.as_fd(),
+            handed.as_fd(),
         ];
         let pid = atoll_engine::roles::start(FRONT, &descriptors)?;
         Ok(Self { pid, dial })

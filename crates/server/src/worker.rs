@@ -8,22 +8,23 @@ mod living;
 mod making;
 mod once;
 mod process;
+mod room;
 mod window;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
-use atoll_model::LimitKey;
+use atoll_model::{LimitKey, ServedExec};
 use atoll_store::{LifecycleEvent, Page, ServedStore};
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -36,8 +37,9 @@ use crate::protocol::{
     Ask, Counts, Hello, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION,
 };
 use crate::ready::watched;
-use crate::started::Front;
+use crate::started::{Front, Handed, Identity};
 
+use callers::Caller;
 use living::{Living, milliseconds};
 
 /// The processors of a sandbox where nothing else is said.
@@ -50,6 +52,10 @@ const REQUESTS_MAX: usize = 20_000;
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
 /// The descriptors of a running program, here and in its supervision.
 const DESCRIPTORS_OF_A_PROGRAM: u64 = 16;
+/// The time between two looks whether sandboxes are left.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
+/// What the kernel tells of a signal, bytes (signalfd(2)).
+const SIGNAL_BYTES: usize = 128;
 /// The time between two attempts at what should not fail.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The threads for work that waits for the kernel or a sandbox, never for a caller.
@@ -66,6 +72,10 @@ pub struct Worker {
     engine: Engine,
     store: ServedStore,
     configuration: Configuration,
+    /// What each front is told.
+    handed: Handed,
+    /// The scheme, and the name and port below which those of sandboxes are.
+    origin: (&'static str, String),
     /// The processors of a sandbox, if it is held to them.
     cpus: Option<u32>,
     living: Mutex<BTreeMap<String, Arc<Living>>>,
@@ -73,6 +83,9 @@ pub struct Worker {
     making: Mutex<making::Made>,
     scans: Mutex<callers::Scans>,
     once: Mutex<once::Requests>,
+    room: room::Room,
+    /// True once the server is to end, and makes no sandbox any more.
+    is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
     programs: Arc<tokio::sync::Semaphore>,
     programs_max: usize,
@@ -97,21 +110,41 @@ pub struct ServeError(#[from] io::Error);
 impl Worker {
     /// Prepares a worker.
     #[must_use]
-    pub fn new(engine: Engine, store: ServedStore, configuration: Configuration) -> Arc<Self> {
+    pub fn new(
+        engine: Engine,
+        store: ServedStore,
+        configuration: Configuration,
+        identity: Option<Identity>,
+        port: u16,
+    ) -> Arc<Self> {
+        let origin = match &configuration.tls {
+            Some(tls) => ("https", format!("{}:{port}", tls.domain)),
+            None => ("http", format!("localhost:{port}")),
+        };
         let programs_max = programs_max();
         let cpus = configuration.defaults.cpus;
         let by_default = || engine.enforces(LimitKey::Cpu).then_some(CPUS);
         let cpus = cpus.or_else(by_default);
+        let is_logged = configuration.log.unwrap_or(!io::stderr().is_terminal());
+        let handed = Handed {
+            identity,
+            is_logged,
+        };
+        let room = room::Room::new(engine.state(), configuration.reserve.clone());
         Arc::new(Self {
             engine,
             store,
             configuration,
+            handed,
+            origin,
             cpus,
             living: Mutex::default(),
             ended: Mutex::default(),
             making: Mutex::default(),
             scans: Mutex::default(),
             once: Mutex::default(),
+            room,
+            is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
             programs_max,
@@ -142,16 +175,40 @@ pub fn serve(
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
         // On a thread of the others': what comes in is handed on within it.
         let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
+        let keeper = Arc::clone(worker);
+        tokio::spawn(async move { keeper.keep_room().await });
+        let served = tokio::select! {
+            served = &mut fronts => return served.map_err(io::Error::other).flatten(),
+            ready = stop.readable() => ready.map(|mut ready| {
+                // A further signal is told anew.
+                let _ = rustix::io::read(&stop, &mut [0; SIGNAL_BYTES]);
+                ready.clear_ready();
+            }),
+        };
         tokio::select! {
-            served = &mut fronts => served.map_err(io::Error::other).flatten(),
-            _ = stop.readable() => {
-                fronts.abort();
-                Ok(())
-            }
+            () = worker.drain() => {}
+            _ = stop.readable() => {}
         }
+        fronts.abort();
+        served
     });
     runtime.block_on(worker.end_all());
     served.map_err(ServeError)
+}
+
+impl Worker {
+    /// Waits until no sandbox is left, and makes no further ones; as long as the configuration says.
+    async fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        let until = Instant::now() + Duration::from_secs(self.configuration.drain_s);
+        while Instant::now() < until && !self.living().is_empty() {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
 }
 
 /// Raises the limit of descriptors to what this process may have.
@@ -175,7 +232,7 @@ impl Worker {
     /// Serves one front after the other: each begins when the one before is gone.
     async fn serve_fronts(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
-            let front = match Front::start(listener) {
+            let front = match Front::start(listener, &self.handed) {
                 Ok(front) => front,
                 Err(error) => {
                     eprintln!("atoll serve: no front can be started: {error}");
@@ -242,8 +299,8 @@ impl Worker {
         match self.carry_out(hello, &mut reader, &mut writer).await {
             Ok(Answered::Reply(reply)) => writer.message(&reply).await,
             Ok(Answered::Written(written)) => written,
-            Ok(Answered::Connected(mut port)) => {
-                writer.message(&Reply::Done).await?;
+            Ok(Answered::Connected(mut port, host)) => {
+                writer.message(&Reply::Connected { host }).await?;
                 let mut asked = line::raw(reader, writer)?;
                 tokio::io::copy_bidirectional(&mut asked, &mut port).await?;
                 Ok(())
@@ -261,13 +318,15 @@ impl Worker {
         let Hello {
             credential,
             once,
+            trace,
             ask,
             ..
         } = hello;
         let reply = match ask {
             Ask::Create(ask) => {
                 let caller = self.caller(&credential)?;
-                self.create_once(&caller, once, *ask).await?
+                self.create_once(&Caller { trace, ..caller }, once, *ask)
+                    .await?
             }
             Ask::List(ask) => {
                 let caller = self.caller(&credential)?;
@@ -290,8 +349,9 @@ impl Worker {
                 self.lifecycle_events(&caller.tenant, sandbox.as_deref(), page)?
             }
             Ask::In { sandbox, ask } => {
-                let living = self.admitted(&credential, sandbox.as_deref(), &ask)?;
-                return self.work(&living, ask, once, reader, writer).await;
+                let (living, caller) = self.admitted(&credential, sandbox.as_deref(), &ask)?;
+                let by = ServedExec { caller, trace };
+                return self.work(&living, ask, (once, by), reader, writer).await;
             }
         };
         Ok(Answered::Reply(reply))
@@ -442,6 +502,7 @@ impl Worker {
             created: counted(&self.created),
             ended: counted(&self.ended_all),
             requests: counted(&self.asked),
+            draining: self.is_draining(),
         }
     }
 
@@ -456,8 +517,8 @@ enum Answered {
     Reply(Reply),
     /// Everything is written.
     Written(io::Result<()>),
-    /// A port is connected, whose bytes are to follow.
-    Connected(tokio::net::TcpStream),
+    /// A port is connected, whose bytes are to follow, and the host that requests are to name.
+    Connected(tokio::net::TcpStream, Option<String>),
 }
 
 /// Returns where the part of a list begins that follows a cursor.

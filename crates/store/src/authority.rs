@@ -6,6 +6,7 @@
 //! time.
 
 mod certificate;
+mod serving;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -19,6 +20,7 @@ use atoll_model::network::{Authority, Network};
 use serde::{Deserialize, Serialize};
 
 use certificate::Made;
+pub use serving::ServerCertificate;
 
 const FILE: &str = "authority.json";
 const VERSION: u32 = 1;

@@ -28,7 +28,7 @@ mod trust;
 mod usage;
 mod vault;
 
-pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority};
+pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority, ServerCertificate};
 pub use control::control_directory;
 pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, kept_names, list_kept};
 pub use organisation::{Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey};

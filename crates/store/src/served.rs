@@ -4,6 +4,7 @@
 //! A key is shown once; only its digest is kept. Whoever looks one up asks the file each time, so
 //! that a revoked key is refused from then on, whichever process revoked it.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -66,6 +67,12 @@ pub enum ServedError {
     /// There is no such key.
     #[error("there is no key {0}")]
     NoKey(String),
+    /// A file of a backup cannot be made, or read.
+    #[error("the file of the backup: {0}")]
+    File(#[from] std::io::Error),
+    /// It is the backup of something else.
+    #[error("it is no backup of a server's store")]
+    NoBackup,
 }
 
 /// The rights of a caller.
@@ -182,6 +189,48 @@ impl ServedStore {
         };
         store.form()?;
         Ok(store)
+    }
+
+    /// Writes everything to a new file, while servers go on.
+    ///
+    /// # Errors
+    /// [`ServedError`]; `AlreadyExists` if there is a file.
+    pub fn back_up(&self, to: &Path) -> Result<(), ServedError> {
+        // Made first, so that nobody else reads it: SQLite takes one that is empty.
+        let mut new = std::fs::File::options();
+        new.write(true).create_new(true).mode(0o600).open(to)?;
+        let done = self
+            .connection()
+            .execute("VACUUM INTO ?1", params![to.to_string_lossy()]);
+        if done.is_err() {
+            let _ = std::fs::remove_file(to);
+        }
+        Ok(done.map(drop)?)
+    }
+
+    /// Replaces everything by what a backup holds, in one step.
+    ///
+    /// # Errors
+    /// [`ServedError`]; nothing is changed then.
+    pub fn restore(&self, from: &Path) -> Result<(), ServedError> {
+        std::fs::File::open(from)?;
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let backup = Connection::open_with_flags(from, flags)?;
+        let form: i64 = backup.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        match form {
+            FORM => {}
+            0 => return Err(ServedError::NoBackup),
+            other => return Err(ServedError::Newer(other)),
+        }
+        // That is what this form has, whatever wrote the file.
+        backup.query_row(
+            "SELECT count(*) FROM keys, lifecycle_events, tenants",
+            [],
+            |_| Ok(()),
+        )?;
+        let mut connection = self.connection();
+        connection.restore("main", from, None::<fn(rusqlite::backup::Progress)>)?;
+        settle(&connection)
     }
 
     fn form(&self) -> Result<(), ServedError> {
@@ -355,16 +404,6 @@ impl ServedStore {
             read,
         )?;
         Ok(found.collect::<Result<_, _>>()?)
-    }
-
-    /// Copies the whole store into another file, as it is at one moment, while it is in use.
-    ///
-    /// # Errors
-    /// [`ServedError`]; also where the file exists.
-    pub fn back_up(&self, to: &Path) -> Result<(), ServedError> {
-        let to = to.to_string_lossy().into_owned();
-        self.connection().execute("VACUUM INTO ?1", params![to])?;
-        Ok(())
     }
 }
 

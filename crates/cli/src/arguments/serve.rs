@@ -12,6 +12,7 @@ Examples:
   atoll serve --network registries     they reach package registries, to read
   atoll serve --check                  whether serve.toml is right
   atoll serve keys create --name ci    a further key
+  atoll serve backup store.sqlite      keys and tenants, in a file
 
 `atoll help serve` tells of serve.toml, and how the SDKs are pointed here.";
 
@@ -62,6 +63,27 @@ pub struct ServeArguments {
 #[allow(missing_docs)]
 pub enum ServeAction {
     Keys(KeysArguments),
+    Backup(BackupArguments),
+    Restore(RestoreArguments),
+}
+
+/// Write the server's store to a file, while it runs
+///
+/// Keys, tenants and what happened to sandboxes. The ledger is not in it: `atoll ledger export`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct BackupArguments {
+    /// The new file.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Replace the server's store by a backup of it
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct RestoreArguments {
+    /// The backup.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 /// Make, list and revoke the keys of callers

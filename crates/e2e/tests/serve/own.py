@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from urllib.parse import quote, urlsplit
 
@@ -60,6 +61,79 @@ def events(text):
 def output(text):
     parts = [data["base64"] for kind, _, data in events(text) if kind == "output"]
     return b"".join(base64.b64decode(part) for part in parts)
+
+
+def port_of(url, path="/", **headers):
+    """Asks a port by the host name of its link; returns the status, the headers and the body."""
+    connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=60)
+    connection.request("GET", path, headers={"Host": urlsplit(url).netloc, **headers})
+    answer = connection.getresponse()
+    return answer.status, answer.headers, answer.read().decode()
+
+
+def a_link_opens_one_port_for_a_time():
+    status, _, created = ask("POST", "/sandboxes", {"private_ports": True})
+    sandbox = "/sandboxes/" + created["sandbox"]["id"]
+    for port in (8000, 8001):
+        started(sandbox, f"mkdir {port}; cd {port}; echo {port} > index.html; exec python3 -m http.server {port}")
+    status, _, told = ask("POST", sandbox + "/ports/8000/link", {"lasts_s": 60})
+    assert status == 201, told
+    at = urlsplit(told["url"])
+    assert at.netloc.startswith(f"8000-{created['sandbox']['id']}.localhost:"), at
+    for _ in range(50):
+        status, _, text = port_of(told["url"], **{"e2b-traffic-access-token": created["port_token"]})
+        if status == 200:
+            break
+        time.sleep(0.1)
+    assert (status, text) == (200, "8000\n"), text
+    # Nobody without it; with it a browser gets a cookie, and goes on without it.
+    assert port_of(told["url"])[0] == 403
+    status, headers, _ = port_of(told["url"], "//other.example/x?a=1&" + at.query + "&b=2")
+    assert (status, headers["Location"]) == (303, "/other.example/x?a=1&b=2"), dict(headers)
+    assert "HttpOnly" in headers["Set-Cookie"], headers["Set-Cookie"]
+    cookie = headers["Set-Cookie"].split(";")[0]
+    assert port_of(told["url"], Cookie="own=1; " + cookie)[2] == "8000\n"
+    other = told["url"].replace("//8000-", "//8001-")
+    assert port_of(other, Cookie=cookie)[0] == 403
+    wrong = cookie[:-4] + ("AAAA" if not cookie.endswith("AAAA") else "BBBB")
+    assert port_of(told["url"], Cookie=wrong)[0] == 403
+    later = cookie.replace("atoll-link=", "atoll-link=9")
+    assert port_of(told["url"], Cookie=later)[0] == 403
+    for body in ({"lasts_s": 0}, {"lasts_s": 10**9}):
+        assert ask("POST", sandbox + "/ports/8000/link", body)[0] == 400
+    assert ask("POST", sandbox + "/ports/0/link", {})[0] == 400
+    ask("DELETE", sandbox)
+
+
+def programs_see_no_link_and_the_host_that_is_asked_for():
+    sandbox = made(port_host="app.internal:${PORT}")
+    script = """from http.server import *
+class Echo(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+        self.wfile.write(repr(self.headers.items()).encode())
+HTTPServer(("", 8000), Echo).serve_forever()"""
+    started(sandbox, f"exec python3 -c '{script}'")
+    _, _, told = ask("POST", sandbox + "/ports/8000/link", {})
+    cookie = "own=1; " + urlsplit(told["url"]).query + "; last=2"
+    for _ in range(50):
+        status, _, text = port_of(told["url"], Cookie=cookie)
+        if status == 200:
+            break
+        time.sleep(0.1)
+    assert "('host', 'app.internal:8000')" in text and "own=1; last=2" in text, text
+    assert "atoll-link" not in text, text
+    assert ask("POST", "/sandboxes", {"port_host": "a b"})[0] == 400
+    ask("DELETE", sandbox)
+
+
+def paths_are_cleaned_of_dots():
+    sandbox = made()
+    status, _, entry = ask("POST", sandbox + "/files/directory", {"path": "./x/../y/."})
+    assert (status, entry["path"]) == (201, "/home/user/y"), entry
+    _, _, listed = ask("GET", sandbox + "/files?path=../user")
+    assert [one["path"] for one in listed] == ["/home/user/y"], listed
+    ask("DELETE", sandbox)
 
 
 def sandboxes_are_made_listed_and_ended():
@@ -166,7 +240,7 @@ def files_are_written_read_and_watched():
     assert ask("POST", sandbox + "/files/directory", {"path": "d/e"})[0] == 201
     assert ask("POST", sandbox + "/files/directory", {"path": "d/e"})[0] == 409
     names = [one["path"] for one in ask("GET", sandbox + "/files?path=.&depth=2")[2]]
-    assert names == [f"/home/user/./{name}" for name in ["a b", "c", "d", "d/e"]], names
+    assert names == [f"/home/user/{name}" for name in ["a b", "c", "d", "d/e"]], names
     assert ask("GET", sandbox + "/files/stat?path=c")[2]["owner"] == "user"
     assert ask("DELETE", sandbox + "/files?path=c")[0] == 200
     assert ask("GET", sandbox + "/files/stat?path=c")[0] == 404
@@ -235,6 +309,8 @@ def mistakes_are_problems():
 CHECKS = [
     sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset, programs_are_fed_and_steered,
     files_are_written_read_and_watched, a_request_with_a_name_is_carried_out_once, mistakes_are_problems,
+    a_link_opens_one_port_for_a_time, programs_see_no_link_and_the_host_that_is_asked_for,
+    paths_are_cleaned_of_dots,
 ]
 
 

@@ -107,6 +107,7 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(sandboxes::set_timeout))
         .routes(routes!(sandboxes::metrics))
         .routes(routes!(sandboxes::events))
+        .routes(routes!(sandboxes::link))
         .routes(routes!(sandboxes::keys, sandboxes::make_key))
         .routes(routes!(sandboxes::revoke_key))
         .routes(routes!(processes::run))

@@ -64,6 +64,7 @@ impl Front {
             version: VERSION,
             credential,
             once,
+            trace: super::trace::current(),
             ask,
         };
         let begin = async {

@@ -228,10 +228,6 @@ fn check(create: &Create) -> Result<(), Refusal> {
             "network.dnsServers",
             servers.is_some_and(|list| !list.is_empty()),
         ),
-        (
-            "network.maskRequestHost",
-            network.is_some_and(|one| one.mask_request_host.is_some()),
-        ),
     ];
     match fields.into_iter().find(|(_, is_set)| *is_set) {
         Some((name, _)) => Err(refused_field(name)),
@@ -269,6 +265,7 @@ async fn create(
         environment: create.env_vars.unwrap_or_default(),
         network: (asked != NetworkAsk::default()).then_some(asked),
         private_ports: network.allow_public_traffic == Some(false),
+        port_host: network.mask_request_host,
     };
     let mut line = front
         .begin_once(key, once, Ask::Create(Box::new(ask)))

@@ -94,7 +94,11 @@ pub(crate) async fn events(
 
 /// Says whether the worker answers.
 pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
-    counts(front).await.map(|_| empty(StatusCode::NO_CONTENT))
+    let status = match counts(front).await?.draining {
+        false => StatusCode::NO_CONTENT,
+        true => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Ok(empty(status))
 }
 
 async fn counts(front: &Front) -> Result<Counts, Refusal> {

@@ -1,20 +1,21 @@
 //! Ports of sandboxes: a request is passed on to whatever listens there, and its answer back.
 
 use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, Request, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri, Version, header};
 use axum::response::Response;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 
 use super::Front;
-use super::answers::{gone, json as answer_json, refused};
-use super::ask::within;
+use super::answers::{empty, gone, json as answer_json, refused};
+use super::ask::{strange, within};
 use super::envd::token;
 use crate::line;
-use crate::protocol::{Credential, InAsk, Kind, Refusal};
+use crate::protocol::{Credential, InAsk, Kind, LINK, Refusal, Reply};
 
 /// The header of the token for ports.
 const PORT_TOKEN: &str = "e2b-traffic-access-token";
@@ -32,21 +33,92 @@ pub(crate) async fn answer(
     front: &Front,
     sandbox: &str,
     port: u16,
-    request: Request<Body>,
+    mut request: Request<Body>,
 ) -> Response {
+    if let Some(response) = entered(&request) {
+        return response;
+    }
     let ask = within(sandbox, InAsk::Port { port });
-    let credential = credential(request.headers());
+    let link = take_link(request.headers_mut());
+    let credential = match credential(request.headers()) {
+        Credential::Nothing => link.unwrap_or(Credential::Nothing),
+        other => other,
+    };
     let opened = async {
         let mut line = front.begin(credential, ask).await?;
-        line.reply().await?;
-        line::raw(line.reader, line.writer).map_err(|error| closed(&error))
+        let Reply::Connected { host } = line.reply().await? else {
+            return Err(strange());
+        };
+        let stream = line::raw(line.reader, line.writer).map_err(|error| closed(&error))?;
+        Ok((stream, host))
     };
-    let stream = match opened.await {
-        Ok(stream) => stream,
+    let (stream, host) = match opened.await {
+        Ok(opened) => opened,
         Err(refusal) => return not_open(sandbox, port, &refusal),
     };
+    let host = host.and_then(|host| HeaderValue::from_str(&host).ok());
+    if let Some(host) = host {
+        request.headers_mut().insert(header::HOST, host);
+    }
     let passed = pass_on(TokioIo::new(stream), request).await;
     passed.unwrap_or_else(|error| not_open(sandbox, port, &closed(&error)))
+}
+
+/// Answers a request that comes by a link: a browser keeps it as a cookie of this port, and asks
+/// again without it, so that no page tells it on.
+fn entered(request: &Request<Body>) -> Option<Response> {
+    let query = request.uri().query()?;
+    let is_link = |one: &&str| {
+        one.strip_prefix(LINK)
+            .is_some_and(|rest| rest.starts_with('='))
+    };
+    let link = query.split('&').find(is_link)?;
+    let (until_s, _) = parsed(link.strip_prefix(LINK)?.strip_prefix('=')?)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let lasts_s = until_s.saturating_sub(now.unwrap_or_default().as_secs());
+    let rest: Vec<&str> = query.split('&').filter(|one| !is_link(one)).collect();
+    // Two slashes would be another host (RFC 3986, 4.2).
+    let mut to = format!("/{}", request.uri().path().trim_start_matches('/'));
+    if !rest.is_empty() {
+        to = format!("{to}?{}", rest.join("&"));
+    }
+    let cookie = format!("{link}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax");
+    let mut response = empty(StatusCode::SEE_OTHER);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, HeaderValue::from_str(&to).ok()?);
+    headers.insert(header::SET_COOKIE, HeaderValue::from_str(&cookie).ok()?);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let hidden = HeaderValue::from_static("no-referrer");
+    headers.insert(header::REFERRER_POLICY, hidden);
+    Some(response)
+}
+
+/// Reads a link: its end, seconds since 1970, and its signature.
+fn parsed(text: &str) -> Option<(u64, String)> {
+    let (until_s, signature) = text.split_once('.')?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_one = signature.bytes().all(fits);
+    Some((until_s.parse().ok()?, signature.to_owned())).filter(|_| is_one)
+}
+
+/// Takes the link out of the cookies, of which it is none of the program's.
+fn take_link(headers: &mut HeaderMap) -> Option<Credential> {
+    let mut link = None;
+    let mut kept = Vec::new();
+    for value in headers.get_all(header::COOKIE) {
+        for cookie in value.to_str().ok()?.split(';').map(str::trim) {
+            match cookie.split_once('=') {
+                Some((LINK, text)) => link = parsed(text).or(link),
+                _ => kept.push(cookie.to_owned()),
+            }
+        }
+    }
+    let (until_s, signature) = link?;
+    headers.remove(header::COOKIE);
+    if let (false, Ok(kept)) = (kept.is_empty(), HeaderValue::from_str(&kept.join("; "))) {
+        headers.insert(header::COOKIE, kept);
+    }
+    Some(Credential::Link(until_s, signature))
 }
 
 fn credential(headers: &HeaderMap) -> Credential {
@@ -68,6 +140,13 @@ async fn pass_on(
         // What went wrong is in the answer, or breaks it off.
         let _ = connection.with_upgrades().await;
     });
+    if let Some(authority) = request.uri().authority()
+        && !request.headers().contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    *request.version_mut() = Version::HTTP_11;
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
     for name in OWN {
@@ -76,6 +155,8 @@ async fn pass_on(
     let upgrades = request.headers().contains_key(header::UPGRADE);
     let client = upgrades.then(|| hyper::upgrade::on(&mut request));
     let mut answer = sender.send_request(request).await?;
+    // The program's is between it and here (RFC 9110, 2.5).
+    *answer.version_mut() = Version::HTTP_11;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS
         && let Some(client) = client
     {

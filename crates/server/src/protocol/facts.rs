@@ -141,4 +141,6 @@ pub struct Counts {
     pub ended: u64,
     /// Requests since its begin.
     pub requests: u64,
+    /// True once it is to end, and makes no sandbox any more.
+    pub draining: bool,
 }

@@ -5,12 +5,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_store::{KeyRecord, NewKey, Role};
 use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD_NO_PAD;
+use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
 use super::living::Living;
 use super::{Worker, fault};
-use crate::protocol::{Credential, InAsk, KeyFacts, KeysAsk, Kind, Refusal, Reply};
+use crate::protocol::{Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, Refusal, Reply};
 
 /// The most tokens that are compared in a second for signatures that name no sandbox.
 const COMPARED_A_SECOND_MAX: f64 = 200_000.0;
@@ -21,6 +21,8 @@ pub(super) struct Caller {
     pub(super) tenant: String,
     pub(super) name: String,
     pub(super) role: Role,
+    /// The trace id of the request.
+    pub(super) trace: Option<String>,
 }
 
 /// The comparisons that are left at the moment.
@@ -63,37 +65,49 @@ impl Worker {
             tenant: record.tenant,
             name: record.name,
             role: record.role,
+            trace: None,
         })
     }
 
-    /// Finds the sandbox of a request, if the caller may ask for that. One of another tenant is
-    /// like one that is not there.
+    /// Finds the sandbox of a request, if the caller may ask for that, and the caller's name, if a
+    /// key tells it. One of another tenant is like one that is not there.
     pub(super) fn admitted(
         &self,
         credential: &Credential,
         sandbox: Option<&str>,
         ask: &InAsk,
-    ) -> Result<Arc<Living>, Refusal> {
+    ) -> Result<(Arc<Living>, Option<String>), Refusal> {
         // One that is ending is gone, but for whoever ends it too.
         let is_there =
             |one: &Arc<Living>| matches!(ask, InAsk::Kill) || one.over.borrow().is_none();
         let named = |id: &str| self.living().get(id).cloned().filter(is_there);
         let living = match (credential, sandbox) {
-            (Credential::Signature { .. }, None) => return self.signed(credential, ask),
+            (Credential::Signature { .. }, None) => {
+                return Ok((self.signed(credential, ask)?, None));
+            }
             (_, None) => return Err(Refusal::new(Kind::Invalid, "no sandbox is named")),
             (_, Some(id)) => named(id),
         };
+        let mut name = None;
         let may = match (credential, &living) {
             (Credential::Key(_), living) => {
                 let caller = self.caller(credential)?;
                 let is_own = living
                     .as_ref()
                     .is_some_and(|one| one.tenant == caller.tenant);
+                name = Some(caller.name);
                 match caller.role {
                     Role::Administrator | Role::User => is_own,
                     Role::Operator => is_own && is_of_operators(ask),
                     Role::Approver | Role::Auditor => false,
                 }
+            }
+            (Credential::Link(until_s, signature), Some(living)) => {
+                let InAsk::Port { port } = ask else {
+                    return Err(bad_link());
+                };
+                living.check_link(*port, *until_s, signature)?;
+                true
             }
             (Credential::Nothing | Credential::Token(_), Some(living))
                 if matches!(ask, InAsk::Port { .. }) =>
@@ -118,10 +132,12 @@ impl Worker {
                 check(signature, living, ask)?;
                 true
             }
-            (Credential::Token(_) | Credential::Signature { .. }, None) => false,
+            (Credential::Token(_) | Credential::Signature { .. } | Credential::Link(..), None) => {
+                false
+            }
         };
         match living {
-            Some(living) if may => Ok(living),
+            Some(living) if may => Ok((living, name)),
             Some(_) if matches!(credential, Credential::Nothing) => Err(bad_token()),
             _ => Err(self.no_sandbox(sandbox.unwrap_or_default(), credential)),
         }
@@ -243,7 +259,11 @@ fn facts(record: KeyRecord) -> KeyFacts {
 fn is_of_control(ask: &InAsk) -> bool {
     matches!(
         ask,
-        InAsk::Get | InAsk::Connect { .. } | InAsk::Kill | InAsk::SetTimeout { .. }
+        InAsk::Get
+            | InAsk::Connect { .. }
+            | InAsk::Kill
+            | InAsk::SetTimeout { .. }
+            | InAsk::Link { .. }
     )
 }
 
@@ -303,6 +323,56 @@ fn bad_signature() -> Refusal {
         Kind::Unauthenticated,
         "the signature is not valid for this file",
     )
+}
+
+/// The longest time for which a link is good, seconds.
+const LINK_LASTS_S_MAX: u64 = 7 * 24 * 60 * 60;
+
+impl Worker {
+    /// Makes a link to a port, for whoever gets it.
+    pub(super) fn link(&self, living: &Living, port: u16, lasts_s: u64) -> Result<Reply, Refusal> {
+        if port == 0 || !(1..=LINK_LASTS_S_MAX).contains(&lasts_s) {
+            let what =
+                format!("a link is to a port from 1 on, for 1 to {LINK_LASTS_S_MAX} seconds");
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        let until_s = now_s() + lasts_s;
+        let signature = living.link_signature(port, until_s);
+        let (scheme, below) = &self.origin;
+        Ok(Reply::Link(format!(
+            "{scheme}://{port}-{}.{below}/?{LINK}={until_s}.{signature}",
+            living.id
+        )))
+    }
+}
+
+impl Living {
+    fn link_signature(&self, port: u16, until_s: u64) -> String {
+        // No path of a file begins so: what is signed for one cannot be read as the other.
+        let text = format!("port\0{port}\0{until_s}\0{}", self.token);
+        BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(text))
+    }
+
+    fn check_link(&self, port: u16, until_s: u64, signature: &str) -> Result<(), Refusal> {
+        let expected = self.link_signature(port, until_s);
+        // Of digests, so that the time taken tells nothing about the text.
+        if Sha256::digest(signature) != Sha256::digest(expected) {
+            return Err(bad_link());
+        }
+        match until_s > now_s() {
+            true => Ok(()),
+            false => Err(Refusal::new(Kind::Forbidden, "the link has expired")),
+        }
+    }
+}
+
+fn now_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
+}
+
+fn bad_link() -> Refusal {
+    Refusal::new(Kind::Forbidden, "the link is not one to this port")
 }
 
 fn no_port_token() -> Refusal {

@@ -32,6 +32,7 @@ pub(crate) struct Living {
     pub(crate) token: String,
     /// The token for its ports; without one everybody who knows its name reaches them.
     pub(crate) port_token: Option<String>,
+    pub(crate) port_host: Option<String>,
     pub(crate) started: SystemTime,
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) files: Arc<Files>,
@@ -60,6 +61,7 @@ pub(crate) struct Beginning {
     pub(crate) cpus: u32,
     pub(crate) token: String,
     pub(crate) port_token: Option<String>,
+    pub(crate) port_host: Option<String>,
     pub(crate) ends: SystemTime,
     pub(crate) over: watch::Sender<Option<String>>,
 }
@@ -80,6 +82,7 @@ impl Living {
             cpus: beginning.cpus,
             token: beginning.token,
             port_token: beginning.port_token,
+            port_host: beginning.port_host,
             started: SystemTime::now(),
             sandbox,
             files,

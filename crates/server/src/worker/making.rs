@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::living::{Beginning, Living, milliseconds};
+use super::room::For;
 use super::{Worker, fault, name, refusal};
 use crate::configuration::{Defaults, NetworkWord};
 use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES};
@@ -68,6 +69,14 @@ impl Worker {
             return Err(Refusal::new(Kind::Forbidden, what));
         }
         check(&ask)?;
+        if self.is_draining() {
+            let what = "the server ends, and makes no sandbox any more";
+            return Err(Refusal {
+                retry_after_s: Some(5),
+                ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
+            });
+        }
+        self.room.check(For::Sandbox)?;
         let life = self.life(ask.timeout_s)?;
         let reach = narrowed(self.configuration.network, ask.network.as_ref())?;
         let making = self.admit(&caller.tenant)?;
@@ -80,6 +89,7 @@ impl Worker {
             caller: caller.name.clone(),
             template: ask.template.clone(),
             metadata: ask.metadata.clone(),
+            trace: caller.trace.clone(),
         };
         let network = reach.name.to_owned();
         let wanted = wanted(served, reach, &limits, self.cpus);
@@ -110,6 +120,7 @@ impl Worker {
             cpus: self.processors(),
             token: name(40)?,
             port_token: ask.private_ports.then(|| name(40)).transpose()?,
+            port_host: ask.port_host,
             ends: SystemTime::now() + life,
             over,
         };
@@ -269,6 +280,10 @@ fn check(ask: &CreateAsk) -> Result<(), Refusal> {
             Refusal::new(Kind::NoSandbox, what).advise("\"base\" is there: the host's system")
         );
     }
+    if ask.port_host.as_ref().is_some_and(|host| !is_host(host)) {
+        let what = "maskRequestHost is no host: letters, digits, . - : and ${PORT}";
+        return Err(Refusal::new(Kind::Invalid, what));
+    }
     for (what, list) in [("metadata", &ask.metadata), ("envVars", &ask.environment)] {
         let is_long = |(name, value): (&String, &String)| {
             name.len() > NOTE_BYTES_MAX || value.len() > NOTE_BYTES_MAX
@@ -288,6 +303,13 @@ fn check(ask: &CreateAsk) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a text can be the host of a request, once the port is in it.
+fn is_host(text: &str) -> bool {
+    let text = text.replace("${PORT}", "0");
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+    !text.is_empty() && text.len() <= NOTE_BYTES_MAX && text.bytes().all(fits)
 }
 
 /// The network of one sandbox.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use atoll_model::ServedExec;
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
@@ -69,13 +70,18 @@ impl Worker {
         living: &Arc<Living>,
         once: &str,
         ask: StartAsk,
+        by: ServedExec,
     ) -> Result<Arc<Process>, Refusal> {
         let made = || Answer::Started(Arc::default());
         let cell = match self.named(&living.id, once.to_owned(), &digest(&ask)?, made)? {
             Answer::Started(cell) => cell,
             Answer::Created(_) => return Err(another()),
         };
-        let started = async || self.start(living, ask).await.map(|(process, _)| process);
+        let started = async || {
+            self.start(living, ask, by)
+                .await
+                .map(|(process, _)| process)
+        };
         cell.get_or_init(started).await.clone()
     }
 

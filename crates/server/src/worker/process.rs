@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use atoll_engine::sandboxes::{Exec, Sandbox, Size};
 use atoll_engine::supervision::ExecRequest;
-use atoll_model::{Ending, RESIDENT};
+use atoll_model::{Ending, RESIDENT, ServedExec};
 use bytes::{Bytes, BytesMut};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -102,6 +102,7 @@ impl Process {
     pub(crate) async fn start(
         sandbox: &Arc<Sandbox>,
         asked: StartAsk,
+        by: ServedExec,
         place: OwnedSemaphorePermit,
     ) -> Result<(Arc<Self>, Reading), Refusal> {
         check(&asked)?;
@@ -111,6 +112,7 @@ impl Process {
             command: asked.command.iter().map(Into::into).collect(),
             directory: Some(asked.directory.as_deref().unwrap_or(RESIDENT.home).into()),
             environment: asked.environment.iter().map(variable).collect(),
+            served: Some(by),
         };
         let exec = sandbox.start(request, streams.given, asked.terminal.map(size));
         let exec = exec.map_err(|failure| refusal(&failure))?;

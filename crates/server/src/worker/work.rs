@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_engine::sandboxes::FileWatch;
-use atoll_model::RESIDENT;
+use atoll_model::{RESIDENT, ServedExec};
 
 use super::files;
 use super::living::{Living, REMEMBERED};
 use super::process::Process;
+use super::room::For;
 use super::window::{Next, Reading};
 use super::{Answered, Worker, fault, making, name, refusal, unanswered};
 use tokio::net::TcpStream;
@@ -25,7 +26,7 @@ impl Worker {
         self: &Arc<Self>,
         living: &Arc<Living>,
         ask: InAsk,
-        once: Option<String>,
+        (once, by): (Option<String>, ServedExec),
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
@@ -35,13 +36,19 @@ impl Worker {
             | InAsk::Connect { .. }
             | InAsk::Kill
             | InAsk::SetTimeout { .. }
+            | InAsk::Link { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
-            InAsk::Port { port } => connect(living, port).await.map(Answered::Connected),
+            InAsk::Port { port } => {
+                let connected = connect(living, port).await?;
+                let host = living.port_host.as_ref();
+                let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
+                Ok(Answered::Connected(connected, host))
+            }
             InAsk::Start(ask) => {
                 let (process, reading) = match once {
-                    None => self.start(living, *ask).await?,
+                    None => self.start(living, *ask, by).await?,
                     Some(once) => {
-                        let process = self.start_once(living, &once, *ask).await?;
+                        let process = self.start_once(living, &once, *ask, by).await?;
                         let reading = process.window.read(Some(0));
                         (process, reading)
                     }
@@ -67,6 +74,7 @@ impl Worker {
                 Ok(Answered::Written(written))
             }
             InAsk::Write { path } => {
+                self.room.check(For::File)?;
                 let written = living.files.write(&path, reader, writer).await?;
                 Ok(Answered::Reply(written))
             }
@@ -107,6 +115,7 @@ impl Worker {
                 Reply::Done
             }
             InAsk::Measure => Reply::Measured(making::measure(living).await?),
+            InAsk::Link { port, lasts_s } => self.link(living, port, lasts_s)?,
             _ => Reply::Done,
         })
     }
@@ -182,6 +191,7 @@ impl Worker {
         &self,
         living: &Arc<Living>,
         ask: StartAsk,
+        by: ServedExec,
     ) -> Result<(Arc<Process>, Reading), Refusal> {
         let place = Arc::clone(&self.programs).try_acquire_owned();
         let place = place.map_err(|_| Refusal {
@@ -191,13 +201,14 @@ impl Worker {
                 "as many programs run as this server can supervise",
             )
         })?;
-        start(living, ask, place).await
+        start(living, ask, by, place).await
     }
 }
 
 async fn start(
     living: &Arc<Living>,
     mut ask: StartAsk,
+    by: ServedExec,
     place: OwnedSemaphorePermit,
 ) -> Result<(Arc<Process>, Reading), Refusal> {
     check_user(ask.user.as_deref())?;
@@ -217,7 +228,7 @@ async fn start(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     ask.environment.extend(own);
-    let (process, reading) = Process::start(&living.sandbox, ask, place).await?;
+    let (process, reading) = Process::start(&living.sandbox, ask, by, place).await?;
     living.processes().push(Arc::clone(&process));
     let (kept, of) = (Arc::clone(&process), Arc::clone(living));
     tokio::spawn(async move {

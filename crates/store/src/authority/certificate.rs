@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use super::{AuthorityError, seconds};
 
 /// The time by which a certificate's validity begins before now, since clocks are set.
-const EARLIER: Duration = Duration::from_secs(60 * 60);
+pub(super) const EARLIER: Duration = Duration::from_secs(60 * 60);
 /// The most hosts that a run's certificate names: it is sent with every handshake.
 const NAMES_MAX: usize = 64;
 /// A name that nobody has (RFC 6761): the only permitted one if the rules name none.
@@ -34,7 +34,7 @@ pub(super) struct Made {
     pub(super) until: SystemTime,
 }
 
-fn unmade(error: rcgen::Error) -> AuthorityError {
+pub(super) fn unmade(error: rcgen::Error) -> AuthorityError {
     AuthorityError::Certificate(error.to_string())
 }
 
@@ -134,7 +134,7 @@ fn constraints(network: &Network) -> Option<NameConstraints> {
     })
 }
 
-fn date(time: SystemTime) -> Result<OffsetDateTime, AuthorityError> {
+pub(super) fn date(time: SystemTime) -> Result<OffsetDateTime, AuthorityError> {
     let seconds = i64::try_from(seconds(time)).unwrap_or(i64::MAX);
     OffsetDateTime::from_unix_timestamp(seconds)
         .map_err(|error| AuthorityError::Certificate(error.to_string()))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use atoll_ledger::host_text;
-use atoll_model::{Ending, RunId};
+use atoll_model::{Ending, RunId, ServedExec};
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
@@ -39,6 +39,9 @@ pub struct ExecRequest {
     /// Variables in addition to those of the run, which they replace: `NAME=value` each.
     #[serde(with = "host_text::list")]
     pub environment: Vec<OsString>,
+    /// Set by a server for its caller; never taken over a socket.
+    #[serde(skip)]
+    pub served: Option<ServedExec>,
 }
 
 /// A line from the caller while its program runs.

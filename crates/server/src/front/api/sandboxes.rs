@@ -285,3 +285,38 @@ pub(crate) async fn revoke_key(
         .await?;
     Ok(done())
 }
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkBody {
+    /// The time for which the link is good, seconds; an hour if it is left out.
+    lasts_s: Option<u64>,
+}
+
+/// A link to a port.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Link {
+    /// Where a browser goes.
+    url: String,
+}
+
+/// Make a link to a port, for whoever gets it: signed, for this port and a time.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/ports/{port}/link", request_body = LinkBody, tag = "ports",
+    params(("sandbox" = String, Path), ("port" = u16, Path)),
+    responses((status = 201, body = Link), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn link(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, port)): Path<(String, u16)>,
+    content: Body,
+) -> Answered {
+    let asked: LinkBody = body(content).await?;
+    let ask = InAsk::Link {
+        port,
+        lasts_s: asked.lasts_s.unwrap_or(3600),
+    };
+    match front.ask_in(credential(&headers), &sandbox, ask).await? {
+        Reply::Link(url) => Ok(answer_json(StatusCode::CREATED, &Link { url })),
+        _ => Err(strange().into()),
+    }
+}

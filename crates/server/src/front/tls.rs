@@ -1,0 +1,28 @@
+//! TLS, with the certificate that the worker hands over.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::started::Identity;
+
+/// Prepares the acceptance of connections.
+pub(crate) fn acceptor(identity: &Identity) -> io::Result<TlsAcceptor> {
+    let certificates = CertificateDer::pem_slice_iter(identity.certificates.as_bytes());
+    let certificates: Result<Vec<_>, _> = certificates.collect();
+    let certificates = certificates.map_err(io::Error::other)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
+    let key = key.map_err(io::Error::other)?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions();
+    let builder = builder.map_err(io::Error::other)?.with_no_client_auth();
+    let config = builder.with_single_cert(certificates, key);
+    let mut config = config.map_err(io::Error::other)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

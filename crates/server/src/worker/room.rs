@@ -1,0 +1,185 @@
+//! The room that is left on the host. With little left no sandbox is made; with less no file is
+//! written for a caller; and where memory runs out, the sandbox that holds most of it ends, then the
+//! next. The ledger needs the rest.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::statvfs;
+
+use super::Worker;
+use super::living::Living;
+use crate::configuration::Reserve;
+use crate::protocol::{Kind, Refusal};
+
+/// The time for which a look at the disk and the memory is good.
+const LOOKED: Duration = Duration::from_millis(500);
+const MIB: u64 = 1 << 20;
+
+/// The room that is left.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// A directory on the disk that sandboxes write to.
+    below: PathBuf,
+    reserve: Reserve,
+    looked: Mutex<Option<(Instant, Left)>>,
+}
+
+/// What is left, bytes; `None` where the kernel does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Left {
+    disk: Option<u64>,
+    memory: Option<u64>,
+}
+
+/// What there is to be room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// A further sandbox.
+    Sandbox,
+    /// A file.
+    File,
+}
+
+impl Room {
+    pub(super) fn new(below: &Path, reserve: Reserve) -> Self {
+        Self {
+            below: below.to_path_buf(),
+            reserve,
+            looked: Mutex::new(None),
+        }
+    }
+
+    /// Refuses what there is no room for.
+    pub(super) fn check(&self, wanted: For) -> Result<(), Refusal> {
+        lacks(self.left(), &self.reserve, wanted).map_or(Ok(()), Err)
+    }
+
+    fn left(&self) -> Left {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match *looked {
+            Some((at, left)) if now.duration_since(at) < LOOKED => left,
+            _ => {
+                let left = Left {
+                    disk: statvfs(&self.below)
+                        .ok()
+                        .map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
+                    memory: available_memory(),
+                };
+                *looked = Some((now, left));
+                left
+            }
+        }
+    }
+
+    /// Returns whether memory is so short that a sandbox has to end.
+    fn is_out_of_memory(&self) -> bool {
+        let memory = self.left().memory;
+        memory.is_some_and(|left| left < self.reserve.memory_mib * MIB)
+    }
+}
+
+/// Returns the refusal where too little is left; twice as much is kept from further sandboxes.
+fn lacks(left: Left, reserve: &Reserve, wanted: For) -> Option<Refusal> {
+    let factor = match wanted {
+        For::Sandbox => 2,
+        For::File => 1,
+    };
+    let is_short = |left: Option<u64>, reserve_mib: u64| {
+        left.is_some_and(|left| left < reserve_mib * factor * MIB)
+    };
+    if is_short(left.disk, reserve.disk_mib) {
+        let what = "the server's disk is nearly full";
+        return Some(
+            Refusal::new(Kind::NoSpace, what).advise(
+                "end sandboxes, or make room; reserve.disk_mib in serve.toml says how much",
+            ),
+        );
+    }
+    if wanted == For::Sandbox && is_short(left.memory, reserve.memory_mib) {
+        let what = "the server's memory is nearly used up";
+        return Some(Refusal {
+            retry_after_s: Some(5),
+            ..Refusal::new(Kind::Unavailable, what)
+                .advise("end sandboxes; reserve.memory_mib in serve.toml says how much is kept")
+        });
+    }
+    None
+}
+
+/// Returns the memory that can be had without swapping, bytes (proc_meminfo(5)).
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+impl Worker {
+    /// Ends sandboxes where memory runs out, for as long as the worker is there.
+    pub(super) async fn keep_room(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(2 * LOOKED).await;
+            if self.room.is_out_of_memory()
+                && let Some(largest) = self.largest().await
+            {
+                eprintln!(
+                    "atoll serve: memory runs out, so sandbox {} ends",
+                    largest.id
+                );
+                self.end(
+                    &largest,
+                    "the server's memory was running out, and it held most of it",
+                )
+                .await;
+            }
+        }
+    }
+
+    /// Returns the living sandbox that holds most memory; the youngest of those that hold as much.
+    async fn largest(&self) -> Option<Arc<Living>> {
+        let all: Vec<_> = self.living().values().cloned().collect();
+        let find = move || {
+            let memory = |one: &Arc<Living>| one.sandbox.memory_bytes().unwrap_or(0);
+            all.into_iter()
+                .filter(|one| one.over.borrow().is_none())
+                .max_by_key(|one| (memory(one), one.started))
+        };
+        tokio::task::spawn_blocking(find).await.ok().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_sandboxes_are_refused_before_files() {
+        let reserve = Reserve {
+            disk_mib: 100,
+            memory_mib: 10,
+        };
+        let kind = |disk_mib: u64, memory_mib: u64, wanted| {
+            let left = Left {
+                disk: Some(disk_mib * MIB),
+                memory: Some(memory_mib * MIB),
+            };
+            lacks(left, &reserve, wanted).map(|refusal| refusal.kind)
+        };
+        for (disk, memory, sandbox, file) in [
+            (200, 20, None, None),
+            (199, 20, Some(Kind::NoSpace), None),
+            (99, 20, Some(Kind::NoSpace), Some(Kind::NoSpace)),
+            (200, 19, Some(Kind::Unavailable), None),
+            (200, 9, Some(Kind::Unavailable), None),
+        ] {
+            assert_eq!(kind(disk, memory, For::Sandbox), sandbox, "{disk} {memory}");
+            assert_eq!(kind(disk, memory, For::File), file, "{disk} {memory}");
+        }
+        assert_eq!(lacks(Left::default(), &reserve, For::Sandbox), None);
+    }
+}
