@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use e2e::internet::{is_possible, on_internet};
 use e2e::traces::{events, until_none, verify_ledger};
 use e2e::{
     Avoidable, Invocation, Outcome, Running, World, cache, children_of, descendants_of, is_alive,
@@ -120,8 +121,12 @@ fn checks(name: &str) -> PathBuf {
 }
 
 fn all_passed(outcome: &Outcome) {
+    all_passed_of(outcome, 6);
+}
+
+fn all_passed_of(outcome: &Outcome, least: usize) {
     let out = outcome.out();
-    assert!(out.lines().count() > 5, "{outcome}");
+    assert!(out.lines().count() >= least, "{outcome}");
     assert!(out.lines().all(|line| line.starts_with("ok ")), "{outcome}");
     assert_eq!(outcome.code(), 0, "{outcome}");
 }
@@ -818,8 +823,18 @@ fn a_trace_goes_through_everything() {
         targets,
         ["/v1/sandboxes", &*format!("/v1/sandboxes/{sandbox}/run")]
     );
-    assert!(
-        !log.contains("secret=word") && !log.contains(&key),
-        "{log}"
-    );
+    assert!(!log.contains("secret=word") && !log.contains(&key), "{log}");
+}
+
+/// What sandboxes reach under each word, and what waits for an approver.
+#[test]
+fn served_networks_reach_what_their_word_says() {
+    let world = World::new("served_networks_reach_what_their_word_says");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let command = format!("python3 '{}'", checks("network.py").display());
+    let run = on_internet(&world, &command).env("CONFIG", world.config());
+    all_passed_of(&run.within(LONG).run(), 4);
+    verify_ledger(&world);
 }

@@ -32,6 +32,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
             ..Requested::default()
         },
         discard: false,
+        is_attended: false,
     })?;
     let exec = |command: &[&str]| -> Result<(), Failure> {
         let output = sandbox.exec(command.iter().copied())?;

@@ -13,15 +13,19 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
+use atoll_ledger::{Durability, Ledger, StateDir};
+pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
+use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served, ServedExec};
 use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
-pub use atoll_sandbox::{Change, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Size};
+pub use atoll_sandbox::{
+    Change, Decision, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Pending, Size,
+};
 use atoll_sandbox::{
     Declined, Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use,
 };
 use atoll_store::load_run;
+use serde_json::json;
 
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
@@ -34,10 +38,12 @@ use crate::{CallError, ChangeRetention, Request, call};
 mod exec;
 mod nobody;
 mod preparing;
+mod recorded;
 
 pub use exec::Exec;
 use nobody::{NoStreams, Unfiltered};
 use preparing::{Prepared, prepare, prepare_served, typed};
+pub use recorded::{FoundEvents, WantedEvents};
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
 pub struct Engine {
@@ -73,6 +79,9 @@ pub struct CreateSandbox {
     pub requested: Requested,
     /// True if its changes are gone with it, and no run is kept but in the ledger.
     pub discard: bool,
+    /// True if whatever needs a person's approval waits for [`Sandbox::decide`]; it is denied
+    /// otherwise.
+    pub is_attended: bool,
 }
 
 /// A living sandbox. Dropping it ends it.
@@ -231,7 +240,7 @@ fn supervise(
             true => ChangeRetention::Scratch,
             false => ChangeRetention::Open,
         },
-        unattended: true,
+        unattended: !wanted.is_attended,
         widening: &widening,
         resume: None,
         reread: &|rules| Ok(rules.clone()),
@@ -374,17 +383,59 @@ impl Sandbox {
         served.map_err(|declined| refused(&self.run, declined))
     }
 
-    /// Lets callers of a server reach a port of it: decided and recorded, the first time.
+    /// Returns the approval requests that wait.
     ///
     /// # Errors
-    /// When it is refused.
-    pub fn reach(&self, port: u16) -> Result<(), Failure> {
-        match self.owner.ask(Question::Reach { port }) {
+    /// When it is gone.
+    pub fn approvals(&self) -> Result<Vec<Pending>, Failure> {
+        match self.owner.ask(Question::Approvals {}) {
+            Ok(Answer::Approvals { pending, .. }) => Ok(pending),
+            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
+            Err(error) => Err(unanswered(&self.run, &error)),
+        }
+    }
+
+    /// Decides an approval request, for the caller of a server: recorded with their name first.
+    ///
+    /// # Errors
+    /// When it does not wait any more, or is another than the digest says.
+    pub fn decide(
+        &self,
+        (approval, digest): (u32, CallDigest),
+        decision: Decision,
+        by: &ServedExec,
+    ) -> Result<(), Failure> {
+        let body = json!({ "approval": approval, "caller": by.caller, "trace": by.trace });
+        let ledger = &self.shared.ledger;
+        let recorded = ledger.record(
+            Some(&self.run),
+            "approval.caller",
+            body,
+            Durability::Durable,
+        );
+        recorded.doing("the decision is not recorded")?;
+        self.done(Question::Decide {
+            approval,
+            digest,
+            decision,
+        })
+    }
+
+    fn done(&self, question: Question) -> Result<(), Failure> {
+        match self.owner.ask(question) {
             Ok(Answer::Done {}) => Ok(()),
             Ok(Answer::Refused(declined)) => Err(refused(&self.run, declined)),
             Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
             Err(error) => Err(unanswered(&self.run, &error)),
         }
+    }
+
+    /// Lets callers of a server reach a port of it: decided and recorded, the first time.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn reach(&self, port: u16) -> Result<(), Failure> {
+        self.done(Question::Reach { port })
     }
 
     /// Returns the memory that it uses now, bytes; `None` without control groups.

@@ -16,6 +16,9 @@ pub struct Configuration {
     pub listen: SocketAddr,
     /// The network of sandboxes, which a caller can only narrow.
     pub network: NetworkWord,
+    /// Destinations beyond the network's, each request to which waits for an approver: names, as of
+    /// `--ask`.
+    pub ask: Vec<String>,
     /// TLS; without it, requests come in the clear.
     pub tls: Option<Tls>,
     /// The resources of a sandbox whose caller asks for no others.
@@ -126,6 +129,7 @@ impl Default for Configuration {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 3000)),
             network: NetworkWord::default(),
+            ask: Vec::new(),
             tls: None,
             defaults: Defaults::default(),
             quota: Quota::default(),

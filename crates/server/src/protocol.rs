@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use facts::{
-    ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures, ProcessFacts,
-    SandboxFacts,
+    ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures,
+    ProcessFacts, SandboxFacts,
 };
 pub use refusal::{Kind, Refusal};
 
@@ -101,6 +101,17 @@ pub enum Ask {
         /// True to begin with the oldest.
         oldest_first: bool,
     },
+    /// Return what the ledger has of the tenant's sandboxes: [`Reply::Events`].
+    Events(EventsAsk),
+    /// Prove that one of these is in the ledger: [`Reply::Text`].
+    Proof {
+        /// Its number.
+        number: u64,
+    },
+    /// Sign the ledger as it is: [`Reply::Text`].
+    Checkpoint,
+    /// List what waits for an approver: [`Reply::Approvals`].
+    Approvals,
     /// Something of one sandbox.
     In {
         /// The sandbox; `None` only with a signature, which finds it.
@@ -108,6 +119,32 @@ pub enum Ask {
         /// The request.
         ask: InAsk,
     },
+}
+
+/// Events of the ledger.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EventsAsk {
+    /// Only those of this run.
+    pub run: Option<String>,
+    /// Only those of this type, or whose type begins with it and a dot.
+    pub kind: Option<String>,
+    /// Only those with this number or a later one.
+    pub from: u64,
+    /// The most that are returned.
+    pub limit: usize,
+}
+
+/// A decision of an approver.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DecideAsk {
+    /// The digest of the call that was shown.
+    pub digest: String,
+    /// True to grant it.
+    pub grant: bool,
+    /// True to grant all such calls while the sandbox lives, and not this one alone.
+    #[serde(default)]
+    pub lasting: bool,
 }
 
 /// A sandbox to make.
@@ -311,6 +348,13 @@ pub enum InAsk {
     },
     /// Measure it: [`Reply::Measured`].
     Measure,
+    /// Decide what waits for an approver: [`Reply::Done`].
+    Decide {
+        /// Its number in the sandbox.
+        approval: u32,
+        /// The decision.
+        decision: DecideAsk,
+    },
     /// Make a link to one of its ports: [`Reply::Link`].
     Link {
         /// The port.
@@ -425,5 +469,11 @@ pub enum Reply {
         host: Option<String>,
     },
     Link(String),
+    Events {
+        events: Vec<serde_json::Value>,
+        next: Option<u64>,
+    },
+    Text(String),
+    Approvals(Vec<ApprovalFacts>),
     Measured(Measures),
 }

@@ -8,6 +8,7 @@ mod living;
 mod making;
 mod once;
 mod process;
+mod recorded;
 mod room;
 mod window;
 mod work;
@@ -48,6 +49,8 @@ const CPUS: u32 = 2;
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 /// The most requests at once.
 const REQUESTS_MAX: usize = 20_000;
+/// The most readers of the ledger at once.
+const READERS_MAX: usize = 2;
 /// The time between two starts of a front that ends at once.
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
 /// The descriptors of a running program, here and in its supervision.
@@ -87,6 +90,7 @@ pub struct Worker {
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
+    readers: Arc<tokio::sync::Semaphore>,
     programs: Arc<tokio::sync::Semaphore>,
     programs_max: usize,
     /// The sandboxes made and ended, and the requests, since its begin.
@@ -146,6 +150,7 @@ impl Worker {
             room,
             is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
+            readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
             programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
             programs_max,
             created: AtomicU64::new(0),
@@ -347,6 +352,9 @@ impl Worker {
                     oldest_first,
                 };
                 self.lifecycle_events(&caller.tenant, sandbox.as_deref(), page)?
+            }
+            ask @ (Ask::Events(_) | Ask::Proof { .. } | Ask::Checkpoint | Ask::Approvals) => {
+                self.look_up(&self.caller(&credential)?, ask).await?
             }
             Ask::In { sandbox, ask } => {
                 let (living, caller) = self.admitted(&credential, sandbox.as_deref(), &ask)?;

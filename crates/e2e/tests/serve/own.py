@@ -127,6 +127,41 @@ HTTPServer(("", 8000), Echo).serve_forever()"""
     ask("DELETE", sandbox)
 
 
+def the_ledger_is_read_and_proven():
+    sandbox = made()
+    run(sandbox, "true")
+    name = ask("GET", sandbox)[2]["run"]
+    status, _, told = ask("GET", f"/runs/{name}/events")
+    kinds = [event["type"] for event in told["events"]]
+    assert status == 200 and kinds[0] == "run.opened" and "exec.opened" in kinds, kinds
+    seen, start = [], 0
+    while start is not None:
+        _, _, part = ask("GET", f"/ledger/events?limit=2&from={start}")
+        seen += part["events"]
+        start = part["next"]
+    numbers = [event["number"] for event in seen]
+    assert numbers == sorted(set(numbers)) and name in [event["run"] for event in seen], numbers
+    status, _, proof = ask("GET", f"/ledger/events/{numbers[0]}/proof")
+    assert status == 200 and proof.startswith(b"c2sp.org/tlog-proof"), proof[:80]
+    status, _, signed = ask("GET", "/ledger/checkpoint")
+    assert status == 200 and proof.decode().splitlines()[-1] in signed.decode(), signed
+    assert ask("GET", "/ledger/events/99999/proof")[0] == 404
+    for role, path, expected in [
+        ("auditor", "/ledger/events", 200), ("auditor", f"/runs/{name}/events", 200), ("auditor", "/sandboxes", 200),
+        ("user", "/ledger/events", 403), ("user", f"/runs/{name}/events", 200), ("operator", "/ledger/events", 403),
+        ("approver", "/ledger/checkpoint", 403),
+    ]:
+        key = ask("POST", "/keys", {"name": role, "role": role})[2]
+        assert ask("GET", path, key=key["key"])[0] == expected, (role, path)
+        other = ask("POST", "/keys", {"name": role, "role": role, "tenant": "other"})[2]["key"]
+        # Another tenant sees nothing of it.
+        if path == "/ledger/events" and expected == 200:
+            assert ask("GET", path, key=other)[2]["events"] == []
+        if path.startswith("/runs/"):
+            assert ask("GET", path, key=other)[0] == 404
+    ask("DELETE", sandbox)
+
+
 def paths_are_cleaned_of_dots():
     sandbox = made()
     status, _, entry = ask("POST", sandbox + "/files/directory", {"path": "./x/../y/."})
@@ -310,7 +345,7 @@ CHECKS = [
     sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset, programs_are_fed_and_steered,
     files_are_written_read_and_watched, a_request_with_a_name_is_carried_out_once, mistakes_are_problems,
     a_link_opens_one_port_for_a_time, programs_see_no_link_and_the_host_that_is_asked_for,
-    paths_are_cleaned_of_dots,
+    paths_are_cleaned_of_dots, the_ledger_is_read_and_proven,
 ]
 
 

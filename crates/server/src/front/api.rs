@@ -4,6 +4,7 @@
 //! next. Streams are server-sent events that go on from `Last-Event-ID`.
 
 mod files;
+mod ledger;
 mod processes;
 mod sandboxes;
 
@@ -108,6 +109,12 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(sandboxes::metrics))
         .routes(routes!(sandboxes::events))
         .routes(routes!(sandboxes::link))
+        .routes(routes!(ledger::all))
+        .routes(routes!(ledger::of_run))
+        .routes(routes!(ledger::proof))
+        .routes(routes!(ledger::checkpoint))
+        .routes(routes!(ledger::approvals))
+        .routes(routes!(ledger::decide))
         .routes(routes!(sandboxes::keys, sandboxes::make_key))
         .routes(routes!(sandboxes::revoke_key))
         .routes(routes!(processes::run))

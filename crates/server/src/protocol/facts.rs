@@ -34,6 +34,23 @@ pub struct SandboxFacts {
     pub asked: Option<NetworkAsk>,
 }
 
+/// A call that waits for an approver.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ApprovalFacts {
+    /// The sandbox.
+    pub sandbox: String,
+    /// Its number in the sandbox.
+    pub approval: u32,
+    /// The digest of the call, to decide about this call and no other.
+    pub digest: String,
+    /// The call: its host, port, request and the rule that asks.
+    pub call: serde_json::Value,
+    /// Calls like it that wait.
+    pub waiting: u32,
+    /// The time until it is denied, seconds.
+    pub left_s: u64,
+}
+
 /// A key, without what it is.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]

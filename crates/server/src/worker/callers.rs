@@ -97,9 +97,12 @@ impl Worker {
                     .is_some_and(|one| one.tenant == caller.tenant);
                 name = Some(caller.name);
                 match caller.role {
-                    Role::Administrator | Role::User => is_own,
+                    Role::Administrator => is_own,
+                    // Who makes a request does not approve it.
+                    Role::User => is_own && !matches!(ask, InAsk::Decide { .. }),
                     Role::Operator => is_own && is_of_operators(ask),
-                    Role::Approver | Role::Auditor => false,
+                    Role::Approver => is_own && matches!(ask, InAsk::Decide { .. }),
+                    Role::Auditor => false,
                 }
             }
             (Credential::Link(until_s, signature), Some(living)) => {
@@ -264,6 +267,7 @@ fn is_of_control(ask: &InAsk) -> bool {
             | InAsk::Kill
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
+            | InAsk::Decide { .. }
     )
 }
 

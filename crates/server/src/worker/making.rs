@@ -92,7 +92,11 @@ impl Worker {
             trace: caller.trace.clone(),
         };
         let network = reach.name.to_owned();
-        let wanted = wanted(served, reach, &limits, self.cpus);
+        let asked_about = match reach.is_closed() {
+            true => Vec::new(),
+            false => self.configuration.ask.clone(),
+        };
+        let wanted = wanted(served, (reach, asked_about), &limits, self.cpus);
         let (worker, ended) = (Arc::clone(self), over.clone());
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
@@ -248,7 +252,12 @@ pub(super) fn limit_name(limit: LimitHit) -> String {
 }
 
 /// Returns the request to the engine.
-fn wanted(served: Served, reach: Reach, limits: &Defaults, cpus: Option<u32>) -> CreateSandbox {
+fn wanted(
+    served: Served,
+    (reach, ask): (Reach, Vec<String>),
+    limits: &Defaults,
+    cpus: Option<u32>,
+) -> CreateSandbox {
     let cpus = cpus.map(|cpus| (LimitKey::Cpu, cpus.to_string()));
     let of_memory = |mebibytes: u64| format!("{mebibytes}MiB");
     CreateSandbox {
@@ -256,6 +265,7 @@ fn wanted(served: Served, reach: Reach, limits: &Defaults, cpus: Option<u32>) ->
         requested: Requested {
             presets: reach.presets,
             allow: reach.allow,
+            ask: ask.clone(),
             limits: [
                 (LimitKey::Memory, of_memory(limits.memory_mib)),
                 // In memory; what callers write there no process is charged for.
@@ -269,6 +279,7 @@ fn wanted(served: Served, reach: Reach, limits: &Defaults, cpus: Option<u32>) ->
             ..Requested::default()
         },
         discard: true,
+        is_attended: !ask.is_empty(),
     }
 }
 
@@ -318,6 +329,12 @@ struct Reach {
     name: &'static str,
     presets: Vec<String>,
     allow: Vec<String>,
+}
+
+impl Reach {
+    fn is_closed(&self) -> bool {
+        self.name == NetworkWord::Closed.name()
+    }
 }
 
 /// All addresses, as E2B's SDKs write them.

@@ -10,6 +10,7 @@ use atoll_model::{RESIDENT, ServedExec};
 use super::files;
 use super::living::{Living, REMEMBERED};
 use super::process::Process;
+use super::recorded;
 use super::room::For;
 use super::window::{Next, Reading};
 use super::{Answered, Worker, fault, making, name, refusal, unanswered};
@@ -38,6 +39,10 @@ impl Worker {
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
+            InAsk::Decide { approval, decision } => {
+                let decided = recorded::decide(living, approval, decision, by).await?;
+                Ok(Answered::Reply(decided))
+            }
             InAsk::Port { port } => {
                 let connected = connect(living, port).await?;
                 let host = living.port_host.as_ref();

@@ -1,0 +1,150 @@
+//! The ledger, and approvals, for callers: each of their own tenant.
+
+use std::sync::Arc;
+
+use atoll_engine::failure::Failure;
+use atoll_engine::sandboxes::{ApprovalScope, CallDigest, Decision, Pending, Scope, WantedEvents};
+use atoll_model::{RunId, ServedExec};
+use atoll_store::Role;
+use tokio::task::spawn_blocking;
+
+use super::callers::Caller;
+use super::living::Living;
+use super::{Worker, fault, refusal};
+use crate::protocol::{ApprovalFacts, Ask, DecideAsk, EventsAsk, Kind, Refusal, Reply};
+
+/// The most events that are returned at once.
+const EVENTS_MAX: usize = 1_000;
+
+impl Worker {
+    /// Carries out a request about the ledger or approvals.
+    pub(super) async fn look_up(
+        self: &Arc<Self>,
+        caller: &Caller,
+        ask: Ask,
+    ) -> Result<Reply, Refusal> {
+        let may = match (&ask, caller.role) {
+            (_, Role::Administrator)
+            | (Ask::Events(_) | Ask::Proof { .. } | Ask::Checkpoint, Role::Auditor)
+            | (Ask::Approvals, Role::Approver) => true,
+            // What came of their own sandboxes.
+            (Ask::Events(asked), Role::User) => asked.run.is_some(),
+            (_, Role::Operator | Role::Approver | Role::Auditor | Role::User) => false,
+        };
+        if !may {
+            let what = format!("a key of the role {} may not", caller.role.name());
+            return Err(Refusal::new(Kind::Forbidden, what)
+                .advise("an administrator makes keys of other roles"));
+        }
+        match ask {
+            Ask::Approvals => self.approvals(&caller.tenant).await,
+            Ask::Events(asked) => self.events(caller, asked).await,
+            Ask::Proof { number } => {
+                let found = self.reading(caller, move |worker, tenant| {
+                    worker.engine.proof(tenant, number)
+                });
+                let none = || {
+                    let what = format!("there is no event {number} of this tenant");
+                    Refusal::new(Kind::NotFound, what)
+                };
+                found.await?.map(Reply::Text).ok_or_else(none)
+            }
+            _ => {
+                let signed = self.reading(caller, |worker, _| worker.engine.checkpoint());
+                signed.await.map(Reply::Text)
+            }
+        }
+    }
+
+    async fn events(self: &Arc<Self>, caller: &Caller, asked: EventsAsk) -> Result<Reply, Refusal> {
+        let no_run = || Refusal::new(Kind::NotFound, "there is no such run");
+        let run = asked.run.as_deref().map(RunId::parse).transpose();
+        let wanted = WantedEvents {
+            run: run.map_err(|_| no_run())?,
+            kind: asked.kind,
+            from: asked.from,
+            limit: asked.limit.clamp(1, EVENTS_MAX),
+        };
+        let is_whole = wanted.run.is_some() && wanted.from == 0 && wanted.kind.is_none();
+        let found = self.reading(caller, move |worker, tenant| {
+            worker.engine.recorded(tenant, &wanted)
+        });
+        let found = found.await?;
+        match is_whole && found.events.is_empty() {
+            true => Err(no_run()),
+            false => Ok(Reply::Events {
+                events: found.events,
+                next: found.next,
+            }),
+        }
+    }
+
+    /// Reads the ledger, which takes a thread; few at once.
+    async fn reading<T: Send + 'static>(
+        self: &Arc<Self>,
+        caller: &Caller,
+        read: impl FnOnce(&Self, &str) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let place = Arc::clone(&self.readers).acquire_owned().await;
+        let place = place.map_err(|error| fault(&error))?;
+        let (worker, tenant) = (Arc::clone(self), caller.tenant.clone());
+        let read = spawn_blocking(move || {
+            let read = read(&worker, &tenant);
+            drop(place);
+            read
+        });
+        let read = read.await.map_err(|error| fault(&error))?;
+        read.map_err(|failure| refusal(&failure))
+    }
+
+    async fn approvals(self: &Arc<Self>, tenant: &str) -> Result<Reply, Refusal> {
+        let own: Vec<_> = self.living().values().cloned().collect();
+        let own: Vec<_> = own.into_iter().filter(|one| one.tenant == tenant).collect();
+        let list = move || {
+            let waiting = own.iter().flat_map(|living| {
+                // One that has just ended waits for nothing.
+                let all = living.sandbox.approvals().unwrap_or_default();
+                all.into_iter().map(|one| facts(living, one))
+            });
+            waiting.collect()
+        };
+        let all = spawn_blocking(list).await.map_err(|error| fault(&error))?;
+        Ok(Reply::Approvals(all))
+    }
+}
+
+fn facts(living: &Living, pending: Pending) -> ApprovalFacts {
+    ApprovalFacts {
+        sandbox: living.id.clone(),
+        approval: pending.approval,
+        digest: pending.digest.to_string(),
+        call: serde_json::to_value(&pending.call).unwrap_or_default(),
+        waiting: pending.waiting,
+        left_s: pending.left_seconds,
+    }
+}
+
+/// Decides a call that waits.
+pub(super) async fn decide(
+    living: &Arc<Living>,
+    approval: u32,
+    asked: DecideAsk,
+    by: ServedExec,
+) -> Result<Reply, Refusal> {
+    let digest: CallDigest = asked
+        .digest
+        .parse()
+        .map_err(|_| Refusal::new(Kind::Invalid, "digest is none: take it from the list"))?;
+    let decision = match (asked.grant, asked.lasting) {
+        (false, _) => Decision::Deny {},
+        (true, lasting) => Decision::Grant {
+            scope: if lasting { Scope::Run } else { Scope::Once },
+            breadth: ApprovalScope::Same,
+        },
+    };
+    let sandbox = Arc::clone(&living.sandbox);
+    let decided = spawn_blocking(move || sandbox.decide((approval, digest), decision, &by));
+    let decided = decided.await.map_err(|error| fault(&error))?;
+    decided.map_err(|failure| refusal(&failure))?;
+    Ok(Reply::Done)
+}
