@@ -835,6 +835,6 @@ fn served_networks_reach_what_their_word_says() {
     }
     let command = format!("python3 '{}'", checks("network.py").display());
     let run = on_internet(&world, &command).env("CONFIG", world.config());
-    all_passed_of(&run.within(LONG).run(), 4);
+    all_passed_of(&run.within(LONG).run(), 5);
     verify_ledger(&world);
 }

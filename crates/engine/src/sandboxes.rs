@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use atoll_ledger::{Durability, Ledger, StateDir};
+use atoll_model::Verdict;
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
 use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served, ServedExec};
-use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
+use atoll_policy::{HostFacts, decide};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Pending, Size,
 };
@@ -30,6 +31,7 @@ use serde_json::json;
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
+use crate::execs::declined;
 use crate::failure::{Doing, Failure};
 use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
@@ -87,6 +89,10 @@ pub struct CreateSandbox {
 /// A living sandbox. Dropping it ends it.
 pub struct Sandbox {
     run: RunId,
+    wanted: CreateSandbox,
+    /// Its call, for what is decided on it later.
+    call: Box<Call>,
+    replacing: Mutex<()>,
     shared: Arc<Shared>,
     owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
@@ -169,6 +175,7 @@ impl Engine {
         }
         let (ready, is_ready) = channel();
         let (owner, owned) = owner().doing("no line to the sandbox can be made")?;
+        let kept = wanted.clone();
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
@@ -180,9 +187,12 @@ impl Engine {
         });
         let supervised = supervised.doing("no thread can be made")?;
         let gone = || Err(Failure::new("the sandbox was not made"));
-        let run = is_ready.recv().unwrap_or_else(|_| gone())?;
+        let call = is_ready.recv().unwrap_or_else(|_| gone())?;
         Ok(Sandbox {
-            run,
+            run: call.run.clone(),
+            wanted: kept,
+            call,
+            replacing: Mutex::new(()),
             shared: Arc::clone(&self.shared),
             owner,
             supervised: Mutex::new(Some(supervised)),
@@ -195,7 +205,7 @@ fn supervise(
     shared: &Shared,
     wanted: &CreateSandbox,
     owned: &OwnerEnd,
-    ready: Sender<Result<RunId, Failure>>,
+    ready: Sender<Result<Box<Call>, Failure>>,
 ) -> Result<Ending, CallError> {
     let typed = typed(wanted);
     let prepared = match &wanted.workspace {
@@ -249,9 +259,9 @@ fn supervise(
         owner: Some(owned),
         now,
     };
-    let run = call_of.run.clone();
+    let made = Box::new(call_of.clone());
     let attach = |_: &_| {
-        let _ = ready.send(Ok(run));
+        let _ = ready.send(Ok(made));
         NoStreams(nothing)
     };
     let called = call(&request, Starting::by(&shared.spawner), attach)?;
@@ -419,6 +429,59 @@ impl Sandbox {
             digest,
             decision,
         })
+    }
+
+    /// Puts another network in the place of the one in force: decided on like a new sandbox, and
+    /// recorded first. What is connected is cut off.
+    ///
+    /// # Errors
+    /// When it is refused, or the sandbox was made without a network.
+    pub fn replace_network(
+        &self,
+        (presets, allow): (Vec<String>, Vec<String>),
+        by: &ServedExec,
+    ) -> Result<(), Failure> {
+        let _one_by_one = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.clone();
+        if presets.is_empty() && allow.is_empty() {
+            wanted.requested.ask.clear();
+        }
+        (wanted.requested.presets, wanted.requested.allow) = (presets, allow);
+        let Prepared {
+            rules,
+            host,
+            handed,
+            now,
+            ..
+        } = prepare_served(&self.shared, &wanted)?;
+        let facts = facts(
+            &host,
+            self.shared.mode,
+            now,
+            &handed.words.environment,
+            None,
+        );
+        let network = match decide(&rules, &self.call, &facts) {
+            Verdict::Allow(grant) => grant.boundary().network.clone(),
+            Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
+                return Err(refused(&self.run, declined(reasons)));
+            }
+        };
+        let body = json!({ "network": network, "caller": by.caller, "trace": by.trace });
+        let ledger = &self.shared.ledger;
+        let recorded = ledger.record(
+            Some(&self.run),
+            "network.replaced",
+            body,
+            Durability::Durable,
+        );
+        recorded.doing("the network is not recorded")?;
+        let replaced = self.owner.replace(network);
+        let replaced = replaced.map_err(|error| unanswered(&self.run, &error))?;
+        replaced.map_err(|declined| refused(&self.run, declined))
     }
 
     fn done(&self, question: Question) -> Result<(), Failure> {

@@ -23,7 +23,6 @@ pub(crate) struct Trust {
     authority: CertificateAuthority,
     files: TrustFiles,
     run: RunId,
-    network: Network,
     lasts: Duration,
 }
 
@@ -48,7 +47,6 @@ impl Trust {
             authority,
             files,
             run: request.call.run.clone(),
-            network: boundary.network.clone(),
             lasts: limit.map_or(LASTS, |limit| limit.saturating_add(LONGER)),
         }))
     }
@@ -58,13 +56,11 @@ impl Trust {
         self.files.directory()
     }
 
-    /// Issues an authority for this run alone, under the deployment's as it was when the
+    /// Issues an authority for this run and the hosts of a network alone, under the deployment's as it was when the
     /// sandbox was made: that is the one the programs trust.
-    pub(crate) fn issue(&self) -> io::Result<Authority> {
+    pub(crate) fn issue(&self, network: &Network) -> io::Result<Authority> {
         let now = SystemTime::now();
-        let issued = self
-            .authority
-            .issue(&self.run, &self.network, now, self.lasts);
+        let issued = self.authority.issue(&self.run, network, now, self.lasts);
         issued.map_err(|error: AuthorityError| io::Error::other(error.to_string()))
     }
 }

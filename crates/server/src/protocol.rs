@@ -355,6 +355,8 @@ pub enum InAsk {
         /// The decision.
         decision: DecideAsk,
     },
+    /// Put another network in the place of the one it has: [`Reply::Done`].
+    SetNetwork(NetworkAsk),
     /// Make a link to one of its ports: [`Reply::Link`].
     Link {
         /// The port.

@@ -147,9 +147,57 @@ def a_call_waits_for_an_approver():
         assert server.ask("GET", "/approvals", key=auditor)[0] == 403
 
 
+def the_network_of_a_living_one_is_replaced():
+    with Server("network = 'internet'\n") as server:
+        sandbox = server.made()
+
+        def put(sandbox, body):
+            connection = http.client.HTTPConnection(server.at, timeout=60)
+            path = f"/sandboxes/{sandbox['id']}/network"
+            connection.request("PUT", path, json.dumps(body), {"X-API-Key": server.key})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+        one, other = "http://example.com/", "http://other.example/"
+        for body, expected in [
+            ({"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}, ("200", "403")),
+            ({"allow_internet_access": False}, ("403", "403")),
+            ({}, ("200", "200")),
+            ({"allowOut": ["other.example"], "denyOut": ["0.0.0.0/0"]}, ("403", "200")),
+        ]:
+            status, told = put(sandbox, body)
+            assert status == 204, told
+            got = server.curl(sandbox, one), server.curl(sandbox, other)
+            closed = tuple("403" if code == "000" else code for code in got)
+            assert closed == expected, (body, got)
+            for url in PRIVATE:
+                assert server.curl(sandbox, url) in ("000", "403", "502"), url
+        # A program that goes on is held to it too.
+        command = ["sh", "-c", "while sleep 0.1; do curl -s -m 5 -o /dev/null -w '%{http_code}\\n' "
+                   "http://other.example/ >> log; done"]
+        status, _ = server.ask("POST", f"/sandboxes/{sandbox['id']}/processes", {"command": command})
+        assert status == 201
+        time.sleep(1)
+        assert put(sandbox, {"allow_internet_access": False})[0] == 204
+        run = lambda *words: server.ask(
+            "POST", f"/sandboxes/{sandbox['id']}/run", {"command": list(words)})[1]["stdout"]
+        before = run("sh", "-c", "wc -l < log; grep -c 200 log")
+        time.sleep(2)
+        lines = [int(one) for one in before.split()] + [int(run("grep", "-c", "200", "log"))]
+        assert lines[1] > 0 and lines[2] <= lines[1] + 1, lines
+        _, told = server.ask("GET", f"/runs/{sandbox['run']}/events?type=network.replaced")
+        assert [one["body"]["caller"] for one in told["events"]] == ["administrator"] * 5, told
+        closed = server.made(network={"internet": False})
+        status, told = put(closed, {})
+        assert status in (403, 503) and b"without a network" in told, told
+        assert put(sandbox, {"dnsServers": ["1.1.1.1"]})[0] == 403
+        assert put({"id": "i" + "0" * 20}, {})[0] == 404
+
+
 failed = False
 for check in [a_closed_one_reaches_nothing, an_open_one_reaches_public_addresses_alone,
-              one_of_registries_reaches_these_to_read, a_call_waits_for_an_approver]:
+              one_of_registries_reaches_these_to_read, a_call_waits_for_an_approver,
+              the_network_of_a_living_one_is_replaced]:
     try:
         check()
         print("ok", check.__name__, flush=True)

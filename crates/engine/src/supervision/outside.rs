@@ -6,6 +6,7 @@ mod event;
 mod execs;
 mod given_up;
 mod live;
+mod network;
 mod reload;
 mod starting;
 mod wider;
@@ -88,8 +89,8 @@ pub(crate) const OUTSIDE: &CStr = c"atoll-egress";
 /// on.
 pub type Recorder<'a> = &'a mut dyn FnMut(&[FlowEvent<'_>]) -> bool;
 
-/// Issues the authority of a run, if its programs are to trust one.
-pub type Issuer<'a> = &'a dyn Fn() -> io::Result<Option<Authority>>;
+/// Issues the authority of a run for the hosts of a network, if its programs are to trust one.
+pub type Issuer<'a> = &'a dyn Fn(&Network) -> io::Result<Option<Authority>>;
 
 /// A report of the egress process, prepared for recording.
 enum Told {
@@ -176,6 +177,11 @@ impl Told {
 pub struct Outside<'a> {
     record: Recorder<'a>,
     network: &'a Network,
+    /// The network that a caller has put in its place.
+    replaced: Option<Box<Network>>,
+    /// The listeners, for a further egress process.
+    kept: Vec<OwnedFd>,
+    comers: usize,
     issuer: Issuer<'a>,
     doors: EgressInputs,
     handover: Option<&'a CredentialBundle>,
@@ -265,6 +271,9 @@ impl<'a> Outside<'a> {
         Self {
             record,
             network,
+            replaced: None,
+            kept: Vec::new(),
+            comers: 0,
             issuer,
             doors: EgressInputs::default(),
             handover: None,
@@ -335,11 +344,11 @@ impl<'a> Outside<'a> {
 
     /// Starts the egress process, with the listeners.
     fn start(&mut self, listeners: &[OwnedFd]) {
-        let begun = (self.issuer)().and_then(|authority| {
+        let begun = (self.issuer)(self.in_force()).and_then(|authority| {
             let carriage = EgressConfig {
                 network: Network {
                     publish: self.published.clone(),
-                    ..self.network.clone()
+                    ..self.in_force().clone()
                 },
                 authority,
                 visitors: self.doors.visitors.clone(),
@@ -369,7 +378,7 @@ impl<'a> Outside<'a> {
             let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
             let values = values.filter(|_| has_values);
             let signer = match &self.signing {
-                Some((keys, _)) => Some(keys.start(self.network)?),
+                Some((keys, _)) => Some(keys.start(self.in_force())?),
                 None => None,
             };
             let line = signer.iter().map(|(line, _)| line);
@@ -856,6 +865,7 @@ impl Outside<'_> {
                     let is_due = begins_at.is_some_and(|at| at <= Instant::now());
                     if is_due || self.has_come(telling) {
                         self.start(&listeners);
+                        self.keep(listeners, comers);
                     } else {
                         self.state = State::Listening {
                             listeners,

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use atoll_model::network::Network;
 use atoll_sandbox::{Declined, FileServer, Size};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -32,6 +33,8 @@ pub(crate) enum OwnerAsk {
     Question(Question, Sender<Answer>),
     /// For an exec.
     Exec(Box<ExecCaller>),
+    /// For another network, which was decided on and recorded.
+    Network(Box<Network>, Sender<Result<(), Declined>>),
     /// For a file server: the socket of its requests.
     Files(Sender<Result<OwnedFd, Declined>>),
 }
@@ -86,6 +89,16 @@ impl Owner {
         let caller = ExecCaller::own(request, streams, terminal, far);
         self.send(OwnerAsk::Exec(Box::new(caller)))?;
         Ok(ExecConnection::on(near))
+    }
+
+    /// Puts another network, which was decided on and recorded, in the place of the one in force.
+    ///
+    /// # Errors
+    /// [`ControlError`]; the refusal is an answer.
+    pub fn replace(&self, network: Network) -> Result<Result<(), Declined>, ControlError> {
+        let (send, receive) = channel();
+        self.send(OwnerAsk::Network(Box::new(network), send))?;
+        answered(&receive)
     }
 
     /// Has a file server started.

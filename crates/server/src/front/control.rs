@@ -91,6 +91,16 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         ["sandboxes", _, "pause" | "resume" | "fork" | "snapshots"] if post => {
             Err(refused_field("pausing, forks and snapshots"))
         }
+        ["sandboxes", id, "network"] if parts.method == Method::PUT => {
+            let asked: Replaced = body(content).await?;
+            check_network(&asked.network)?;
+            let ask = InAsk::SetNetwork(NetworkAsk {
+                internet: asked.internet,
+                allow: asked.network.allow_out.unwrap_or_default(),
+                deny: asked.network.deny_out.unwrap_or_default(),
+            });
+            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+        }
         ["sandboxes", id, "metrics"] if get => {
             let query = parts.uri.query().unwrap_or_default();
             metrics(front, key, &plain_id(id), query).await
@@ -188,6 +198,16 @@ struct Network {
     mask_request_host: Option<String>,
 }
 
+/// The network that takes the place of the one that a sandbox has.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Replaced {
+    #[serde(rename = "allow_internet_access")]
+    internet: Option<bool>,
+    #[serde(flatten)]
+    network: Network,
+}
+
 /// Returns whether a field says something.
 fn is_set(value: Option<&Value>) -> bool {
     match value {
@@ -200,10 +220,10 @@ fn is_set(value: Option<&Value>) -> bool {
 
 /// Refuses what is asked for and not offered: nothing is left out silently.
 fn check(create: &Create) -> Result<(), Refusal> {
-    let network = create.network.as_ref();
-    let of_network = |field: fn(&Network) -> Option<&Value>| is_set(network.and_then(field));
+    if let Some(network) = &create.network {
+        check_network(network)?;
+    }
     let resumes = create.auto_resume.as_ref();
-    let servers = network.and_then(|network| network.dns_servers.as_ref());
     let fields = [
         ("mcp", is_set(create.mcp.as_ref())),
         ("iam", is_set(create.iam.as_ref())),
@@ -216,20 +236,25 @@ fn check(create: &Create) -> Result<(), Refusal> {
         ),
         ("autoPause", create.auto_pause == Some(true)),
         ("autoResume", resumes.is_some_and(|resume| resume.enabled)),
-        (
-            "network.rules",
-            of_network(|network| network.rules.as_ref()),
-        ),
-        (
-            "network.egressProxy",
-            of_network(|network| network.egress_proxy.as_ref()),
-        ),
+    ];
+    refuse_first(&fields)
+}
+
+fn check_network(network: &Network) -> Result<(), Refusal> {
+    let servers = network.dns_servers.as_ref();
+    refuse_first(&[
+        ("network.rules", is_set(network.rules.as_ref())),
+        ("network.egressProxy", is_set(network.egress_proxy.as_ref())),
         (
             "network.dnsServers",
             servers.is_some_and(|list| !list.is_empty()),
         ),
-    ];
-    match fields.into_iter().find(|(_, is_set)| *is_set) {
+    ])
+}
+
+/// Refuses the first field that is set.
+fn refuse_first(fields: &[(&str, bool)]) -> Result<(), Refusal> {
+    match fields.iter().find(|(_, is_set)| *is_set) {
         Some((name, _)) => Err(refused_field(name)),
         None => Ok(()),
     }

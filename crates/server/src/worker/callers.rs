@@ -267,6 +267,7 @@ fn is_of_control(ask: &InAsk) -> bool {
             | InAsk::Kill
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
+            | InAsk::SetNetwork(_)
             | InAsk::Decide { .. }
     )
 }

@@ -25,8 +25,8 @@ pub(crate) struct Living {
     pub(crate) template: String,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) environment: BTreeMap<String, String>,
-    pub(crate) network: String,
-    pub(crate) asked: Option<NetworkAsk>,
+    /// Its network, in the words of `serve.toml`, and what the caller asked for.
+    network: Mutex<(String, Option<NetworkAsk>)>,
     pub(crate) limits: Defaults,
     pub(crate) cpus: u32,
     pub(crate) token: String,
@@ -76,8 +76,7 @@ impl Living {
             template: beginning.template,
             metadata: beginning.metadata,
             environment: beginning.environment,
-            network: beginning.network,
-            asked: beginning.asked,
+            network: Mutex::new((beginning.network, beginning.asked)),
             limits: beginning.limits,
             cpus: beginning.cpus,
             token: beginning.token,
@@ -97,6 +96,7 @@ impl Living {
 
     /// Describes it for a caller.
     pub(crate) fn facts(&self) -> SandboxFacts {
+        let (network, asked) = self.network().clone();
         SandboxFacts {
             id: self.id.clone(),
             run: self.sandbox.run().to_string(),
@@ -107,8 +107,8 @@ impl Living {
             cpus: self.cpus,
             memory_mib: self.limits.memory_mib,
             disk_mib: self.limits.disk_mib,
-            network: self.network.clone(),
-            asked: self.asked.clone(),
+            network,
+            asked,
         }
     }
 
@@ -143,6 +143,10 @@ impl Living {
         let (at, before) = std::mem::replace(&mut *measured, (now, cpu_us));
         let elapsed = now.duration_since(at).as_secs_f64().max(0.001);
         cpu_us.saturating_sub(before) as f64 / 1e6 / elapsed * 100.0
+    }
+
+    pub(crate) fn network(&self) -> MutexGuard<'_, (String, Option<NetworkAsk>)> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn reached(&self) -> MutexGuard<'_, BTreeSet<u16>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::sandboxes::{CreateSandbox, Requested, Workspace};
-use atoll_model::{Ending, LimitHit, LimitKey, Served};
+use atoll_model::{Ending, LimitHit, LimitKey, Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -137,6 +137,24 @@ impl Worker {
         let (worker, of) = (Arc::clone(self), Arc::clone(&living));
         tokio::spawn(async move { worker.watch_over(&of, is_over).await });
         Ok(living.created())
+    }
+
+    /// Puts another network, within the server's word, in the place of the one a sandbox has.
+    pub(super) async fn set_network(
+        &self,
+        living: &Arc<Living>,
+        asked: NetworkAsk,
+        by: ServedExec,
+    ) -> Result<(), Refusal> {
+        let reach = narrowed(self.configuration.network, Some(&asked))?;
+        let name = reach.name.to_owned();
+        let sandbox = Arc::clone(&living.sandbox);
+        let replaced =
+            spawn_blocking(move || sandbox.replace_network((reach.presets, reach.allow), &by));
+        let replaced = replaced.await.map_err(|error| fault(&error))?;
+        replaced.map_err(|failure| refusal(&failure))?;
+        *living.network() = (name, Some(asked));
+        Ok(())
     }
 
     /// Ends a sandbox at its time, and takes it off the list once it is gone.

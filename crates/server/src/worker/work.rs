@@ -39,6 +39,10 @@ impl Worker {
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
+            InAsk::SetNetwork(asked) => {
+                self.set_network(living, asked, by).await?;
+                Ok(Answered::Reply(Reply::Done))
+            }
             InAsk::Decide { approval, decision } => {
                 let decided = recorded::decide(living, approval, decision, by).await?;
                 Ok(Answered::Reply(decided))

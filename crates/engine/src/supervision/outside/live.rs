@@ -153,6 +153,9 @@ impl<'a> Outside<'a> {
                     let _ = to.send(self.answer(Who::own(), question));
                 }
                 OwnerAsk::Exec(caller) => self.ask_exec(*caller),
+                OwnerAsk::Network(network, to) => {
+                    let _ = to.send(self.replace(network));
+                }
                 OwnerAsk::Files(to) => self.serve_files(move |served| {
                     let _ = to.send(served);
                 }),

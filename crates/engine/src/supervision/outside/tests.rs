@@ -78,7 +78,7 @@ fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
         .spawn()
         .unwrap();
     let network = Network::default();
-    let issuer = || Ok(None);
+    let issuer = |_: &_| Ok(None);
     let mut recorded = 0;
     let mut record = |news: &[FlowEvent<'_>]| {
         let opened = news
@@ -161,7 +161,7 @@ fn nothing_is_carried_once_the_records_have_filled_what_a_run_has() {
 #[test]
 fn a_credential_that_the_run_does_not_have_is_not_taken_for_given_up() {
     let network = Network::default();
-    let issuer = || Ok(None);
+    let issuer = |_: &_| Ok(None);
     let mut recorded = 0;
     let mut record = |news: &[FlowEvent<'_>]| {
         recorded += news.len();
@@ -218,7 +218,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let taken = is_taken.then(|| UnixListener::bind_addr(&address).unwrap());
     let network = Network::default();
-    let issuer = || Ok(None);
+    let issuer = |_: &_| Ok(None);
     let mut recorded = Vec::new();
     let mut record = |news: &[FlowEvent<'_>]| {
         recorded.extend(news.iter().map(|one| format!("{one:?}")));
@@ -306,7 +306,7 @@ fn said_by_two(
         rustix::thread::gettid().as_raw_nonzero().get() as u32,
     );
     let network = Network::default();
-    let issuer = || Ok(None);
+    let issuer = |_: &_| Ok(None);
     let mut recorded = Vec::new();
     let mut record = |news: &[FlowEvent<'_>]| {
         recorded.extend(news.iter().map(|one| format!("{one:?}")));
