@@ -238,6 +238,7 @@ fn strangers_reach_nothing() {
     let strangers = world.host("python3").arg(checks("strangers.py"));
     let strangers = strangers.env("URL", &server.url).env("KEY", &server.key);
     let strangers = strangers.env("OTHER_KEY", other.trim());
+    let strangers = strangers.env("SERVER", server.running.pid().to_string());
     let strangers = strangers
         .env("HOST_HOME", world.home())
         .env("HOST_STATE", world.state());

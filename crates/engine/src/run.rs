@@ -247,7 +247,7 @@ fn readable_directory(path: &Path) -> Result<PathBuf, Failure> {
     Ok(real)
 }
 
-fn new_run_id(now: SystemTime) -> RunId {
+pub(crate) fn new_run_id(now: SystemTime) -> RunId {
     let seconds = now
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()

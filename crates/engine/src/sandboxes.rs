@@ -5,6 +5,7 @@
 //! [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
 //! supervised by [`call`] on a thread of its own, and spoken to by an [`Owner`].
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_ledger::{Durability, Ledger, StateDir};
 use atoll_model::Verdict;
@@ -33,7 +35,7 @@ use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::execs::declined;
 use crate::failure::{Doing, Failure};
-use crate::run::{At, asked, facts, read_machine};
+use crate::run::{At, asked, facts, new_run_id, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
 use crate::{CallError, ChangeRetention, Request, call};
 
@@ -60,6 +62,31 @@ struct Shared {
     machine: Host,
     mode: Mode,
     spawner: Spawner,
+    named: Named,
+}
+
+/// The runs of the last second, by the names that were given to them: so many begin in one that two
+/// would get the same by chance.
+#[derive(Default)]
+struct Named(Mutex<(u64, BTreeSet<RunId>)>);
+
+impl Named {
+    /// Returns a name that no other run of this process has.
+    fn name(&self, now: SystemTime) -> RunId {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (second, names) = &mut *named;
+        // A name begins with its second.
+        if *second != since.as_secs() {
+            (*second, *names) = (since.as_secs(), BTreeSet::new());
+        }
+        loop {
+            let name = new_run_id(now);
+            if names.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
 }
 
 /// The files that the programs of a sandbox work on.
@@ -129,6 +156,7 @@ impl Engine {
             machine,
             mode,
             spawner,
+            named: Named::default(),
         });
         Ok(Self { shared })
     }
@@ -230,6 +258,7 @@ fn supervise(
     let (handover, words) = (handed.handover.as_ref(), &handed.words);
     let at = wanted.workspace.at();
     let call_of = Call {
+        run: shared.named.name(now),
         lives: true,
         served: wanted.workspace.served(),
         ..asked(&typed, words, None, at, false, now)
@@ -583,5 +612,17 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // Who wants to know how it ended ends it itself.
         let _ = self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_runs_of_a_second_have_one_name() {
+        let named = Named::default();
+        let names: BTreeSet<RunId> = (0..20_000).map(|_| named.name(UNIX_EPOCH)).collect();
+        assert_eq!(names.len(), 20_000);
     }
 }

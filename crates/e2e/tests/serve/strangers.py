@@ -9,9 +9,14 @@ import hashlib
 import http.client
 import json
 import os
+import resource
+import signal
+import socket
+import threading
 import sys
 import time
 import traceback
+from collections import Counter
 from urllib.parse import quote, urlsplit
 
 AT = urlsplit(os.environ["URL"])
@@ -429,6 +434,120 @@ def long_lists_tags_and_heads_are_refused():
     control("DELETE", f"/sandboxes/{sandbox}")
 
 
+def half_open_connections_hold_up_nobody():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    count = min(10_000, most - 200)
+    open_ones = []
+    for number in range(count):
+        connection = socket.create_connection((AT.hostname, AT.port), timeout=30)
+        connection.sendall(b"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nContent-Le"[: number % 50])
+        open_ones.append(connection)
+    sandbox, token = made()
+    assert output(sandbox, token, "echo here") == "here\n"
+    for connection in open_ones:
+        connection.close()
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def names_that_change_while_files_are_asked_for_lead_nowhere():
+    sandbox, token = made()
+    # A file, a link to what may not be read, a pipe, a directory: each for a moment.
+    swap = """import os, itertools, random, time
+os.mkdir("d"); open("d/own", "w").write("own"); open("own", "w").write("own"); os.mkfifo("pipe")
+for n in itertools.count():
+    for make in [lambda: os.symlink("/etc/shadow", "t"), lambda: os.link("pipe", "t"), lambda: os.symlink("own", "t"),
+                 lambda: os.symlink("/proc/1/environ", "t"), lambda: os.symlink("d", "t"), lambda: os.symlink("own", "t")]:
+        make(); os.rename("t", "f"); time.sleep(random.random() / 1000)
+"""
+    within(sandbox, "/files?path=swap.py", swap.encode(), token, Content_Type="application/octet-stream")
+    output(sandbox, token, "(python3 swap.py >/dev/null 2>&1 &); sleep 0.5")
+    seen = set()
+    for _ in range(150):
+        status, _, text = within(sandbox, "/files?path=f", None, token, method="GET")
+        seen.add((status, text if status == 200 else b""))
+        status, _, _ = within(sandbox, "/files?path=f", b"own", token, Content_Type="application/octet-stream")
+        assert status in (200, 400, 403, 404), status
+    # The control: the file is read now and then.
+    assert (200, b"own") in seen and {text for _, text in seen} <= {b"own", b""}, seen
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def a_sandbox_without_processes_left_holds_up_nobody():
+    sandbox, token = made()
+    other, its = made()
+    bomb = "for n in $(seq 2000); do sleep 100 & done >/dev/null 2>&1; true"
+    begun = time.monotonic()
+    run(sandbox, token, bomb)
+    status, _, text = run(sandbox, token, "true")
+    assert status == 200 and time.monotonic() - begun < 60, (status, text)
+    assert output(other, its, "echo here") == "here\n"
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+    assert control("DELETE", f"/sandboxes/{other}")[0] == 204
+
+
+def below(pid):
+    """Returns the processes beneath one, with their names."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as stat:
+                    text = stat.read()
+            except OSError:
+                continue
+            name = text[text.index("(") + 1:text.rindex(")")]
+            parents[int(entry)] = int(text[text.rindex(")") + 2:].split()[1]), name
+    found, last = {}, {pid}
+    while last:
+        last = {one for one, (parent, _) in parents.items() if parent in last}
+        found.update({one: parents[one][1] for one in last})
+    return found
+
+
+def whatever_is_killed_nothing_is_left_and_nobody_waits():
+    server = int(os.environ["SERVER"])
+    killed = set()
+    for number in range(12):
+        before = below(server)
+        try:
+            sandbox, token = made()
+        except AssertionError:
+            # The one that waited ahead was killed: whoever asks is told, and the next is made.
+            sandbox, token = made()
+        ended = []
+
+        def follow():
+            try:
+                ended.append(run(sandbox, token, "sleep 20")[2])
+            except (http.client.HTTPException, OSError) as error:
+                ended.append(error)
+
+        follows = threading.Thread(target=follow)
+        follows.start()
+        time.sleep(0.2)
+        own = sorted((name, pid) for pid, name in below(server).items() if pid not in before)
+        name, pid = own[number % len(own)]
+        killed.add(name)
+        os.kill(pid, signal.SIGKILL)
+        follows.join(0.5)
+        status, _, _ = control("DELETE", f"/sandboxes/{sandbox}")
+        assert status in (204, 404), (name, status)
+        follows.join(20)
+        assert ended, f"whoever follows a program waits after {name} was killed"
+        for _ in range(200):
+            # By name: the one that waits ahead, two processes, is another one now, or was killed.
+            left = Counter(below(server).values()) - Counter(before.values())
+            left -= Counter({"atoll-jail": 2})
+            if not left:
+                break
+            time.sleep(0.05)
+        assert not left, (name, left)
+        assert control("GET", f"/sandboxes/{sandbox}")[0] == 404
+    # The launcher of all sandboxes is not among them; with it nothing could be made any more.
+    assert len(killed) > 2, killed
+
+
 CHECKS = [
     another_tenant_reaches_nothing, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
@@ -437,6 +556,8 @@ CHECKS = [
     input_that_nobody_reads_holds_up_nobody,
     programs_that_stop_or_end_all_others_do_not_hold_the_server,
     long_lists_tags_and_heads_are_refused,
+    half_open_connections_hold_up_nobody, names_that_change_while_files_are_asked_for_lead_nowhere,
+    a_sandbox_without_processes_left_holds_up_nobody, whatever_is_killed_nothing_is_left_and_nobody_waits,
 ]
 
 
