@@ -100,6 +100,12 @@ impl Server {
         list.as_array().unwrap().iter().map(id).collect()
     }
 
+    /// Returns the name below which the ports of sandboxes are.
+    fn domain(&self) -> String {
+        let domain = self.told.split("E2B_DOMAIN=").nth(1).unwrap();
+        domain.split_whitespace().next().unwrap().to_owned()
+    }
+
     /// Ends it as a person does.
     fn end(self) -> Outcome {
         self.running.signal(Signal::INT);
@@ -131,11 +137,18 @@ fn all_passed_of(outcome: &Outcome, least: usize) {
     assert_eq!(outcome.code(), 0, "{outcome}");
 }
 
-/// Installs the SDK of PyPI in an environment of its own; `None` where it cannot be had.
-fn python_sdk(world: &World) -> Option<PathBuf> {
+/// Installs a package of PyPI in an environment of its own; `None` where it cannot be had. Its wheel
+/// begins with this.
+fn python_package(world: &World, package: &str, wheel: &str) -> Option<PathBuf> {
     let wheels = cache().map(|cache| cache.join("pip/wheels"));
-    let Some(wheels) = wheels.filter(|wheels| wheels.join(PYTHON_SDK).is_file()) else {
-        world.skip("e2b of PyPI is not in ATOLL_TEST_CACHE", Avoidable::Yes);
+    let has = |wheels: &PathBuf| {
+        let files = fs::read_dir(wheels).into_iter().flatten().flatten();
+        let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        names.any(|name| name.starts_with(wheel))
+    };
+    let Some(wheels) = wheels.filter(has) else {
+        let why = format!("{package} of PyPI is not in ATOLL_TEST_CACHE");
+        world.skip(&why, Avoidable::Yes);
         return None;
     };
     let site = world.top().join("sdk");
@@ -147,9 +160,50 @@ fn python_sdk(world: &World) -> Option<PathBuf> {
     let pip = world
         .host(site.join("bin/pip"))
         .args(["install", "--quiet", "--no-index"]);
-    let pip = pip.arg("--find-links").arg(&wheels).arg("e2b==2.63.0");
+    let pip = pip.arg("--find-links").arg(&wheels).arg(package);
     let _ = pip.within(LONG).run().success();
     Some(site)
+}
+
+/// Installs E2B's own SDK.
+fn python_sdk(world: &World) -> Option<PathBuf> {
+    python_package(world, "e2b==2.63.0", "e2b-2.63.0-")
+}
+
+/// Has a client of somebody else's drive a server.
+fn client_works(world: &World, (package, wheel): (&str, &str), script: &str, least: usize) {
+    let Some(site) = python_package(world, package, wheel) else {
+        return;
+    };
+    let server = Server::start(world);
+    let python = world.host(site.join("bin/python")).arg(checks(script));
+    let python = python.env("E2B_DOMAIN", server.domain());
+    all_passed_of(&server.client(python), least);
+    let _ = server.end();
+}
+
+#[test]
+fn the_sandbox_of_langchain_works_unmodified() {
+    let world = World::new("the_sandbox_of_langchain_works_unmodified");
+    let package = ("langchain-e2b==0.0.6", "langchain_e2b-0.0.6-");
+    client_works(&world, package, "langchain_client.py", 6);
+}
+
+#[test]
+fn the_sandbox_of_the_agents_sdk_works_unmodified() {
+    let world = World::new("the_sandbox_of_the_agents_sdk_works_unmodified");
+    let package = ("openai-agents[e2b]==0.24.0", "openai_agents-0.24.0-");
+    client_works(&world, package, "agents_client.py", 6);
+}
+
+#[test]
+fn a_client_is_generated_from_the_description() {
+    let world = World::new("a_client_is_generated_from_the_description");
+    let package = (
+        "openapi-python-client==0.29.1",
+        "openapi_python_client-0.29.1-",
+    );
+    client_works(&world, package, "generated_client.py", 2);
 }
 
 #[test]
@@ -207,8 +261,6 @@ fn the_page_on_serving_works() {
     }
     let _ = server.end();
 }
-
-const PYTHON_SDK: &str = "e2b-2.63.0-py3-none-any.whl";
 
 #[test]
 fn the_sdk_of_node_works_unmodified() {

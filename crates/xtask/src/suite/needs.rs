@@ -123,13 +123,17 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 6] = [
+const PIP: [&str; 9] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
     "ocsf_json_schema==1.2.0",
     "rotel==0.0.1a15",
     "e2b==2.63.0",
+    "langchain-e2b==0.0.6",
+    // With an older SDK of E2B's.
+    "openai-agents[e2b]==0.24.0",
+    "openapi-python-client==0.29.1",
 ];
 
 const fn program(name: &'static str, program: &'static str) -> Package {
@@ -309,14 +313,18 @@ fn npm_has(cache: &Path, package: &str) -> bool {
 }
 
 fn pip_has(cache: &Path, package: &str) -> bool {
-    let prefix = package.replace("==", "-");
+    // A wheel's name has neither extras nor dashes (PEP 427).
+    let (name, version) = package.split_once("==").unwrap_or((package, ""));
+    let name = name.split('[').next().unwrap_or(name);
+    let prefixes = [name, &name.replace('-', "_")].map(|name| format!("{name}-{version}"));
     let files = fs::read_dir(cache.join("pip/wheels"))
         .into_iter()
         .flatten()
         .flatten();
     files
         .into_iter()
-        .any(|file| file.file_name().to_string_lossy().starts_with(&prefix))
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .any(|file| prefixes.iter().any(|prefix| file.starts_with(prefix)))
 }
 
 /// Returns whether the cache has this version of a package, by the list that cargo keeps there.
@@ -373,14 +381,18 @@ fn install_pip(cache: &Path, names: &[&str]) -> Result<()> {
     let environment = cache.join("pip/environment");
     let mut create = Command::new(PYTHON);
     command::output(create.args(["-m", "venv"]).arg(&environment))?;
-    let mut pip = Command::new(environment.join("bin/pip"));
-    pip.args([
-        "download",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--only-binary=:all:",
-    ]);
-    command::output(pip.arg("--dest").arg(cache.join("pip/wheels")).args(names)).map(drop)
+    // One by one: each with the versions that it asks for.
+    for name in names {
+        let mut pip = Command::new(environment.join("bin/pip"));
+        pip.args([
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--only-binary=:all:",
+        ]);
+        let _ = command::output(pip.arg("--dest").arg(cache.join("pip/wheels")).arg(name))?;
+    }
+    Ok(())
 }
 
 fn install_cargo(cache: &Path, names: &[&str]) -> Result<()> {
