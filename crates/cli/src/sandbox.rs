@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 
 use atoll_engine::failure::{Doing, Failure};
@@ -13,8 +14,10 @@ use atoll_sys::descriptor::wait_readable;
 use atoll_sys::process::{next_signal, signals_as_descriptor};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use rustls::crypto::aws_lc_rs::default_provider;
 use serde_json::{Value, json};
 use ureq::http::Response;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, SendBody};
 
 use crate::arguments::{
@@ -67,9 +70,9 @@ impl Server {
         let one_of = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
         let url = one_of(["ATOLL_URL", "E2B_API_URL"]);
         let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
-        if !url.starts_with("http://") {
+        if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(Failure::new(format!("{url} is no address of a server"))
-                .because("it begins with http://, since the server speaks no TLS")
+                .because("it begins with http:// or https://")
                 .advise(format!("ATOLL_URL={DEFAULT_URL}")));
         }
         let key = one_of(["ATOLL_API_KEY", "E2B_API_KEY"]).ok_or_else(|| {
@@ -77,7 +80,11 @@ impl Server {
                 "set ATOLL_API_KEY; atoll serve keys create makes a key, on the server's machine",
             )
         })?;
-        let settings = Agent::config_builder().http_status_as_error(false).build();
+        let settings = Agent::config_builder().http_status_as_error(false);
+        let settings = match url.starts_with("https://") {
+            true => settings.tls_config(tls()).build(),
+            false => settings.build(),
+        };
         Ok(Self {
             agent: settings.into(),
             url: url.trim_end_matches('/').to_owned(),
@@ -114,6 +121,20 @@ impl Server {
         };
         read(answer?)
     }
+}
+
+/// Returns how TLS is spoken: with the certificates that this machine trusts, or those of
+/// `SSL_CERT_FILE`.
+fn tls() -> TlsConfig {
+    let trusted = rustls_native_certs::load_native_certs().certs;
+    let trusted = trusted
+        .iter()
+        .map(|one| Certificate::from_der(one).to_owned());
+    let trusted: Vec<Certificate<'static>> = trusted.collect();
+    TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+        .root_certs(RootCerts::from(trusted))
+        .build()
 }
 
 fn read(answer: Response<Body>) -> Result<Value, Failure> {

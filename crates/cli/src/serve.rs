@@ -51,26 +51,8 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     // Before anything else is opened, which would have its number if it is not there.
     let given = given_socket();
     let places = Places::read()?;
-    match &arguments.action {
-        Some(ServeAction::Keys(arguments)) => return keys(&places, arguments, output),
-        Some(ServeAction::Backup(arguments)) => {
-            let done = store(&places)?.back_up(&arguments.file);
-            let failed = format!("{} is not written", arguments.file.display());
-            done.doing(&failed)?;
-            line(output, &format!("written: {}", arguments.file.display()));
-            return Ok(0);
-        }
-        Some(ServeAction::Restore(arguments)) => {
-            let done = store(&places)?.restore(&arguments.file);
-            let failed = format!("{} is not restored", arguments.file.display());
-            done.doing(&failed)?;
-            line(
-                output,
-                "restored: its keys are good from now on, and no others",
-            );
-            return Ok(0);
-        }
-        None => {}
+    if let Some(action) = &arguments.action {
+        return beside(action, &places, output);
     }
     let configuration = configuration(&places, arguments)?;
     if arguments.check {
@@ -110,21 +92,42 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
         true => Some(made(&store, FIRST_TENANT, FIRST_KEY, Role::Administrator, None)?.0),
     };
     let identity = identity(&places, &configuration)?;
+    let (identity, authority) = identity.unzip();
+    let (network, port) = (configuration.network, address.port());
+    let domain = configuration.tls.as_ref().map(|tls| tls.domain.clone());
+    let worker = Worker::new(engine, store, configuration, identity, port);
+    let can_make = worker.check();
+    can_make.doing("no sandbox can be made as serve.toml says")?;
     let place = Place {
         address,
-        domain: configuration.tls.as_ref().map(|tls| &*tls.domain),
-        authority: identity
-            .as_ref()
-            .and_then(|(_, authority)| authority.as_deref()),
+        domain: domain.as_deref(),
+        authority: authority.flatten(),
     };
-    line(
-        output,
-        &greeting(&place, configuration.network, first.as_deref()),
-    );
-    let identity = identity.map(|(identity, _)| identity);
-    let worker = Worker::new(engine, store, configuration, identity, address.port());
+    line(output, &greeting(&place, network, first.as_deref()));
     tell_service_manager();
     worker::serve(&worker, &listener, stop).doing("the server cannot go on")?;
+    Ok(0)
+}
+
+/// Carries out an action on the store, also beside a server that runs.
+fn beside(action: &ServeAction, places: &Places, output: &Output) -> Result<u8, Failure> {
+    match action {
+        ServeAction::Keys(arguments) => return keys(places, arguments, output),
+        ServeAction::Backup(arguments) => {
+            let file = arguments.file.display();
+            let done = store(places)?.back_up(&arguments.file);
+            done.doing(&format!("{file} is not written"))?;
+            line(output, &format!("written: {file}"));
+        }
+        ServeAction::Restore(arguments) => {
+            let done = store(places)?.restore(&arguments.file);
+            done.doing(&format!("{} is not restored", arguments.file.display()))?;
+            line(
+                output,
+                "restored: its keys are good from now on, and no others",
+            );
+        }
+    }
     Ok(0)
 }
 
@@ -134,7 +137,7 @@ struct Place<'a> {
     /// Its name, if it speaks TLS.
     domain: Option<&'a str>,
     /// The file of the authority that clients are to trust, if it is the server's own.
-    authority: Option<&'a Path>,
+    authority: Option<PathBuf>,
 }
 
 /// Reads or makes what the server speaks TLS with, and the file of its authority, if it is its own.
@@ -174,6 +177,10 @@ fn identity(
 fn greeting(place: &Place<'_>, network: NetworkWord, key: Option<&str>) -> String {
     let port = place.address.port();
     let (url, domain) = match place.domain {
+        // Few programs resolve such a name, and the certificate is for the address too.
+        Some(domain) if domain.ends_with(".localhost") => {
+            (format!("https://{}", place.address), domain)
+        }
         Some(domain) => (format!("https://{domain}:{port}"), domain),
         // So that get_host(8000) is a name of this machine, and none of E2B's.
         None => (format!("http://{}", place.address), "localhost"),
@@ -187,7 +194,7 @@ fn greeting(place: &Place<'_>, network: NetworkWord, key: Option<&str>) -> Strin
     text += &format!("  export E2B_SANDBOX_URL={url}\n");
     text += &format!("  export E2B_VOLUME_API_URL={url}\n");
     text += &format!("  export E2B_DOMAIN={domain}:{port}\n");
-    if let Some(authority) = place.authority {
+    if let Some(authority) = &place.authority {
         let authority = authority.display();
         text += &format!("  export SSL_CERT_FILE={authority} NODE_EXTRA_CA_CERTS={authority}\n");
     }

@@ -287,9 +287,12 @@ fn strangers_reach_nothing() {
         "serve", "keys", "create", "--name", "other", "--tenant", "other",
     ];
     let other = world.atoll(create).run().success().out();
+    let administrator = world.atoll(create).args(["--role", "administrator"]);
+    let administrator = administrator.run().success().out();
     let strangers = world.host("python3").arg(checks("strangers.py"));
     let strangers = strangers.env("URL", &server.url).env("KEY", &server.key);
     let strangers = strangers.env("OTHER_KEY", other.trim());
+    let strangers = strangers.env("OTHER_ADMINISTRATOR", administrator.trim());
     let strangers = strangers.env("SERVER", server.running.pid().to_string());
     let strangers = strangers
         .env("HOST_HOME", world.home())
@@ -705,7 +708,10 @@ fn a_server_with_a_name_speaks_tls() {
     world.write(world.config().join("atoll/serve.toml"), toml);
     let server = Server::start(&world);
     let port = server.url.rsplit(':').next().unwrap().to_owned();
-    assert_eq!(server.url, format!("https://atoll.localhost:{port}"));
+    // By the address: few programs resolve such a name.
+    assert_eq!(server.url, format!("https://127.0.0.1:{port}"));
+    assert_eq!(server.domain(), format!("atoll.localhost:{port}"));
+    let by_name = format!("https://atoll.localhost:{port}");
     let named = server.told.split("SSL_CERT_FILE=").nth(1).unwrap();
     let authority = named.split_whitespace().next().unwrap().to_owned();
     let curl = |arguments: &[&str]| {
@@ -713,13 +719,7 @@ fn a_server_with_a_name_speaks_tls() {
         curl.args(arguments).run()
     };
     let key = format!("X-API-Key: {}", server.key);
-    let made = curl(&[
-        "-H",
-        &key,
-        "-d",
-        "{}",
-        &format!("{}/v2/sandboxes", server.url),
-    ]);
+    let made = curl(&["-H", &key, "-d", "{}", &format!("{by_name}/v2/sandboxes")]);
     let made = made.success().json();
     let id = made["sandboxID"].as_str().unwrap().to_owned();
     let run = "{\"command\": [\"sh\", \"-c\", \"mkdir w; cd w; echo page > index.html; \
@@ -737,6 +737,16 @@ fn a_server_with_a_name_speaks_tls() {
         };
         assert_eq!(told.out(), expected);
     }
+    let listed = world.atoll(["sandbox", "list", "--json"]);
+    let listed = listed
+        .env("ATOLL_URL", &server.url)
+        .env("ATOLL_API_KEY", &server.key);
+    let trusting = listed.clone().env("SSL_CERT_FILE", &authority).run();
+    assert!(trusting.success().out().contains(&id));
+    let _ = listed
+        .run()
+        .expect_status(125)
+        .is_clear_error(["certificate"]);
     // By its address too, and by no other name.
     let at = format!("https://127.0.0.1:{port}/health");
     let _ = curl(&[&at]).success();

@@ -22,6 +22,7 @@ use crate::place::{Placed, place};
 use crate::request::{Request, Tokens};
 use crate::ssh::SshPlace;
 use crate::supervision::{EgressInputs, FlowEvent, Flows, IsRevoked, Live, Outside};
+use crate::trust::Trust;
 use crate::{PlaceError, asking, given_up, kept, ranged, record};
 
 /// The outcome of a call.
@@ -229,8 +230,7 @@ impl Prepared {
             noted(recorded.and_then(|()| flows::tell_beside(gained.as_ref(), news)))
         };
         let ssh = placed.ssh.as_mut().and_then(SshPlace::take_listener);
-        let trust = placed.trust.as_ref();
-        let issue = |network: &_| trust.map(|trust| trust.issue(network)).transpose();
+        let issue = |network: &_| Trust::issue_for(placed.trust.as_ref(), network);
         let execs = Execs {
             call: request.call,
             decide: &|call, labels| rereading.exec(call, labels),

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
 use atoll_ledger::Durability;
-use atoll_model::{Access, Boundary, Keep, Mode, RESIDENT, View, ViewKind, WorkspaceMode};
+use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sandbox::{
     FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
@@ -23,7 +22,7 @@ use crate::fallback::Offered;
 use crate::kept::Kept;
 use crate::place_error::state_error;
 use crate::resuming::decided_about;
-use crate::served::{ServedPlace, make_empty};
+use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
@@ -241,22 +240,12 @@ impl Placing<'_> {
         Ok(WorkspacePlace::Layer(layer))
     }
 
-    /// Makes the home of a served sandbox: a directory of its own, since there is nothing beneath
-    /// that it could be a layer over.
+    /// Makes the home of a served sandbox.
     fn home(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = PathBuf::from("upper");
         let home = self.run_dir().join(&below);
-        let make = || -> std::io::Result<SystemTime> {
-            std::fs::create_dir(&home)?;
-            std::fs::set_permissions(&home, Permissions::from_mode(0o755))?;
-            if let Some(base) = self.base {
-                let [uid, gid] = [RESIDENT.uid, RESIDENT.gid].map(|id| Some(base + id % IDS));
-                std::os::unix::fs::chown(&home, uid, gid)?;
-            }
-            Ok(self.request.now)
-        };
-        let since = make().map_err(state_error("making", &home))?;
-        self.note_workspace(LayerHow::Copy, below, since);
+        make_home(&home, self.base)?;
+        self.note_workspace(LayerHow::Copy, below, self.request.now);
         Ok(WorkspacePlace::Copy(home))
     }
 

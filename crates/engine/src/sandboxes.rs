@@ -5,7 +5,6 @@
 //! [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
 //! supervised by [`call`] on a thread of its own, and spoken to by an [`Owner`].
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -13,14 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use atoll_ledger::{Durability, Ledger, StateDir};
-use atoll_model::Verdict;
+use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
-use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served, ServedExec};
+use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
+use atoll_policy::HostFacts;
 pub use atoll_policy::Requested;
-use atoll_policy::{HostFacts, decide};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Pending, Size,
 };
@@ -28,23 +25,24 @@ use atoll_sandbox::{
     Declined, Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use,
 };
 use atoll_store::load_run;
-use serde_json::json;
 
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
-use crate::execs::declined;
 use crate::failure::{Doing, Failure};
-use crate::run::{At, asked, facts, new_run_id, read_machine};
+use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
 use crate::{CallError, ChangeRetention, Request, call};
 
 mod exec;
+mod named;
 mod nobody;
 mod preparing;
 mod recorded;
+mod serving;
 
 pub use exec::Exec;
+use named::Named;
 use nobody::{NoStreams, Unfiltered};
 use preparing::{Prepared, prepare, prepare_served, typed};
 pub use recorded::{FoundEvents, WantedEvents};
@@ -63,30 +61,6 @@ struct Shared {
     mode: Mode,
     spawner: Spawner,
     named: Named,
-}
-
-/// The runs of the last second, by the names that were given to them: so many begin in one that two
-/// would get the same by chance.
-#[derive(Default)]
-struct Named(Mutex<(u64, BTreeSet<RunId>)>);
-
-impl Named {
-    /// Returns a name that no other run of this process has.
-    fn name(&self, now: SystemTime) -> RunId {
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (second, names) = &mut *named;
-        // A name begins with its second.
-        if *second != since.as_secs() {
-            (*second, *names) = (since.as_secs(), BTreeSet::new());
-        }
-        loop {
-            let name = new_run_id(now);
-            if names.insert(name.clone()) {
-                return name;
-            }
-        }
-    }
 }
 
 /// The files that the programs of a sandbox work on.
@@ -422,114 +396,6 @@ impl Sandbox {
         served.map_err(|declined| refused(&self.run, declined))
     }
 
-    /// Returns the approval requests that wait.
-    ///
-    /// # Errors
-    /// When it is gone.
-    pub fn approvals(&self) -> Result<Vec<Pending>, Failure> {
-        match self.owner.ask(Question::Approvals {}) {
-            Ok(Answer::Approvals { pending, .. }) => Ok(pending),
-            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
-            Err(error) => Err(unanswered(&self.run, &error)),
-        }
-    }
-
-    /// Decides an approval request, for the caller of a server: recorded with their name first.
-    ///
-    /// # Errors
-    /// When it does not wait any more, or is another than the digest says.
-    pub fn decide(
-        &self,
-        (approval, digest): (u32, CallDigest),
-        decision: Decision,
-        by: &ServedExec,
-    ) -> Result<(), Failure> {
-        let body = json!({ "approval": approval, "caller": by.caller, "trace": by.trace });
-        let ledger = &self.shared.ledger;
-        let recorded = ledger.record(
-            Some(&self.run),
-            "approval.caller",
-            body,
-            Durability::Durable,
-        );
-        recorded.doing("the decision is not recorded")?;
-        self.done(Question::Decide {
-            approval,
-            digest,
-            decision,
-        })
-    }
-
-    /// Puts another network in the place of the one in force: decided on like a new sandbox, and
-    /// recorded first. What is connected is cut off.
-    ///
-    /// # Errors
-    /// When it is refused, or the sandbox was made without a network.
-    pub fn replace_network(
-        &self,
-        (presets, allow): (Vec<String>, Vec<String>),
-        by: &ServedExec,
-    ) -> Result<(), Failure> {
-        let _one_by_one = self
-            .replacing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut wanted = self.wanted.clone();
-        if presets.is_empty() && allow.is_empty() {
-            wanted.requested.ask.clear();
-        }
-        (wanted.requested.presets, wanted.requested.allow) = (presets, allow);
-        let Prepared {
-            rules,
-            host,
-            handed,
-            now,
-            ..
-        } = prepare_served(&self.shared, &wanted)?;
-        let facts = facts(
-            &host,
-            self.shared.mode,
-            now,
-            &handed.words.environment,
-            None,
-        );
-        let network = match decide(&rules, &self.call, &facts) {
-            Verdict::Allow(grant) => grant.boundary().network.clone(),
-            Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
-                return Err(refused(&self.run, declined(reasons)));
-            }
-        };
-        let body = json!({ "network": network, "caller": by.caller, "trace": by.trace });
-        let ledger = &self.shared.ledger;
-        let recorded = ledger.record(
-            Some(&self.run),
-            "network.replaced",
-            body,
-            Durability::Durable,
-        );
-        recorded.doing("the network is not recorded")?;
-        let replaced = self.owner.replace(network);
-        let replaced = replaced.map_err(|error| unanswered(&self.run, &error))?;
-        replaced.map_err(|declined| refused(&self.run, declined))
-    }
-
-    fn done(&self, question: Question) -> Result<(), Failure> {
-        match self.owner.ask(question) {
-            Ok(Answer::Done {}) => Ok(()),
-            Ok(Answer::Refused(declined)) => Err(refused(&self.run, declined)),
-            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
-            Err(error) => Err(unanswered(&self.run, &error)),
-        }
-    }
-
-    /// Lets callers of a server reach a port of it: decided and recorded, the first time.
-    ///
-    /// # Errors
-    /// When it is refused.
-    pub fn reach(&self, port: u16) -> Result<(), Failure> {
-        self.done(Question::Reach { port })
-    }
-
     /// Returns the memory that it uses now, bytes; `None` without control groups.
     #[must_use]
     pub fn memory_bytes(&self) -> Option<u64> {
@@ -612,17 +478,5 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // Who wants to know how it ended ends it itself.
         let _ = self.kill();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_runs_of_a_second_have_one_name() {
-        let named = Named::default();
-        let names: BTreeSet<RunId> = (0..20_000).map(|_| named.name(UNIX_EPOCH)).collect();
-        assert_eq!(names.len(), 20_000);
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use atoll_model::RESIDENT;
-use atoll_sandbox::ACCOUNTS;
+use atoll_sandbox::{ACCOUNTS, IDS};
 
 use crate::place_error::state_error;
 use crate::{PlaceError, Request};
@@ -49,6 +49,20 @@ impl ServedPlace {
         }
         fs::write(self.accounts.join("complete"), "")
     }
+}
+
+/// Makes the home of a served sandbox: a directory of its own, since there is nothing beneath that
+/// it could be a layer over.
+pub(crate) fn make_home(home: &Path, base: Option<u32>) -> Result<(), PlaceError> {
+    let make = || -> io::Result<()> {
+        fs::create_dir(home)?;
+        fs::set_permissions(home, fs::Permissions::from_mode(0o755))?;
+        match base.map(|base| [RESIDENT.uid, RESIDENT.gid].map(|id| Some(base + id % IDS))) {
+            Some([uid, gid]) => std::os::unix::fs::chown(home, uid, gid),
+            None => Ok(()),
+        }
+    };
+    make().map_err(state_error("making", home))
 }
 
 /// Returns the text of a file of accounts: root, the resident, and nobody.

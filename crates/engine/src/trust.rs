@@ -56,9 +56,14 @@ impl Trust {
         self.files.directory()
     }
 
+    /// Issues an authority for the hosts of a network, if there is a trust.
+    pub(crate) fn issue_for(of: Option<&Self>, network: &Network) -> io::Result<Option<Authority>> {
+        of.map(|of| of.issue(network)).transpose()
+    }
+
     /// Issues an authority for this run and the hosts of a network alone, under the deployment's as it was when the
     /// sandbox was made: that is the one the programs trust.
-    pub(crate) fn issue(&self, network: &Network) -> io::Result<Authority> {
+    fn issue(&self, network: &Network) -> io::Result<Authority> {
         let now = SystemTime::now();
         let issued = self.authority.issue(&self.run, network, now, self.lasts);
         issued.map_err(|error: AuthorityError| io::Error::other(error.to_string()))

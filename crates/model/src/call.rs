@@ -44,7 +44,7 @@ pub struct Call {
 }
 
 /// The caller and the kind of a served sandbox, as the server's worker has found them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// The name of the sandbox to its callers.
     pub sandbox: String,

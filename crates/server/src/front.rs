@@ -11,10 +11,10 @@ mod envd;
 mod envelopes;
 mod filesystem;
 mod filter;
+mod gathered;
 mod observed;
 mod port;
 mod process;
-mod tls;
 mod trace;
 mod transfer;
 
@@ -40,8 +40,8 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER};
+use crate::tls::acceptor;
 use ask::Dial;
-pub(crate) use tls::acceptor;
 use trace::Trace;
 
 /// The most connections at once.
@@ -65,6 +65,8 @@ pub fn openapi() -> serde_json::Value {
 pub(crate) struct Front {
     dial: Dial,
     is_logged: bool,
+    /// True if it speaks TLS.
+    is_secure: bool,
 }
 
 /// The routes, of which requests are told apart by more than their paths.
@@ -131,6 +133,7 @@ async fn serve(
     let front = Arc::new(Front {
         dial: Dial::new(dial)?,
         is_logged,
+        is_secure: acceptor.is_some(),
     });
     let state = Routes {
         api: api::router(&front),

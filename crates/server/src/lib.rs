@@ -15,13 +15,15 @@ mod line;
 pub mod protocol;
 mod ready;
 mod started;
+mod tls;
 pub mod worker;
 
 pub use configuration::{
     Configuration, ConfigurationError, Defaults, NetworkWord, Quota, Reserve, Tls,
 };
 pub use front::{openapi, program as front_program};
-pub use started::{FRONT, Identity};
+pub use started::FRONT;
+pub use tls::Identity;
 
 #[cfg(test)]
 mod tests;

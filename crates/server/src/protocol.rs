@@ -205,8 +205,8 @@ pub enum KeysAsk {
     List,
     /// Make one: [`Reply::Key`].
     Make {
-        /// The tenant.
-        tenant: String,
+        /// The tenant; the caller's own if `None`.
+        tenant: Option<String>,
         /// The caller's name.
         name: String,
         /// The role.

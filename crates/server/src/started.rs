@@ -13,6 +13,8 @@ use atoll_sys::{descriptor, process, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::tls::Identity;
+
 /// The name of the front's process.
 pub const FRONT: &CStr = c"atoll-front";
 /// The descriptors that a front begins with.
@@ -23,33 +25,13 @@ pub(crate) const HANDED: i32 = 5;
 /// The longest message there, bytes.
 pub(crate) const HANDED_BYTES_MAX: usize = 1 << 20;
 
-/// What a front is told at its begin.
+/// The message that a front begins with.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Handed {
-    /// What it speaks TLS with, if it does.
+    /// The certificate that it speaks TLS with, if it does.
     pub(crate) identity: Option<Identity>,
     /// True if requests are logged.
     pub(crate) is_logged: bool,
-}
-
-/// What a server speaks TLS with, as PEM: a certificate with those above it, and its key. Not
-/// shown.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Identity {
-    /// The certificates.
-    pub certificates: String,
-    /// The key.
-    pub key: String,
-}
-
-impl Identity {
-    /// Checks that it is one.
-    ///
-    /// # Errors
-    /// The reason why it is not.
-    pub fn check(&self) -> io::Result<()> {
-        crate::front::acceptor(self).map(drop)
-    }
 }
 
 /// A running front.

@@ -38,7 +38,8 @@ use crate::protocol::{
     Ask, Counts, Hello, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION,
 };
 use crate::ready::watched;
-use crate::started::{Front, Handed, Identity};
+use crate::started::{Front, Handed};
+use crate::tls::Identity;
 
 use callers::Caller;
 use living::{Living, milliseconds};
@@ -55,9 +56,11 @@ const READERS_MAX: usize = 2;
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
 /// The descriptors of a running program, here and in its supervision.
 const DESCRIPTORS_OF_A_PROGRAM: u64 = 16;
+/// The time between two signatures of the ledger.
+const SIGNED_EVERY: Duration = Duration::from_secs(10);
 /// The time between two looks whether sandboxes are left.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
-/// What the kernel tells of a signal, bytes (signalfd(2)).
+/// The length of a message about a signal, bytes (signalfd(2)).
 const SIGNAL_BYTES: usize = 128;
 /// The time between two attempts at what should not fail.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -75,7 +78,7 @@ pub struct Worker {
     engine: Engine,
     store: ServedStore,
     configuration: Configuration,
-    /// What each front is told.
+    /// The message that each front begins with.
     handed: Handed,
     /// The scheme, and the name and port below which those of sandboxes are.
     origin: (&'static str, String),
@@ -182,6 +185,8 @@ pub fn serve(
         let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
         let keeper = Arc::clone(worker);
         tokio::spawn(async move { keeper.keep_room().await });
+        let signer = Arc::clone(worker);
+        tokio::spawn(async move { signer.sign_now_and_then().await });
         let served = tokio::select! {
             served = &mut fronts => return served.map_err(io::Error::other).flatten(),
             ready = stop.readable() => ready.map(|mut ready| {
@@ -198,6 +203,7 @@ pub fn serve(
         served
     });
     runtime.block_on(worker.end_all());
+    worker.sign();
     served.map_err(ServeError)
 }
 
@@ -205,6 +211,13 @@ impl Worker {
     /// Waits until no sandbox is left, and makes no further ones; as long as the configuration says.
     async fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+        let (alive, drain_s) = (self.living().len(), self.configuration.drain_s);
+        if alive > 0 && drain_s > 0 {
+            eprintln!(
+                "atoll serve: ends once {alive} sandboxes are gone, within {drain_s} s; \
+                 Ctrl-C again ends them now"
+            );
+        }
         let until = Instant::now() + Duration::from_secs(self.configuration.drain_s);
         while Instant::now() < until && !self.living().is_empty() {
             tokio::time::sleep(DRAIN_LOOK).await;
@@ -234,6 +247,26 @@ fn programs_max() -> usize {
 }
 
 impl Worker {
+    /// Signs the ledger now and then, while there is something new: what is signed cannot be cut off
+    /// unseen.
+    async fn sign_now_and_then(self: &Arc<Self>) {
+        let mut signed = 0;
+        loop {
+            tokio::time::sleep(SIGNED_EVERY).await;
+            let asked = self.asked.load(Ordering::Relaxed);
+            if std::mem::replace(&mut signed, asked) != asked {
+                let worker = Arc::clone(self);
+                let _ = tokio::task::spawn_blocking(move || worker.sign()).await;
+            }
+        }
+    }
+
+    fn sign(&self) {
+        if let Err(failure) = self.engine.checkpoint() {
+            eprintln!("atoll serve: {}", refusal(&failure).what);
+        }
+    }
+
     /// Serves one front after the other: each begins when the one before is gone.
     async fn serve_fronts(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
@@ -359,7 +392,7 @@ impl Worker {
             Ask::In { sandbox, ask } => {
                 let (living, caller) = self.admitted(&credential, sandbox.as_deref(), &ask)?;
                 let by = ServedExec { caller, trace };
-                return self.work(&living, ask, (once, by), reader, writer).await;
+                return self.work(&living, ask, once, by, reader, writer).await;
             }
         };
         Ok(Answered::Reply(reply))

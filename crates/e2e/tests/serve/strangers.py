@@ -1,6 +1,6 @@
 """Asks a server for what is another tenant's, and for what nobody may.
 
-Reads URL, KEY and OTHER_KEY (of another tenant) from the environment. Prints `ok NAME` or
+Reads URL, KEY, OTHER_KEY and OTHER_ADMINISTRATOR (of another tenant) from the environment. Prints `ok NAME` or
 `failed NAME: why` for each check, and exits 1 if one failed.
 """
 
@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 AT = urlsplit(os.environ["URL"])
 KEY, OTHER = os.environ["KEY"], os.environ["OTHER_KEY"]
+OTHER_ADMINISTRATOR = os.environ["OTHER_ADMINISTRATOR"]
 
 
 def ask(method, path, body=None, **headers):
@@ -129,6 +130,30 @@ def another_tenant_reaches_nothing():
     assert control("GET", f"/sandboxes/{sandbox}")[0] == 200
     control("DELETE", f"/sandboxes/{theirs['sandboxID']}", None, OTHER)
     control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def keys_and_the_ledger_are_each_tenants_own():
+    own, other = (lambda *ask: control(*ask)), (lambda *ask: control(*ask, key=OTHER_ADMINISTRATOR))
+    sandbox, token = made()
+    output(sandbox, token, "true")
+    run_of = json.loads(own("GET", f"/v1/sandboxes/{sandbox}")[2])["run"]
+    keys = json.loads(own("GET", "/v1/keys")[2])
+    events = json.loads(own("GET", "/v1/ledger/events")[2])["events"]
+    assert run_of in [event["run"] for event in events]
+    theirs = json.loads(other("GET", "/v1/keys")[2])
+    assert theirs and {key["tenant"] for key in theirs} == {"other"}, theirs
+    assert other("DELETE", f"/v1/keys/{keys[0]['id']}")[0] == 404
+    for tenant in ["default", "new"]:
+        body = {"name": "x", "tenant": tenant, "role": "administrator"}
+        assert other("POST", "/v1/keys", body)[0] == 403, tenant
+    assert other("GET", f"/v1/runs/{run_of}/events")[0] == 404
+    seen = json.loads(other("GET", "/v1/ledger/events?limit=1000")[2])["events"]
+    assert run_of not in [event["run"] for event in seen]
+    for event in events[:5]:
+        assert other("GET", f"/v1/ledger/events/{event['number']}/proof")[0] == 404
+    # The control: of their own they are all there.
+    assert json.loads(other("POST", "/v1/keys", {"name": "x"})[2])["facts"]["tenant"] == "other"
+    assert own("GET", f"/v1/ledger/events/{events[0]['number']}/proof")[0] == 200
 
 
 def guessed_names_are_not_there():
@@ -549,7 +574,7 @@ def whatever_is_killed_nothing_is_left_and_nobody_waits():
 
 
 CHECKS = [
-    another_tenant_reaches_nothing, guessed_names_are_not_there, signatures_count_for_what_was_signed,
+    another_tenant_reaches_nothing, keys_and_the_ledger_are_each_tenants_own, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
     files_that_are_none_are_not_read, ports_lead_to_programs_and_nowhere_else,
     private_ports_take_their_token, slow_readers_hold_up_nobody,

@@ -58,53 +58,7 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         ["sandboxes"] if get => {
             list(front, key, parts.uri.query().unwrap_or_default(), is_v2).await
         }
-        ["sandboxes", id] if get => match front.ask_in(key, &plain_id(id), InAsk::Get).await? {
-            Reply::Sandbox(facts) => Ok(answer_json(StatusCode::OK, &described(&facts))),
-            _ => Err(strange()),
-        },
-        ["sandboxes", id] if parts.method == Method::DELETE => {
-            done(front, key, id, InAsk::Kill, StatusCode::NO_CONTENT).await
-        }
-        ["sandboxes", id, "timeout"] if post => {
-            let asked: Timeout = body(content).await?;
-            let ask = InAsk::SetTimeout {
-                timeout_s: seconds(asked.timeout)?.unwrap_or(0),
-                extends: false,
-            };
-            done(front, key, id, ask, StatusCode::NO_CONTENT).await
-        }
-        ["sandboxes", id, "refreshes"] if post => {
-            let asked: Refresh = body(content).await?;
-            let ask = InAsk::SetTimeout {
-                timeout_s: seconds(asked.duration)?.unwrap_or(TIMEOUT_V1_S),
-                extends: true,
-            };
-            done(front, key, id, ask, StatusCode::NO_CONTENT).await
-        }
-        ["sandboxes", id, "connect"] if post => {
-            let asked: Timeout = body(content).await?;
-            let ask = InAsk::Connect {
-                timeout_s: seconds(asked.timeout)?,
-            };
-            created(front.ask_in(key, &plain_id(id), ask).await?, StatusCode::OK)
-        }
-        ["sandboxes", _, "pause" | "resume" | "fork" | "snapshots"] if post => {
-            Err(refused_field("pausing, forks and snapshots"))
-        }
-        ["sandboxes", id, "network"] if parts.method == Method::PUT => {
-            let asked: Replaced = body(content).await?;
-            check_network(&asked.network)?;
-            let ask = InAsk::SetNetwork(NetworkAsk {
-                internet: asked.internet,
-                allow: asked.network.allow_out.unwrap_or_default(),
-                deny: asked.network.deny_out.unwrap_or_default(),
-            });
-            done(front, key, id, ask, StatusCode::NO_CONTENT).await
-        }
-        ["sandboxes", id, "metrics"] if get => {
-            let query = parts.uri.query().unwrap_or_default();
-            metrics(front, key, &plain_id(id), query).await
-        }
+        ["sandboxes", id, rest @ ..] => of_sandbox(front, parts, id, rest, content).await,
         ["events", "sandboxes", rest @ ..] if get && rest.len() < 2 => {
             let sandbox = rest.first().map(|id| plain_id(id));
             events(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
@@ -123,11 +77,76 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         | ["templates" | "volumes" | "secrets" | "volumecontent", ..] => Err(refused_field(
             "templates of one's own, snapshots, volumes and secrets",
         )),
-        _ => Err(Refusal::new(
-            Kind::NotFound,
-            format!("{} {} is not offered", parts.method, parts.uri.path()),
-        )),
+        _ => Err(not_offered(parts)),
     }
+}
+
+/// Carries out a request about one sandbox.
+async fn of_sandbox(
+    front: &Front,
+    parts: &Parts,
+    id: &str,
+    rest: &[&str],
+    content: Body,
+) -> Result<Response, Refusal> {
+    let key = credential(&parts.headers);
+    let get = parts.method == Method::GET;
+    let post = parts.method == Method::POST;
+    match rest {
+        [] if get => match front.ask_in(key, &plain_id(id), InAsk::Get).await? {
+            Reply::Sandbox(facts) => Ok(answer_json(StatusCode::OK, &described(&facts))),
+            _ => Err(strange()),
+        },
+        [] if parts.method == Method::DELETE => {
+            done(front, key, id, InAsk::Kill, StatusCode::NO_CONTENT).await
+        }
+        ["timeout"] if post => {
+            let asked: Timeout = body(content).await?;
+            let ask = InAsk::SetTimeout {
+                timeout_s: seconds(asked.timeout)?.unwrap_or(0),
+                extends: false,
+            };
+            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+        }
+        ["refreshes"] if post => {
+            let asked: Refresh = body(content).await?;
+            let ask = InAsk::SetTimeout {
+                timeout_s: seconds(asked.duration)?.unwrap_or(TIMEOUT_V1_S),
+                extends: true,
+            };
+            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+        }
+        ["connect"] if post => {
+            let asked: Timeout = body(content).await?;
+            let ask = InAsk::Connect {
+                timeout_s: seconds(asked.timeout)?,
+            };
+            created(front.ask_in(key, &plain_id(id), ask).await?, StatusCode::OK)
+        }
+        ["pause" | "resume" | "fork" | "snapshots"] if post => {
+            Err(refused_field("pausing, forks and snapshots"))
+        }
+        ["network"] if parts.method == Method::PUT => {
+            let asked: Replaced = body(content).await?;
+            check_network(&asked.network)?;
+            let ask = InAsk::SetNetwork(NetworkAsk {
+                internet: asked.internet,
+                allow: asked.network.allow_out.unwrap_or_default(),
+                deny: asked.network.deny_out.unwrap_or_default(),
+            });
+            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+        }
+        ["metrics"] if get => {
+            let query = parts.uri.query().unwrap_or_default();
+            metrics(front, key, &plain_id(id), query).await
+        }
+        _ => Err(not_offered(parts)),
+    }
+}
+
+fn not_offered(parts: &Parts) -> Refusal {
+    let what = format!("{} {} is not offered", parts.method, parts.uri.path());
+    Refusal::new(Kind::NotFound, what)
 }
 
 /// Returns the key that came with a request.

@@ -35,7 +35,7 @@ pub(crate) async fn answer(
     port: u16,
     mut request: Request<Body>,
 ) -> Response {
-    if let Some(response) = entered(&request) {
+    if let Some(response) = entered(&request, front.is_secure) {
         return response;
     }
     let ask = within(sandbox, InAsk::Port { port });
@@ -66,7 +66,7 @@ pub(crate) async fn answer(
 
 /// Answers a request that comes by a link: a browser keeps it as a cookie of this port, and asks
 /// again without it, so that no page tells it on.
-fn entered(request: &Request<Body>) -> Option<Response> {
+fn entered(request: &Request<Body>, is_secure: bool) -> Option<Response> {
     let query = request.uri().query()?;
     let is_link = |one: &&str| {
         one.strip_prefix(LINK)
@@ -76,13 +76,18 @@ fn entered(request: &Request<Body>) -> Option<Response> {
     let (until_s, _) = parsed(link.strip_prefix(LINK)?.strip_prefix('=')?)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let lasts_s = until_s.saturating_sub(now.unwrap_or_default().as_secs());
+    if lasts_s == 0 {
+        let expired = Refusal::new(Kind::Forbidden, "the link has expired");
+        return Some(refused(&expired.advise("ask whoever gave it for another")));
+    }
     let rest: Vec<&str> = query.split('&').filter(|one| !is_link(one)).collect();
     // Two slashes would be another host (RFC 3986, 4.2).
     let mut to = format!("/{}", request.uri().path().trim_start_matches('/'));
     if !rest.is_empty() {
         to = format!("{to}?{}", rest.join("&"));
     }
-    let cookie = format!("{link}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax");
+    let secure = if is_secure { "; Secure" } else { "" };
+    let cookie = format!("{link}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{secure}");
     let mut response = empty(StatusCode::SEE_OTHER);
     let headers = response.headers_mut();
     headers.insert(header::LOCATION, HeaderValue::from_str(&to).ok()?);

@@ -28,7 +28,7 @@ pub(crate) fn current() -> Option<String> {
 pub(super) struct Trace {
     id: String,
     method: Method,
-    /// What is logged of the target: neither a query, which can hold a signature, nor the path of
+    /// The part of the target that is logged: neither a query, which can hold a signature, nor the path of
     /// a program's own.
     target: String,
     begun: Instant,

@@ -22,12 +22,13 @@ use super::Front;
 use super::answers::{json as answer_json, refused, refused_in};
 use super::ask::{Line, strange};
 use super::envd::{named_user, token};
+use super::gathered::Gathered;
 use crate::protocol::{Ask, ByteRange, Credential, EntryFacts, InAsk, Kind, Refusal, Reply};
 
 /// The longest time, and the most bytes, for which a refused body is still read.
 const DRAINED_WITHIN: Duration = Duration::from_secs(10);
 const DRAINED_BYTES_MAX: usize = 64 << 20;
-/// The bytes that are read from a file, or gathered to be written, at once.
+/// The bytes that are read from a file at once.
 const BLOCK_BYTES: usize = 512 * 1024;
 
 /// The parts of a link.
@@ -324,7 +325,7 @@ pub(crate) async fn store(
     let line = begin(front, Some(sandbox), credential, path).await?;
     let blocks = body.into_data_stream();
     let blocks = blocks.map(|block| block.map_err(io::Error::other));
-    written((line, path), std::pin::pin!(blocks), &mut Packed::Not).await
+    written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await
 }
 
 async fn begin(
@@ -428,7 +429,7 @@ async fn write(
     packed: &mut Packed,
     path: &str,
 ) -> Result<Value, Refusal> {
-    let entry = written((line, path), blocks, packed).await?;
+    let entry = written(line, path, blocks, packed).await?;
     let at = if entry.path.is_empty() {
         path
     } else {
@@ -439,7 +440,8 @@ async fn write(
 }
 
 async fn written(
-    (mut line, path): (Line, &str),
+    mut line: Line,
+    path: &str,
     mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
     packed: &mut Packed,
 ) -> Result<EntryFacts, Refusal> {
@@ -447,11 +449,7 @@ async fn written(
         return Err(strange());
     };
     let file = line.reader.descriptor().await.map_err(|_| strange())?;
-    let mut to = Gathered {
-        file: Arc::new(File::from(file)),
-        blocks: Vec::new(),
-        bytes: 0,
-    };
+    let mut to = Gathered::new(File::from(file));
     while let Some(block) = blocks.next().await {
         let mut block = block.map_err(|error| wrong_body(&error))?;
         let most = match packed {
@@ -471,35 +469,6 @@ async fn written(
     match line.reply().await? {
         Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
         _ => Err(strange()),
-    }
-}
-
-/// Blocks that are gathered, so that each wait for a thread is for many.
-struct Gathered {
-    file: Arc<File>,
-    blocks: Vec<Bytes>,
-    bytes: usize,
-}
-
-impl Gathered {
-    async fn put(&mut self, block: Bytes) -> io::Result<()> {
-        self.bytes += block.len();
-        self.blocks.push(block);
-        match self.bytes >= BLOCK_BYTES {
-            true => self.write().await,
-            false => Ok(()),
-        }
-    }
-
-    async fn write(&mut self) -> io::Result<()> {
-        self.bytes = 0;
-        let (file, blocks) = (Arc::clone(&self.file), std::mem::take(&mut self.blocks));
-        let write = move || {
-            blocks
-                .iter()
-                .try_for_each(|block| (&*file).write_all(block))
-        };
-        spawn_blocking(write).await?
     }
 }
 

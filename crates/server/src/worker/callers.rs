@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use atoll_store::{KeyRecord, NewKey, Role};
+use atoll_store::{KeyRecord, NewKey, Role, ServedError};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -89,21 +89,14 @@ impl Worker {
             (_, Some(id)) => named(id),
         };
         let mut name = None;
-        let may = match (credential, &living) {
+        let admits = match (credential, &living) {
             (Credential::Key(_), living) => {
                 let caller = self.caller(credential)?;
                 let is_own = living
                     .as_ref()
                     .is_some_and(|one| one.tenant == caller.tenant);
                 name = Some(caller.name);
-                match caller.role {
-                    Role::Administrator => is_own,
-                    // Who makes a request does not approve it.
-                    Role::User => is_own && !matches!(ask, InAsk::Decide { .. }),
-                    Role::Operator => is_own && is_of_operators(ask),
-                    Role::Approver => is_own && matches!(ask, InAsk::Decide { .. }),
-                    Role::Auditor => false,
-                }
+                is_own && may(caller.role, ask)
             }
             (Credential::Link(until_s, signature), Some(living)) => {
                 let InAsk::Port { port } = ask else {
@@ -140,7 +133,7 @@ impl Worker {
             }
         };
         match living {
-            Some(living) if may => Ok((living, name)),
+            Some(living) if admits => Ok((living, name)),
             Some(_) if matches!(credential, Credential::Nothing) => Err(bad_token()),
             _ => Err(self.no_sandbox(sandbox.unwrap_or_default(), credential)),
         }
@@ -210,7 +203,8 @@ impl Worker {
         match ask {
             KeysAsk::List => {
                 let keys = self.store.keys().map_err(|error| fault(&error))?;
-                Ok(Reply::Keys(keys.into_iter().map(facts).collect()))
+                let own = keys.into_iter().filter(|key| key.tenant == caller.tenant);
+                Ok(Reply::Keys(own.map(facts).collect()))
             }
             KeysAsk::Make {
                 tenant,
@@ -226,6 +220,8 @@ impl Worker {
                     );
                     Refusal::new(Kind::Invalid, what)
                 })?;
+                let tenant = tenant.unwrap_or_else(|| caller.tenant.clone());
+                check_key(caller, &tenant, &name, expires_s)?;
                 let wanted = NewKey {
                     tenant: &tenant,
                     name: &name,
@@ -238,11 +234,43 @@ impl Worker {
                     .map_err(|error| fault(&error))?;
                 Ok(Reply::Key(facts(record), key))
             }
-            KeysAsk::Revoke { id } => match self.store.revoke_key(&id) {
-                Ok(()) => Ok(Reply::Done),
-                Err(error) => Err(Refusal::new(Kind::NotFound, error.to_string())),
-            },
+            KeysAsk::Revoke { id } => {
+                let keys = self.store.keys().map_err(|error| fault(&error))?;
+                let mut own = keys.iter().filter(|key| key.tenant == caller.tenant);
+                let revoked = match own.any(|key| key.id == id) {
+                    true => self.store.revoke_key(&id),
+                    false => Err(ServedError::NoKey(id)),
+                };
+                match revoked {
+                    Ok(()) => Ok(Reply::Done),
+                    Err(error) => Err(Refusal::new(Kind::NotFound, error.to_string())),
+                }
+            }
         }
+    }
+}
+
+/// Checks a key that is to be made by a caller.
+fn check_key(
+    caller: &Caller,
+    tenant: &str,
+    name: &str,
+    expires_s: Option<u64>,
+) -> Result<(), Refusal> {
+    if tenant != caller.tenant {
+        let what = "a key is made for one's own tenant";
+        return Err(Refusal::new(Kind::Forbidden, what)
+            .advise("atoll serve keys create --tenant, on the server's machine"));
+    }
+    if name.is_empty() {
+        return Err(Refusal::new(Kind::Invalid, "a key has a name"));
+    }
+    match expires_s.is_some_and(|at| at <= now_s()) {
+        true => Err(Refusal::new(
+            Kind::Invalid,
+            "expires_s is past: it is a time, in seconds since 1970",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -255,6 +283,18 @@ fn facts(record: KeyRecord) -> KeyFacts {
         created_s: record.created_s,
         expires_s: record.expires_s,
         revoked_s: record.revoked_s,
+    }
+}
+
+/// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
+fn may(role: Role, ask: &InAsk) -> bool {
+    match role {
+        Role::Administrator => true,
+        // Who makes a request does not approve it.
+        Role::User => !matches!(ask, InAsk::Decide { .. }),
+        Role::Operator => is_of_operators(ask),
+        Role::Approver => matches!(ask, InAsk::Decide { .. }),
+        Role::Auditor => false,
     }
 }
 

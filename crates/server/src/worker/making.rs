@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Requested, Workspace};
 use atoll_model::{Ending, LimitHit, LimitKey, Served, ServedExec};
 use tokio::sync::watch;
@@ -64,19 +65,8 @@ impl Worker {
         caller: &Caller,
         ask: CreateAsk,
     ) -> Result<Reply, Refusal> {
-        if !matches!(caller.role, Role::Administrator | Role::User) {
-            let what = format!("a key of the role {} makes no sandbox", caller.role.name());
-            return Err(Refusal::new(Kind::Forbidden, what));
-        }
         check(&ask)?;
-        if self.is_draining() {
-            let what = "the server ends, and makes no sandbox any more";
-            return Err(Refusal {
-                retry_after_s: Some(5),
-                ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
-            });
-        }
-        self.room.check(For::Sandbox)?;
+        self.can_make(caller)?;
         let life = self.life(ask.timeout_s)?;
         let reach = narrowed(self.configuration.network, ask.network.as_ref())?;
         let making = self.admit(&caller.tenant)?;
@@ -96,7 +86,7 @@ impl Worker {
             true => Vec::new(),
             false => self.configuration.ask.clone(),
         };
-        let wanted = wanted(served, (reach, asked_about), &limits, self.cpus);
+        let wanted = wanted(served, reach, asked_about, &limits, self.cpus);
         let (worker, ended) = (Arc::clone(self), over.clone());
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
@@ -139,6 +129,39 @@ impl Worker {
         Ok(living.created())
     }
 
+    /// Checks that sandboxes can be made as the configuration says.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check(&self) -> Result<(), Failure> {
+        let word = self.configuration.network;
+        let reach = Reach {
+            name: word.name(),
+            presets: word.presets(),
+            allow: word.allow(),
+        };
+        let asked_about = self.configuration.ask.clone();
+        let limits = &self.configuration.defaults;
+        let wanted = wanted(Served::default(), reach, asked_about, limits, self.cpus);
+        self.engine.check(&wanted)
+    }
+
+    /// Refuses whoever makes no sandbox, or none now.
+    fn can_make(&self, caller: &Caller) -> Result<(), Refusal> {
+        if !matches!(caller.role, Role::Administrator | Role::User) {
+            let what = format!("a key of the role {} makes no sandbox", caller.role.name());
+            return Err(Refusal::new(Kind::Forbidden, what));
+        }
+        if self.is_draining() {
+            let what = "the server ends, and makes no sandbox any more";
+            return Err(Refusal {
+                retry_after_s: Some(5),
+                ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
+            });
+        }
+        self.room.check(For::Sandbox)
+    }
+
     /// Puts another network, within the server's word, in the place of the one a sandbox has.
     pub(super) async fn set_network(
         &self,
@@ -150,7 +173,7 @@ impl Worker {
         let name = reach.name.to_owned();
         let sandbox = Arc::clone(&living.sandbox);
         let replaced =
-            spawn_blocking(move || sandbox.replace_network((reach.presets, reach.allow), &by));
+            spawn_blocking(move || sandbox.replace_network(reach.presets, reach.allow, &by));
         let replaced = replaced.await.map_err(|error| fault(&error))?;
         replaced.map_err(|failure| refusal(&failure))?;
         *living.network() = (name, Some(asked));
@@ -272,7 +295,8 @@ pub(super) fn limit_name(limit: LimitHit) -> String {
 /// Returns the request to the engine.
 fn wanted(
     served: Served,
-    (reach, ask): (Reach, Vec<String>),
+    reach: Reach,
+    ask: Vec<String>,
     limits: &Defaults,
     cpus: Option<u32>,
 ) -> CreateSandbox {

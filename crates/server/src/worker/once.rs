@@ -13,6 +13,7 @@ use super::Worker;
 use super::callers::Caller;
 use super::living::Living;
 use super::process::Process;
+use super::window::Reading;
 use crate::protocol::{CreateAsk, Kind, Refusal, Reply, StartAsk};
 
 /// The time for which a name is remembered.
@@ -71,7 +72,7 @@ impl Worker {
         once: &str,
         ask: StartAsk,
         by: ServedExec,
-    ) -> Result<Arc<Process>, Refusal> {
+    ) -> Result<(Arc<Process>, Reading), Refusal> {
         let made = || Answer::Started(Arc::default());
         let cell = match self.named(&living.id, once.to_owned(), &digest(&ask)?, made)? {
             Answer::Started(cell) => cell,
@@ -82,7 +83,9 @@ impl Worker {
                 .await
                 .map(|(process, _)| process)
         };
-        cell.get_or_init(started).await.clone()
+        let process = cell.get_or_init(started).await.clone()?;
+        let reading = process.window.read(Some(0));
+        Ok((process, reading))
     }
 
     fn named(

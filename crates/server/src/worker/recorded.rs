@@ -143,7 +143,7 @@ pub(super) async fn decide(
         },
     };
     let sandbox = Arc::clone(&living.sandbox);
-    let decided = spawn_blocking(move || sandbox.decide((approval, digest), decision, &by));
+    let decided = spawn_blocking(move || sandbox.decide(approval, digest, decision, &by));
     let decided = decided.await.map_err(|error| fault(&error))?;
     decided.map_err(|failure| refusal(&failure))?;
     Ok(Reply::Done)

@@ -26,14 +26,14 @@ pub(super) struct Room {
     looked: Mutex<Option<(Instant, Left)>>,
 }
 
-/// What is left, bytes; `None` where the kernel does not say.
+/// The room that is left, bytes; `None` where the kernel does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Left {
     disk: Option<u64>,
     memory: Option<u64>,
 }
 
-/// What there is to be room for.
+/// The uses that need room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     /// A further sandbox.

@@ -14,7 +14,6 @@ use super::recorded;
 use super::room::For;
 use super::window::{Next, Reading};
 use super::{Answered, Worker, fault, making, name, refusal, unanswered};
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::line::{Frame, Reader, Writer};
@@ -27,7 +26,8 @@ impl Worker {
         self: &Arc<Self>,
         living: &Arc<Living>,
         ask: InAsk,
-        (once, by): (Option<String>, ServedExec),
+        once: Option<String>,
+        by: ServedExec,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
@@ -40,27 +40,18 @@ impl Worker {
             | InAsk::Link { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
             InAsk::SetNetwork(asked) => {
-                self.set_network(living, asked, by).await?;
-                Ok(Answered::Reply(Reply::Done))
+                let set = self.set_network(living, asked, by).await;
+                set.map(|()| Answered::Reply(Reply::Done))
             }
             InAsk::Decide { approval, decision } => {
-                let decided = recorded::decide(living, approval, decision, by).await?;
-                Ok(Answered::Reply(decided))
+                let decided = recorded::decide(living, approval, decision, by).await;
+                decided.map(Answered::Reply)
             }
-            InAsk::Port { port } => {
-                let connected = connect(living, port).await?;
-                let host = living.port_host.as_ref();
-                let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
-                Ok(Answered::Connected(connected, host))
-            }
+            InAsk::Port { port } => connect(living, port).await,
             InAsk::Start(ask) => {
                 let (process, reading) = match once {
                     None => self.start(living, *ask, by).await?,
-                    Some(once) => {
-                        let process = self.start_once(living, &once, *ask, by).await?;
-                        let reading = process.window.read(Some(0));
-                        (process, reading)
-                    }
+                    Some(once) => self.start_once(living, &once, *ask, by).await?,
                 };
                 Ok(follow(living, &process, reading, reader, writer).await)
             }
@@ -132,7 +123,7 @@ impl Worker {
 
 /// Connects to a port. The first time that is decided and recorded, before any byte goes there; a
 /// port at which nothing listens is not recorded, so that nobody fills the ledger with others.
-async fn connect(living: &Arc<Living>, port: u16) -> Result<TcpStream, Refusal> {
+async fn connect(living: &Arc<Living>, port: u16) -> Result<Answered, Refusal> {
     let connected = living.files.connect(port).await?;
     if !living.reached().contains(&port) {
         let sandbox = Arc::clone(&living.sandbox);
@@ -141,7 +132,9 @@ async fn connect(living: &Arc<Living>, port: u16) -> Result<TcpStream, Refusal> 
         reached.map_err(|failure| refusal(&failure))?;
         living.reached().insert(port);
     }
-    Ok(connected)
+    let host = living.port_host.as_ref();
+    let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
+    Ok(Answered::Connected(connected, host))
 }
 
 /// Writes the frames that come to a program's input.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Content, ProblemDetails, done, event, events};
+use super::{Answered, Content, Path, ProblemDetails, Query, done, event, events};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::{strange, within};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,13 +14,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Content, Problem, ProblemDetails, done, event, events, resumes};
+use super::{
+    Answered, Content, Path, Problem, ProblemDetails, Query, done, event, events, resumes,
+};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::{Line, strange, within};
 use crate::front::control::{credential, once};
 use crate::line::{Frame, Stream};
-use crate::protocol::{End, InAsk, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize};
+use crate::protocol::{
+    End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
+};
 
 /// The most of each output that a run returns, bytes.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -304,6 +308,9 @@ pub(crate) async fn signal(
     content: Body,
 ) -> Answered {
     let asked: SignalBody = body(content).await?;
+    if !(1..=64).contains(&asked.number) {
+        return Err(Refusal::new(Kind::Invalid, "number is 1 to 64: a signal's").into());
+    }
     let ask = InAsk::Signal {
         process: Selector::Pid(pid),
         number: asked.number,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, ProblemDetails, done};
+use super::{Answered, Path, ProblemDetails, Query, done};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::strange;
@@ -261,7 +261,7 @@ pub(crate) async fn make_key(
 ) -> Answered {
     let asked: KeyBody = body(content).await?;
     let ask = Ask::Keys(KeysAsk::Make {
-        tenant: asked.tenant.unwrap_or_else(|| "default".to_owned()),
+        tenant: asked.tenant,
         name: asked.name,
         role: asked.role.unwrap_or_else(|| "user".to_owned()),
         expires_s: asked.expires_s,

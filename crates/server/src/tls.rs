@@ -1,4 +1,4 @@
-//! TLS, with the certificate that the worker hands over.
+//! TLS: the identity of a server, and the acceptance of connections by it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,9 +7,28 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsAcceptor;
 
-use crate::started::Identity;
+/// The identity of a server that speaks TLS, as PEM: a certificate with those above it, and its
+/// key. Not shown.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Identity {
+    /// The certificates.
+    pub certificates: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Identity {
+    /// Checks that it is one.
+    ///
+    /// # Errors
+    /// The reason why it is not.
+    pub fn check(&self) -> io::Result<()> {
+        acceptor(self).map(drop)
+    }
+}
 
 /// Prepares the acceptance of connections.
 pub(crate) fn acceptor(identity: &Identity) -> io::Result<TlsAcceptor> {

@@ -1,0 +1,140 @@
+//! Requests of a server for its callers: approvals, networks, ports.
+
+use std::sync::PoisonError;
+
+use atoll_ledger::Durability;
+use atoll_model::network::CallDigest;
+use atoll_model::{ServedExec, Verdict};
+use atoll_policy::decide;
+use atoll_sandbox::{Decision, Pending};
+use serde_json::json;
+
+use super::preparing::{Prepared, prepare_served};
+use super::{CreateSandbox, Engine, Sandbox};
+use crate::control::{refused, unanswered};
+use crate::execs::declined;
+use crate::failure::{Doing, Failure};
+use crate::run::facts;
+use crate::supervision::{Answer, ControlError, Question};
+
+impl Engine {
+    /// Checks that a served sandbox can be made so, by any caller.
+    ///
+    /// # Errors
+    /// When its rules cannot be made.
+    pub fn check(&self, wanted: &CreateSandbox) -> Result<(), Failure> {
+        prepare_served(&self.shared, wanted).map(drop)
+    }
+}
+
+impl Sandbox {
+    /// Returns the approval requests that wait.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn approvals(&self) -> Result<Vec<Pending>, Failure> {
+        match self.owner.ask(Question::Approvals {}) {
+            Ok(Answer::Approvals { pending, .. }) => Ok(pending),
+            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
+            Err(error) => Err(unanswered(&self.run, &error)),
+        }
+    }
+
+    /// Decides an approval request, for the caller of a server: recorded with their name first.
+    ///
+    /// # Errors
+    /// When it does not wait any more, or is another than the digest says.
+    pub fn decide(
+        &self,
+        approval: u32,
+        digest: CallDigest,
+        decision: Decision,
+        by: &ServedExec,
+    ) -> Result<(), Failure> {
+        let body = json!({ "approval": approval, "caller": by.caller, "trace": by.trace });
+        let ledger = &self.shared.ledger;
+        let recorded = ledger.record(
+            Some(&self.run),
+            "approval.caller",
+            body,
+            Durability::Durable,
+        );
+        recorded.doing("the decision is not recorded")?;
+        self.done(Question::Decide {
+            approval,
+            digest,
+            decision,
+        })
+    }
+
+    /// Puts another network in the place of the one in force: decided on like a new sandbox, and
+    /// recorded first. What is connected is cut off.
+    ///
+    /// # Errors
+    /// When it is refused, or the sandbox was made without a network.
+    pub fn replace_network(
+        &self,
+        presets: Vec<String>,
+        allow: Vec<String>,
+        by: &ServedExec,
+    ) -> Result<(), Failure> {
+        let _one_by_one = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.clone();
+        if presets.is_empty() && allow.is_empty() {
+            wanted.requested.ask.clear();
+        }
+        (wanted.requested.presets, wanted.requested.allow) = (presets, allow);
+        let Prepared {
+            rules,
+            host,
+            handed,
+            now,
+            ..
+        } = prepare_served(&self.shared, &wanted)?;
+        let facts = facts(
+            &host,
+            self.shared.mode,
+            now,
+            &handed.words.environment,
+            None,
+        );
+        let network = match decide(&rules, &self.call, &facts) {
+            Verdict::Allow(grant) => grant.boundary().network.clone(),
+            Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
+                return Err(refused(&self.run, declined(reasons)));
+            }
+        };
+        let body = json!({ "network": network, "caller": by.caller, "trace": by.trace });
+        let ledger = &self.shared.ledger;
+        let recorded = ledger.record(
+            Some(&self.run),
+            "network.replaced",
+            body,
+            Durability::Durable,
+        );
+        recorded.doing("the network is not recorded")?;
+        let replaced = self.owner.replace(network);
+        let replaced = replaced.map_err(|error| unanswered(&self.run, &error))?;
+        replaced.map_err(|declined| refused(&self.run, declined))
+    }
+
+    fn done(&self, question: Question) -> Result<(), Failure> {
+        match self.owner.ask(question) {
+            Ok(Answer::Done {}) => Ok(()),
+            Ok(Answer::Refused(declined)) => Err(refused(&self.run, declined)),
+            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
+            Err(error) => Err(unanswered(&self.run, &error)),
+        }
+    }
+
+    /// Lets callers of a server reach a port of it: decided and recorded, the first time.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn reach(&self, port: u16) -> Result<(), Failure> {
+        self.done(Question::Reach { port })
+    }
+}
