@@ -840,6 +840,15 @@ fn a_backup_of_the_store_can_be_restored() {
         .expect_status(125)
         .is_clear_error(["other", "is not restored"]);
     assert_eq!(listed(&server.key), "200");
+    // A damaged one is none: nothing is changed by it.
+    let mut damaged = fs::read(&file).unwrap();
+    let half = damaged.len() / 2;
+    damaged[4096..].iter_mut().for_each(|byte| *byte = 0xff);
+    assert!(half > 4096);
+    world.write("damaged", damaged);
+    let damaged = world.atoll(["serve", "restore"]).arg(world.path("damaged"));
+    let _ = damaged.run().expect_status(125);
+    assert_eq!(listed(&server.key), "200");
     let _ = server.end();
 }
 

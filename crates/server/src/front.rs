@@ -30,10 +30,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request, Uri, header};
 use axum::response::Response;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -50,6 +50,8 @@ const CONNECTIONS_MAX: usize = 16_384;
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head of a request, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The most that is read to see whether a connection says anything, bytes.
+const FIRST_BYTES: usize = 8 * 1024;
 /// The most requests at once of one connection.
 const STREAMS_MAX: u32 = 128;
 /// The port of E2B's own services in a sandbox.
@@ -160,11 +162,12 @@ async fn serve(
             let _place = place;
             // Whoever has gone is told nothing.
             match acceptor {
-                None => connected(connection, router).await,
+                None => connected(connection, router, false).await,
                 Some(acceptor) => {
                     let accepted = timeout(HEAD_WITHIN, acceptor.accept(connection)).await;
                     if let Ok(Ok(connection)) = accepted {
-                        connected(connection, router).await;
+                        let is_h2 = connection.get_ref().1.alpn_protocol() == Some(b"h2");
+                        connected(connection, router, is_h2).await;
                     }
                 }
             }
@@ -176,23 +179,34 @@ async fn serve(
 async fn connected(
     connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
+    is_h2: bool,
 ) {
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(HEAD_BYTES_MAX);
-    server
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
-        .max_concurrent_streams(STREAMS_MAX)
-        .keep_alive_interval(HEAD_WITHIN);
+    // One that says nothing has its place for no longer than one that says too little.
+    let mut connection = BufReader::with_capacity(FIRST_BYTES, connection);
+    match timeout(HEAD_WITHIN, connection.fill_buf()).await {
+        Ok(Ok([_, ..])) => {}
+        Ok(_) | Err(_) => return,
+    }
     let service = TowerToHyperService::new(router);
-    let served = server.serve_connection_with_upgrades(TokioIo::new(connection), service);
+    let connection = TokioIo::new(connection);
     // Whoever has gone is told nothing.
-    let _ = served.await;
+    if is_h2 {
+        let server = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .max_concurrent_streams(STREAMS_MAX)
+            .keep_alive_interval(HEAD_WITHIN)
+            .serve_connection(connection, service);
+        let _ = server.await;
+    } else {
+        let server = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_WITHIN)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(connection, service)
+            .with_upgrades();
+        let _ = server.await;
+    }
 }
 
 /// Answers one request.

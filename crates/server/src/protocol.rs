@@ -23,6 +23,9 @@ pub const VERSION: u32 = 1;
 /// The name of a signed link to a port, in a query and in a cookie.
 pub const LINK: &str = "atoll-link";
 
+/// The longest time for which such a link is good, seconds.
+pub const LINK_LASTS_S_MAX: u64 = 7 * 24 * 60 * 60;
+
 /// The templates that are there: the host's system, with an empty home.
 pub const TEMPLATES: [&str; 2] = ["base", "default"];
 

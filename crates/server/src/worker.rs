@@ -94,6 +94,8 @@ pub struct Worker {
     is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
     readers: Arc<tokio::sync::Semaphore>,
+    /// The readers of the ledger of each tenant, those that wait included.
+    waiting: Mutex<BTreeMap<String, usize>>,
     programs: Arc<tokio::sync::Semaphore>,
     programs_max: usize,
     /// The sandboxes made and ended, and the requests, since its begin.
@@ -154,6 +156,7 @@ impl Worker {
             is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
+            waiting: Mutex::default(),
             programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
             programs_max,
             created: AtomicU64::new(0),
@@ -485,6 +488,7 @@ impl Worker {
             return;
         };
         self.ended_all.fetch_add(1, Ordering::Relaxed);
+        self.forget_requests(&gone.id);
         let why = gone.over.borrow().clone();
         let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
         self.note(&gone.tenant, &gone.id, "killed", &why);

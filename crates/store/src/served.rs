@@ -222,12 +222,16 @@ impl ServedStore {
             0 => return Err(ServedError::NoBackup),
             other => return Err(ServedError::Newer(other)),
         }
-        // That is what this form has, whatever wrote the file.
-        backup.query_row(
-            "SELECT count(*) FROM keys, lifecycle_events, tenants",
+        let state: String = backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        let tables: i64 = backup.query_row(
+            "SELECT count(*) FROM sqlite_master WHERE type = 'table'
+             AND name IN ('keys', 'lifecycle_events', 'tenants')",
             [],
-            |_| Ok(()),
+            |row| row.get(0),
         )?;
+        if state != "ok" || tables != 3 {
+            return Err(ServedError::NoBackup);
+        }
         let mut connection = self.connection();
         connection.restore("main", from, None::<fn(rusqlite::backup::Progress)>)?;
         settle(&connection)

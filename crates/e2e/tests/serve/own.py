@@ -123,6 +123,10 @@ HTTPServer(("", 8000), Echo).serve_forever()"""
         time.sleep(0.1)
     assert "('host', 'app.internal:8000')" in text and "own=1; last=2" in text, text
     assert "atoll-link" not in text, text
+    # A wrong one, which anybody can leave behind, shuts no port that is open.
+    assert port_of(told["url"], Cookie="atoll-link=1.x")[0] == 200
+    assert port_of(told["url"], "/?atoll-link=1.x")[0] == 403
+    assert port_of(told["url"], "/?atoll-link=18446744073709551615.x")[0] == 403
     assert ask("POST", "/sandboxes", {"port_host": "a b"})[0] == 400
     ask("DELETE", sandbox)
 
@@ -222,6 +226,20 @@ def output_goes_on_from_an_offset():
     late = list(events(ask("GET", process + "/output")[2]))
     kept = sum(len(base64.b64decode(data["base64"])) for kind, _, data in late if kind == "output")
     assert late[0][0] == "lost" and late[0][2]["bytes"] + kept == 1_000_004, (late[0], kept)
+    ask("DELETE", sandbox)
+
+
+def output_waits_for_the_first_who_follows():
+    sandbox = made()
+    whole = b"".join(b"%d\n" % n for n in range(1, 100_001))
+    process = started(sandbox, "exec seq 1 100000")
+    time.sleep(1)
+    assert output(ask("GET", process + "/output")[2]) == whole
+    # Nobody comes: it goes on, and the last of it is there.
+    process = started(sandbox, "seq 1 100000; echo over")
+    time.sleep(7)
+    told = output(ask("GET", process + "/output")[2])
+    assert told.endswith(b"over\n") and len(told) < len(whole), len(told)
     ask("DELETE", sandbox)
 
 
@@ -343,7 +361,8 @@ def mistakes_are_problems():
 
 
 CHECKS = [
-    sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset, programs_are_fed_and_steered,
+    sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset,
+    output_waits_for_the_first_who_follows, programs_are_fed_and_steered,
     files_are_written_read_and_watched, a_request_with_a_name_is_carried_out_once, mistakes_are_problems,
     a_link_opens_one_port_for_a_time, programs_see_no_link_and_the_host_that_is_asked_for,
     paths_are_cleaned_of_dots, the_ledger_is_read_and_proven,

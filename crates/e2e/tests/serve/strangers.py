@@ -475,6 +475,38 @@ def half_open_connections_hold_up_nobody():
     control("DELETE", f"/sandboxes/{sandbox}")
 
 
+# From the beginning on: it says nothing, and is looked at last.
+SILENT = socket.create_connection((AT.hostname, AT.port), timeout=60)
+
+
+def silent_connections_are_cut():
+    assert SILENT.recv(1) == b""
+
+
+def an_upload_ends_with_its_sandbox():
+    sandbox, token = made()
+    connection = socket.create_connection((AT.hostname, AT.port), timeout=20)
+    connection.sendall(
+        f"POST /files?path=big HTTP/1.1\r\nHost: a\r\nE2b-Sandbox-Id: {sandbox}\r\nX-Access-Token: {token}\r\n"
+        "Content-Type: application/octet-stream\r\nContent-Length: 100000000000\r\n\r\n".encode())
+    connection.sendall(bytes(1 << 20))
+    for _ in range(100):
+        _, _, text = within(sandbox, "/filesystem.Filesystem/Stat", {"path": "big"}, token)
+        if b'"size"' in text:
+            break
+        time.sleep(0.05)
+    assert control("DELETE", f"/sandboxes/{sandbox}")[0] == 204
+    sent = 0
+    try:
+        while sent < 1 << 30:
+            connection.sendall(bytes(1 << 20))
+            sent += 1 << 20
+    except OSError:
+        pass
+    # What still comes is thrown away for a while, so that the answer is read; none of it is written.
+    assert sent < 200 << 20, sent
+
+
 def names_that_change_while_files_are_asked_for_lead_nowhere():
     sandbox, token = made()
     # A file, a link to what may not be read, a pipe, a directory: each for a moment.
@@ -583,6 +615,7 @@ CHECKS = [
     long_lists_tags_and_heads_are_refused,
     half_open_connections_hold_up_nobody, names_that_change_while_files_are_asked_for_lead_nowhere,
     a_sandbox_without_processes_left_holds_up_nobody, whatever_is_killed_nothing_is_left_and_nobody_waits,
+    an_upload_ends_with_its_sandbox, silent_connections_are_cut,
 ]
 
 

@@ -6,7 +6,7 @@ use atoll_ledger::Durability;
 use atoll_model::network::CallDigest;
 use atoll_model::{ServedExec, Verdict};
 use atoll_policy::decide;
-use atoll_sandbox::{Decision, Pending};
+use atoll_sandbox::{Decision, Declined, Pending};
 use serde_json::json;
 
 use super::preparing::{Prepared, prepare_served};
@@ -16,6 +16,13 @@ use crate::execs::declined;
 use crate::failure::{Doing, Failure};
 use crate::run::facts;
 use crate::supervision::{Answer, ControlError, Question};
+
+fn no_network() -> Declined {
+    Declined {
+        why: "it was made without a network".to_owned(),
+        advice: "make another one, with a network".to_owned(),
+    }
+}
 
 impl Engine {
     /// Checks that a served sandbox can be made so, by any caller.
@@ -82,6 +89,10 @@ impl Sandbox {
             .replacing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        let made_with = &self.wanted.requested;
+        if made_with.presets.is_empty() && made_with.allow.is_empty() && made_with.ask.is_empty() {
+            return Err(refused(&self.run, no_network()));
+        }
         let mut wanted = self.wanted.clone();
         if presets.is_empty() && allow.is_empty() {
             wanted.requested.ask.clear();

@@ -15,7 +15,7 @@ use super::answers::{empty, gone, json as answer_json, refused};
 use super::ask::{strange, within};
 use super::envd::token;
 use crate::line;
-use crate::protocol::{Credential, InAsk, Kind, LINK, Refusal, Reply};
+use crate::protocol::{Credential, InAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply};
 
 /// The header of the token for ports.
 const PORT_TOKEN: &str = "e2b-traffic-access-token";
@@ -76,7 +76,7 @@ fn entered(request: &Request<Body>, is_secure: bool) -> Option<Response> {
     let (until_s, _) = parsed(link.strip_prefix(LINK)?.strip_prefix('=')?)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let lasts_s = until_s.saturating_sub(now.unwrap_or_default().as_secs());
-    if lasts_s == 0 {
+    if lasts_s == 0 || lasts_s > LINK_LASTS_S_MAX {
         let expired = Refusal::new(Kind::Forbidden, "the link has expired");
         return Some(refused(&expired.advise("ask whoever gave it for another")));
     }

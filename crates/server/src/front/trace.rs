@@ -1,6 +1,9 @@
 //! The trace of a request: its id, which the ledger has too, and a line of JSON on standard error.
 
 use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Instant, SystemTime};
 
 use atoll_ledger::{hex, random};
@@ -12,11 +15,51 @@ use time::format_description::well_known::Rfc3339;
 
 /// The characters of a trace id (W3C Trace Context, 3.2.2.3).
 const ID_CHARACTERS: usize = 32;
+/// The most lines that wait to be written.
+const LINES_MAX: usize = 4_096;
 /// The header of an answer that has it.
 const HEADER: &str = "atoll-trace-id";
 
 tokio::task_local! {
     static CURRENT: String;
+}
+
+/// The log, which a thread of its own writes: whoever reads it slowly holds up no request.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+struct Log {
+    lines: SyncSender<String>,
+    /// The lines that were left out, since too many waited.
+    lost: AtomicU64,
+}
+
+fn log() -> Log {
+    let (lines, written) = sync_channel::<String>(LINES_MAX);
+    let write = move || {
+        for line in written {
+            // Nobody may read it any more.
+            let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+        }
+    };
+    // Without a thread nothing is logged: the lines end where they are sent.
+    let _ = std::thread::Builder::new().spawn(write);
+    Log {
+        lines,
+        lost: AtomicU64::new(0),
+    }
+}
+
+impl Log {
+    fn send(&self, line: String) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let told = match lost {
+            0 => Ok(()),
+            _ => self.lines.try_send(json!({ "lost": lost }).to_string()),
+        };
+        if told.and_then(|()| self.lines.try_send(line)).is_err() {
+            self.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Returns the trace id of the request that this task answers.
@@ -76,8 +119,7 @@ impl Trace {
             "status": response.status().as_u16(),
             "ms": self.begun.elapsed().as_millis() as u64,
         });
-        // Whoever reads no log any more holds no request up.
-        let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+        LOG.get_or_init(log).send(line.to_string());
     }
 }
 

@@ -450,7 +450,15 @@ async fn written(
     };
     let file = line.reader.descriptor().await.map_err(|_| strange())?;
     let mut to = Gathered::new(File::from(file));
-    while let Some(block) = blocks.next().await {
+    loop {
+        // Told while it is written: its sandbox has ended, or there is no room left.
+        let block = tokio::select! {
+            refusal = refused_meanwhile(&mut line) => return Err(refusal),
+            block = blocks.next() => block,
+        };
+        let Some(block) = block else {
+            break;
+        };
         let mut block = block.map_err(|error| wrong_body(&error))?;
         let most = match packed {
             Packed::Not => usize::MAX,
@@ -459,7 +467,11 @@ async fn written(
         while !block.is_empty() {
             let part = block.split_to(most.min(block.len()));
             let content = packed.unpack(part).map_err(|error| wrong_body(&error))?;
-            let put = to.put(content).await;
+            let put = tokio::select! {
+                biased;
+                refusal = refused_meanwhile(&mut line) => return Err(refusal),
+                put = to.put(content) => put,
+            };
             put.map_err(|error| Refusal::of_file(path, &error))?;
         }
     }
@@ -469,6 +481,14 @@ async fn written(
     match line.reply().await? {
         Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
         _ => Err(strange()),
+    }
+}
+
+/// Waits for the refusal of a file that is being written.
+async fn refused_meanwhile(line: &mut Line) -> Refusal {
+    match line.reply().await {
+        Err(refusal) => refusal,
+        Ok(_) => strange(),
     }
 }
 

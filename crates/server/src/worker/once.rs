@@ -88,6 +88,17 @@ impl Worker {
         Ok((process, reading))
     }
 
+    /// Forgets the names of a sandbox that is gone, and the programs that they keep.
+    pub(super) fn forget_requests(&self, of: &str) {
+        let mut requests = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = requests.all.range((of.to_owned(), String::new())..);
+        let names = names.take_while(|((sandbox, _), _)| sandbox == of);
+        let names: Vec<Name> = names.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            requests.all.remove(&name);
+        }
+    }
+
     fn named(
         &self,
         of: &str,

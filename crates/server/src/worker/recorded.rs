@@ -1,6 +1,6 @@
 //! The ledger, and approvals, for callers: each of their own tenant.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{ApprovalScope, CallDigest, Decision, Pending, Scope, WantedEvents};
@@ -15,6 +15,28 @@ use crate::protocol::{ApprovalFacts, Ask, DecideAsk, EventsAsk, Kind, Refusal, R
 
 /// The most events that are returned at once.
 const EVENTS_MAX: usize = 1_000;
+
+/// The most readers of one tenant that read or wait.
+const WAITING_MAX: usize = 4;
+
+/// A reader that waits, or reads, for as long as this is kept.
+struct Waiting {
+    worker: Arc<Worker>,
+    tenant: String,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let waiting = &self.worker.waiting;
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = waiting.get_mut(&self.tenant) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                waiting.remove(&self.tenant);
+            }
+        }
+    }
+}
 
 impl Worker {
     /// Carries out a request about the ledger or approvals.
@@ -85,6 +107,7 @@ impl Worker {
         caller: &Caller,
         read: impl FnOnce(&Self, &str) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Refusal> {
+        let _waiting = self.wait(&caller.tenant)?;
         let place = Arc::clone(&self.readers).acquire_owned().await;
         let place = place.map_err(|error| fault(&error))?;
         let (worker, tenant) = (Arc::clone(self), caller.tenant.clone());
@@ -95,6 +118,24 @@ impl Worker {
         });
         let read = read.await.map_err(|error| fault(&error))?;
         read.map_err(|failure| refusal(&failure))
+    }
+
+    /// Counts a reader that waits; refuses one too many of a tenant.
+    fn wait(self: &Arc<Self>, tenant: &str) -> Result<Waiting, Refusal> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.entry(tenant.to_owned()).or_insert(0);
+        if *count >= WAITING_MAX {
+            return Err(Refusal {
+                retry_after_s: Some(1),
+                ..Refusal::new(Kind::Quota, "others of the tenant read the ledger already")
+                    .advise("read it once they are done")
+            });
+        }
+        *count += 1;
+        Ok(Waiting {
+            worker: Arc::clone(self),
+            tenant: tenant.to_owned(),
+        })
     }
 
     async fn approvals(self: &Arc<Self>, tenant: &str) -> Result<Reply, Refusal> {

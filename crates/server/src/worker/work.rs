@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::FileWatch;
 use atoll_model::{RESIDENT, ServedExec};
@@ -19,6 +19,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{End, InAsk, Kind, ProcessFacts, Refusal, Reply, StartAsk};
 use crate::ready::watched;
+
+/// The time between two looks at the room that is left, while a file is written.
+const ROOM_LOOK: Duration = Duration::from_millis(500);
+/// The time for which a program's output waits for the first who reads it.
+const HELD: Duration = Duration::from_secs(5);
+/// The time between two looks whether somebody does.
+const HELD_LOOK: Duration = Duration::from_millis(20);
 
 impl Worker {
     /// Carries out a request of a sandbox that the caller may use.
@@ -75,7 +82,10 @@ impl Worker {
             }
             InAsk::Write { path } => {
                 self.room.check(For::File)?;
-                let written = living.files.write(&path, reader, writer).await?;
+                let written = tokio::select! {
+                    written = living.files.write(&path, reader, writer) => written?,
+                    refusal = self.no_more(living) => return Err(refusal),
+                };
                 Ok(Answered::Reply(written))
             }
             InAsk::Watch { path, recursive } => {
@@ -90,6 +100,25 @@ impl Worker {
             | InAsk::MakeDirectory { .. }
             | InAsk::Move { .. }
             | InAsk::Remove { .. }) => living.files.answer(ask).await.map(Answered::Reply),
+        }
+    }
+
+    /// Waits until nothing more may be written to a sandbox's files: the front writes on by itself.
+    async fn no_more(&self, living: &Living) -> Refusal {
+        let mut over = living.over.subscribe();
+        loop {
+            tokio::select! {
+                _ = over.wait_for(Option::is_some) => {
+                    let why = living.over.borrow().clone().unwrap_or_default();
+                    let what = format!("sandbox {} has ended: {why}", living.id);
+                    return Refusal::new(Kind::NoSandbox, what);
+                }
+                () = tokio::time::sleep(ROOM_LOOK) => {
+                    if let Err(refusal) = self.room.check(For::File) {
+                        return refusal;
+                    }
+                }
+            }
         }
     }
 
@@ -271,7 +300,12 @@ async fn follow(
             let next = tokio::select! {
                 next = reading.next() => next,
                 // Whoever has asked says nothing more, or is gone.
-                _ = reader.next::<()>() => return Ok(()),
+                _ = reader.next::<()>() => {
+                    if reading.is_untouched() {
+                        tokio::spawn(hold(reading));
+                    }
+                    return Ok(());
+                }
             };
             match next {
                 Next::Content(stream, content) => writer.content(stream, &content).await?,
@@ -288,6 +322,15 @@ async fn follow(
         }
     };
     Answered::Written(follow.await)
+}
+
+/// Keeps the output of a program that was only started, until whoever follows it has come, or does
+/// not.
+async fn hold(reading: Reading) {
+    let until = Instant::now() + HELD;
+    while Instant::now() < until && reading.is_alone() {
+        tokio::time::sleep(HELD_LOOK).await;
+    }
 }
 
 /// Tells of changes in a directory, until the connection is closed.
