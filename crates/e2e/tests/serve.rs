@@ -137,9 +137,19 @@ fn all_passed_of(outcome: &Outcome, least: usize) {
     assert_eq!(outcome.code(), 0, "{outcome}");
 }
 
-/// Installs a package of PyPI in an environment of its own; `None` where it cannot be had. Its wheel
-/// begins with this.
-fn python_package(world: &World, package: &str, wheel: &str) -> Option<PathBuf> {
+/// A package of PyPI.
+struct Package {
+    name: &'static str,
+    /// The beginning of its wheel's name.
+    wheel: &'static str,
+}
+
+/// Installs a package of PyPI in an environment of its own; `None` where it cannot be had.
+fn python_package(world: &World, package: &Package) -> Option<PathBuf> {
+    let Package {
+        name: package,
+        wheel,
+    } = *package;
     let wheels = cache().map(|cache| cache.join("pip/wheels"));
     let has = |wheels: &PathBuf| {
         let files = fs::read_dir(wheels).into_iter().flatten().flatten();
@@ -167,12 +177,16 @@ fn python_package(world: &World, package: &str, wheel: &str) -> Option<PathBuf> 
 
 /// Installs E2B's own SDK.
 fn python_sdk(world: &World) -> Option<PathBuf> {
-    python_package(world, "e2b==2.63.0", "e2b-2.63.0-")
+    let package = Package {
+        name: "e2b==2.63.0",
+        wheel: "e2b-2.63.0-",
+    };
+    python_package(world, &package)
 }
 
 /// Has a client of somebody else's drive a server.
-fn client_works(world: &World, (package, wheel): (&str, &str), script: &str, least: usize) {
-    let Some(site) = python_package(world, package, wheel) else {
+fn client_works(world: &World, package: &Package, script: &str, least: usize) {
+    let Some(site) = python_package(world, package) else {
         return;
     };
     let server = Server::start(world);
@@ -185,25 +199,31 @@ fn client_works(world: &World, (package, wheel): (&str, &str), script: &str, lea
 #[test]
 fn the_sandbox_of_langchain_works_unmodified() {
     let world = World::new("the_sandbox_of_langchain_works_unmodified");
-    let package = ("langchain-e2b==0.0.6", "langchain_e2b-0.0.6-");
-    client_works(&world, package, "langchain_client.py", 6);
+    let package = Package {
+        name: "langchain-e2b==0.0.6",
+        wheel: "langchain_e2b-0.0.6-",
+    };
+    client_works(&world, &package, "langchain_client.py", 6);
 }
 
 #[test]
 fn the_sandbox_of_the_agents_sdk_works_unmodified() {
     let world = World::new("the_sandbox_of_the_agents_sdk_works_unmodified");
-    let package = ("openai-agents[e2b]==0.24.0", "openai_agents-0.24.0-");
-    client_works(&world, package, "agents_client.py", 6);
+    let package = Package {
+        name: "openai-agents[e2b]==0.24.0",
+        wheel: "openai_agents-0.24.0-",
+    };
+    client_works(&world, &package, "agents_client.py", 6);
 }
 
 #[test]
 fn a_client_is_generated_from_the_description() {
     let world = World::new("a_client_is_generated_from_the_description");
-    let package = (
-        "openapi-python-client==0.29.1",
-        "openapi_python_client-0.29.1-",
-    );
-    client_works(&world, package, "generated_client.py", 2);
+    let package = Package {
+        name: "openapi-python-client==0.29.1",
+        wheel: "openapi_python_client-0.29.1-",
+    };
+    client_works(&world, &package, "generated_client.py", 2);
 }
 
 #[test]
@@ -898,7 +918,7 @@ fn a_trace_goes_through_everything() {
     assert!(!log.contains("secret=word") && !log.contains(&key), "{log}");
 }
 
-/// What sandboxes reach under each word, and what waits for an approver.
+/// Under each word sandboxes reach that and no more; a call waits for an approver.
 #[test]
 fn served_networks_reach_what_their_word_says() {
     let world = World::new("served_networks_reach_what_their_word_says");

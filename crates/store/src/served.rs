@@ -70,8 +70,8 @@ pub enum ServedError {
     /// A file of a backup cannot be made, or read.
     #[error("the file of the backup: {0}")]
     File(#[from] std::io::Error),
-    /// It is the backup of something else.
-    #[error("it is no backup of a server's store")]
+    /// A file that is no backup, or a damaged one.
+    #[error("it is no backup of a server's store, or a damaged one")]
     NoBackup,
 }
 

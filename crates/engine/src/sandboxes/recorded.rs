@@ -1,4 +1,4 @@
-//! What the ledger has of a tenant's sandboxes, for the callers of a server.
+//! The ledger's events of a tenant's sandboxes, for the callers of a server.
 
 use std::collections::BTreeSet;
 
@@ -121,7 +121,8 @@ impl Engine {
                 continue;
             };
             // A run is opened once, before anything else of it.
-            if event.kind == "run.opened" && event.body["served"]["tenant"] == tenant {
+            let told = event.body.pointer("/served/tenant");
+            if event.kind == "run.opened" && told.is_some_and(|told| told == tenant) {
                 own.insert(run.clone());
             }
             if own.contains(run) && !each(event) {

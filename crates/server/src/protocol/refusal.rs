@@ -1,4 +1,4 @@
-//! Why something is not done.
+//! Refusals: the kind, the reason, and the next step.
 
 use std::io::{self, ErrorKind};
 

@@ -46,13 +46,8 @@ impl Worker {
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
-            InAsk::SetNetwork(asked) => {
-                let set = self.set_network(living, asked, by).await;
-                set.map(|()| Answered::Reply(Reply::Done))
-            }
-            InAsk::Decide { approval, decision } => {
-                let decided = recorded::decide(living, approval, decision, by).await;
-                decided.map(Answered::Reply)
+            ask @ (InAsk::SetNetwork(_) | InAsk::Decide { .. }) => {
+                self.widen(living, ask, by).await.map(Answered::Reply)
             }
             InAsk::Port { port } => connect(living, port).await,
             InAsk::Start(ask) => {
@@ -60,37 +55,37 @@ impl Worker {
                     None => self.start(living, *ask, by).await?,
                     Some(once) => self.start_once(living, &once, *ask, by).await?,
                 };
-                Ok(follow(living, &process, reading, reader, writer).await)
+                follow(living, &process, reading, reader, writer).await
             }
             InAsk::Attach { process, from } => {
                 let process = living.process(&process)?;
                 let reading = process.window.read(from);
-                Ok(follow(living, &process, reading, reader, writer).await)
+                follow(living, &process, reading, reader, writer).await
             }
             InAsk::Input { process } => {
-                let process = living.process(&process)?;
-                pass_input(&process, reader).await?;
-                Ok(Answered::Reply(Reply::Done))
+                let passed = pass_input(&*living.process(&process)?, reader).await;
+                passed.map(|()| Answered::Reply(Reply::Done))
             }
             ask @ (InAsk::Processes
             | InAsk::CloseInput { .. }
             | InAsk::Signal { .. }
             | InAsk::Resize { .. }) => steer(living, ask).await.map(Answered::Reply),
             InAsk::Read { path, range } => {
-                let written = living.files.read(&path, range, writer).await?;
-                Ok(Answered::Written(written))
+                let read = living.files.read(&path, range, writer).await;
+                read.map(Answered::Written)
             }
             InAsk::Write { path } => {
                 self.room.check(For::File)?;
-                let written = tokio::select! {
-                    written = living.files.write(&path, reader, writer) => written?,
-                    refusal = self.no_more(living) => return Err(refusal),
-                };
-                Ok(Answered::Reply(written))
+                tokio::select! {
+                    written = living.files.write(&path, reader, writer) => {
+                        written.map(Answered::Reply)
+                    }
+                    refusal = self.no_more(living) => Err(refusal),
+                }
             }
             InAsk::Watch { path, recursive } => {
-                let watch = living.files.watch(&path, recursive).await?;
-                Ok(Answered::Written(tell_changes(watch, reader, writer).await))
+                let told = tell_changes(living, &path, recursive, reader, writer);
+                told.await.map(Answered::Written)
             }
             ask @ (InAsk::MakeWatcher { .. }
             | InAsk::Watched { .. }
@@ -100,6 +95,25 @@ impl Worker {
             | InAsk::MakeDirectory { .. }
             | InAsk::Move { .. }
             | InAsk::Remove { .. }) => living.files.answer(ask).await.map(Answered::Reply),
+        }
+    }
+
+    /// Carries out a request that can let a sandbox do more.
+    async fn widen(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        ask: InAsk,
+        by: ServedExec,
+    ) -> Result<Reply, Refusal> {
+        match ask {
+            InAsk::Decide { approval, decision } => {
+                recorded::decide(living, approval, decision, by).await
+            }
+            InAsk::SetNetwork(asked) => {
+                self.set_network(living, asked, by).await?;
+                Ok(Reply::Done)
+            }
+            _ => Ok(Reply::Done),
         }
     }
 
@@ -288,7 +302,7 @@ async fn follow(
     mut reading: Reading,
     reader: &mut Reader,
     writer: &mut Writer,
-) -> Answered {
+) -> Result<Answered, Refusal> {
     let follow = async {
         let started = Reply::Started {
             pid: process.pid(),
@@ -321,7 +335,7 @@ async fn follow(
             }
         }
     };
-    Answered::Written(follow.await)
+    Ok(Answered::Written(follow.await))
 }
 
 /// Keeps the output of a program that was only started, until whoever follows it has come, or does
@@ -335,10 +349,17 @@ async fn hold(reading: Reading) {
 
 /// Tells of changes in a directory, until the connection is closed.
 async fn tell_changes(
-    watch: FileWatch,
+    living: &Living,
+    path: &str,
+    recursive: bool,
     reader: &mut Reader,
     writer: &mut Writer,
-) -> io::Result<()> {
+) -> Result<io::Result<()>, Refusal> {
+    let watch = living.files.watch(path, recursive).await?;
+    Ok(told(watch, reader, writer).await)
+}
+
+async fn told(watch: FileWatch, reader: &mut Reader, writer: &mut Writer) -> io::Result<()> {
     let events = watched(watch.descriptor().try_clone()?)?;
     let watch = Arc::new(watch);
     writer.message(&Reply::Done).await?;

@@ -296,7 +296,7 @@ pub(crate) struct LinkBody {
 /// A link to a port.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Link {
-    /// Where a browser goes.
+    /// The address for a browser.
     url: String,
 }
 
