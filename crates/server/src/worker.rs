@@ -130,6 +130,9 @@ impl Worker {
             Some(tls) => ("https", format!("{}:{port}", tls.domain)),
             None => ("http", format!("localhost:{port}")),
         };
+        if let Err(error) = allow_descriptors() {
+            eprintln!("atoll serve: the limit of descriptors cannot be raised: {error}");
+        }
         let programs_max = programs_max();
         let cpus = configuration.defaults.cpus;
         let by_default = || engine.enforces(LimitKey::Cpu).then_some(CPUS);
@@ -175,7 +178,6 @@ pub fn serve(
     listener: &TcpListener,
     stop: OwnedFd,
 ) -> Result<(), ServeError> {
-    allow_descriptors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -232,9 +234,19 @@ impl Worker {
     }
 }
 
-/// Raises the limit of descriptors to what this process may have.
+/// Raises the limit of descriptors to what this process may have: ten are of each sandbox.
 fn allow_descriptors() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
+    // Root may have as many as the kernel counts.
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
+    let most = most.and_then(|text| text.trim().parse().ok());
+    let raised = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    if most > limit.maximum && setrlimit(Resource::Nofile, raised).is_ok() {
+        return Ok(());
+    }
     let most = Rlimit {
         current: limit.maximum,
         ..limit
