@@ -19,12 +19,17 @@ use atoll_sys::process::{look_until_none_is_new, share_files};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::launcher::children_of;
+
 /// The interval of looking at the file system's free space.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// The divisor of the time that counting may take: one part in this many.
 const COUNT_SHARE: u32 = 10;
 /// The divisor while the file systems show no growth.
 const QUIET_SHARE: u32 = 50;
+/// The shortest time by which a count is put off while there is no growth: with thousands of
+/// sandboxes on a host, all of them together must not take its processors.
+const QUIET_MIN: Duration = Duration::from_secs(1);
 /// The longest time by which a count is put off while there is no growth.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
@@ -51,6 +56,8 @@ pub(crate) type FreeOf = fn(&Path) -> Option<Room>;
 pub(crate) struct DiskWatch {
     layers: Vec<PathBuf>,
     launcher: Option<u32>,
+    /// The directory of their control group, if they have one.
+    group: Option<PathBuf>,
     bytes_max: u64,
     inodes_max: u64,
     free_of: FreeOf,
@@ -84,6 +91,7 @@ impl DiskWatch {
         Self {
             layers,
             launcher: None,
+            group: None,
             bytes_max,
             inodes_max,
             free_of,
@@ -109,9 +117,10 @@ impl DiskWatch {
         self
     }
 
-    /// Also watches deleted files that the processes beneath this launcher hold open.
-    pub(crate) fn and_processes_of(mut self, launcher: u32) -> Self {
-        self.launcher = Some(launcher);
+    /// Also watches deleted files that the processes beneath this launcher hold open; all of these
+    /// are in a control group, if there is one.
+    pub(crate) fn and_processes_of(mut self, launcher: u32, group: Option<PathBuf>) -> Self {
+        (self.launcher, self.group) = (Some(launcher), group);
         self
     }
 
@@ -139,7 +148,8 @@ impl DiskWatch {
         }
         let mut count = Count::of(&self.layers, self.bytes_max, self.inodes_max);
         if let Some(launcher) = self.launcher {
-            count.add_deleted(launcher, &self.devices());
+            let family = Family::of(launcher, self.group.clone());
+            count.add_deleted(family, &self.devices());
         }
         let is_hidden = count.hidden || count.passing;
         let was_hidden = std::mem::replace(&mut self.was_hidden, is_hidden);
@@ -158,7 +168,10 @@ impl DiskWatch {
         let (share, quiet) = match is_hidden && !was_hidden {
             // What is on its way has to be seen twice: soon.
             true => (took, took),
-            false => (took * COUNT_SHARE, (took * QUIET_SHARE).min(QUIET_MAX)),
+            false => (
+                took * COUNT_SHARE,
+                (took * QUIET_SHARE).clamp(QUIET_MIN, QUIET_MAX),
+            ),
         };
         self.next_count = now + share;
         self.next_quiet_count = now + quiet;
@@ -285,9 +298,8 @@ impl Count {
     /// Adds the deleted files that the processes beneath a launcher hold open, each once. A
     /// process that cannot be inspected may hold any; threads may hold others than their
     /// process; and if new processes keep appearing they may pass on some unseen.
-    fn add_deleted(&mut self, launcher: u32, devices: &[u64]) {
+    fn add_deleted(&mut self, mut family: Family, devices: &[u64]) {
         let mut seen = HashSet::new();
-        let mut family = Family::of(launcher);
         let is_complete = look_until_none_is_new(
             || family.tasks(),
             |(pid, thread)| {
@@ -370,20 +382,26 @@ pub(crate) struct Family {
     /// The depth of each process below the launcher; `None` if it is not beneath it.
     depths: HashMap<u32, Option<u32>>,
     launcher: u32,
+    group: Option<PathBuf>,
 }
 
 impl Family {
-    pub(crate) fn of(launcher: u32) -> Self {
+    pub(crate) fn of(launcher: u32, group: Option<PathBuf>) -> Self {
         Self {
             depths: HashMap::new(),
             launcher,
+            group,
         }
     }
 
     /// Returns their threads, each with its process. A process that ended before its ancestry
     /// was known is included, as thread 0.
     pub(crate) fn tasks(&mut self) -> BTreeSet<(u32, u32)> {
-        let listed: HashSet<u32> = numbers(Path::new("/proc")).collect();
+        let of_group = self.group.as_deref().and_then(members);
+        // One that the first process is not in is none of theirs.
+        let first = children_of(self.launcher);
+        let of_group = of_group.filter(|all| first.iter().any(|first| all.contains(first)));
+        let listed = of_group.unwrap_or_else(|| numbers(Path::new("/proc")).collect());
         // What is gone may be another process the next time.
         self.depths.retain(|pid, _| listed.contains(pid));
         let mut tasks = BTreeSet::new();
@@ -425,6 +443,21 @@ impl Family {
         }
         Some(depth)
     }
+}
+
+/// Returns the processes in a control group (cgroups(7)); `None` where they cannot be read, or some
+/// may be in groups beneath.
+fn members(group: &Path) -> Option<HashSet<u32>> {
+    let mut entries = fs::read_dir(group).ok()?;
+    let is_group = |entry: io::Result<fs::DirEntry>| {
+        let kind = entry.and_then(|entry| entry.file_type());
+        kind.map_or(true, |kind| kind.is_dir())
+    };
+    if entries.any(is_group) {
+        return None;
+    }
+    let list = fs::read_to_string(group.join("cgroup.procs")).ok()?;
+    Some(list.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 /// Returns the parent of a process; `None` if it has ended.

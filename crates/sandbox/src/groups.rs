@@ -286,6 +286,11 @@ impl Groups {
         }
     }
 
+    /// Returns a directory that lists the processes.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.memory.clone()
+    }
+
     /// Returns the memory in use now, bytes.
     pub(crate) fn memory_now(&self) -> Option<u64> {
         let file = match self.unified {

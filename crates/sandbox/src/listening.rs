@@ -158,7 +158,7 @@ impl Listening {
         }
         let wanted = format!("socket:[{inode}]");
         let mut left = DESCRIPTORS_MAX;
-        let tasks = Family::of(self.launcher).tasks();
+        let tasks = Family::of(self.launcher, None).tasks();
         let mut processes: Vec<u32> = tasks.into_iter().map(|(pid, _)| pid).collect();
         processes.dedup();
         processes.into_iter().find_map(|pid| {

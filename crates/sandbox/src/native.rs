@@ -80,7 +80,7 @@ pub fn assemble(
         }) => {
             let sandbox = Running {
                 disk: disk_watch(native.placement, &call.workspace, limits)
-                    .and_processes_of(launcher.pid),
+                    .and_processes_of(launcher.pid, groups.as_ref().map(Groups::directory)),
                 launcher,
                 control,
                 server,

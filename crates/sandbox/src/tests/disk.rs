@@ -174,7 +174,7 @@ fn what_is_deleted_and_held_open_is_counted() {
     let check = |bytes| {
         let now = Instant::now();
         DiskWatch::new(vec![layer.clone()], bytes, 100, now)
-            .and_processes_of(std::process::id())
+            .and_processes_of(std::process::id(), None)
             .check(now + LATER)
     };
     let held = [check(200_000), check(1 << 30)];

@@ -122,7 +122,7 @@ struct Server {
 impl Server {
     fn start(program: &Path, directory: &Path) -> Result<Self> {
         let configuration = directory.join("serve.toml");
-        let text = "[quota]\nsandboxes = 20000\ncreates_a_minute = 1000000\n\
+        let text = "log = false\n[quota]\nsandboxes = 20000\ncreates_a_minute = 1000000\n\
                     [defaults]\ntimeout_s = 3600\n";
         fs::write(&configuration, text)?;
         let mut child = Command::new(program)
@@ -170,11 +170,17 @@ impl Server {
     }
 
     fn front(&self) -> Option<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
-        let children = fs::read_to_string(path).unwrap_or_default();
-        let mut pids = children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok());
+        // Any of its threads can have started it.
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let children = threads.flatten().map(|thread| {
+            let children = fs::read_to_string(thread.path().join("children"));
+            children.unwrap_or_default()
+        });
+        let children: Vec<String> = children.collect();
+        let pids = children
+            .iter()
+            .flat_map(|children| children.split_whitespace());
+        let mut pids = pids.filter_map(|pid| pid.parse().ok());
         pids.find(|pid| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             name.trim_end() == "atoll-front"
