@@ -54,8 +54,9 @@ const REQUESTS_MAX: usize = 20_000;
 const READERS_MAX: usize = 2;
 /// The time between two starts of a front that ends at once.
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
-/// The descriptors of a running program, here and in its supervision.
-const DESCRIPTORS_OF_A_PROGRAM: u64 = 16;
+/// The descriptors of a sandbox, and of a running program, here and in its supervision.
+const DESCRIPTORS_OF_A_SANDBOX: u64 = 11;
+const DESCRIPTORS_OF_A_PROGRAM: u64 = 8;
 /// The time between two signatures of the ledger.
 const SIGNED_EVERY: Duration = Duration::from_secs(10);
 /// The time between two looks whether sandboxes are left.
@@ -98,6 +99,7 @@ pub struct Worker {
     waiting: Mutex<BTreeMap<String, usize>>,
     programs: Arc<tokio::sync::Semaphore>,
     programs_max: usize,
+    sandboxes_max: usize,
     /// The sandboxes made and ended, and the requests, since its begin.
     created: AtomicU64,
     ended_all: AtomicU64,
@@ -162,6 +164,7 @@ impl Worker {
             waiting: Mutex::default(),
             programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
             programs_max,
+            sandboxes_max: sandboxes_max(),
             created: AtomicU64::new(0),
             ended_all: AtomicU64::new(0),
             asked: AtomicU64::new(0),
@@ -254,11 +257,20 @@ fn allow_descriptors() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, most)?)
 }
 
-/// Returns the most programs at once, so that descriptors are left for everything else.
+/// Returns the most sandboxes at once: two thirds of the descriptors are for them.
+fn sandboxes_max() -> usize {
+    let all = descriptors();
+    let for_sandboxes = all.saturating_sub(all / 3);
+    usize::try_from(for_sandboxes / DESCRIPTORS_OF_A_SANDBOX).unwrap_or(usize::MAX)
+}
+
+/// Returns the most programs at once: a quarter of the descriptors is for them.
 fn programs_max() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
-    let for_programs = descriptors.saturating_sub(descriptors / 4);
-    usize::try_from(for_programs / DESCRIPTORS_OF_A_PROGRAM).unwrap_or(usize::MAX)
+    usize::try_from(descriptors() / 4 / DESCRIPTORS_OF_A_PROGRAM).unwrap_or(usize::MAX)
+}
+
+fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20)
 }
 
 impl Worker {

@@ -159,6 +159,14 @@ impl Worker {
                 ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
             });
         }
+        if self.living().len() >= self.sandboxes_max {
+            let what = "as many sandboxes are alive as this server has descriptors for";
+            return Err(Refusal {
+                retry_after_s: Some(5),
+                ..Refusal::new(Kind::Quota, what)
+                    .advise("end one, or raise its limit of open files (LimitNOFILE)")
+            });
+        }
         self.room.check(For::Sandbox)
     }
 
