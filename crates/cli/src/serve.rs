@@ -178,7 +178,7 @@ fn greeting(place: &Place<'_>, network: NetworkWord, key: Option<&str>) -> Strin
     let port = place.address.port();
     let (url, domain) = match place.domain {
         // Few programs resolve such a name, and the certificate is for the address too.
-        Some(domain) if domain.ends_with(".localhost") => {
+        Some(domain) if domain.ends_with(".localhost") && !place.address.ip().is_unspecified() => {
             (format!("https://{}", place.address), domain)
         }
         Some(domain) => (format!("https://{domain}:{port}"), domain),

@@ -226,8 +226,9 @@ impl Worker {
                  Ctrl-C again ends them now"
             );
         }
-        let until = Instant::now() + Duration::from_secs(self.configuration.drain_s);
-        while Instant::now() < until && !self.living().is_empty() {
+        // A time that no clock reaches is none.
+        let until = Instant::now().checked_add(Duration::from_secs(drain_s));
+        while until.is_none_or(|until| Instant::now() < until) && !self.living().is_empty() {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
@@ -237,7 +238,7 @@ impl Worker {
     }
 }
 
-/// Raises the limit of descriptors to what this process may have: ten are of each sandbox.
+/// Raises the limit of descriptors to what this process may have.
 fn allow_descriptors() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     // Root may have as many as the kernel counts.

@@ -77,7 +77,7 @@ impl Room {
     /// Returns whether memory is so short that a sandbox has to end.
     fn is_out_of_memory(&self) -> bool {
         let memory = self.left().memory;
-        memory.is_some_and(|left| left < self.reserve.memory_mib * MIB)
+        memory.is_some_and(|left| left < self.reserve.memory_mib.saturating_mul(MIB))
     }
 }
 
@@ -88,7 +88,8 @@ fn lacks(left: Left, reserve: &Reserve, wanted: For) -> Option<Refusal> {
         For::File => 1,
     };
     let is_short = |left: Option<u64>, reserve_mib: u64| {
-        left.is_some_and(|left| left < reserve_mib * factor * MIB)
+        let kept = reserve_mib.saturating_mul(factor).saturating_mul(MIB);
+        left.is_some_and(|left| left < kept)
     };
     if is_short(left.disk, reserve.disk_mib) {
         let what = "the server's disk is nearly full";
