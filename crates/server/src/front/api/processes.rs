@@ -23,7 +23,7 @@ use crate::front::ask::{Line, strange, within};
 use crate::front::control::{credential, once};
 use crate::line::{Frame, Stream};
 use crate::protocol::{
-    End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
+    Credential, End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
 };
 
 /// The most of each output that a run returns, bytes.
@@ -188,6 +188,32 @@ pub(crate) struct OutputQuery {
     from: Option<u64>,
 }
 
+impl OutputQuery {
+    pub(super) fn from(&self) -> u64 {
+        self.from.unwrap_or(0)
+    }
+}
+
+/// Begins to follow a program's output from an offset on; returns with it the bytes that are lost,
+/// and the offset of what follows.
+pub(super) async fn attach(
+    front: &Front,
+    key: &Credential,
+    sandbox: &str,
+    pid: u32,
+    from: u64,
+) -> Result<(Line, u64, u64), Refusal> {
+    let ask = InAsk::Attach {
+        process: Selector::Pid(pid),
+        from: Some(from),
+    };
+    let mut line = front.begin(key.clone(), within(sandbox, ask)).await?;
+    match line.reply().await? {
+        Reply::Started { lost, at, .. } => Ok((line, lost, at)),
+        _ => Err(strange()),
+    }
+}
+
 /// Follow a program's output to its end, as server-sent events.
 ///
 /// `output` has `stream` (`stdout`, `stderr` or `terminal`) and `base64`; its id is the offset
@@ -201,16 +227,8 @@ pub(crate) async fn output(
     Path((sandbox, pid)): Path<(String, u32)>,
     Query(query): Query<OutputQuery>,
 ) -> Answered {
-    let from = resumes(&headers).or(query.from).unwrap_or(0);
-    let ask = InAsk::Attach {
-        process: Selector::Pid(pid),
-        from: Some(from),
-    };
-    let ask = within(&sandbox, ask);
-    let mut line = front.begin(credential(&headers), ask).await?;
-    let Reply::Started { lost, at, .. } = line.reply().await? else {
-        return Err(strange().into());
-    };
+    let from = resumes(&headers).unwrap_or(query.from());
+    let (line, lost, at) = attach(&front, &credential(&headers), &sandbox, pid, from).await?;
     let mut first = String::new();
     if lost > 0 {
         first = event("lost", Some(at), &json!({ "bytes": lost }));

@@ -1,0 +1,263 @@
+//! A program over a WebSocket (RFC 6455): its output, its input and its terminal at once.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::processes::{OutputQuery, attach};
+use super::{Answered, Path, ProblemDetails, Query};
+use crate::front::Front;
+use crate::front::ask::{Line, within};
+use crate::front::control::credential;
+use crate::line::{Frame, Stream, Writer};
+use crate::protocol::{Credential, InAsk, Kind, Refusal, Reply, Selector, TerminalSize};
+
+/// The longest message of a caller, bytes.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// The first byte of a binary message: the stream that the rest is of.
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+
+/// A caller's message of text.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Control {
+    /// Set the size of the terminal.
+    Resize(TerminalSize),
+    /// Send the program a signal.
+    Signal(u8),
+    /// Close its input.
+    CloseInput,
+}
+
+/// The program of a connection.
+struct Of {
+    front: Arc<Front>,
+    key: Credential,
+    sandbox: String,
+    pid: u32,
+}
+
+/// Follow and feed a program over a WebSocket.
+///
+/// Binary messages begin with a byte: 0 for input, 1 for output or the terminal, 2 for standard
+/// error. Text is JSON. To the program: `{"resize": {"rows": 24, "columns": 80}}`, `{"signal": 2}`,
+/// `"close_input"`. From it: `{"at": …, "lost": …}` first, the offset of what follows and the bytes
+/// that are not kept any more; `{"end": …}` last, with `exited`, `signalled` or another reason;
+/// `{"problem": …}` for what was refused meanwhile. After a break, ask again with `from`.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/socket", params(("sandbox" = String, Path), ("pid" = u32, Path), OutputQuery), tag = "processes",
+    responses((status = 101), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn socket(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path((sandbox, pid)): Path<(String, u32)>,
+    Query(query): Query<OutputQuery>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Answered {
+    let no_socket = |error: WebSocketUpgradeRejection| {
+        Refusal::new(Kind::Invalid, error.body_text()).advise("ask for a WebSocket by HTTP/1.1")
+    };
+    let upgrade = upgrade.map_err(no_socket)?;
+    let key = credential(&headers);
+    let (line, lost, at) = attach(&front, &key, &sandbox, pid, query.from()).await?;
+    let of = Of {
+        front,
+        key,
+        sandbox,
+        pid,
+    };
+    let first = json!({ "at": at, "lost": lost });
+    Ok(upgrade
+        .max_message_size(MESSAGE_BYTES_MAX)
+        .on_upgrade(move |socket| joined(of, line, first, socket)))
+}
+
+/// Passes both ways until the program or the caller is gone.
+async fn joined(of: Of, line: Line, first: Value, socket: WebSocket) {
+    let (mut send, receive) = socket.split();
+    let (problems, mut told) = tokio::sync::mpsc::channel(16);
+    if send.send(text(&first)).await.is_err() {
+        return;
+    }
+    // Each by itself: a program that reads no input writes on.
+    let fed = feed(&of, receive, problems);
+    tokio::select! {
+        () = follow(line, &mut told, &mut send) => {}
+        () = fed => {}
+    }
+    let _ = send.close().await;
+}
+
+/// Passes on what a program writes, to its end.
+async fn follow(
+    mut line: Line,
+    told: &mut tokio::sync::mpsc::Receiver<Value>,
+    send: &mut SplitSink<WebSocket, Message>,
+) {
+    loop {
+        let message = tokio::select! {
+            frame = line.reader.next::<Reply>() => match frame {
+                Ok(Some(Frame::Content(stream, content))) => binary(stream, &content),
+                Ok(Some(Frame::Message(Reply::Ended(end)))) => {
+                    let _ = send.send(text(&json!({ "end": end }))).await;
+                    return;
+                }
+                Ok(_) | Err(_) => return,
+            },
+            Some(problem) = told.recv() => text(&problem),
+        };
+        if send.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn text(value: &Value) -> Message {
+    Message::Text(value.to_string().into())
+}
+
+fn binary(stream: Stream, content: &Bytes) -> Message {
+    let mut message = BytesMut::with_capacity(1 + content.len());
+    message.put_u8(match stream {
+        Stream::Output | Stream::Terminal => STDOUT,
+        Stream::Error => STDERR,
+    });
+    message.put_slice(content);
+    Message::Binary(message.freeze())
+}
+
+/// Carries out what a caller sends, until they are gone.
+async fn feed(
+    of: &Of,
+    mut receive: SplitStream<WebSocket>,
+    problems: tokio::sync::mpsc::Sender<Value>,
+) {
+    let mut input = None;
+    while let Some(Ok(message)) = receive.next().await {
+        let done = match message {
+            Message::Binary(content) => of.write(&mut input, &content).await,
+            Message::Text(text) => of.control(&text, &mut input).await,
+            Message::Close(_) => return,
+            Message::Ping(_) | Message::Pong(_) => Ok(()),
+        };
+        if let Err(refusal) = done {
+            let problem = json!({ "problem": refusal.told() });
+            // The other direction is gone.
+            if problems.send(problem).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Of {
+    fn process(&self) -> Selector {
+        Selector::Pid(self.pid)
+    }
+
+    async fn ask(&self, ask: InAsk) -> Result<(), Refusal> {
+        let asked = self.front.ask_in(self.key.clone(), &self.sandbox, ask);
+        asked.await.map(drop)
+    }
+
+    /// Writes to the program's input, over one request for as long as there is no other.
+    async fn write(&self, input: &mut Option<Line>, message: &[u8]) -> Result<(), Refusal> {
+        let Some((&STDIN, content)) = message.split_first() else {
+            return Err(Refusal::new(
+                Kind::Invalid,
+                "a binary message begins with 0, for input",
+            ));
+        };
+        let line = match input {
+            Some(line) => line,
+            None => {
+                let process = self.process();
+                let ask = within(&self.sandbox, InAsk::Input { process });
+                input.insert(self.front.begin(self.key.clone(), ask).await?)
+            }
+        };
+        if written(&mut line.writer, content).await.is_err() {
+            // The answer says why.
+            let broken = input.take();
+            return match broken {
+                Some(mut line) => line.reply().await.map(drop),
+                None => Ok(()),
+            };
+        }
+        Ok(())
+    }
+
+    /// Waits until all input is written.
+    async fn settle(&self, input: &mut Option<Line>) {
+        if let Some(mut line) = input.take() {
+            let _ = line.writer.end().await;
+            // A program that takes none is told of by what is written next.
+            let _ = line.reply().await;
+        }
+    }
+
+    async fn control(&self, text: &str, input: &mut Option<Line>) -> Result<(), Refusal> {
+        let control = serde_json::from_str(text).map_err(|error| {
+            Refusal::new(
+                Kind::Invalid,
+                format!("the message is not understood: {error}"),
+            )
+        })?;
+        let process = self.process();
+        self.ask(match control {
+            Control::Resize(terminal) => InAsk::Resize { process, terminal },
+            Control::CloseInput => {
+                // What came before is written before.
+                self.settle(input).await;
+                InAsk::CloseInput { process }
+            }
+            Control::Signal(number @ 1..=64) => InAsk::Signal { process, number },
+            Control::Signal(_) => {
+                return Err(Refusal::new(Kind::Invalid, "a signal's number is 1 to 64"));
+            }
+        })
+        .await
+    }
+}
+
+async fn written(writer: &mut Writer, content: &[u8]) -> std::io::Result<()> {
+    let content = Bytes::copy_from_slice(content);
+    writer.content(Stream::Output, &content).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_messages_are_read() {
+        let size = TerminalSize {
+            rows: 24,
+            columns: 80,
+        };
+        let cases = [
+            (
+                r#"{"resize":{"rows":24,"columns":80}}"#,
+                Some(Control::Resize(size)),
+            ),
+            (r#"{"signal":2}"#, Some(Control::Signal(2))),
+            (r#""close_input""#, Some(Control::CloseInput)),
+            (r#"{"signal":300}"#, None),
+            (r#"{"signal":2,"resize":null}"#, None),
+            ("{}", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(serde_json::from_str(text).ok(), expected, "{text}");
+        }
+    }
+}
