@@ -71,7 +71,8 @@ pub use review::{
 pub use run::RunArguments;
 pub use sandbox::{
     CopyArguments, CreateSandboxArguments, ExecSandboxArguments, KillSandboxArguments,
-    ListFilesArguments, ListSandboxesArguments, SandboxAction, SandboxArguments,
+    ListFilesArguments, ListSandboxesArguments, LogsArguments, PortsOfSandboxArguments,
+    SandboxAction, SandboxArguments, ShellSandboxArguments,
 };
 pub use secret::{
     KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,

@@ -1,19 +1,15 @@
 //! `atoll sandbox`: a client of a server's own API.
 
+mod exec;
+
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::thread;
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
-use atoll_model::parse_duration;
-use atoll_sys::descriptor::wait_readable;
-use atoll_sys::process::{next_signal, signals_as_descriptor};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use atoll_model::{parse_bytes, parse_duration};
 use rustls::crypto::aws_lc_rs::default_provider;
 use serde_json::{Value, json};
 use ureq::http::Response;
@@ -21,8 +17,8 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, SendBody};
 
 use crate::arguments::{
-    CopyArguments, CreateSandboxArguments, ExecSandboxArguments, ListFilesArguments,
-    ListSandboxesArguments, SandboxAction, SandboxArguments,
+    CopyArguments, CreateSandboxArguments, ListFilesArguments, ListSandboxesArguments,
+    LogsArguments, PortsOfSandboxArguments, SandboxAction, SandboxArguments,
 };
 use crate::output::Output;
 
@@ -30,13 +26,6 @@ use crate::output::Output;
 const DEFAULT_URL: &str = "http://127.0.0.1:3000";
 /// The longest answer that is read as a whole, bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// The most of standard input that is passed on at once, bytes.
-const INPUT_BYTES: usize = 64 * 1024;
-/// The status for a program that is not found, as shells have it.
-const STATUS_NOT_FOUND: u8 = 127;
-
-const SIGINT: i32 = 2;
-const SIGTERM: i32 = 15;
 
 /// Carries out `atoll sandbox`.
 ///
@@ -47,7 +36,10 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
     match &arguments.action {
         SandboxAction::Create(arguments) => create(&server, arguments, output),
         SandboxAction::List(arguments) => list(&server, arguments, output),
-        SandboxAction::Exec(arguments) => exec(&server, arguments),
+        SandboxAction::Exec(arguments) => exec::exec(&server, arguments),
+        SandboxAction::Shell(arguments) => exec::shell(&server, arguments),
+        SandboxAction::Ports(arguments) => ports(&server, arguments, output),
+        SandboxAction::Logs(arguments) => logs(&server, arguments, output),
         SandboxAction::Cp(arguments) => copy(&server, arguments),
         SandboxAction::Ls(arguments) => list_files(&server, arguments, output),
         SandboxAction::Kill(arguments) => {
@@ -205,6 +197,9 @@ fn create(
         &json!({
             "template": arguments.template.as_deref().unwrap_or("base"),
             "timeout_s": timeout.map(|time| time.as_secs()),
+            "cpus": arguments.cpus,
+            "memory_mib": mebibytes(arguments.memory.as_deref(), "--memory")?,
+            "disk_mib": mebibytes(arguments.disk.as_deref(), "--disk")?,
             "environment": pairs(&arguments.env, "--env")?,
             "metadata": pairs(&arguments.metadata, "--metadata")?,
         }),
@@ -216,6 +211,72 @@ fn create(
     let of = |name: &str| text_of(made.pointer("/sandbox").unwrap_or(&Value::Null), name);
     output.result(&format!("{}\n", of("id")));
     output.say(&format!("network {}, run {}\n", of("network"), of("run")));
+    Ok(0)
+}
+
+/// Reads a size as one of whole MiB, at least 1.
+fn mebibytes(size: Option<&str>, option: &str) -> Result<Option<u64>, Failure> {
+    let bytes = size.map(parse_bytes).transpose();
+    let bytes = bytes.map_err(|error| {
+        Failure::new(format!("{option} is no size"))
+            .because(error)
+            .advise(format!("{option} 512M"))
+    })?;
+    Ok(bytes.map(|bytes| bytes.div_ceil(1 << 20).max(1)))
+}
+
+fn ports(
+    server: &Server,
+    arguments: &PortsOfSandboxArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let path = sandbox_path(&arguments.id, "/ports");
+    if let Some(port) = arguments.link {
+        let path = format!("{path}/{port}/link");
+        let link = server.json("POST", &path, &json!({}))?;
+        match arguments.json {
+            true => output.json(&link),
+            false => output.result(&format!("{}\n", text_of(&link, "url"))),
+        }
+        return Ok(0);
+    }
+    let all = server.json("GET", &path, &Value::Null)?;
+    if arguments.json {
+        output.json(&all);
+        return Ok(0);
+    }
+    let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
+    if all.is_empty() {
+        output.say("Nothing listens in the sandbox.\n");
+    }
+    for one in all {
+        let line = ["port", "program", "url"].map(|name| text_of(one, name));
+        output.result(&format!("{}\n", line.join("  ")));
+    }
+    Ok(0)
+}
+
+fn logs(server: &Server, arguments: &LogsArguments, output: &Output) -> Result<u8, Failure> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut from = 0;
+    loop {
+        let path = format!("/logs?limit=1000&from={from}");
+        let part = server.json("GET", &sandbox_path(&arguments.id, &path), &Value::Null)?;
+        let found = part.get("lines").and_then(Value::as_array);
+        all.extend(found.cloned().unwrap_or_default());
+        match part.get("next").and_then(Value::as_u64) {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    if arguments.json {
+        output.json(&json!(all));
+        return Ok(0);
+    }
+    for one in &all {
+        let [time, level, message] = ["time", "level", "message"].map(|name| text_of(one, name));
+        output.result(&format!("{time}  {level:<5}  {message}\n"));
+    }
     Ok(0)
 }
 
@@ -257,143 +318,6 @@ fn list(
         output.result(&format!("{}\n", line.join("  ")));
     }
     Ok(0)
-}
-
-fn exec(server: &Server, arguments: &ExecSandboxArguments) -> Result<u8, Failure> {
-    // Before any thread: each would have its own.
-    let signals = signals_as_descriptor(&[SIGINT, SIGTERM]);
-    let signals = signals.doing("signals cannot be taken over")?;
-    let is_fed = !io::stdin().is_terminal();
-    let started = server.json(
-        "POST",
-        &sandbox_path(&arguments.id, "/processes"),
-        &json!({
-            "command": arguments.command,
-            "environment": pairs(&arguments.env, "--env")?,
-            "directory": arguments.directory,
-            "input": is_fed,
-        }),
-    )?;
-    let pid = text_of(&started, "pid");
-    let process = sandbox_path(&arguments.id, &format!("/processes/{pid}"));
-    if is_fed {
-        feed(server, &process)?;
-    }
-    pass_signals(server, &process, signals);
-    let path = format!("{process}/output");
-    let mut from = 0;
-    loop {
-        let answer = server.ask("GET", &format!("{path}?from={from}"), SendBody::none())?;
-        // A stream that broke off goes on from where it was.
-        if let Some(status) = follow(answer, &mut from)? {
-            return Ok(status);
-        }
-    }
-}
-
-/// Passes standard input on, in a thread of its own: the program may end before all of it is read.
-fn feed(server: &Server, process: &str) -> Result<(), Failure> {
-    let (server, path) = (server.clone(), format!("{process}/input"));
-    let fed = thread::Builder::new().spawn(move || {
-        let mut block = vec![0; INPUT_BYTES];
-        while let Ok(got @ 1..) = io::stdin().lock().read(&mut block) {
-            let mut part = io::Cursor::new(block.get(..got).unwrap_or_default().to_vec());
-            if server
-                .ask("POST", &path, SendBody::from_reader(&mut part))
-                .is_err()
-            {
-                return;
-            }
-        }
-        // A program that has ended has no input to close.
-        let _ = server.ask("DELETE", &path, SendBody::none());
-    });
-    fed.map(drop).doing("standard input cannot be passed on")
-}
-
-/// Passes signals on to the program, whose end tells of them.
-fn pass_signals(server: &Server, process: &str, signals: OwnedFd) {
-    let (server, path) = (server.clone(), format!("{process}/signal"));
-    // Without a thread they have no effect; the server ends the program with its sandbox.
-    let _ = thread::Builder::new().spawn(move || {
-        loop {
-            let ready = wait_readable([Some(signals.as_fd())], None);
-            if ready.is_err() {
-                return;
-            }
-            while let Ok(Some(number)) = next_signal(signals.as_fd()) {
-                let _ = server.json("POST", &path, &json!({ "number": number }));
-            }
-        }
-    });
-}
-
-/// Writes what a program writes; returns its status once it has ended, or none if the stream broke
-/// off.
-fn follow(answer: Response<Body>, from: &mut u64) -> Result<Option<u8>, Failure> {
-    let reader = BufReader::new(answer.into_body().into_reader());
-    let (mut kind, mut id, mut data) = (String::new(), None, Value::Null);
-    for line in reader.lines() {
-        let Ok(line) = line else {
-            return Ok(None);
-        };
-        if let Some(text) = line.strip_prefix("event: ") {
-            text.clone_into(&mut kind);
-        } else if let Some(text) = line.strip_prefix("id: ") {
-            id = text.parse().ok();
-        } else if let Some(text) = line.strip_prefix("data: ") {
-            data = serde_json::from_str(text).unwrap_or_default();
-        } else if line.is_empty() {
-            match kind.as_str() {
-                "output" => write(&data)?,
-                "lost" => eprintln!(
-                    "atoll: {} bytes of output are lost",
-                    text_of(&data, "bytes")
-                ),
-                "end" => return ended(&data).map(Some),
-                _ => {}
-            }
-            *from = id.unwrap_or(*from);
-            kind.clear();
-        }
-    }
-    Ok(None)
-}
-
-fn write(data: &Value) -> Result<(), Failure> {
-    let content = data
-        .get("base64")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let content = BASE64_STANDARD.decode(content);
-    let content = content.doing("the output is not understood")?;
-    let written = match data.get("stream").and_then(Value::as_str) {
-        Some("stderr") => io::stderr().lock().write_all(&content),
-        _ => {
-            let mut out = io::stdout().lock();
-            out.write_all(&content).and_then(|()| out.flush())
-        }
-    };
-    written.doing("the output cannot be written")
-}
-
-/// Returns the status for an end: the program's own, or 128 and the signal.
-fn ended(data: &Value) -> Result<u8, Failure> {
-    let number = |name: &str| data.get(name).and_then(Value::as_u64);
-    match (number("exited"), number("signalled")) {
-        (Some(status), _) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
-        (None, None) if text_of(data, "otherwise").starts_with("there is no such program") => {
-            eprintln!("atoll: there is no such program in the sandbox");
-            Ok(STATUS_NOT_FOUND)
-        }
-        (None, None) => {
-            let why = ["gone", "otherwise"]
-                .map(|name| text_of(data, name))
-                .concat();
-            Err(Failure::new("the program did not come to its end").because(why))
-        }
-    }
 }
 
 /// Returns the sandbox and the path of `ID:PATH`; none for a file of this machine.

@@ -6,6 +6,7 @@ const SANDBOX_EXAMPLES: &str = "\
 Examples:
   atoll sandbox create                     prints the id of a new sandbox
   atoll sandbox exec ID -- python3 -c 'print(42)'
+  atoll sandbox shell ID
   atoll sandbox cp report.csv ID:report.csv
   atoll sandbox ls ID
   atoll sandbox kill ID
@@ -29,8 +30,11 @@ pub enum SandboxAction {
     #[command(alias = "ps")]
     List(ListSandboxesArguments),
     Exec(ExecSandboxArguments),
+    Shell(ShellSandboxArguments),
     Cp(CopyArguments),
     Ls(ListFilesArguments),
+    Ports(PortsOfSandboxArguments),
+    Logs(LogsArguments),
     Kill(KillSandboxArguments),
 }
 
@@ -44,6 +48,18 @@ pub struct CreateSandboxArguments {
     /// Its life, in s, m, h, d. Default: the server's, 5m.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
+
+    /// Processors. Default: the server's, as of the next two.
+    #[arg(long, value_name = "NUMBER")]
+    pub cpus: Option<u32>,
+
+    /// Memory, as 512M, 2G.
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+
+    /// Disk, as 512M, 2G.
+    #[arg(long, value_name = "SIZE")]
+    pub disk: Option<String>,
 
     /// A variable of its programs, NAME=VALUE; can be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
@@ -81,9 +97,25 @@ pub struct ExecSandboxArguments {
     #[arg(long, value_name = "DIR")]
     pub directory: Option<String>,
 
+    /// Give the program a terminal. Default: if standard input and output are one.
+    #[arg(long, conflicts_with = "no_tty")]
+    pub tty: bool,
+
+    /// Give the program pipes, even on a terminal.
+    #[arg(long)]
+    pub no_tty: bool,
+
     /// The program and its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Open a shell in a sandbox: bash, else sh
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct ShellSandboxArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
 }
 
 /// Copy a file into a sandbox, or out of one
@@ -108,6 +140,36 @@ pub struct ListFilesArguments {
     /// The directory. Default: /home/user.
     #[arg(value_name = "PATH")]
     pub path: Option<String>,
+
+    /// Print JSON: one array. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List the ports at which programs of a sandbox listen, with their addresses
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct PortsOfSandboxArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
+
+    /// Make a link to this port instead, for whoever gets it, good for an hour.
+    #[arg(long, value_name = "PORT")]
+    pub link: Option<u16>,
+
+    /// Print JSON. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Read the log of a sandbox, also of one that has ended
+///
+/// A line for each event in the ledger: programs, what was refused, its end.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct LogsArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
 
     /// Print JSON: one array. Default: text.
     #[arg(long)]
