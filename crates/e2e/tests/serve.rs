@@ -406,6 +406,84 @@ fn quotas_refuse_and_tell_when_to_come_again() {
 }
 
 #[test]
+fn sizes_of_all_sandboxes_together_are_bound() {
+    let world = World::new("sizes_of_all_sandboxes_together_are_bound");
+    world.write(
+        "quota.toml",
+        "[defaults]\ncpus = 1\n[quota]\ncpus = 3\nmemory_mib = 2500\ndisk_mib = 30000\n",
+    );
+    let server = Server::with(&world, &["--config", "quota.toml"]);
+    let create = |body: &str| server.ask(&world, "POST", "/v1/sandboxes", body);
+    let is_refused = |body: &str, name: &str| {
+        let (status, told) = create(body);
+        assert!(
+            status == 429 && told.to_string().contains(&format!("quota.{name}")),
+            "{body} {told}"
+        );
+    };
+    is_refused("{\"memory_mib\":2501}", "memory_mib");
+    is_refused("{\"disk_mib\":30001}", "disk_mib");
+    let (status, first) = create("{\"memory_mib\":500,\"disk_mib\":20000}");
+    assert_eq!(status, 201, "{first}");
+    let (status, told) = create("{\"memory_mib\":2000,\"disk_mib\":10000}");
+    assert_eq!(status, 201, "{told}");
+    is_refused("{\"memory_mib\":4,\"disk_mib\":1}", "memory_mib");
+    let id = first["sandbox"]["id"].as_str().unwrap();
+    let path = format!("/v1/sandboxes/{id}");
+    assert_eq!(server.ask(&world, "DELETE", &path, "").0, 200);
+    // What is gone counts no more.
+    is_refused("{\"memory_mib\":400,\"disk_mib\":20001}", "disk_mib");
+    let (status, told) = create("{\"memory_mib\":400,\"disk_mib\":20000}");
+    assert_eq!(status, 201, "{told}");
+    let _ = server.end();
+}
+
+#[test]
+fn the_shell_of_a_sandbox_is_a_terminal() {
+    let world = World::new("the_shell_of_a_sandbox_is_a_terminal");
+    let server = Server::start(&world);
+    let client = |arguments: &[&str]| {
+        let client = world.atoll(["sandbox"]).args(arguments).within(LONG);
+        let client = client.env("ATOLL_URL", &server.url);
+        client.env("ATOLL_API_KEY", &server.key)
+    };
+    let id = client(&["create"]).run().success().out().trim().to_owned();
+    let mut shell = client(&["shell", &id]).on_terminal(30, 90);
+    shell.expect("$ ");
+    shell.send("tty; stty size; echo $((6*7))\n");
+    shell.expect("/dev/pts/");
+    shell.expect("30 90");
+    shell.expect("42");
+    // What could do harm on a person's terminal does not reach it.
+    shell.send("printf '\\033]52;c;aGk=\\007done%s\\n' ed\n");
+    shell.expect("doneed");
+    shell.send("exec sh\n");
+    shell.expect("$ ");
+    shell.expect("$ ");
+    shell.send("cat\n");
+    shell.expect("cat");
+    shell.send("read\n");
+    shell.expect("read\r\nread");
+    shell.send("\u{3}");
+    shell.expect("$ ");
+    shell.send("exit 9\n");
+    let outcome = shell.wait();
+    assert_eq!(outcome.code(), 9, "{outcome}");
+    assert!(!outcome.out().contains("\u{1b}]52"), "{outcome}");
+    let _ = client(&["shell", &id])
+        .run()
+        .expect_status(125)
+        .is_clear_error(["needs a terminal", "atoll sandbox exec"]);
+    let ports = client(&["ports", &id]).run().success();
+    assert!(ports.err().contains("Nothing listens"), "{ports}");
+    let logs = client(&["logs", &id]).run().success();
+    assert!(logs.out().contains("exec 1"), "{logs}");
+    let wrong = client(&["create", "--memory", "much"]).run();
+    let _ = wrong.expect_status(125).is_clear_error(["--memory"]);
+    let _ = server.end();
+}
+
+#[test]
 fn the_client_at_the_command_line_works() {
     let world = World::new("the_client_at_the_command_line_works");
     let server = Server::start(&world);

@@ -25,6 +25,7 @@ use atoll_sandbox::{
     Declined, Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use,
 };
 use atoll_store::load_run;
+use sha2::{Digest, Sha256};
 
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
@@ -45,7 +46,7 @@ pub use exec::Exec;
 use named::Named;
 use nobody::{NoStreams, Unfiltered};
 use preparing::{Prepared, prepare, prepare_served, typed};
-pub use recorded::{FoundEvents, WantedEvents};
+pub use recorded::{FoundEvents, ServedSession, WantedEvents};
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
 pub struct Engine {
@@ -226,6 +227,7 @@ fn supervise(
         host,
         handed,
         widening,
+        session,
         nothing,
         now,
     } = prepared;
@@ -235,7 +237,7 @@ fn supervise(
         run: shared.named.name(now),
         lives: true,
         served: wanted.workspace.served(),
-        ..asked(&typed, words, None, at, false, now)
+        ..asked(&typed, words, session, at, false, now)
     };
     let request = Request {
         call: &call_of,
@@ -290,6 +292,22 @@ impl Workspace {
             workspace: workspace.clone(),
             directory: workspace,
         }
+    }
+
+    /// Returns the name of its session in the ledger: those of tenants are apart from each other, and
+    /// from those of `atoll run`.
+    fn session(&self) -> Option<String> {
+        let Self::Own(served) = self else {
+            return None;
+        };
+        let of = Sha256::digest(served.tenant.as_bytes());
+        let of: String = of
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let name = served.session.as_ref()?;
+        Some(format!("served-{of}.{name}"))
     }
 
     fn served(&self) -> Option<Served> {

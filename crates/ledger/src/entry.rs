@@ -271,6 +271,7 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
             "template": served.template,
             // A member's name is ASCII; these are any text.
             "metadata": served.metadata.iter().collect::<Vec<_>>(),
+            "session": served.session,
             "trace": served.trace,
         });
         body.insert("served".to_owned(), served);

@@ -56,6 +56,8 @@ pub struct Served {
     pub template: String,
     /// The caller's notes about it.
     pub metadata: BTreeMap<String, String>,
+    /// The session that it is a part of, by the tenant's name for it.
+    pub session: Option<String>,
     /// The trace id of the request for it.
     pub trace: Option<String>,
 }

@@ -354,6 +354,10 @@ impl fmt::Debug for EndedExec {
 
 /// The control of a sandbox's egress process, if it has one.
 pub trait Carrier {
+    /// Takes note of the parent of the sandbox's first process, once it is there.
+    fn begin(&mut self, launcher: u32) {
+        let _ = launcher;
+    }
     /// Takes the listeners of the sandbox's network, and those of the host, once they exist;
     /// `launcher` is the parent of the sandbox's first process.
     fn take(&mut self, listeners: Vec<OwnedFd>, launcher: u32);

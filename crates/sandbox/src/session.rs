@@ -280,6 +280,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn attend(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
+        self.carrier.begin(self.launcher);
         let mut block = vec![0_u8; BLOCK_BYTES];
         if let Some(first) = &mut self.first {
             first.close_absent_input(attachment);

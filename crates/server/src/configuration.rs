@@ -82,6 +82,13 @@ pub struct Defaults {
 pub struct Quota {
     /// Sandboxes at once.
     pub sandboxes: usize,
+    /// Processors of all its sandboxes together; without a number as many as it asks for, as of the
+    /// next two.
+    pub cpus: Option<u32>,
+    /// Memory of all together, MiB.
+    pub memory_mib: Option<u64>,
+    /// Disk of all together, MiB.
+    pub disk_mib: Option<u64>,
     /// Sandboxes made in a minute.
     pub creates_a_minute: u32,
     /// The longest life of a sandbox, seconds.
@@ -165,6 +172,9 @@ impl Default for Quota {
     fn default() -> Self {
         Self {
             sandboxes: 1_000,
+            cpus: None,
+            memory_mib: None,
+            disk_mib: None,
             creates_a_minute: 60_000,
             timeout_s: 24 * 60 * 60,
         }
@@ -207,6 +217,9 @@ impl Configuration {
             ("defaults.disk_mib", self.defaults.disk_mib),
             ("defaults.processes", self.defaults.processes),
             ("quota.sandboxes", self.quota.sandboxes as u64),
+            ("quota.cpus", self.quota.cpus.unwrap_or(1).into()),
+            ("quota.memory_mib", self.quota.memory_mib.unwrap_or(1)),
+            ("quota.disk_mib", self.quota.disk_mib.unwrap_or(1)),
             ("quota.creates_a_minute", self.quota.creates_a_minute.into()),
             ("quota.timeout_s", self.quota.timeout_s),
         ];

@@ -12,6 +12,7 @@ mod envelopes;
 mod filesystem;
 mod filter;
 mod gathered;
+mod logs;
 mod observed;
 mod port;
 mod process;

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 pub use facts::{
     ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures,
-    ProcessFacts, SandboxFacts,
+    PortFacts, ProcessFacts, SandboxFacts, SessionFacts,
 };
 pub use refusal::{Kind, Refusal};
 
@@ -111,6 +111,15 @@ pub enum Ask {
         /// Its number.
         number: u64,
     },
+    /// List the tenant's sessions: [`Reply::Sessions`].
+    Sessions,
+    /// Add a note to a session: [`Reply::Noted`].
+    Note {
+        /// Its name.
+        session: String,
+        /// The note: JSON.
+        note: serde_json::Value,
+    },
     /// Sign the ledger as it is: [`Reply::Text`].
     Checkpoint,
     /// List what waits for an approver: [`Reply::Approvals`].
@@ -129,6 +138,10 @@ pub enum Ask {
 pub struct EventsAsk {
     /// Only those of this run.
     pub run: Option<String>,
+    /// Only those of this sandbox, also one that has ended.
+    pub sandbox: Option<String>,
+    /// Only those of this session.
+    pub session: Option<String>,
     /// Only those of this type, or whose type begins with it and a dot.
     pub kind: Option<String>,
     /// Only those with this number or a later one.
@@ -162,6 +175,16 @@ pub struct CreateAsk {
     pub metadata: BTreeMap<String, String>,
     /// Variables of all its programs.
     pub environment: BTreeMap<String, String>,
+    /// Processors; the server's default if `None`, as of the next three.
+    pub cpus: Option<u32>,
+    /// Memory, MiB.
+    pub memory_mib: Option<u64>,
+    /// Disk, MiB.
+    pub disk_mib: Option<u64>,
+    /// Processes and threads at once.
+    pub processes: Option<u64>,
+    /// The session that it is a part of, which begins with its first sandbox or note.
+    pub session: Option<String>,
     /// The network that the caller asks for; the server's default if `None`.
     pub network: Option<NetworkAsk>,
     /// True if its ports are reached by a token of their own alone.
@@ -351,6 +374,8 @@ pub enum InAsk {
     },
     /// Measure it: [`Reply::Measured`].
     Measure,
+    /// List what listens in it: [`Reply::Ports`].
+    Ports,
     /// Decide what waits for an approver: [`Reply::Done`].
     Decide {
         /// Its number in the sandbox.
@@ -474,11 +499,15 @@ pub enum Reply {
         host: Option<String>,
     },
     Link(String),
+    Ports(Vec<PortFacts>),
     Events {
         events: Vec<serde_json::Value>,
         next: Option<u64>,
     },
     Text(String),
+    Sessions(Vec<SessionFacts>),
+    /// The number of the event that a note is.
+    Noted(u64),
     Approvals(Vec<ApprovalFacts>),
     Measured(Measures),
 }

@@ -414,8 +414,14 @@ impl Worker {
                 };
                 self.lifecycle_events(&caller.tenant, sandbox.as_deref(), page)?
             }
-            ask @ (Ask::Events(_) | Ask::Proof { .. } | Ask::Checkpoint | Ask::Approvals) => {
-                self.look_up(&self.caller(&credential)?, ask).await?
+            ask @ (Ask::Events(_)
+            | Ask::Proof { .. }
+            | Ask::Sessions
+            | Ask::Note { .. }
+            | Ask::Checkpoint
+            | Ask::Approvals) => {
+                let caller = self.caller(&credential)?;
+                self.look_up(&Caller { trace, ..caller }, ask).await?
             }
             Ask::In { sandbox, ask } => {
                 let (living, caller) = self.admitted(&credential, sandbox.as_deref(), &ask)?;
@@ -553,10 +559,11 @@ impl Worker {
         while ending.join_next().await.is_some() {}
     }
 
-    /// Returns the processors that a sandbox has.
-    fn processors(&self) -> u32 {
+    /// Returns the processors that a sandbox has which asks for so many.
+    fn processors(&self, asked: Option<u32>) -> u32 {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
-        let cpus = self.cpus.map(Ok).unwrap_or_else(|| u32::try_from(all()));
+        let cpus = asked.or(self.cpus);
+        let cpus = cpus.map(Ok).unwrap_or_else(|| u32::try_from(all()));
         cpus.unwrap_or(u32::MAX)
     }
 

@@ -8,6 +8,7 @@ import base64
 import http.client
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -360,7 +361,208 @@ def mistakes_are_problems():
     ask("DELETE", sandbox)
 
 
+def until(seen, tries=100):
+    """Returns what `seen` returns, once it is something."""
+    for _ in range(tries):
+        found = seen()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not come")
+
+
+def ports_are_listed():
+    sandbox = made()
+    assert ask("GET", sandbox + "/ports")[2] == []
+    started(sandbox, "exec python3 -m http.server 8000")
+    started(sandbox, "exec python3 -m http.server 9000 --bind 127.0.0.1")
+    told = until(lambda: (all := ask("GET", sandbox + "/ports")[2]) and len(all) == 2 and all)
+    assert [(one["port"], one["program"]) for one in told] == [(8000, "python3"), (9000, "python3")], told
+    status, _, text = until(lambda: (got := port_of(told[0]["url"]))[0] == 200 and got)
+    assert "Directory listing" in text, text
+    other = made()
+    assert ask("GET", other + "/ports")[2] == []
+    for one in (sandbox, other):
+        ask("DELETE", one)
+    assert ask("GET", sandbox + "/ports")[0] == 404
+
+
+def logs_tell_what_happened():
+    sandbox, other = made(), made()
+    run(sandbox, "exit 3")
+    run(other, "echo other")
+    lines = ask("GET", sandbox + "/logs")[2]["lines"]
+    told = [(line["level"], line["message"]) for line in lines]
+    assert told == [
+        ("info", "sandbox opened: allow"), ("info", "exec 1: sh -c exit 3"), ("info", "exec 1 ended: exited 3"),
+    ], told
+    ask("DELETE", sandbox)
+    last = until(lambda: (all := ask("GET", sandbox + "/logs")[2]["lines"])[-1]["message"].startswith("sandbox ended") and all)
+    # In parts they are the same.
+    seen, start = [], 0
+    while start is not None:
+        part = ask("GET", f"{sandbox}/logs?limit=2&from={start}")[2]
+        assert len(part["lines"]) <= 2
+        seen += part["lines"]
+        start = part["next"]
+    assert seen == last, (seen, last)
+    assert ask("GET", "/sandboxes/none/logs")[0] == 404
+    ask("DELETE", other)
+
+
+def sizes_are_what_was_asked_for():
+    sandbox = made(cpus=1, memory_mib=64, disk_mib=40, processes=30)
+    facts = ask("GET", sandbox)[2]
+    wanted = {"cpus": 1, "memory_mib": 64, "disk_mib": 40, "processes": 30}
+    assert {name: facts[name] for name in wanted} == wanted, facts
+    held = run(sandbox, "python3 -c 'bytearray(40 << 20)'; echo $?")
+    assert held["stdout"] == "0\n", held
+    if "MEMORY_IS_HELD" in os.environ:
+        held = run(sandbox, "python3 -c 'bytearray(150 << 20)'; echo $?")
+        assert held["stdout"] != "0\n", held
+    forks = """import os, time
+n = 0
+try:
+    while n < 60:
+        if os.fork() == 0: time.sleep(2); os._exit(0)
+        n += 1
+except OSError: pass
+print(n)"""
+    begun = int(run(sandbox, f"exec python3 -c '{forks}'")["stdout"])
+    assert 5 < begun < 30, begun
+    process = started(sandbox, "exec dd if=/dev/zero of=big bs=1M count=200")
+    ask("GET", process + "/output")
+    told = until(lambda: (got := ask("GET", sandbox))[0] == 404 and got)
+    assert "disk" in told[2]["detail"], told
+    for wrong in ({"cpus": 0}, {"cpus": 10**6}, {"memory_mib": 0}, {"disk_mib": 2**60}, {"processes": 0}):
+        status, _, problem = ask("POST", "/sandboxes", wrong)
+        assert status == 400 and list(wrong)[0] in problem["detail"], (wrong, problem)
+
+
+def a_session_is_a_log_of_its_own():
+    first = made(session="fix-1", metadata={"n": "1"})
+    assert ask("GET", first)[2]["session"] == "fix-1"
+    run(first, "true")
+    status, _, noted = ask("POST", "/sessions/fix-1/notes", {"note": {"step": 1, "plan": ["a", "b"]}})
+    assert status == 201, noted
+    ask("DELETE", first)
+    second, other = made(session="fix-1"), made(session="fix-2")
+    run(second, "exit 2")
+    run(other, "echo other")
+    told = ask("GET", "/sessions/fix-1/events")[2]["events"]
+    kinds = [event["type"] for event in told]
+    assert kinds.count("run.opened") == 2 and kinds.count("exec.opened") == 2, kinds
+    notes = [event for event in told if event["type"] == "session.noted"]
+    assert notes[0]["number"] == noted["number"] and notes[0]["body"]["note"]["step"] == 1, notes
+    assert "echo other" not in json.dumps(told)
+    only = ask("GET", "/sessions/fix-1/events?type=session")[2]["events"]
+    assert [event["type"] for event in only] == ["session.noted"], only
+    all = {one["name"]: one for one in ask("GET", "/sessions")[2]}
+    ids = ["/sandboxes/" + id for id in all["fix-1"]["sandboxes"]]
+    assert ids == [first, second] and all["fix-1"]["notes"] == 1 and all["fix-2"]["notes"] == 0, all
+    for name, body, expected in [
+        ("no name", {"note": 1}, 400), ("x" * 41, {"note": 1}, 400), ("fix-1", {}, 400),
+        ("fix-1", {"note": "x" * 70_000}, 400),
+    ]:
+        assert ask("POST", f"/sessions/{quote(name)}/notes", body)[0] == expected, (name, expected)
+    assert ask("POST", "/sandboxes", {"session": "../x"})[0] == 400
+    assert ask("GET", "/sessions/none/events")[0] == 404
+    auditor = ask("POST", "/keys", {"name": "auditor", "role": "auditor"})[2]["key"]
+    assert ask("POST", "/sessions/fix-1/notes", {"note": 1}, key=auditor)[0] == 403
+    assert ask("GET", "/sessions", key=auditor)[0] == 200
+    for one in (second, other):
+        ask("DELETE", one)
+
+
+class Socket:
+    """A WebSocket of a client (RFC 6455)."""
+
+    def __init__(self, path, key=KEY):
+        self.stream = socket.create_connection((AT.hostname, AT.port), timeout=60)
+        nonce = base64.b64encode(os.urandom(16)).decode()
+        self.stream.sendall((
+            f"GET /v1{path} HTTP/1.1\r\nHost: {AT.netloc}\r\nX-API-Key: {key}\r\nUpgrade: websocket\r\n"
+            f"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {nonce}\r\n\r\n"
+        ).encode())
+        self.reader = self.stream.makefile("rb")
+        self.status = int(self.reader.readline().split()[1])
+        while self.reader.readline().strip():
+            pass
+
+    def send(self, kind, content):
+        mask = os.urandom(4)
+        length = len(content)
+        head = bytes([0x80 | kind])
+        head += bytes([0x80 | length]) if length < 126 else bytes([0xFE]) + length.to_bytes(2, "big")
+        masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(content))
+        self.stream.sendall(head + mask + masked)
+
+    def input(self, content):
+        self.send(2, b"\0" + content)
+
+    def control(self, value):
+        self.send(1, json.dumps(value).encode())
+
+    def next(self):
+        """Returns the next message: its kind and content; None at the end."""
+        head = self.reader.read(2)
+        if len(head) < 2 or head[0] & 15 == 8:
+            return None
+        length = head[1] & 127
+        if length > 125:
+            length = int.from_bytes(self.reader.read(2 if length == 126 else 8), "big")
+        return head[0] & 15, self.reader.read(length)
+
+    def told(self):
+        """Reads all to the end: the output, standard error, and what was text."""
+        parts = {1: b"", 2: b""}
+        texts = []
+        while (message := self.next()) is not None:
+            kind, content = message
+            if kind == 1:
+                texts.append(json.loads(content))
+            elif kind == 2:
+                parts[content[0]] += content[1:]
+        return parts[1], parts[2], texts
+
+
+def programs_are_used_over_a_websocket():
+    sandbox = made()
+    process = started(sandbox, "cat; echo no >&2; exit 4", input=True)
+    joined = Socket(process + "/socket")
+    assert joined.status == 101
+    block = os.urandom(40_000)
+    for _ in range(20):
+        joined.input(block)
+    joined.control("close_input")
+    out, error, texts = joined.told()
+    assert out == block * 20 and error == b"no\n", (len(out), error)
+    assert texts == [{"at": 0, "lost": 0}, {"end": {"exited": 4}}], texts
+    again = Socket(process + "/socket?from=799990").told()
+    assert again[0] == block[-10:] and again[2][0]["at"] == 799_990, again
+    # A terminal, its size, a signal; and what is not understood ends nothing.
+    process = started(sandbox, "stty size; read x; stty size; trap 'exit 5' USR1; echo up; sleep 60 & wait",
+                      input=True, terminal={"rows": 33, "columns": 77})
+    joined = Socket(process + "/socket")
+    seen = b""
+    while b"33 77" not in seen:
+        seen += joined.next()[1]
+    joined.control({"resize": {"rows": 44, "columns": 88}})
+    joined.control({"nonsense": 1})
+    joined.input(b"\n")
+    while b"up" not in seen:
+        seen += joined.next()[1]
+    assert b"44 88" in seen and b"not understood" in seen, seen
+    joined.control({"signal": 10})
+    assert joined.told()[2][-1] == {"end": {"exited": 5}}
+    assert Socket(process + "/socket", key="none").status == 401
+    assert Socket(sandbox + "/processes/99999/socket").status == 404
+    assert ask("GET", process + "/socket")[0] == 400
+    ask("DELETE", sandbox)
+
+
 CHECKS = [
+    a_session_is_a_log_of_its_own, ports_are_listed, logs_tell_what_happened, sizes_are_what_was_asked_for, programs_are_used_over_a_websocket,
     sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset,
     output_waits_for_the_first_who_follows, programs_are_fed_and_steered,
     files_are_written_read_and_watched, a_request_with_a_name_is_carried_out_once, mistakes_are_problems,

@@ -40,6 +40,24 @@ pub fn join(
     Ok(session)
 }
 
+/// Begins a session, or goes on with it, for a run without a command line: takes over the labels,
+/// dropped rights and reputation from its earlier runs.
+///
+/// # Errors
+/// When the ledger cannot be used.
+pub fn join_session(
+    name: &str,
+    rules: &mut Rules,
+    state: &StateDir,
+    ledger: &Ledger,
+    notices: &dyn Notices,
+    now: SystemTime,
+) -> Result<SessionId, Failure> {
+    let session = crate::finding::sessions::begin(name, state, ledger, now)?;
+    recall(rules, state, now, Some(&session), None, notices)?;
+    Ok(session)
+}
+
 /// Returns the session it is a part of, which begins with its first run.
 fn session(
     request: &RunRequest<'_>,

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_model::RESIDENT;
-use atoll_policy::{EarlierPurposes, HostFacts, Rules};
+use atoll_model::{RESIDENT, SessionId};
+use atoll_policy::{EarlierPurposes, HostFacts, Requested, Rules};
 
 use super::nobody::Unheard;
 use super::{CreateSandbox, Shared, Workspace};
@@ -15,7 +15,7 @@ use crate::configuration::PolicyFiles;
 use crate::credentials::Words;
 use crate::failure::{Doing, Failure};
 use crate::git_settings::Listing;
-use crate::run::beginning::{Handed, handed, join};
+use crate::run::beginning::{Handed, handed, join, join_session};
 use crate::run::refused::widening;
 use crate::run::{RunRequest, compiled, no_rules};
 use crate::served;
@@ -28,6 +28,7 @@ pub(super) struct Prepared {
     pub(super) host: HostFacts,
     pub(super) handed: Handed,
     pub(super) widening: DualControlRule,
+    pub(super) session: Option<SessionId>,
     pub(super) nothing: OwnedFd,
     pub(super) now: SystemTime,
 }
@@ -46,7 +47,7 @@ pub(super) fn prepare(
     let widening = widening(&rules)?;
     let handed = handed(typed, &rules, places, host, workspace, &Unheard)?;
     let now = SystemTime::now();
-    join(
+    let session = join(
         typed,
         &mut rules,
         state,
@@ -60,6 +61,7 @@ pub(super) fn prepare(
         host: host.clone(),
         handed,
         widening,
+        session,
         nothing: nothing()?,
         now,
     })
@@ -73,9 +75,18 @@ pub(super) fn prepare_served(shared: &Shared, wanted: &CreateSandbox) -> Result<
         ..shared.host.clone()
     };
     let files = PolicyFiles::read(&shared.places, None)?;
-    let rules = files.compile(&wanted.requested, OsStr::new(""), &host);
-    let rules = rules.map_err(no_rules)?;
+    let name = wanted.workspace.session();
+    let requested = Requested {
+        in_session: name.is_some(),
+        ..wanted.requested.clone()
+    };
+    let rules = files.compile(&requested, OsStr::new(""), &host);
+    let mut rules = rules.map_err(no_rules)?;
     let widening = widening(&rules)?;
+    let now = SystemTime::now();
+    let (state, ledger) = (&shared.state, &shared.ledger);
+    let join = |name: String| join_session(&name, &mut rules, state, ledger, &Unheard, now);
+    let session = name.map(join).transpose()?;
     Ok(Prepared {
         rules,
         host,
@@ -88,8 +99,9 @@ pub(super) fn prepare_served(shared: &Shared, wanted: &CreateSandbox) -> Result<
             },
         },
         widening,
+        session,
         nothing: nothing()?,
-        now: SystemTime::now(),
+        now,
     })
 }
 

@@ -2,25 +2,61 @@
 
 use std::collections::BTreeSet;
 
-use atoll_ledger::{Event, Filter, Ledger, Prover};
-use atoll_model::RunId;
+use atoll_ledger::{Durability, Event, Filter, Ledger, Prover};
+use atoll_model::{RunId, ServedExec};
 use serde_json::{Value, json};
 
 use super::Engine;
 use crate::events::seals;
 use crate::failure::{Doing, Failure};
 
+/// The type of a note in a session.
+const NOTED: &str = "session.noted";
+/// The most sandboxes that a session names.
+const SESSION_SANDBOXES_MAX: usize = 100;
+
 /// The events that are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct WantedEvents {
     /// Only those of this run.
     pub run: Option<RunId>,
+    /// Only those of this served sandbox, by its id.
+    pub sandbox: Option<String>,
+    /// Only those of this session: of its sandboxes, and notes.
+    pub session: Option<String>,
     /// Only those of this type, or whose type begins with it and a dot.
     pub kind: Option<String>,
     /// Only those with this number or a later one.
     pub from: u64,
     /// The most that are returned.
     pub limit: usize,
+}
+
+impl WantedEvents {
+    /// Returns whether an event without a run is a note that is wanted.
+    fn is_note(&self, tenant: &str, event: &Event) -> bool {
+        let is = |name: &str, value: &str| event.body.get(name).is_some_and(|told| told == value);
+        event.kind == NOTED
+            && is("tenant", tenant)
+            && self.run.is_none()
+            && self.sandbox.is_none()
+            && self.session.as_ref().is_none_or(|name| is("name", name))
+    }
+}
+
+/// A session of a tenant: its sandboxes, and when something of it was recorded.
+#[derive(Clone, Debug)]
+pub struct ServedSession {
+    /// Its name.
+    pub name: String,
+    /// The ids of its sandboxes, the oldest first; the most recent ones if there are many.
+    pub sandboxes: Vec<String>,
+    /// The notes in it.
+    pub notes: u64,
+    /// The time of its first event.
+    pub begun: String,
+    /// The time of the last sandbox, or note.
+    pub last: String,
 }
 
 /// Events of a tenant.
@@ -41,7 +77,7 @@ impl Engine {
     pub fn recorded(&self, tenant: &str, wanted: &WantedEvents) -> Result<FoundEvents, Failure> {
         let seals = seals(&self.shared.state)?;
         let mut found = FoundEvents::default();
-        self.each_of(tenant, wanted.run.as_ref(), |event| {
+        self.each_of(tenant, wanted, |event| {
             let is_kind = |kind: &String| {
                 let rest = event.kind.strip_prefix(kind.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -66,6 +102,74 @@ impl Engine {
         Ok(found)
     }
 
+    /// Adds a note to a session, of whoever works on its task: durable once this returns.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub fn note(
+        &self,
+        tenant: &str,
+        session: &str,
+        by: &ServedExec,
+        note: &Value,
+    ) -> Result<u64, Failure> {
+        let body = json!({
+            "tenant": tenant,
+            "name": session,
+            "caller": by.caller,
+            "trace": by.trace,
+            "note": note,
+        });
+        let recorded = self
+            .shared
+            .ledger
+            .record(None, NOTED, body, Durability::Durable);
+        Ok(recorded.doing("the note is not recorded")?.seq)
+    }
+
+    /// Returns a tenant's sessions, the oldest first.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn sessions(&self, tenant: &str) -> Result<Vec<ServedSession>, Failure> {
+        let mut all: Vec<ServedSession> = Vec::new();
+        self.each_of(tenant, &WantedEvents::default(), |event| {
+            let is_note = event.kind == NOTED;
+            let name = match is_note {
+                true => event.body.get("name"),
+                false => event.body.pointer("/served/session"),
+            };
+            let Some(name) = name.and_then(Value::as_str) else {
+                return true;
+            };
+            let at = all.iter().position(|one| one.name == name);
+            let at = at.unwrap_or_else(|| {
+                all.push(ServedSession {
+                    name: name.to_owned(),
+                    sandboxes: Vec::new(),
+                    notes: 0,
+                    begun: event.time.clone(),
+                    last: String::new(),
+                });
+                all.len() - 1
+            });
+            let Some(session) = all.get_mut(at) else {
+                return true;
+            };
+            session.last.clone_from(&event.time);
+            session.notes += u64::from(is_note);
+            let sandbox = event.body.pointer("/served/sandbox");
+            if let Some(sandbox) = sandbox.and_then(Value::as_str) {
+                if session.sandboxes.len() >= SESSION_SANDBOXES_MAX {
+                    session.sandboxes.remove(0);
+                }
+                session.sandboxes.push(sandbox.to_owned());
+            }
+            true
+        })?;
+        Ok(all)
+    }
+
     /// Proves that an event of a tenant's is in the ledger (C2SP tlog-proof); `None` where the
     /// tenant has none of this number.
     ///
@@ -73,7 +177,7 @@ impl Engine {
     /// When the ledger cannot be read, or signed.
     pub fn proof(&self, tenant: &str, number: u64) -> Result<Option<String>, Failure> {
         let mut found = None;
-        self.each_of(tenant, None, |event| {
+        self.each_of(tenant, &WantedEvents::default(), |event| {
             if event.position.seq == number {
                 found = Some(event);
             }
@@ -102,15 +206,16 @@ impl Engine {
             .to_owned())
     }
 
-    /// Passes on each event of a tenant's sandboxes, until `each` returns false.
+    /// Passes on each event of a tenant's sandboxes, or of the run or sandbox that is wanted, until
+    /// `each` returns false.
     fn each_of(
         &self,
         tenant: &str,
-        run: Option<&RunId>,
+        wanted: &WantedEvents,
         mut each: impl FnMut(Event) -> bool,
     ) -> Result<(), Failure> {
         let filter = Filter {
-            run: run.cloned(),
+            run: wanted.run.clone(),
             ..Filter::default()
         };
         let unread = "the ledger cannot be read";
@@ -118,11 +223,23 @@ impl Engine {
         for event in Ledger::events(&self.shared.state, filter).doing(unread)? {
             let event = event.doing(unread)?;
             let Some(run) = &event.run else {
+                if wanted.is_note(tenant, &event) && !each(event) {
+                    break;
+                }
                 continue;
             };
             // A run is opened once, before anything else of it.
-            let told = event.body.pointer("/served/tenant");
-            if event.kind == "run.opened" && told.is_some_and(|told| told == tenant) {
+            let served = |name: &str| event.body.get("served").and_then(|all| all.get(name));
+            let is_wanted = || {
+                let is = |name: &str, value: &str| served(name).is_some_and(|told| told == value);
+                let fits = |name: &str, wanted: &Option<String>| {
+                    wanted.as_ref().is_none_or(|value| is(name, value))
+                };
+                is("tenant", tenant)
+                    && fits("sandbox", &wanted.sandbox)
+                    && fits("session", &wanted.session)
+            };
+            if event.kind == "run.opened" && is_wanted() {
                 own.insert(run.clone());
             }
             if own.contains(run) && !each(event) {

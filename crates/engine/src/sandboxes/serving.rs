@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use atoll_ledger::Durability;
-use atoll_model::network::CallDigest;
+use atoll_model::network::{CallDigest, Listener};
 use atoll_model::{ServedExec, Verdict};
 use atoll_policy::decide;
 use atoll_sandbox::{Decision, Declined, Pending};
@@ -42,6 +42,19 @@ impl Sandbox {
     pub fn approvals(&self) -> Result<Vec<Pending>, Failure> {
         match self.owner.ask(Question::Approvals {}) {
             Ok(Answer::Approvals { pending, .. }) => Ok(pending),
+            Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
+            Err(error) => Err(unanswered(&self.run, &error)),
+        }
+    }
+
+    /// Returns what listens in it.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn listeners(&self) -> Result<Vec<Listener>, Failure> {
+        match self.owner.ask(Question::Ports {}) {
+            Ok(Answer::Ports { listening, .. }) => Ok(listening),
+            Ok(Answer::Refused(declined)) => Err(refused(&self.run, declined)),
             Ok(_) => Err(unanswered(&self.run, &ControlError::Strange)),
             Err(error) => Err(unanswered(&self.run, &error)),
         }

@@ -225,6 +225,8 @@ pub struct Outside<'a> {
     /// The watch for revoked tokens, if the run has tokens.
     revoking: Option<Revoking<'a>>,
     listening: Option<Listening>,
+    /// The sandbox's launcher, once it is there.
+    launcher: Option<u32>,
     /// New listeners that were not taken yet.
     begun: Vec<Listener>,
     /// New denials that were not taken yet.
@@ -302,6 +304,7 @@ impl<'a> Outside<'a> {
             compared: None,
             revoking: None,
             listening: None,
+            launcher: None,
             begun: Vec::new(),
             denied: Vec::new(),
             allowances: 0,
@@ -709,6 +712,10 @@ impl Drop for Outside<'_> {
 }
 
 impl Carrier for Outside<'_> {
+    fn begin(&mut self, launcher: u32) {
+        self.launcher = Some(launcher);
+    }
+
     fn take(&mut self, mut listeners: Vec<OwnedFd>, launcher: u32) {
         if self.live.is_some_and(|live| live.has_network) {
             self.listening = Some(Listening::of(launcher, &listeners));

@@ -7,6 +7,7 @@ mod files;
 mod ledger;
 mod processes;
 mod sandboxes;
+mod socket;
 
 use std::sync::Arc;
 
@@ -136,10 +137,15 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(sandboxes::set_timeout))
         .routes(routes!(sandboxes::metrics))
         .routes(routes!(sandboxes::events))
+        .routes(routes!(sandboxes::logs))
+        .routes(routes!(sandboxes::ports))
         .routes(routes!(sandboxes::link))
         .routes(routes!(ledger::all))
         .routes(routes!(ledger::of_run))
         .routes(routes!(ledger::proof))
+        .routes(routes!(ledger::sessions))
+        .routes(routes!(ledger::of_session))
+        .routes(routes!(ledger::note))
         .routes(routes!(ledger::checkpoint))
         .routes(routes!(ledger::approvals))
         .routes(routes!(ledger::decide))
@@ -148,6 +154,7 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(processes::run))
         .routes(routes!(processes::start, processes::list))
         .routes(routes!(processes::output))
+        .routes(routes!(socket::socket))
         .routes(routes!(processes::input, processes::close_input))
         .routes(routes!(processes::signal))
         .routes(routes!(processes::resize))

@@ -13,7 +13,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answers::{body, empty, json as answer_json, refused};
 use super::ask::{strange, within};
-use super::observed::{events, metrics, prometheus, ready};
+use super::logs::logs;
+use super::observed::{events, metrics, metrics_of_many, prometheus, ready};
 use super::{Front, plain_id};
 use crate::protocol::{
     Ask, CreateAsk, Credential, InAsk, Kind, ListAsk, NetworkAsk, Refusal, Reply, SandboxFacts,
@@ -57,6 +58,13 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         }
         ["sandboxes"] if get => {
             list(front, key, parts.uri.query().unwrap_or_default(), is_v2).await
+        }
+        ["sandboxes", "metrics"] if get => {
+            metrics_of_many(front, key, parts.uri.query().unwrap_or_default()).await
+        }
+        ["sandboxes", id, "logs"] if get => {
+            let query = parts.uri.query().unwrap_or_default();
+            logs(front, key, &plain_id(id), query, is_v2).await
         }
         ["sandboxes", id, rest @ ..] => of_sandbox(front, parts, id, rest, content).await,
         ["events", "sandboxes", rest @ ..] if get && rest.len() < 2 => {
@@ -310,6 +318,7 @@ async fn create(
         network: (asked != NetworkAsk::default()).then_some(asked),
         private_ports: network.allow_public_traffic == Some(false),
         port_host: network.mask_request_host,
+        ..CreateAsk::default()
     };
     let mut line = front
         .begin_once(key, once, Ask::Create(Box::new(ask)))

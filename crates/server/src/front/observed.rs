@@ -3,13 +3,16 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Front;
 use super::answers::{empty, json as answer_json};
 use super::ask::strange;
 use super::control::{pairs, time_of};
-use crate::protocol::{Ask, Counts, Credential, InAsk, Refusal, Reply};
+use super::{Front, plain_id};
+use crate::protocol::{Ask, Counts, Credential, InAsk, Kind, Measures, Refusal, Reply};
+
+/// The most sandboxes that are measured by one request, as E2B has it.
+const MEASURED_MAX: usize = 100;
 
 /// Measures a sandbox now; what it used before is not kept.
 pub(crate) async fn metrics(
@@ -27,7 +30,15 @@ pub(crate) async fn metrics(
     };
     let is_before = bound("start").is_some_and(|start| measures.at_s < start);
     let is_after = bound("end").is_some_and(|end| measures.at_s > end);
-    let one = json!({
+    let all = match is_before || is_after {
+        true => vec![],
+        false => vec![measured(&measures)],
+    };
+    Ok(answer_json(StatusCode::OK, &all))
+}
+
+fn measured(measures: &Measures) -> Value {
+    json!({
         "timestamp": time_of(measures.at_s * 1000),
         "timestampUnix": measures.at_s,
         "cpuCount": measures.cpus,
@@ -37,13 +48,38 @@ pub(crate) async fn metrics(
         "memCache": 0,
         "diskUsed": measures.disk_bytes,
         "diskTotal": measures.disk_bytes_max,
-    });
-    let all = if is_before || is_after {
-        vec![]
-    } else {
-        vec![one]
-    };
-    Ok(answer_json(StatusCode::OK, &all))
+    })
+}
+
+/// Measures the sandboxes that `sandbox_ids` names; those that are not there are left out.
+pub(crate) async fn metrics_of_many(
+    front: &Front,
+    key: Credential,
+    query: &str,
+) -> Result<Response, Refusal> {
+    let named = pairs(query).filter(|(name, _)| name == "sandbox_ids");
+    let named: Vec<String> = named.map(|(_, value)| value).collect();
+    let ids: Vec<&str> = named.iter().flat_map(|value| value.split(',')).collect();
+    if ids.len() > MEASURED_MAX {
+        let what = format!(
+            "sandbox_ids names {} sandboxes, and {MEASURED_MAX} is the most",
+            ids.len()
+        );
+        return Err(Refusal::new(Kind::Invalid, what));
+    }
+    let mut all = Map::new();
+    for id in ids {
+        let id = plain_id(id);
+        match front.ask_in(key.clone(), &id, InAsk::Measure).await {
+            Ok(Reply::Measured(measures)) => {
+                all.insert(id, measured(&measures));
+            }
+            Ok(_) => return Err(strange()),
+            Err(refusal) if refusal.kind == Kind::NoSandbox => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(answer_json(StatusCode::OK, &json!({ "sandboxes": all })))
 }
 
 pub(crate) async fn events(

@@ -20,6 +20,8 @@ pub struct SandboxFacts {
     pub started_ms: u64,
     /// Its end, as it is set now, milliseconds since 1970.
     pub ends_ms: u64,
+    /// The session that it is a part of.
+    pub session: Option<String>,
     /// The caller's notes.
     pub metadata: BTreeMap<String, String>,
     /// Processors.
@@ -28,6 +30,8 @@ pub struct SandboxFacts {
     pub memory_mib: u64,
     /// Disk, MiB.
     pub disk_mib: u64,
+    /// Processes and threads at once.
+    pub processes: u64,
     /// The network, in the words of `serve.toml`.
     pub network: String,
     /// The network that the caller asked for.
@@ -49,6 +53,32 @@ pub struct ApprovalFacts {
     pub waiting: u32,
     /// The time until it is denied, seconds.
     pub left_s: u64,
+}
+
+/// A port at which a program listens.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PortFacts {
+    /// The port.
+    pub port: u16,
+    /// The program's name, as it states it.
+    pub program: Option<String>,
+    /// The address for whoever may reach it.
+    pub url: String,
+}
+
+/// A session: the durable log of one task, apart from its sandboxes and from who works on it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SessionFacts {
+    /// Its name.
+    pub name: String,
+    /// The ids of its sandboxes, the oldest first; the last hundred.
+    pub sandboxes: Vec<String>,
+    /// The number of notes in it.
+    pub notes: u64,
+    /// The time of its first event (RFC 3339).
+    pub begun: String,
+    /// The time of its last sandbox, or note.
+    pub last: String,
 }
 
 /// A key, without what it is.

@@ -321,7 +321,7 @@ fn is_of_control(ask: &InAsk) -> bool {
 fn is_of_operators(ask: &InAsk) -> bool {
     matches!(
         ask,
-        InAsk::Alive | InAsk::Get | InAsk::Kill | InAsk::Processes | InAsk::Measure
+        InAsk::Alive | InAsk::Get | InAsk::Kill | InAsk::Processes | InAsk::Measure | InAsk::Ports
     )
 }
 
@@ -385,11 +385,14 @@ impl Worker {
         }
         let until_s = now_s() + lasts_s;
         let signature = living.link_signature(port, until_s);
+        let url = self.port_url(living, port);
+        Ok(Reply::Link(format!("{url}?{LINK}={until_s}.{signature}")))
+    }
+
+    /// Returns the address of a port.
+    pub(super) fn port_url(&self, living: &Living, port: u16) -> String {
         let (scheme, below) = &self.origin;
-        Ok(Reply::Link(format!(
-            "{scheme}://{port}-{}.{below}/?{LINK}={until_s}.{signature}",
-            living.id
-        )))
+        format!("{scheme}://{port}-{}.{below}/", living.id)
     }
 }
 

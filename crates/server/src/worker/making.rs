@@ -12,9 +12,10 @@ use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::living::{Beginning, Living, milliseconds};
+use super::recorded::check_session;
 use super::room::For;
 use super::{Worker, fault, name, refusal};
-use crate::configuration::{Defaults, NetworkWord};
+use crate::configuration::{Defaults, NetworkWord, Quota};
 use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES};
 use atoll_store::Role;
 
@@ -23,6 +24,10 @@ const NOTES_MAX: usize = 64;
 /// The longest note or variable, bytes.
 const NOTE_BYTES_MAX: usize = 4096;
 const MIB: u64 = 1 << 20;
+/// The most memory, or disk, of a sandbox, MiB.
+const MIB_MAX: u64 = 1 << 24;
+/// The most processes of a sandbox.
+const PROCESSES_MAX: u64 = 1 << 22;
 
 /// The sandboxes that each tenant has made of late, and is making.
 #[derive(Debug, Default)]
@@ -35,14 +40,54 @@ struct Tenant {
     /// The creates that are left now.
     left: f64,
     at: Instant,
-    /// Those that are not on the list yet.
-    making: usize,
+    /// What is being made, and not on the list yet.
+    making: Sizes,
+}
+
+/// Sandboxes, and what they may use together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    sandboxes: u64,
+    cpus: u64,
+    memory_mib: u64,
+    disk_mib: u64,
+}
+
+impl Sizes {
+    /// Returns that of one sandbox.
+    fn of(limits: &Defaults, cpus: u32) -> Self {
+        Self {
+            sandboxes: 1,
+            cpus: cpus.into(),
+            memory_mib: limits.memory_mib,
+            disk_mib: limits.disk_mib,
+        }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            sandboxes: self.sandboxes.saturating_add(other.sandboxes),
+            cpus: self.cpus.saturating_add(other.cpus),
+            memory_mib: self.memory_mib.saturating_add(other.memory_mib),
+            disk_mib: self.disk_mib.saturating_add(other.disk_mib),
+        }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self {
+            sandboxes: self.sandboxes.saturating_sub(other.sandboxes),
+            cpus: self.cpus.saturating_sub(other.cpus),
+            memory_mib: self.memory_mib.saturating_sub(other.memory_mib),
+            disk_mib: self.disk_mib.saturating_sub(other.disk_mib),
+        }
+    }
 }
 
 /// A sandbox that is being made counts against the quota for as long as this is kept.
 struct Making {
     worker: Arc<Worker>,
     tenant: String,
+    sizes: Sizes,
 }
 
 impl Drop for Making {
@@ -53,7 +98,7 @@ impl Drop for Making {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(tenant) = made.of.get_mut(&self.tenant) {
-            tenant.making = tenant.making.saturating_sub(1);
+            tenant.making = tenant.making.without(self.sizes);
         }
     }
 }
@@ -69,16 +114,18 @@ impl Worker {
         self.can_make(caller)?;
         let life = self.life(ask.timeout_s)?;
         let reach = narrowed(self.configuration.network, ask.network.as_ref())?;
-        let making = self.admit(&caller.tenant)?;
+        let limits = self.limits(&ask)?;
+        let cpus = self.processors(ask.cpus);
+        let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
         let id = format!("i{}", name(20)?);
         let (over, is_over) = watch::channel(None);
-        let limits = self.configuration.defaults.clone();
         let served = Served {
             sandbox: id.clone(),
             tenant: caller.tenant.clone(),
             caller: caller.name.clone(),
             template: ask.template.clone(),
             metadata: ask.metadata.clone(),
+            session: ask.session.clone(),
             trace: caller.trace.clone(),
         };
         let network = reach.name.to_owned();
@@ -86,7 +133,8 @@ impl Worker {
             true => Vec::new(),
             false => self.configuration.ask.clone(),
         };
-        let wanted = wanted(served, reach, asked_about, &limits, self.cpus);
+        let held_to = ask.cpus.or(self.cpus);
+        let wanted = wanted(served, reach, asked_about, &limits, held_to);
         let (worker, ended) = (Arc::clone(self), over.clone());
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
@@ -107,11 +155,12 @@ impl Worker {
             tenant: caller.tenant.clone(),
             template: ask.template,
             metadata: ask.metadata,
+            session: ask.session,
             environment: environment(&id, ask.environment),
             network,
             asked: ask.network,
             limits,
-            cpus: self.processors(),
+            cpus,
             token: name(40)?,
             port_token: ask.private_ports.then(|| name(40)).transpose()?,
             port_host: ask.port_host,
@@ -232,11 +281,35 @@ impl Worker {
         }
     }
 
+    /// Returns the limits of a sandbox: those that are asked for, else the server's.
+    fn limits(&self, ask: &CreateAsk) -> Result<Defaults, Refusal> {
+        let own = &self.configuration.defaults;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let one_of = |name: &str, asked: Option<u64>, own: u64, most: u64| match asked {
+            None => Ok(own),
+            Some(asked) if (1..=most).contains(&asked) => Ok(asked),
+            Some(asked) => {
+                let what = format!("{name} is {asked}, and it is 1 to {most} here");
+                Err(Refusal::new(Kind::Invalid, what))
+            }
+        };
+        one_of("cpus", ask.cpus.map(u64::from), 1, processors)?;
+        Ok(Defaults {
+            memory_mib: one_of("memory_mib", ask.memory_mib, own.memory_mib, MIB_MAX)?,
+            disk_mib: one_of("disk_mib", ask.disk_mib, own.disk_mib, MIB_MAX)?,
+            processes: one_of("processes", ask.processes, own.processes, PROCESSES_MAX)?,
+            ..own.clone()
+        })
+    }
+
     /// Counts a sandbox that is to be made against the quotas of its tenant.
-    fn admit(self: &Arc<Self>, tenant: &str) -> Result<Making, Refusal> {
+    fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
         let quota = &self.configuration.quota;
         let living = self.living();
-        let alive = living.values().filter(|one| one.tenant == tenant).count();
+        let alive = living.values().filter(|one| one.tenant == tenant);
+        let alive = alive.fold(Sizes::default(), |all, one| {
+            all.with(Sizes::of(&one.limits, one.cpus))
+        });
         drop(living);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let a_minute = f64::from(quota.creates_a_minute);
@@ -244,21 +317,11 @@ impl Worker {
         let of = made.of.entry(tenant.to_owned()).or_insert(Tenant {
             left: a_minute,
             at: now,
-            making: 0,
+            making: Sizes::default(),
         });
         let gained = now.duration_since(of.at).as_secs_f64() / 60.0 * a_minute;
         (of.left, of.at) = ((of.left + gained).min(a_minute), now);
-        if alive + of.making >= quota.sandboxes {
-            let what = format!(
-                "{} sandboxes are alive, as many as the tenant may have",
-                quota.sandboxes
-            );
-            return Err(Refusal {
-                retry_after_s: Some(5),
-                ..Refusal::new(Kind::Quota, what)
-                    .advise("end one, or raise quota.sandboxes in serve.toml")
-            });
-        }
+        check_sizes(quota, alive.with(of.making), sizes)?;
         if of.left < 1.0 {
             let wait = ((1.0 - of.left) * 60.0 / a_minute).ceil();
             let what = format!(
@@ -272,11 +335,47 @@ impl Worker {
             });
         }
         of.left -= 1.0;
-        of.making += 1;
+        of.making = of.making.with(sizes);
         Ok(Making {
             worker: Arc::clone(self),
             tenant: tenant.to_owned(),
+            sizes,
         })
+    }
+}
+
+/// Refuses a sandbox with which a tenant would have more than it may.
+fn check_sizes(quota: &Quota, alive: Sizes, one: Sizes) -> Result<(), Refusal> {
+    let all = alive.with(one);
+    let refused = |what: String, name: &str| {
+        let advice = format!("end one, ask for less, or raise quota.{name} in serve.toml");
+        Err(Refusal {
+            retry_after_s: Some(5),
+            ..Refusal::new(Kind::Quota, what).advise(advice)
+        })
+    };
+    let most = quota.sandboxes as u64;
+    if all.sandboxes > most {
+        let what = format!("{most} sandboxes are alive, as many as the tenant may have");
+        return refused(what, "sandboxes");
+    }
+    let sums = [
+        ("cpus", all.cpus, quota.cpus.map(u64::from)),
+        ("memory_mib", all.memory_mib, quota.memory_mib),
+        ("disk_mib", all.disk_mib, quota.disk_mib),
+    ];
+    let beyond = sums
+        .into_iter()
+        .find(|(_, sum, most)| most.is_some_and(|most| *sum > most));
+    match beyond {
+        None => Ok(()),
+        Some((name, sum, most)) => {
+            let most = most.unwrap_or_default();
+            let what = format!(
+                "{name} of the tenant's sandboxes would be {sum} together, and {most} is the most"
+            );
+            refused(what, name)
+        }
     }
 }
 
@@ -344,6 +443,9 @@ fn check(ask: &CreateAsk) -> Result<(), Refusal> {
     if ask.port_host.as_ref().is_some_and(|host| !is_host(host)) {
         let what = "maskRequestHost is no host: letters, digits, . - : and ${PORT}";
         return Err(Refusal::new(Kind::Invalid, what));
+    }
+    if let Some(session) = &ask.session {
+        check_session(session)?;
     }
     for (what, list) in [("metadata", &ask.metadata), ("envVars", &ask.environment)] {
         let is_long = |(name, value): (&String, &String)| {

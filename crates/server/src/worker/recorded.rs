@@ -3,18 +3,28 @@
 use std::sync::{Arc, PoisonError};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{ApprovalScope, CallDigest, Decision, Pending, Scope, WantedEvents};
+use atoll_engine::sandboxes::{
+    ApprovalScope, CallDigest, Decision, Pending, Scope, ServedSession, WantedEvents,
+};
 use atoll_model::{RunId, ServedExec};
 use atoll_store::Role;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::living::Living;
 use super::{Worker, fault, refusal};
-use crate::protocol::{ApprovalFacts, Ask, DecideAsk, EventsAsk, Kind, Refusal, Reply};
+use crate::protocol::{
+    ApprovalFacts, Ask, DecideAsk, EventsAsk, Kind, Refusal, Reply, SessionFacts,
+};
 
 /// The most events that are returned at once.
 const EVENTS_MAX: usize = 1_000;
+
+/// The longest note in a session, bytes.
+const NOTE_BYTES_MAX: usize = 64 * 1024;
+/// The longest name of a session, bytes.
+const SESSION_BYTES_MAX: usize = 40;
 
 /// The most readers of one tenant that read or wait.
 const WAITING_MAX: usize = 4;
@@ -50,7 +60,10 @@ impl Worker {
             | (Ask::Events(_) | Ask::Proof { .. } | Ask::Checkpoint, Role::Auditor)
             | (Ask::Approvals, Role::Approver) => true,
             // What came of their own sandboxes.
-            (Ask::Events(asked), Role::User) => asked.run.is_some(),
+            (Ask::Events(asked), Role::User) => {
+                asked.run.is_some() || asked.sandbox.is_some() || asked.session.is_some()
+            }
+            (Ask::Sessions | Ask::Note { .. }, Role::User) | (Ask::Sessions, Role::Auditor) => true,
             (_, Role::Operator | Role::Approver | Role::Auditor | Role::User) => false,
         };
         if !may {
@@ -61,6 +74,13 @@ impl Worker {
         match ask {
             Ask::Approvals => self.approvals(&caller.tenant).await,
             Ask::Events(asked) => self.events(caller, asked).await,
+            Ask::Sessions => {
+                let found = self.reading(caller, |worker, tenant| worker.engine.sessions(tenant));
+                Ok(Reply::Sessions(
+                    found.await?.into_iter().map(session).collect(),
+                ))
+            }
+            Ask::Note { session, note } => self.add_note(caller, session, note).await,
             Ask::Proof { number } => {
                 let found = self.reading(caller, move |worker, tenant| {
                     worker.engine.proof(tenant, number)
@@ -79,15 +99,19 @@ impl Worker {
     }
 
     async fn events(self: &Arc<Self>, caller: &Caller, asked: EventsAsk) -> Result<Reply, Refusal> {
-        let no_run = || Refusal::new(Kind::NotFound, "there is no such run");
+        let no_run = || Refusal::new(Kind::NotFound, "there is no such run, sandbox or session");
         let run = asked.run.as_deref().map(RunId::parse).transpose();
         let wanted = WantedEvents {
             run: run.map_err(|_| no_run())?,
+            sandbox: asked.sandbox,
+            session: asked.session,
             kind: asked.kind,
             from: asked.from,
             limit: asked.limit.clamp(1, EVENTS_MAX),
         };
-        let is_whole = wanted.run.is_some() && wanted.from == 0 && wanted.kind.is_none();
+        let is_of_one =
+            wanted.run.is_some() || wanted.sandbox.is_some() || wanted.session.is_some();
+        let is_whole = is_of_one && wanted.from == 0 && wanted.kind.is_none();
         let found = self.reading(caller, move |worker, tenant| {
             worker.engine.recorded(tenant, &wanted)
         });
@@ -99,6 +123,28 @@ impl Worker {
                 next: found.next,
             }),
         }
+    }
+
+    async fn add_note(
+        self: &Arc<Self>,
+        caller: &Caller,
+        session: String,
+        note: Value,
+    ) -> Result<Reply, Refusal> {
+        check_session(&session)?;
+        let bytes = note.to_string().len();
+        if bytes > NOTE_BYTES_MAX {
+            let what = format!("the note has {bytes} bytes, and {NOTE_BYTES_MAX} is the most");
+            return Err(Refusal::new(Kind::Invalid, what).advise("keep the rest in a file"));
+        }
+        let by = ServedExec {
+            caller: Some(caller.name.clone()),
+            trace: caller.trace.clone(),
+        };
+        let noted = self.reading(caller, move |worker, tenant| {
+            worker.engine.note(tenant, &session, &by, &note)
+        });
+        noted.await.map(Reply::Noted)
     }
 
     /// Reads the ledger, which takes a thread; few at once.
@@ -151,6 +197,35 @@ impl Worker {
         };
         let all = spawn_blocking(list).await.map_err(|error| fault(&error))?;
         Ok(Reply::Approvals(all))
+    }
+}
+
+fn session(one: ServedSession) -> SessionFacts {
+    SessionFacts {
+        name: one.name,
+        sandboxes: one.sandboxes,
+        notes: one.notes,
+        begun: one.begun,
+        last: one.last,
+    }
+}
+
+/// Checks the name of a session.
+pub(super) fn check_session(name: &str) -> Result<(), Refusal> {
+    let is_first = |byte: &u8| byte.is_ascii_alphanumeric();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_name = name.as_bytes().first().is_some_and(is_first)
+        && name.len() <= SESSION_BYTES_MAX
+        && name.bytes().all(fits);
+    match is_name {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            Kind::Invalid,
+            format!(
+                "a session's name has up to {SESSION_BYTES_MAX} letters, digits, '.', '_', '-', \
+                 and begins with a letter or digit"
+            ),
+        )),
     }
 }
 

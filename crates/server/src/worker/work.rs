@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::FileWatch;
+use atoll_model::network::{Listener, ListensAt};
 use atoll_model::{RESIDENT, ServedExec};
 
 use super::files;
@@ -17,7 +18,7 @@ use super::{Answered, Worker, fault, making, name, refusal, unanswered};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::line::{Frame, Reader, Writer};
-use crate::protocol::{End, InAsk, Kind, ProcessFacts, Refusal, Reply, StartAsk};
+use crate::protocol::{End, InAsk, Kind, PortFacts, ProcessFacts, Refusal, Reply, StartAsk};
 use crate::ready::watched;
 
 /// The time between two looks at the room that is left, while a file is written.
@@ -45,7 +46,8 @@ impl Worker {
             | InAsk::Kill
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
-            | InAsk::Measure) => self.live(living, ask).await.map(Answered::Reply),
+            | InAsk::Measure
+            | InAsk::Ports) => self.live(living, ask).await.map(Answered::Reply),
             ask @ (InAsk::SetNetwork(_) | InAsk::Decide { .. }) => {
                 self.widen(living, ask, by).await.map(Answered::Reply)
             }
@@ -159,8 +161,30 @@ impl Worker {
             }
             InAsk::Measure => Reply::Measured(making::measure(living).await?),
             InAsk::Link { port, lasts_s } => self.link(living, port, lasts_s)?,
+            InAsk::Ports => self.ports(living).await?,
             _ => Reply::Done,
         })
+    }
+}
+
+impl Worker {
+    /// Lists the ports that callers can reach.
+    async fn ports(&self, living: &Arc<Living>) -> Result<Reply, Refusal> {
+        let sandbox = Arc::clone(&living.sandbox);
+        let listening = tokio::task::spawn_blocking(move || sandbox.listeners()).await;
+        let listening = listening.map_err(|error| fault(&error))?;
+        let listening = listening.map_err(|failure| refusal(&failure))?;
+        let facts = |one: Listener| PortFacts {
+            port: one.port,
+            program: one.program,
+            url: self.port_url(living, one.port),
+        };
+        let reached = listening.into_iter();
+        let reached = reached.filter(|one| one.at != ListensAt::Elsewhere);
+        let mut all: Vec<PortFacts> = reached.map(facts).collect();
+        // Once, whatever addresses it listens at.
+        all.dedup_by_key(|one| one.port);
+        Ok(Reply::Ports(all))
     }
 }
 

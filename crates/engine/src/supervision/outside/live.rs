@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
 use atoll_sandbox::{
-    Decision, Declined, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
+    Decision, Declined, Listening, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
 };
 
 use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State, Wider};
@@ -232,9 +232,14 @@ impl<'a> Outside<'a> {
                     let begun = listening.look_now();
                     self.tell_listening(begun);
                 }
-                let listening = self.listening.as_ref();
+                let listening = match (&self.listening, self.launcher) {
+                    (Some(listening), _) => listening.now(),
+                    // Without a network nobody is told of listeners; whoever asks is.
+                    (None, Some(launcher)) => Listening::of(launcher, &[]).look_now(),
+                    (None, None) => Vec::new(),
+                };
                 Answer::Ports {
-                    listening: listening.map(|one| one.now()).unwrap_or_default(),
+                    listening,
                     published: self.published.clone(),
                 }
             }

@@ -15,7 +15,7 @@ use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::strange;
 use crate::front::control::credential;
-use crate::protocol::{ApprovalFacts, Ask, DecideAsk, EventsAsk, InAsk, Reply};
+use crate::protocol::{ApprovalFacts, Ask, DecideAsk, EventsAsk, InAsk, Reply, SessionFacts};
 
 /// The events that are returned at once unless the caller says otherwise.
 const LIMIT: usize = 100;
@@ -41,17 +41,12 @@ pub(crate) struct EventList {
     next: Option<u64>,
 }
 
-async fn listed(
-    front: &Front,
-    headers: &HeaderMap,
-    run: Option<String>,
-    query: EventsQuery,
-) -> Answered {
+async fn listed(front: &Front, headers: &HeaderMap, of: EventsAsk, query: EventsQuery) -> Answered {
     let ask = Ask::Events(EventsAsk {
-        run,
         kind: query.r#type,
         from: query.from.unwrap_or(0),
         limit: query.limit.unwrap_or(LIMIT),
+        ..of
     });
     match front.ask(credential(headers), ask).await? {
         Reply::Events { events, next } => {
@@ -69,7 +64,7 @@ pub(crate) async fn all(
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
 ) -> Answered {
-    listed(&front, &headers, None, query).await
+    listed(&front, &headers, EventsAsk::default(), query).await
 }
 
 /// List what the ledger has of one run: a sandbox names its own.
@@ -81,7 +76,71 @@ pub(crate) async fn of_run(
     Path(run): Path<String>,
     Query(query): Query<EventsQuery>,
 ) -> Answered {
-    listed(&front, &headers, Some(run), query).await
+    let of = EventsAsk {
+        run: Some(run),
+        ..EventsAsk::default()
+    };
+    listed(&front, &headers, of, query).await
+}
+
+/// List the sessions of the tenant, the oldest first.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions",
+    responses((status = 200, body = Vec<SessionFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn sessions(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
+    match front.ask(credential(&headers), Ask::Sessions).await? {
+        Reply::Sessions(all) => Ok(answer_json(StatusCode::OK, &all)),
+        _ => Err(strange().into()),
+    }
+}
+
+/// List what the ledger has of a session: of all its sandboxes, and its notes.
+#[utoipa::path(get, path = "/v1/sessions/{session}/events", params(("session" = String, Path), EventsQuery), tag = "sessions",
+    responses((status = 200, body = EventList), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn of_session(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+    Query(query): Query<EventsQuery>,
+) -> Answered {
+    let of = EventsAsk {
+        session: Some(session),
+        ..EventsAsk::default()
+    };
+    listed(&front, &headers, of, query).await
+}
+
+/// A note in a session.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoteBody {
+    /// Any JSON, up to 64 KiB.
+    note: Value,
+}
+
+/// A note that is durable.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Noted {
+    /// The number of its event in the ledger.
+    number: u64,
+}
+
+/// Add a note to a session: durable once this is answered, whoever ends then.
+#[utoipa::path(post, path = "/v1/sessions/{session}/notes", request_body = NoteBody, params(("session" = String, Path)), tag = "sessions",
+    responses((status = 201, body = Noted), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn note(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+    content: Body,
+) -> Answered {
+    let NoteBody { note } = body(content).await?;
+    match front
+        .ask(credential(&headers), Ask::Note { session, note })
+        .await?
+    {
+        Reply::Noted(number) => Ok(answer_json(StatusCode::CREATED, &Noted { number })),
+        _ => Err(strange().into()),
+    }
 }
 
 /// Prove that an event is in the ledger (C2SP tlog-proof).

@@ -13,10 +13,14 @@ use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::strange;
 use crate::front::control::{credential, no_template, once};
+use crate::front::logs::{LogLine, lines};
 use crate::protocol::{
-    Ask, CreateAsk, InAsk, KeyFacts, KeysAsk, LifecycleEventFacts, ListAsk, Measures, Reply,
-    SandboxFacts,
+    Ask, CreateAsk, InAsk, KeyFacts, KeysAsk, LifecycleEventFacts, ListAsk, Measures, PortFacts,
+    Reply, SandboxFacts,
 };
+
+/// The lines of a log that are returned at once unless the caller says otherwise.
+const LOG_LINES: usize = 100;
 
 /// A sandbox that was made.
 #[derive(Serialize, ToSchema)]
@@ -284,6 +288,56 @@ pub(crate) async fn revoke_key(
         .ask(credential(&headers), Ask::Keys(KeysAsk::Revoke { id }))
         .await?;
     Ok(done())
+}
+
+/// List the ports at which programs of a sandbox listen.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/ports", params(("sandbox" = String, Path)), tag = "ports",
+    responses((status = 200, body = Vec<PortFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn ports(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+) -> Answered {
+    match front
+        .ask_in(credential(&headers), &sandbox, InAsk::Ports)
+        .await?
+    {
+        Reply::Ports(all) => Ok(answer_json(StatusCode::OK, &all)),
+        _ => Err(strange().into()),
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogsQuery {
+    /// Only events with this number or a later one: the `next` of the part before.
+    from: Option<u64>,
+    /// The most lines, up to 1,000.
+    limit: Option<usize>,
+}
+
+/// Lines of a sandbox's log, the oldest first.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Logs {
+    lines: Vec<LogLine>,
+    /// The number to go on from, if there are more.
+    next: Option<u64>,
+}
+
+/// Read the log of a sandbox, also of one that has ended: what the ledger has of it.
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/logs", params(("sandbox" = String, Path), LogsQuery), tag = "sandboxes",
+    responses((status = 200, body = Logs), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn logs(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+    Query(query): Query<LogsQuery>,
+) -> Answered {
+    let from = query.from.unwrap_or(0);
+    let limit = query.limit.unwrap_or(LOG_LINES);
+    let (lines, next) = lines(&front, credential(&headers), &sandbox, from, limit).await?;
+    Ok(answer_json(StatusCode::OK, &Logs { lines, next }))
 }
 
 #[derive(Deserialize, ToSchema)]
