@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_cedar::{Action, Case};
+use atoll_cedar::{Action, Case, Served};
 use atoll_model::network::{HostName, Target};
 use atoll_model::{Mode, WorkspaceMode};
 use cedar_policy::{Context, EntityUid, EvalResult, Record};
@@ -23,12 +23,13 @@ const WORDS_NAMED: usize = 12;
 type Simpler = fn(&mut Case, &Case);
 
 /// Each thing of a case that may not matter.
-pub(crate) const SIMPLER: [Simpler; 23] = [
+pub(crate) const SIMPLER: [Simpler; 24] = [
     |case, _| case.task = None,
     |case, _| case.purpose = None,
     |case, _| case.trust = None,
     |case, _| case.confidence = None,
     |case, _| case.labels = None,
+    |case, _| case.served = None,
     |case, _| case.session = None,
     |case, _| case.mode = None,
     |case, _| case.profile = None,
@@ -125,12 +126,31 @@ fn facts(context: &Context, case: &mut Case) {
     case.purpose = text(context, "purpose");
     case.trust = text(context, "trust");
     case.confidence = long(context, "confidence").and_then(|one| u8::try_from(one).ok());
-    if let Some(EvalResult::Set(all)) = context.get("labels") {
-        let texts = all.iter().filter_map(|one| match one {
-            EvalResult::String(text) => Some(text.clone()),
-            _ => None,
-        });
-        case.labels = Some(texts.collect());
+    case.labels = context.get("labels").as_ref().and_then(texts);
+    case.served = record(context, "served").as_ref().map(served);
+}
+
+fn texts(found: &EvalResult) -> Option<BTreeSet<String>> {
+    let EvalResult::Set(all) = found else {
+        return None;
+    };
+    let texts = all.iter().filter_map(|one| match one {
+        EvalResult::String(text) => Some(text.clone()),
+        _ => None,
+    });
+    Some(texts.collect())
+}
+
+fn served(found: &Record) -> Served {
+    let text = |name: &str| match found.get(name) {
+        Some(EvalResult::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    Served {
+        tenant: text("tenant").unwrap_or_default(),
+        caller: text("caller"),
+        template: text("template").unwrap_or_default(),
+        metadata: found.get("metadata").and_then(texts).unwrap_or_default(),
     }
 }
 

@@ -10,7 +10,9 @@ use atoll_model::{Mode, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 use crate::obligation::carried;
-use crate::{Action, Asked, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question};
+use crate::{
+    Action, Asked, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question, Served,
+};
 
 /// The most cases in one file.
 const CASES_MAX: usize = 2_000;
@@ -85,6 +87,8 @@ pub struct Case {
     pub labels: Option<BTreeSet<String>>,
     /// The agent's reputation, points. Default: 0.
     pub reputation: Option<u8>,
+    /// The caller of a server that the sandbox was made for. Default: none.
+    pub served: Option<Served>,
     /// True if anything that needs approval is denied. Tests cannot set it.
     #[serde(skip)]
     pub is_strict: bool,
@@ -278,6 +282,7 @@ impl Case {
             trust: self.trust.clone(),
             labels: self.labels.clone(),
             reputation: self.reputation.unwrap_or(0).min(REPUTATION_MAX),
+            served: self.served.clone(),
             trusted: Vec::new(),
             models: match self.model {
                 true => vec![self.resource.clone()],

@@ -4,6 +4,34 @@ use std::collections::BTreeSet;
 
 use atoll_model::Mode;
 use atoll_model::network::{HostName, HostPart};
+use serde::{Deserialize, Serialize};
+
+/// A sandbox that a server has made for a caller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Served {
+    /// The tenant whose sandbox it is.
+    pub tenant: String,
+    /// The caller's name in the tenant; `None` for who holds the sandbox's own token.
+    pub caller: Option<String>,
+    /// The template that it is made from.
+    pub template: String,
+    /// The caller's notes about it, `name=value` each.
+    pub metadata: BTreeSet<String>,
+}
+
+impl From<&atoll_model::Served> for Served {
+    fn from(served: &atoll_model::Served) -> Self {
+        let notes = served.metadata.iter();
+        let notes = notes.map(|(name, value)| format!("{name}={value}"));
+        Self {
+            tenant: served.tenant.clone(),
+            caller: served.caller.clone(),
+            template: served.template.clone(),
+            metadata: notes.collect(),
+        }
+    }
+}
 
 /// The facts that are the same for every question of a run. Facts that nobody has stated are
 /// absent.
@@ -27,6 +55,8 @@ pub struct Facts {
     pub labels: Option<BTreeSet<String>>,
     /// The agent's reputation, up to 100 points; 0 if nothing is known of it.
     pub reputation: u8,
+    /// The caller of a server that the sandbox was made for; absent for any other sandbox.
+    pub served: Option<Served>,
     /// Hosts whose answers are trusted: names, or `*.` and a name. No policy sees this list.
     pub trusted: Vec<String>,
     /// The hosts among them that serve models, written alike. Policies see of a host whether it is
@@ -50,6 +80,7 @@ impl Facts {
             trust: None,
             labels: None,
             reputation: 0,
+            served: None,
             trusted: Vec::new(),
             models: Vec::new(),
             is_strict: false,

@@ -6,7 +6,7 @@ use atoll_model::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::policies::Known;
-use crate::{Facts, Layer, Layers, PolicyFile, Principal};
+use crate::{Facts, Layer, Layers, PolicyFile, Principal, Served};
 
 /// The largest serialised form, bytes: each layer's files, as they stand in JSON.
 pub const HANDED_BYTES_MAX: usize = 16 << 20;
@@ -26,6 +26,7 @@ struct SerializedPolicies {
     is_strict: bool,
     labels: Option<BTreeSet<String>>,
     reputation: u8,
+    served: Option<Served>,
     trusted: Vec<String>,
     models: Vec<String>,
     files: Vec<(Layer, String, String)>,
@@ -58,6 +59,7 @@ pub fn hand(
         is_strict: facts.is_strict,
         labels: facts.labels.clone(),
         reputation: facts.reputation,
+        served: facts.served.clone(),
         trusted: facts.trusted.clone(),
         models: facts.models.clone(),
         files: all.collect::<Result<_, String>>()?,
@@ -100,6 +102,7 @@ pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
         is_strict: handed.is_strict,
         labels: handed.labels,
         reputation: handed.reputation,
+        served: handed.served,
         trusted: handed.trusted,
         models: handed.models,
         ..Facts::new(0, handed.mode, &handed.profile)

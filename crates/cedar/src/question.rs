@@ -14,7 +14,7 @@ use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 use crate::quoting::quoted;
 use crate::vocabulary::{Kind, Vocabulary};
 use crate::{Action, Facts};
-use members::{address, long, of_exec, of_request, sends, text, truth};
+use members::{address, long, of_exec, of_request, of_server, sends, text, texts, truth};
 
 /// The most directories above a path.
 const PATH_DEPTH_MAX: usize = 256;
@@ -237,7 +237,7 @@ impl Question<'_> {
         };
         let both = [of(&principal, &owners), of(&resource, &over)];
         let entities = Entities::from_entities(both, None).map_err(|error| error.to_string())?;
-        let mut members = self.facts(needs);
+        let mut members = self.facts(needs)?;
         self.members(needs, &mut members)?;
         let context = Context::from_pairs(members).map_err(|error| error.to_string())?;
         let id = words.action(action).ok_or("no such action")?.clone();
@@ -296,7 +296,7 @@ impl Question<'_> {
         }
     }
 
-    fn facts(&self, needs: Needs) -> Vec<(String, RestrictedExpression)> {
+    fn facts(&self, needs: Needs) -> Result<Vec<(String, RestrictedExpression)>, String> {
         let facts = self.facts;
         let mode = match facts.mode {
             Mode::Full => "full",
@@ -319,15 +319,15 @@ impl Question<'_> {
         let confidence = facts.confidence.filter(|_| needs.confidence).map(i64::from);
         members.extend(confidence.map(|confidence| long("confidence", confidence)));
         if let Some(labels) = facts.labels.as_ref().filter(|_| needs.labels) {
-            let labels = labels.iter().cloned();
-            let labels = labels.map(RestrictedExpression::new_string);
-            let labels = RestrictedExpression::new_set(labels);
-            members.push(("labels".to_owned(), labels));
+            members.push(texts("labels", labels));
         }
         if needs.reputation {
             members.push(long("reputation", facts.reputation.into()));
         }
-        members
+        if let Some(served) = facts.served.as_ref().filter(|_| needs.served) {
+            members.push(of_server(served)?);
+        }
+        Ok(members)
     }
 
     fn members(
@@ -451,6 +451,7 @@ pub(crate) struct Needs {
     pub(crate) confidence: bool,
     pub(crate) reputation: bool,
     pub(crate) arguments: bool,
+    pub(crate) served: bool,
 }
 
 impl Needs {
@@ -465,6 +466,7 @@ impl Needs {
             confidence: names("confidence"),
             reputation: names("reputation"),
             arguments: names("arguments"),
+            served: names("served"),
         }
     }
 
@@ -476,6 +478,7 @@ impl Needs {
             confidence: self.confidence || other.confidence,
             reputation: self.reputation || other.reputation,
             arguments: self.arguments || other.arguments,
+            served: self.served || other.served,
         }
     }
 }

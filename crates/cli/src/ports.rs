@@ -53,6 +53,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 | Answer::Reloaded(_)
                 | Answer::Executing { .. }
                 | Answer::Exec(_)
+                | Answer::Denied(_)
                 | Answer::Done {}
                 | Answer::Agreed(_),
             ) => {
@@ -119,6 +120,7 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
             | Answer::Reloaded(_)
             | Answer::Executing { .. }
             | Answer::Exec(_)
+            | Answer::Denied(_)
             | Answer::Done {},
         ) => {
             return Err(unanswered(&run, &ControlError::Strange));

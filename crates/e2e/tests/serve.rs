@@ -1008,3 +1008,17 @@ fn served_networks_reach_what_their_word_says() {
     all_passed_of(&run.within(LONG).run(), 5);
     verify_ledger(&world);
 }
+
+/// Policies decide by tenant, caller and notes: whether a sandbox is made, what is executed in it
+/// and what it reaches.
+#[test]
+fn policies_see_who_calls_and_for_whom() {
+    let world = World::new("policies_see_who_calls_and_for_whom");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let command = format!("python3 '{}'", checks("policies.py").display());
+    let run = on_internet(&world, &command).env("CONFIG", world.config());
+    all_passed_of(&run.within(LONG).run(), 1);
+    verify_ledger(&world);
+}

@@ -236,6 +236,7 @@ pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Fai
             | Answer::Reloaded(_)
             | Answer::Executing { .. }
             | Answer::Exec(_)
+            | Answer::Denied(_)
             | Answer::Agreed(_),
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),

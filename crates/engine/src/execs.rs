@@ -14,7 +14,7 @@ use atoll_policy::ExecGrant;
 use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
-use crate::supervision::{AskedExec, ExecGate, ExecRequest, OutputFilter};
+use crate::supervision::{Answer, AskedExec, ExecGate, ExecRequest, OutputFilter};
 
 /// Makes a filter for what programs write to a person's terminal.
 pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
@@ -39,24 +39,28 @@ pub(crate) struct Execs<'a> {
 }
 
 impl ExecGate for Execs<'_> {
-    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined> {
+    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Box<Answer>> {
         let AskedExec {
             request,
             terminal,
             exec,
             by,
         } = *asked;
-        is_found_as_decided(request)?;
+        is_found_as_decided(request).map_err(refused)?;
         let directory = request.directory.as_ref().map(PathBuf::from);
         // Without parts that mean the same place.
         let directory =
             directory.map(|named| self.call.directory.join(named).components().collect());
+        // Who starts it need not be who made the sandbox.
+        let starts = request.served.clone().unwrap_or_default();
+        let served = self.call.served.clone();
         let call = ExecCall {
             call: Call {
                 command: request.command.clone(),
                 directory: directory.unwrap_or_else(|| self.call.directory.clone()),
                 terminal,
                 options: Vec::new(),
+                served: served.map(|served| served.by(&starts)),
                 ..self.call.clone()
             },
             exec,
@@ -71,13 +75,16 @@ impl ExecGate for Execs<'_> {
         let armed = entry
             .map_err(RefusedExec::from)
             .and_then(|entry| entry.arm(verdict));
-        armed.map_err(|refused| match refused {
-            RefusedExec::Denied(reasons) => declined(reasons),
-            RefusedExec::Contradiction => of_ledger(refused.to_string()),
+        armed.map_err(|error| match error {
+            RefusedExec::Denied(reasons) if call.served.is_some() => {
+                Box::new(Answer::Denied(reasons))
+            }
+            RefusedExec::Denied(reasons) => refused(declined(reasons)),
+            RefusedExec::Contradiction => refused(of_ledger(error.to_string())),
             RefusedExec::Ledger(error) => {
                 let why = error.to_string();
                 (self.noted)(Err(error));
-                of_ledger(why)
+                refused(of_ledger(why))
             }
         })
     }
@@ -112,6 +119,10 @@ fn is_found_as_decided(request: &ExecRequest) -> Result<(), Declined> {
             advice: "name it by its whole path beside --env PATH=…".to_owned(),
         }),
     }
+}
+
+fn refused(declined: Declined) -> Box<Answer> {
+    Box::new(Answer::Refused(declined))
 }
 
 fn of_ledger(why: String) -> Declined {

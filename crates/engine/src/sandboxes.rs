@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use atoll_ledger::{Ledger, StateDir};
+use atoll_ledger::{Ledger, Refused, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
 use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
@@ -31,6 +31,7 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
+use crate::run::refused::denied;
 use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
 use crate::{CallError, ChangeRetention, Request, call};
@@ -185,7 +186,7 @@ impl Engine {
             let outcome = supervise(&shared, &wanted, &owned, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
-                let _ = told.send(Err(Failure::new("the sandbox was not made").because(error)));
+                let _ = told.send(Err(unmade(error)));
             })
         });
         let supervised = supervised.doing("no thread can be made")?;
@@ -200,6 +201,16 @@ impl Engine {
             owner,
             supervised: Mutex::new(Some(supervised)),
         })
+    }
+}
+
+/// Tells why a sandbox was not made: of a denial each reason, with its rule.
+fn unmade(error: &CallError) -> Failure {
+    match error {
+        CallError::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
+            denied("policies deny this sandbox", &refusal.reasons)
+        }
+        other => Failure::new("the sandbox was not made").because(other),
     }
 }
 

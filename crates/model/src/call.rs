@@ -50,8 +50,8 @@ pub struct Served {
     pub sandbox: String,
     /// The tenant whose sandbox it is.
     pub tenant: String,
-    /// The caller's name in the tenant.
-    pub caller: String,
+    /// The caller's name in the tenant; `None` for who holds the sandbox's own token.
+    pub caller: Option<String>,
     /// The template that it is made from.
     pub template: String,
     /// The caller's notes about it.
@@ -60,6 +60,18 @@ pub struct Served {
     pub session: Option<String>,
     /// The trace id of the request for it.
     pub trace: Option<String>,
+}
+
+impl Served {
+    /// Returns the same sandbox as another request acts on it.
+    #[must_use]
+    pub fn by(self, request: &ServedExec) -> Self {
+        Self {
+            caller: request.caller.clone(),
+            trace: request.trace.clone(),
+            ..self
+        }
+    }
 }
 
 /// The request for an exec in a served sandbox.

@@ -24,7 +24,8 @@ pub fn decide_escalation(
 ) -> Result<(), Vec<Reason>> {
     let run = call.run.as_str();
     let asked = Asked::Escalate { run, seconds };
-    decided(rules, facts, person, asked, "allowing more for longer")
+    let what = "allowing more for longer";
+    decided(rules, call, facts, person, asked, what)
 }
 
 /// Decides whether the caller may administer a run by this operation, as [`RELOAD`]. This function
@@ -41,18 +42,20 @@ pub fn decide_administration(
     let run = call.run.as_str();
     let asked = Asked::Administer { run, operation };
     let what = format!("operation {operation}");
-    decided(rules, facts, call.principal.uid, asked, &what)
+    let person = call.principal.uid;
+    decided(rules, call, facts, person, asked, &what)
 }
 
 fn decided(
     rules: &Rules,
+    call: &Call,
     facts: &Facts<'_>,
     person: u32,
     asked: Asked<'_>,
     what: &str,
 ) -> Result<(), Vec<Reason>> {
     let reasons = rules.policies.as_ref().map_or_else(Vec::new, |policies| {
-        policies.administering(rules, facts, person, asked, what)
+        policies.administering(rules, call, facts, person, asked, what)
     });
     match reasons.is_empty() {
         true => Ok(()),

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use atoll_cedar::{
-    Action, Asked, Case, Facts as CedarFacts, Known, Layer, Layers, PolicyFile, Principal, hand,
+    Action, Asked, Case, Facts as CedarFacts, Known, Layer, Layers, PolicyFile, Principal, Served,
+    hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
 use atoll_model::{Boundary, Call, Reason};
@@ -228,7 +229,7 @@ impl Policies {
     ) -> Vec<Reason> {
         let mut asking = Asking {
             layers: &self.layers,
-            facts: &cedar_facts(rules, facts),
+            facts: &cedar_facts(rules, call, facts),
             trust: Some((&rules.trust, facts.mode)),
             workspace: None,
             answer: Answer::default(),
@@ -251,6 +252,7 @@ impl Policies {
     pub(crate) fn administering(
         &self,
         rules: &Rules,
+        call: &Call,
         facts: &Facts<'_>,
         person: u32,
         asked: Asked<'_>,
@@ -264,7 +266,7 @@ impl Policies {
         }
         let mut asking = Asking {
             layers: &self.layers,
-            facts: &cedar_facts(rules, facts),
+            facts: &cedar_facts(rules, call, facts),
             trust: None,
             workspace: None,
             answer: Answer::default(),
@@ -289,7 +291,7 @@ impl Policies {
     ) -> Answer {
         let said = CedarFacts {
             labels: rules.notes_labels().then(|| labels.clone()),
-            ..cedar_facts(rules, facts)
+            ..cedar_facts(rules, call, facts)
         };
         let mut asking = Asking {
             layers: &self.layers,
@@ -342,7 +344,7 @@ impl Policies {
         let (person, session) = principals(call);
         let mut said = CedarFacts {
             labels: rules.labels_at_start(call, boundary),
-            ..cedar_facts(rules, facts)
+            ..cedar_facts(rules, call, facts)
         };
         self.label_places(&session, call, boundary, &mut said);
         let mut asking = Asking {
@@ -414,7 +416,7 @@ pub(crate) fn principals(call: &Call) -> (Principal, Principal) {
     (person, session)
 }
 
-pub(crate) fn cedar_facts(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
+pub(crate) fn cedar_facts(rules: &Rules, call: &Call, facts: &Facts<'_>) -> CedarFacts {
     let time = facts.now.duration_since(UNIX_EPOCH);
     let time = time.map_or(0, |time| time.as_secs());
     let trust = &rules.trust;
@@ -423,6 +425,7 @@ pub(crate) fn cedar_facts(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
         task: trust.task.clone(),
         purpose: trust.purpose(),
         reputation: trust.reputation,
+        served: call.served.as_ref().map(Served::from),
         is_strict: trust.mode() == TrustMode::Strict,
         trusted: rules.vouched(),
         models: rules.label_models(),

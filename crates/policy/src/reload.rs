@@ -132,7 +132,7 @@ pub fn reconsider(
     let labels = rules.labels_at_start(call, &boundary);
     let said = atoll_cedar::Facts {
         labels: labels.filter(|_| !boundary.network.is_empty()),
-        ..cedar_facts(rules, facts)
+        ..cedar_facts(rules, call, facts)
     };
     Ok(Reconsidered {
         handed: Some(hand(&session, &said, &policies.files)?),

@@ -1,5 +1,6 @@
 //! The members of a question's context.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::IpAddr;
 
@@ -7,13 +8,25 @@ use atoll_model::network::{HostPart, Request};
 use cedar_policy::RestrictedExpression;
 
 use super::{Exec, Follows, Needs};
-use crate::segments;
+use crate::{Served, segments};
 
 /// The most arguments of an exec that policies are asked about.
 const ARGUMENTS_MAX: usize = 4096;
 
 /// The most bytes of all arguments of an exec that policies are asked about.
 const ARGUMENTS_BYTES_MAX: usize = 256 << 10;
+
+pub(super) fn of_server(served: &Served) -> Result<(String, RestrictedExpression), String> {
+    let mut members = vec![
+        text("tenant", &served.tenant),
+        text("template", &served.template),
+        texts("metadata", &served.metadata),
+    ];
+    let caller = served.caller.as_deref();
+    members.extend(caller.map(|caller| text("caller", caller)));
+    let record = RestrictedExpression::new_record(members).map_err(|error| error.to_string())?;
+    Ok(("served".to_owned(), record))
+}
 
 pub(super) fn of_exec(
     exec: &Exec<'_>,
@@ -101,6 +114,12 @@ fn ip(name: &str, address: IpAddr) -> (String, RestrictedExpression) {
 pub(super) fn text(name: &str, value: &str) -> (String, RestrictedExpression) {
     let value = RestrictedExpression::new_string(value.to_owned());
     (name.to_owned(), value)
+}
+
+pub(super) fn texts(name: &str, values: &BTreeSet<String>) -> (String, RestrictedExpression) {
+    let values = values.iter().cloned();
+    let values = values.map(RestrictedExpression::new_string);
+    (name.to_owned(), RestrictedExpression::new_set(values))
 }
 
 pub(super) fn long(name: &str, value: i64) -> (String, RestrictedExpression) {

@@ -52,6 +52,52 @@ fn a_case_is_a_question() {
 }
 
 #[test]
+fn caller_of_a_server_is_a_fact_of_every_action() {
+    let policies = compiled(
+        "permit(principal, action, resource) when { context has served && context.served.tenant == \"team-a\" && context.served.template == \"base\" && context.served.metadata.contains(\"team=ml\") };
+        forbid(principal, action, resource) when { context has served.caller && context.served.caller == \"guest\" };",
+    );
+    let decided = |action: &str, resource: &str, served: &str| {
+        let text = format!(
+            "[[case]]\nexpect = 'allow'\naction = '{action}'\nresource = '{resource}'\n{served}"
+        );
+        let all = cases(&text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        let found = all[0].ask(|question| policies.authorize(question));
+        found.unwrap_or_else(|why| panic!("{text}: {why}")).effect
+    };
+    let of = |tenant: &str, caller: &str, note: &str| {
+        format!(
+            "served = {{ tenant = '{tenant}', {caller}template = 'base', metadata = ['{note}'] }}"
+        )
+    };
+    for (action, resource) in [
+        ("run", "sh"),
+        ("exec", "sh"),
+        ("read", "/srv"),
+        ("write", "/srv"),
+        ("resolve", "example.com"),
+        ("connect", "example.com"),
+        ("request", "example.com"),
+        ("use_credential", "KEY"),
+        ("publish", "8080"),
+        ("escalate", "run-1"),
+        ("administer", "run-1"),
+    ] {
+        for (served, expected) in [
+            (of("team-a", "", "team=ml"), Effect::Allow),
+            (of("team-a", "caller = 'ci', ", "team=ml"), Effect::Allow),
+            (of("team-a", "caller = 'guest', ", "team=ml"), Effect::Deny),
+            (of("team-b", "", "team=ml"), Effect::Deny),
+            (of("team-a", "", "team=web"), Effect::Deny),
+            (String::new(), Effect::Deny),
+        ] {
+            let found = decided(action, resource, &served);
+            assert_eq!(found, expected, "{action} {served}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_case_is_told() {
     let check = |text: &str, told: &str| {
         let why = decided(text).err().unwrap_or_default();

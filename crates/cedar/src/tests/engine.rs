@@ -348,6 +348,12 @@ fn every_question_is_one_of_the_schema() {
             trust: Some("low".to_owned()),
             labels: Some(["x".to_owned()].into()),
             reputation: 7,
+            served: Some(crate::Served {
+                tenant: "team-a".to_owned(),
+                caller: Some("ci".to_owned()),
+                template: "base".to_owned(),
+                metadata: ["team=ml".to_owned()].into(),
+            }),
             ..facts()
         };
         let needs = crate::question::Needs {
@@ -357,6 +363,7 @@ fn every_question_is_one_of_the_schema() {
             segments: true,
             loose: true,
             arguments: true,
+            served: true,
         };
         for asked in all {
             let principal = principal();

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{facts, file, principal};
-use crate::{Asked, Decision, Effect, Known, Layer, Layers, PolicyFile, Question};
+use crate::{Asked, Decision, Effect, Facts, Known, Layer, Layers, PolicyFile, Question, Served};
 
 fn layers(texts: &[(Layer, &str)]) -> Layers {
     let files: Vec<(Layer, Vec<PolicyFile>)> = texts
@@ -124,9 +124,18 @@ fn what_is_handed_over_decides_the_same() {
         (Layer::User, vec![file(SRV)]),
         (Layer::Project, vec![file(NOT_B)]),
     ];
-    let handed = crate::hand(&principal(), &facts(), &files).unwrap();
-    let (layers, taken, _) = crate::take(&handed).unwrap();
-    assert_eq!(taken, principal());
+    let facts = Facts {
+        time: 0,
+        served: Some(Served {
+            tenant: "team-a".to_owned(),
+            metadata: ["team=ml".to_owned()].into(),
+            ..Served::default()
+        }),
+        ..facts()
+    };
+    let handed = crate::hand(&principal(), &facts, &files).unwrap();
+    let (layers, taken, said) = crate::take(&handed).unwrap();
+    assert_eq!((taken, said), (principal(), facts));
     let found = ["/srv/a", "/srv/b", "/etc"].map(|path| read(&layers, path).effect);
     assert_eq!(found, [Effect::Allow, Effect::Deny, Effect::Deny]);
     for broken in [&b""[..], b"{}", &handed[1..]] {

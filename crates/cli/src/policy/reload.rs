@@ -254,6 +254,7 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
             | Answer::Agreed(_)
             | Answer::Executing { .. }
             | Answer::Exec(_)
+            | Answer::Denied(_)
             | Answer::Done {},
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use atoll_cedar::edited::text_of;
-use atoll_cedar::{Case, Deciding, Effect};
+use atoll_cedar::{Case, Deciding, Effect, Served};
 use atoll_model::WorkspaceMode;
 use atoll_model::conduct::REPUTATION_MAX;
 use atoll_policy::{Requested, RequestedProfile};
@@ -310,8 +310,9 @@ fn stated(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<
 fn of_the_question(
     asking: &Asking<'_>,
     named: &Named,
-) -> [(&'static str, String, Vec<Variation>); 4] {
+) -> [(&'static str, String, Vec<Variation>); 5] {
     [
+        tenants(asking, named),
         confidence(asking, named),
         reputations(asking, named),
         labels(asking, named),
@@ -371,6 +372,23 @@ fn labels(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Vari
     let values = values.map(|stated| (told(&stated), stated));
     let values = of_case(asking, values, |case, stated| case.labels = stated);
     ("labels", told(now), values)
+}
+
+/// Varies the tenant whose sandbox it is, and that it is one of a server.
+fn tenants(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
+    let now = &asking.stated.served;
+    let told = |served: &Option<Served>| {
+        let tenant = served.as_ref().map(|served| served.tenant.clone());
+        tenant.unwrap_or_else(|| NOT_STATED.to_owned())
+    };
+    let others = named.texts.iter().map(|tenant| Served {
+        tenant: tenant.clone(),
+        ..now.clone().unwrap_or_default()
+    });
+    let values = others.map(Some).chain([None]);
+    let values = values.map(|served| (told(&served), served));
+    let values = of_case(asking, values, |case, served| case.served = served);
+    ("served.tenant", told(now), values)
 }
 
 /// Varies the time around the numbers that policies name.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use atoll_cedar::{Action, Case, Effect};
+use atoll_cedar::{Action, Case, Effect, Served};
 use atoll_ledger::{Event, read_host_text, unread};
 use atoll_model::network::{GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
 use atoll_model::{Mode, RunId, WorkspaceMode};
@@ -34,6 +34,8 @@ pub struct Opening {
     mode: Mode,
     /// The reputation of its agent at that time; zero if no policy asked for it.
     reputation: u8,
+    /// The caller of a server that its sandbox was made for.
+    served: Option<Served>,
 }
 
 /// A recorded question and its verdict then.
@@ -81,6 +83,23 @@ fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
         stated: stated.and_then(Value::as_str).map(str::to_owned),
         narrowed,
     }
+}
+
+/// Returns the caller of a server that a run was begun for.
+fn served(opened: &Event) -> Option<Served> {
+    let served = opened.body.get("served")?;
+    let text = |name: &str| served.get(name).and_then(Value::as_str).map(str::to_owned);
+    let notes = served.get("metadata").and_then(Value::as_array);
+    let note = |pair: &Value| {
+        let part = |at: usize| pair.get(at).and_then(Value::as_str);
+        Some(format!("{}={}", part(0)?, part(1)?))
+    };
+    Some(Served {
+        tenant: text("tenant")?,
+        caller: text("caller"),
+        template: text("template").unwrap_or_default(),
+        metadata: notes.into_iter().flatten().filter_map(note).collect(),
+    })
 }
 
 impl Opening {
@@ -142,6 +161,7 @@ impl Opening {
             reputation: reputation
                 .and_then(|points| u8::try_from(points).ok())
                 .unwrap_or(0),
+            served: served(event),
         })
     }
 
@@ -198,6 +218,7 @@ impl Opening {
             time: seconds(&event.time),
             mode: Some(self.mode),
             reputation: Some(self.reputation),
+            served: self.served.clone(),
             ..Case::default()
         }
     }

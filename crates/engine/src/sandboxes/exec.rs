@@ -7,6 +7,7 @@ use atoll_model::{Ending, RunId};
 use super::Size;
 use crate::control::{refused, unanswered};
 use crate::failure::Failure;
+use crate::run::refused::denied;
 use crate::supervision::{Answer, ControlError, ExecConnection};
 
 /// A running exec.
@@ -61,6 +62,7 @@ impl Exec {
     fn ending(&self, answer: Answer) -> Result<Ending, Failure> {
         match answer {
             Answer::Exec(done) => Ok(done.ending),
+            Answer::Denied(reasons) => Err(denied("policies deny it", &reasons)),
             Answer::Refused(declined) => Err(refused(&self.run, declined)),
             _ => Err(unanswered(&self.run, &ControlError::Strange)),
         }

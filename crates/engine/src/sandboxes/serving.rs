@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use atoll_ledger::Durability;
 use atoll_model::network::{CallDigest, Listener};
-use atoll_model::{ServedExec, Verdict};
+use atoll_model::{Call, ServedExec, Verdict};
 use atoll_policy::decide;
 use atoll_sandbox::{Decision, Declined, Pending};
 use serde_json::json;
@@ -125,7 +125,12 @@ impl Sandbox {
             &handed.words.environment,
             None,
         );
-        let network = match decide(&rules, &self.call, &facts) {
+        let served = self.call.served.clone();
+        let call = Call {
+            served: served.map(|served| served.by(by)),
+            ..(*self.call).clone()
+        };
+        let network = match decide(&rules, &call, &facts) {
             Verdict::Allow(grant) => grant.boundary().network.clone(),
             Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
                 return Err(refused(&self.run, declined(reasons)));

@@ -212,7 +212,7 @@ impl Both {
         let shown = Policies::compile(&[file], Known::default());
         let shown = shown.unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
         let (person, session) = crate::policies::principals(&world.call);
-        let facts = crate::policies::cedar_facts(&rules, &world.facts());
+        let facts = crate::policies::cedar_facts(&rules, &world.call, &world.facts());
         Some(Self {
             rules,
             shown,

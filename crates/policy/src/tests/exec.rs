@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use atoll_model::{Served, ServedExec};
 
 /// The verdict on one call as a run's own program and as an exec in its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +206,57 @@ fn exec_labels_are_those_of_now() {
     let decide = |labels| decide_exec(&world.rules(), &world.call, &world.facts(), labels);
     assert_eq!(end(&decide(&labels)), Ends::Denied);
     assert_eq!(end(&decide(&BTreeSet::new())), Ends::Allowed);
+}
+
+/// Returns the world of a sandbox that a server has made for this tenant's caller.
+fn served(policies: &str, tenant: &str) -> World {
+    let mut world = called(policies, &["curl"], None);
+    world.call.served = Some(Served {
+        tenant: tenant.to_owned(),
+        caller: Some("maker".to_owned()),
+        template: "base".to_owned(),
+        metadata: [("team".to_owned(), "ml".to_owned())].into(),
+        ..Served::default()
+    });
+    world
+}
+
+#[test]
+fn exec_and_run_know_tenant_and_notes() {
+    for condition in [
+        "context has served && context.served.tenant == \"team-b\"",
+        "context has served.caller && context.served.caller == \"maker\" && context.served.tenant != \"team-a\"",
+        "context has served && context.served.metadata.contains(\"team=ml\") && context.served.tenant like \"*-b\"",
+    ] {
+        for action in ["run", "exec"] {
+            let text = format!(
+                "forbid(principal, action == Action::\"{action}\", resource) when {{ {condition} }};"
+            );
+            let ends = |world: &World| match action {
+                "exec" => end(&exec(world)),
+                _ => end(&world.decide()),
+            };
+            assert_eq!(ends(&served(&text, "team-b")), Ends::Denied, "{text}");
+            assert_eq!(ends(&served(&text, "team-a")), Ends::Allowed, "{text}");
+            let unserved = called(&text, &["curl"], None);
+            assert_eq!(ends(&unserved), Ends::Allowed, "{text}");
+        }
+    }
+}
+
+#[test]
+fn exec_caller_is_who_starts_it() {
+    let text = "forbid(principal, action == Action::\"exec\", resource) unless { context has served.caller && context.served.caller == \"maker\" };";
+    let mut world = served(text, "team-a");
+    assert_eq!(end(&exec(&world)), Ends::Allowed);
+    for caller in [Some("other".to_owned()), None] {
+        let by = ServedExec {
+            caller,
+            trace: None,
+        };
+        world.call.served = world.call.served.map(|served| served.by(&by));
+        assert_eq!(end(&exec(&world)), Ends::Denied, "{by:?}");
+    }
 }
 
 #[test]

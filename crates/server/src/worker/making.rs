@@ -122,7 +122,7 @@ impl Worker {
         let served = Served {
             sandbox: id.clone(),
             tenant: caller.tenant.clone(),
-            caller: caller.name.clone(),
+            caller: Some(caller.name.clone()),
             template: ask.template.clone(),
             metadata: ask.metadata.clone(),
             session: ask.session.clone(),

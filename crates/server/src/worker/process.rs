@@ -128,10 +128,10 @@ impl Process {
         // One that was quick is read like any other.
         let ended = match timeout(STARTED_WITHIN, process.news(&news)).await {
             // Its process was not even there.
-            Ok(Some(End::Otherwise(why))) if process.pid() == 0 => {
+            Ok(Some(Ok(End::Otherwise(why)))) if process.pid() == 0 => {
                 return Err(Refusal::new(Kind::Invalid, why));
             }
-            Ok(ended) => ended,
+            Ok(ended) => ended.transpose()?,
             Err(_) => {
                 process.exec().signal(SIGKILL);
                 let what =
@@ -148,22 +148,23 @@ impl Process {
         Ok((process, reading))
     }
 
-    /// Waits for the start, or the end; returns the end if that has come.
-    async fn news(&self, news: &AsyncFd<OwnedFd>) -> Option<End> {
+    /// Waits for the start, or the end; returns the end if that has come, or why policies deny it.
+    async fn news(&self, news: &AsyncFd<OwnedFd>) -> Option<Result<End, Refusal>> {
         loop {
             let mut ready = match news.readable().await {
                 Ok(ready) => ready,
-                Err(error) => return Some(End::Gone(error.to_string())),
+                Err(error) => return Some(Ok(End::Gone(error.to_string()))),
             };
             let ended = self.exec().ended();
             let pid = self.exec().pid();
             let had = self.pid.swap(pid.unwrap_or(0), Ordering::Relaxed);
             match ended {
-                Ok(Some(ending)) => return Some(end_of(ending)),
+                Ok(Some(ending)) => return Some(Ok(end_of(ending))),
                 Err(failure) => {
                     return Some(match pid {
-                        Some(_) => End::Gone(refusal(&failure).what),
-                        None => End::Otherwise(refusal(&failure).told()),
+                        Some(_) => Ok(End::Gone(refusal(&failure).what)),
+                        None if !failure.reasons.is_empty() => Err(refusal(&failure)),
+                        None => Ok(End::Otherwise(refusal(&failure).told())),
                     });
                 }
                 Ok(None) if pid.is_some() && had == 0 => return None,
@@ -213,7 +214,7 @@ impl Process {
     async fn end(&self, news: &AsyncFd<OwnedFd>) -> End {
         loop {
             if let Some(end) = self.news(news).await {
-                return end;
+                return end.unwrap_or_else(|refusal| End::Gone(refusal.what));
             }
         }
     }

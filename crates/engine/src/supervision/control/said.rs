@@ -1,5 +1,6 @@
 //! The requests to a running sandbox, and its answers.
 
+use atoll_model::Reason;
 use atoll_model::network::{
     CallDigest, GivenUp, GivenUps, GivingUp, Listener, Published, PublishedPort,
 };
@@ -130,6 +131,8 @@ pub enum Answer {
     },
     /// The program of [`Question::Exec`] has ended.
     Exec(ExecDone),
+    /// Refused by policies, for these reasons: the answer to a server's own caller.
+    Denied(Vec<Reason>),
     /// Refused.
     Refused(Declined),
 }

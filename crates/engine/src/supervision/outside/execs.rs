@@ -36,8 +36,8 @@ pub trait ExecGate {
     /// Decides on an exec and records it, on disk when it returns.
     ///
     /// # Errors
-    /// The reason why it is not started, which is recorded too.
-    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined>;
+    /// The answer that says why it is not started, which is recorded too.
+    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Box<Answer>>;
     /// Records the end of an exec, or why it was not started.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Outside<'_> {
         self.execs.last = exec;
         let armed = match live.execs.open(&asked) {
             Ok(armed) => armed,
-            Err(declined) => return caller.refuse(&Answer::Refused(declined)),
+            Err(answer) => return caller.refuse(&answer),
         };
         let environment = caller.request.environment.clone();
         let terminal = caller.terminal;

@@ -123,7 +123,7 @@ fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
 struct NoExecs;
 
 impl ExecGate for NoExecs {
-    fn open(&self, _: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined> {
+    fn open(&self, _: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Box<Answer>> {
         unreachable!("no exec is asked for")
     }
 
