@@ -156,6 +156,10 @@ impl Question<'_> {
             let count = crate::render::counted(count.unwrap_or(0), "change", "changes");
             return format!("taking over {count}");
         }
+        // Of a caller of a server: a sandbox, or an exec in one.
+        if let (Some(_), Some(what)) = (self.said("action"), self.said("what")) {
+            return printable(what.as_bytes());
+        }
         let word = |member| self.said(member).unwrap_or_default();
         let port = self.asked.body.get("port").and_then(Value::as_u64);
         let text = match (self.said("method"), word("scheme"), port) {

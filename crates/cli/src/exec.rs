@@ -19,6 +19,7 @@ use atoll_engine::supervision::{
 };
 use atoll_ledger::live_runs;
 use atoll_model::{Ending, RunId};
+use atoll_policy::PriorAnswer;
 use atoll_sandbox::{SIGWINCH, Signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -53,6 +54,7 @@ pub fn exec(arguments: &ExecArguments, output: &Output) -> Result<u8, Failure> {
         directory: arguments.directory.clone(),
         environment: variables(&arguments.env)?,
         served: None,
+        answer: PriorAnswer::Nobody,
     };
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.tty && !has_terminal {
@@ -81,6 +83,7 @@ pub fn shell(arguments: &ShellArguments, output: &Output) -> Result<u8, Failure>
         directory: None,
         environment: Vec::new(),
         served: None,
+        answer: PriorAnswer::Nobody,
     };
     if let Some(own) = own {
         let request = request(own);

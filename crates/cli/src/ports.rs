@@ -54,6 +54,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 | Answer::Executing { .. }
                 | Answer::Exec(_)
                 | Answer::Denied(_)
+                | Answer::NeedsApproval { .. }
                 | Answer::Done {}
                 | Answer::Agreed(_),
             ) => {
@@ -121,6 +122,7 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
             | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Denied(_)
+            | Answer::NeedsApproval { .. }
             | Answer::Done {},
         ) => {
             return Err(unanswered(&run, &ControlError::Strange));

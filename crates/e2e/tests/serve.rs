@@ -1017,8 +1017,21 @@ fn policies_see_who_calls_and_for_whom() {
     if !is_possible(&world, &[]) {
         return;
     }
-    let command = format!("python3 '{}'", checks("policies.py").display());
+    let script = checks("policies.py");
+    let check = "who_calls_and_for_whom_is_known";
+    let command = format!("python3 '{}' {check}", script.display());
     let run = on_internet(&world, &command).env("CONFIG", world.config());
     all_passed_of(&run.within(LONG).run(), 1);
+    verify_ledger(&world);
+}
+
+/// What policies ask about waits for an approver, with the client's request.
+#[test]
+fn sandboxes_and_execs_wait_for_an_approver() {
+    let world = World::new("sandboxes_and_execs_wait_for_an_approver");
+    let script = world.host("python3").arg(checks("policies.py"));
+    let script = script.arg("sandboxes_and_execs_wait_for_an_approver");
+    let script = script.env("CONFIG", world.config());
+    all_passed_of(&script.within(LONG).run(), 1);
     verify_ledger(&world);
 }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::roles;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, Requested, Workspace};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Requested, Workspace};
 use atoll_launcher::LAUNCHER;
 
 fn main() -> Result<(), Failure> {
@@ -33,6 +33,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         },
         discard: false,
         is_attended: false,
+        answer: PriorAnswer::Nobody,
     })?;
     let exec = |command: &[&str]| -> Result<(), Failure> {
         let output = sandbox.exec(command.iter().copied())?;

@@ -1,5 +1,6 @@
 //! Requests to a running sandbox: policy decides them too, and may be reloaded.
 
+use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeSet;
 use std::io;
@@ -11,14 +12,14 @@ use atoll_ledger::StateDir;
 use atoll_model::network::{NetworkRule, Published, PublishedPort, Scope};
 use atoll_model::{Boundary, Call, Reason, Verdict};
 use atoll_policy::{
-    ExecGrant, Facts, RELOAD, Reconsidered, Rules, compared, decide_administration,
+    Facts, PriorAnswer, RELOAD, Reconsidered, Rules, agreement, compared, decide_administration,
     decide_allowing, decide_escalation, decide_exec, decide_publishing, reconsider,
 };
 use atoll_sandbox::{Allowance, Declined, Who};
 use atoll_store::control_directory;
 
 use crate::Request;
-use crate::execs::declined;
+use crate::execs::{DecidedExec, declined};
 use crate::supervision::{NewPolicies, Reloaded, Versions, Wider};
 
 /// Opens the directory of the control sockets of runs.
@@ -89,15 +90,28 @@ impl<'a> Rereading<'a> {
             .map_err(declined)
     }
 
-    /// Decides on an exec; returns also the version of the rules.
+    /// Decides on an exec, of which a person may have been asked.
     pub(crate) fn exec(
         &self,
         call: &Call,
         labels: &BTreeSet<String>,
-    ) -> (Verdict<ExecGrant>, String) {
+        answer: &PriorAnswer,
+    ) -> DecidedExec {
         self.with(|rules, facts| {
-            let verdict = decide_exec(rules, call, facts, labels);
-            (verdict, rules.digest().to_owned())
+            let mut rules = Cow::Borrowed(rules);
+            if *answer != PriorAnswer::Nobody {
+                rules.to_mut().take_answer(answer.clone());
+            }
+            let verdict = decide_exec(&rules, call, facts, labels);
+            let agreement = match &verdict {
+                Verdict::Ask(asked) => Some(agreement(&rules, call, asked)),
+                Verdict::Allow(_) | Verdict::Deny(_) => None,
+            };
+            DecidedExec {
+                verdict,
+                policy: rules.digest().to_owned(),
+                agreement,
+            }
         })
     }
 

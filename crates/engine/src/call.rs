@@ -233,7 +233,7 @@ impl Prepared {
         let issue = |network: &_| Trust::issue_for(placed.trust.as_ref(), network);
         let execs = Execs {
             call: request.call,
-            decide: &|call, labels| rereading.exec(call, labels),
+            decide: &|call, labels, answer| rereading.exec(call, labels, answer),
             labels: &labels,
             ledger,
             noted: &noted,

@@ -237,6 +237,7 @@ pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Fai
             | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Denied(_)
+            | Answer::NeedsApproval { .. }
             | Answer::Agreed(_),
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use atoll_ledger::{ArmedExec, ClosedExec, ExecCall, Ledger, LedgerError, RefusedExec};
 use atoll_model::{Call, Ending, Reason, TerminalRights, Verdict};
-use atoll_policy::ExecGrant;
+use atoll_policy::{ExecGrant, PriorAnswer};
 use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
@@ -19,9 +19,17 @@ use crate::supervision::{Answer, AskedExec, ExecGate, ExecRequest, OutputFilter}
 /// Makes a filter for what programs write to a person's terminal.
 pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
 
-/// Decides on an exec by the rules in force; returns also their version.
-pub(crate) type DecideExec<'a> =
-    &'a dyn Fn(&Call, &BTreeSet<String>) -> (Verdict<ExecGrant>, String);
+/// Decides on an exec by the rules in force.
+pub(crate) type DecideExec<'a> = &'a dyn Fn(&Call, &BTreeSet<String>, &PriorAnswer) -> DecidedExec;
+
+/// A verdict on an exec.
+pub(crate) struct DecidedExec {
+    pub(crate) verdict: Verdict<ExecGrant>,
+    /// The version of the rules.
+    pub(crate) policy: String,
+    /// The digest of what a person would approve, where policies ask.
+    pub(crate) agreement: Option<String>,
+}
 
 /// The gate of a run's execs.
 pub(crate) struct Execs<'a> {
@@ -69,8 +77,20 @@ impl ExecGate for Execs<'_> {
             by_pid: by.pid,
             served: request.served.clone(),
         };
-        let (verdict, policy) = (self.decide)(&call.call, &self.labels.borrow());
-        let decision = described(&policy, &verdict);
+        let DecidedExec {
+            verdict,
+            policy,
+            agreement,
+        } = (self.decide)(&call.call, &self.labels.borrow(), &request.answer);
+        let is_unasked = call.served.is_some() && request.answer == PriorAnswer::Nobody;
+        if let (Verdict::Ask(reasons), Some(agreement), true) = (&verdict, agreement, is_unasked) {
+            // It comes again with an approver's answer: nothing is decided before.
+            return Err(Box::new(Answer::NeedsApproval {
+                agreement,
+                reasons: reasons.clone(),
+            }));
+        }
+        let decision = described(&policy, &verdict, &request.answer);
         let entry = self.ledger.open_exec(&call, &verdict, decision);
         let armed = entry
             .map_err(RefusedExec::from)
@@ -142,7 +162,7 @@ fn names(environment: &[OsString]) -> Vec<String> {
 }
 
 /// Describes the basis of a verdict for the ledger.
-fn described(policy: &str, verdict: &Verdict<ExecGrant>) -> Value {
+fn described(policy: &str, verdict: &Verdict<ExecGrant>, answer: &PriorAnswer) -> Value {
     let mut decision = json!({ "policy": policy });
     let Some(members) = decision.as_object_mut() else {
         return decision;
@@ -151,6 +171,9 @@ fn described(policy: &str, verdict: &Verdict<ExecGrant>) -> Value {
         Verdict::Allow(grant) => {
             let by = grant.wall_clock_by();
             members.extend(by.map(|by| ("wall-clock-by".to_owned(), json!(by))));
+            if let PriorAnswer::Agreed(agreement) = answer {
+                members.insert("agreed".to_owned(), json!(agreement));
+            }
         }
         Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
             let rules: Vec<&str> = reasons.iter().map(|Reason { rule, .. }| &**rule).collect();

@@ -13,17 +13,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use atoll_ledger::{Ledger, Refused, StateDir};
+use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
 use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
-pub use atoll_policy::Requested;
+pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Pending, Size,
 };
-use atoll_sandbox::{
-    Declined, Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use,
-};
+use atoll_sandbox::{Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use};
 use atoll_store::load_run;
 use sha2::{Digest, Sha256};
 
@@ -31,11 +29,11 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-use crate::run::refused::denied;
 use crate::run::{At, asked, facts, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
 use crate::{CallError, ChangeRetention, Request, call};
 
+mod approving;
 mod exec;
 mod named;
 mod nobody;
@@ -43,9 +41,10 @@ mod preparing;
 mod recorded;
 mod serving;
 
+pub use approving::{NeedsApproval, NotMade};
 pub use exec::Exec;
 use named::Named;
-use nobody::{NoStreams, Unfiltered};
+use nobody::{NoStreams, Unfiltered, unremembered};
 use preparing::{Prepared, prepare, prepare_served, typed};
 pub use recorded::{FoundEvents, ServedSession, WantedEvents};
 
@@ -87,6 +86,8 @@ pub struct CreateSandbox {
     /// True if whatever needs a person's approval waits for [`Sandbox::decide`]; it is denied
     /// otherwise.
     pub is_attended: bool,
+    /// The answer of an approver about a served one, if one was asked.
+    pub answer: PriorAnswer,
 }
 
 /// A living sandbox. Dropping it ends it.
@@ -158,27 +159,30 @@ impl Engine {
     /// # Errors
     /// When it is refused, or cannot be made.
     pub fn create(&self, wanted: &CreateSandbox) -> Result<Sandbox, Failure> {
-        self.create_watched(wanted, |_| ())
+        let made = self.create_watched(wanted, |_| ());
+        made.map_err(NotMade::failure)
     }
 
     /// Makes a sandbox as [`Engine::create`] does, and calls `ended` once it is gone, however that
     /// came: from another thread, and before [`Sandbox::kill`] returns.
     ///
     /// # Errors
-    /// As of [`Engine::create`].
+    /// [`NotMade`]; of a served one also that policies ask about it.
     pub fn create_watched(
         &self,
         wanted: &CreateSandbox,
         ended: impl FnOnce(&Result<Ending, CallError>) + Send + 'static,
-    ) -> Result<Sandbox, Failure> {
+    ) -> Result<Sandbox, NotMade> {
         let mut wanted = wanted.clone();
         if let Workspace::Directory(directory) = &mut wanted.workspace {
             *directory = directory
                 .canonicalize()
-                .doing("the workspace cannot be used")?;
+                .doing("the workspace cannot be used")
+                .map_err(NotMade::Failed)?;
         }
         let (ready, is_ready) = channel();
-        let (owner, owned) = owner().doing("no line to the sandbox can be made")?;
+        let line = owner().doing("no line to the sandbox can be made");
+        let (owner, owned) = line.map_err(NotMade::Failed)?;
         let kept = wanted.clone();
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
@@ -186,11 +190,12 @@ impl Engine {
             let outcome = supervise(&shared, &wanted, &owned, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
-                let _ = told.send(Err(unmade(error)));
+                let _ = told.send(Err(NotMade::of(error)));
             })
         });
-        let supervised = supervised.doing("no thread can be made")?;
-        let gone = || Err(Failure::new("the sandbox was not made"));
+        let supervised = supervised.doing("no thread can be made");
+        let supervised = supervised.map_err(NotMade::Failed)?;
+        let gone = || Err(NotMade::Failed(Failure::new("the sandbox was not made")));
         let call = is_ready.recv().unwrap_or_else(|_| gone())?;
         Ok(Sandbox {
             run: call.run.clone(),
@@ -204,22 +209,12 @@ impl Engine {
     }
 }
 
-/// Tells why a sandbox was not made: of a denial each reason, with its rule.
-fn unmade(error: &CallError) -> Failure {
-    match error {
-        CallError::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
-            denied("policies deny this sandbox", &refusal.reasons)
-        }
-        other => Failure::new("the sandbox was not made").because(other),
-    }
-}
-
 /// Decides on a sandbox, makes it, and supervises it to its end.
 fn supervise(
     shared: &Shared,
     wanted: &CreateSandbox,
     owned: &OwnerEnd,
-    ready: Sender<Result<Box<Call>, Failure>>,
+    ready: Sender<Result<Box<Call>, NotMade>>,
 ) -> Result<Ending, CallError> {
     let typed = typed(wanted);
     let prepared = match &wanted.workspace {
@@ -229,12 +224,12 @@ fn supervise(
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
-            let _ = ready.send(Err(failure));
+            let _ = ready.send(Err(NotMade::Failed(failure)));
             return Ok(Ending::Interrupted);
         }
     };
     let Prepared {
-        rules,
+        mut rules,
         host,
         handed,
         widening,
@@ -250,11 +245,16 @@ fn supervise(
         served: wanted.workspace.served(),
         ..asked(&typed, words, session, at, false, now)
     };
+    let facts = facts(&host, shared.mode, now, &words.environment, handover);
+    if let Some(asked) = approving::asked(wanted, &mut rules, &call_of, &facts) {
+        let _ = ready.send(Err(NotMade::NeedsApproval(asked)));
+        return Ok(Ending::Interrupted);
+    }
     let request = Request {
         call: &call_of,
         host: &shared.machine,
         rules: &rules,
-        facts: facts(&host, shared.mode, now, &words.environment, handover),
+        facts,
         git: &configuration::git_environment(),
         state: &shared.state,
         ledger: &shared.ledger,
@@ -262,10 +262,7 @@ fn supervise(
         signing: handed.signing.as_ref(),
         terminal: None,
         tokens: None,
-        fate: match wanted.is_discarded() {
-            true => ChangeRetention::Scratch,
-            false => ChangeRetention::Open,
-        },
+        fate: wanted.retention(),
         unattended: !wanted.is_attended,
         widening: &widening,
         resume: None,
@@ -282,14 +279,6 @@ fn supervise(
     };
     let called = call(&request, Starting::by(&shared.spawner), attach)?;
     Ok(called.outcome.ending)
-}
-
-/// Says why nothing is allowed beyond one sandbox: whoever makes it states the next one's rules.
-fn unremembered() -> Declined {
-    Declined {
-        why: "nothing of a sandbox that a program made is remembered".to_owned(),
-        advice: "allow it in the next one".to_owned(),
-    }
 }
 
 impl Workspace {
@@ -333,6 +322,13 @@ impl CreateSandbox {
     fn is_discarded(&self) -> bool {
         self.discard || matches!(self.workspace, Workspace::Own(_))
     }
+
+    fn retention(&self) -> ChangeRetention {
+        match self.is_discarded() {
+            true => ChangeRetention::Scratch,
+            false => ChangeRetention::Open,
+        }
+    }
 }
 
 impl Sandbox {
@@ -358,6 +354,7 @@ impl Sandbox {
         Ok(Exec {
             run: self.run.clone(),
             connection: connection.map_err(|error| unanswered(&self.run, &error))?,
+            asked: None,
         })
     }
 
@@ -371,6 +368,7 @@ impl Sandbox {
             directory: None,
             environment: Vec::new(),
             served: None,
+            answer: PriorAnswer::Nobody,
         };
         let pipe = || std::io::pipe().doing("no pipe can be made");
         let ((nothing, _), (mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?, pipe()?);

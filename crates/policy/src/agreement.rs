@@ -49,6 +49,11 @@ impl Rules {
         self.answered = PriorAnswer::Denied(why);
     }
 
+    /// Takes the answer that a person has given.
+    pub fn take_answer(&mut self, answer: PriorAnswer) {
+        self.answered = answer;
+    }
+
     /// Returns the agreement that a person has approved, if there is one.
     #[must_use]
     pub fn agreed(&self) -> Option<&str> {
@@ -64,21 +69,25 @@ impl Rules {
             PriorAnswer::Agreed(agreement) if *agreement == self::agreement(self, call, &asked) => {
                 return Vec::new();
             }
+            // An approved sandbox says nothing of an exec in it.
+            PriorAnswer::Agreed(_) if call.served.is_some() => None,
             PriorAnswer::Agreed(_) => Some("you have agreed to something else"),
             PriorAnswer::Nobody => None,
             PriorAnswer::Denied(why) => Some(*why),
         };
         let at_terminal = "start it at a terminal without --no-ask, where you are asked";
-        let unanswered = asked.into_iter().map(|one| match why {
-            Some(why) => Reason {
-                why: format!("{}; {why}", one.why),
-                how_to_ask: at_terminal.to_owned(),
-                ..one
+        let how_to_ask = match (&call.served, why) {
+            (Some(_), _) => "have an approver of the tenant decide it while you wait".to_owned(),
+            (None, Some(_)) => at_terminal.to_owned(),
+            (None, None) => format!("nobody can be asked here: {at_terminal}"),
+        };
+        let unanswered = asked.into_iter().map(|one| Reason {
+            why: match why {
+                Some(why) => format!("{}; {why}", one.why),
+                None => one.why,
             },
-            None => Reason {
-                how_to_ask: format!("nobody can be asked here: {at_terminal}"),
-                ..one
-            },
+            how_to_ask: how_to_ask.clone(),
+            ..one
         });
         unanswered.collect()
     }

@@ -100,7 +100,7 @@ pub use publishing::decide_publishing;
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use repository::SharedRepository;
-pub use rules::Rules;
+pub use rules::{PriorAnswer, Rules};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{

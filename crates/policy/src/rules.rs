@@ -388,7 +388,7 @@ impl Rules {
 
 /// The outcome of asking a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum PriorAnswer {
+pub enum PriorAnswer {
     /// Nobody was asked.
     #[default]
     Nobody,

@@ -2,6 +2,7 @@
 //!
 //! Start reading at [`serve`], then at `answer` for one request.
 
+mod approving;
 mod callers;
 mod files;
 mod living;
@@ -35,7 +36,7 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, Counts, Hello, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION,
+    Ask, Counts, Hello, InAsk, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION,
 };
 use crate::ready::watched;
 use crate::started::{Front, Handed};
@@ -88,6 +89,7 @@ pub struct Worker {
     living: Mutex<BTreeMap<String, Arc<Living>>>,
     ended: Mutex<VecDeque<Ended>>,
     making: Mutex<making::Made>,
+    questions: Mutex<approving::Questions>,
     scans: Mutex<callers::Scans>,
     once: Mutex<once::Requests>,
     room: room::Room,
@@ -155,6 +157,7 @@ impl Worker {
             living: Mutex::default(),
             ended: Mutex::default(),
             making: Mutex::default(),
+            questions: Mutex::default(),
             scans: Mutex::default(),
             once: Mutex::default(),
             room,
@@ -422,6 +425,16 @@ impl Worker {
             | Ask::Approvals) => {
                 let caller = self.caller(&credential)?;
                 self.look_up(&Caller { trace, ..caller }, ask).await?
+            }
+            // The sandbox may not be there yet.
+            Ask::In {
+                sandbox: Some(sandbox),
+                ask: InAsk::Decide { approval, decision },
+            } if approving::is_one(approval) => {
+                let caller = self.caller(&credential)?;
+                let caller = Caller { trace, ..caller };
+                self.decide_question(&caller, &sandbox, approval, decision)
+                    .await?
             }
             Ask::In { sandbox, ask } => {
                 let (living, caller) = self.admitted(&credential, sandbox.as_deref(), &ask)?;

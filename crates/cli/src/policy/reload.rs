@@ -255,6 +255,7 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
             | Answer::Executing { .. }
             | Answer::Exec(_)
             | Answer::Denied(_)
+            | Answer::NeedsApproval { .. }
             | Answer::Done {},
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),

@@ -1,8 +1,8 @@
 """Policies that decide by who calls a server and for whom, on a small internet: creates, execs and
-requests, each with one that is allowed beside it.
+requests, each with one that is allowed beside it; and sandboxes and execs that wait for an approver.
 
-Reads ATOLL and CONFIG (where policies go) from the environment. Prints `ok NAME` or
-`failed NAME: why` for each check, and exits 1 if one failed.
+Usage: policies.py CHECK... Reads ATOLL and CONFIG (where policies go) from the environment. Prints
+`ok NAME` or `failed NAME: why` for each check, and exits 1 if one failed.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import traceback
 
 ATOLL = os.environ["ATOLL"]
@@ -111,8 +113,78 @@ def who_calls_and_for_whom_is_known():
         assert get(other, others, "other.example") == "200"
 
 
+ASK = """
+permit(principal, action == Action::"run", resource);
+@id("ml-asks") @approve("person") permit(principal, action == Action::"run", resource)
+when { context has served && context.served.metadata.contains("team=ml") };
+permit(principal, action == Action::"exec", resource);
+@id("id-asks") @approve("person") permit(principal, action == Action::"exec", resource in Program::"id")
+when { context has served && context.served.tenant == "team-a" };
+"""
+
+
+def decided(server, approver, work, grant, others):
+    """Returns the answer of `work` once what it asks about was decided, and what that was."""
+    got = []
+    waits = threading.Thread(target=lambda: got.append(work()))
+    waits.start()
+    for _ in range(300):
+        status, waiting = server.ask(approver, "GET", "/approvals")
+        if waiting:
+            break
+        time.sleep(0.1)
+    assert (status, len(waiting)) == (200, 1) and not got, (waiting, got)
+    one = waiting[0]
+    at = f"/sandboxes/{one['sandbox']}/approvals/{one['approval']}"
+    decision = {"digest": one["digest"], "grant": grant}
+    # Neither who asks nor another tenant's approver, and nothing but what was shown.
+    for key in others:
+        assert server.ask(key, "POST", at, decision)[0] in (403, 404)
+    wrong = {"digest": "0" * len(one["digest"]), "grant": True}
+    assert server.ask(approver, "POST", at, wrong)[0] == 400
+    lasting = {"digest": one["digest"], "grant": True, "lasting": True}
+    assert server.ask(approver, "POST", at, lasting)[0] == 400
+    assert not got
+    status, told = server.ask(approver, "POST", at, decision)
+    assert status == 200, told
+    waits.join()
+    return got[0], one
+
+
+def sandboxes_and_execs_wait_for_an_approver():
+    user, approver = key("asks"), key("approves", role="approver")
+    others = [user, key("approves", "team-b", "approver")]
+    with Server(ASK) as server:
+        own = server.made(user)
+        # The control: what no policy asks about waits for nobody.
+        is_run(server.run(user, own, "uname"))
+        work = lambda: server.run(user, own, "id")
+        answer, one = decided(server, approver, work, True, others)
+        assert "user" in is_run(answer)
+        assert one["call"]["action"] == "exec" and one["call"]["caller"] == "asks", one
+        assert one["call"]["request"]["command"] == ["id"], one
+        # An approval is for once.
+        answer, _ = decided(server, approver, work, False, others)
+        is_denied(answer, "id-asks")
+        assert "role approver" in json.dumps(answer), answer
+        make = lambda: server.make(user, team="ml")
+        (status, told), one = decided(server, approver, make, True, others)
+        assert status == 201 and told["sandbox"]["id"] == one["sandbox"], told
+        is_run(server.run(user, one["sandbox"], "uname"))
+        answer, _ = decided(server, approver, make, False, others)
+        is_denied(answer, "ml-asks")
+        run = server.ask(user, "GET", f"/sandboxes/{own}")[1]["run"]
+        _, told = server.ask(user, "GET", f"/runs/{run}/events")
+        kinds = [one["type"] for one in told["events"]]
+        assert kinds.count("approval.asked") == 2, kinds
+        assert kinds.count("approval.granted") == kinds.count("approval.denied") == 1, kinds
+        # Nothing is opened before there is an answer, and what was denied is on record.
+        assert kinds.count("exec.opened") == 3 and kinds.count("exec.denied") == 1, kinds
+
+
 failed = False
-for check in [who_calls_and_for_whom_is_known]:
+CHECKS = [who_calls_and_for_whom_is_known, sandboxes_and_execs_wait_for_an_approver]
+for check in [one for one in CHECKS if one.__name__ in sys.argv]:
     try:
         check()
         print("ok", check.__name__, flush=True)

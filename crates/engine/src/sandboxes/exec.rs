@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use atoll_model::{Ending, RunId};
 
-use super::Size;
+use super::{NeedsApproval, Size};
 use crate::control::{refused, unanswered};
 use crate::failure::Failure;
 use crate::run::refused::denied;
@@ -14,9 +14,18 @@ use crate::supervision::{Answer, ControlError, ExecConnection};
 pub struct Exec {
     pub(super) run: RunId,
     pub(super) connection: ExecConnection,
+    /// Set where it was refused for want of an approver's answer.
+    pub(super) asked: Option<NeedsApproval>,
 }
 
 impl Exec {
+    /// Returns what an approver is to be asked first, if it was refused for want of that alone;
+    /// nothing was recorded then.
+    #[must_use]
+    pub fn needs_approval(&mut self) -> Option<NeedsApproval> {
+        self.asked.take()
+    }
+
     /// Returns the descriptor that becomes readable when there is news: its start, or its end.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -59,9 +68,14 @@ impl Exec {
         self.ending(answer)
     }
 
-    fn ending(&self, answer: Answer) -> Result<Ending, Failure> {
+    fn ending(&mut self, answer: Answer) -> Result<Ending, Failure> {
         match answer {
             Answer::Exec(done) => Ok(done.ending),
+            Answer::NeedsApproval { agreement, reasons } => {
+                let failure = denied("policies ask about it", &reasons);
+                self.asked = Some(NeedsApproval { agreement, reasons });
+                Err(failure)
+            }
             Answer::Denied(reasons) => Err(denied("policies deny it", &reasons)),
             Answer::Refused(declined) => Err(refused(&self.run, declined)),
             _ => Err(unanswered(&self.run, &ControlError::Strange)),

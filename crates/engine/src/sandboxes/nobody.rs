@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use atoll_sandbox::{Attachment, Reaction, Stream};
+use atoll_sandbox::{Attachment, Declined, Reaction, Stream};
 
 use crate::notice::{Notice, Notices};
 use crate::supervision::OutputFilter;
@@ -48,4 +48,12 @@ impl OutputFilter for Unfiltered {
     }
 
     fn finish(&mut self, _: &mut Vec<u8>) {}
+}
+
+/// Says why nothing is allowed beyond one sandbox: whoever makes it states the next one's rules.
+pub(super) fn unremembered() -> Declined {
+    Declined {
+        why: "nothing of a sandbox that a program made is remembered".to_owned(),
+        advice: "allow it in the next one".to_owned(),
+    }
 }

@@ -132,8 +132,14 @@ impl Sandbox {
         };
         let network = match decide(&rules, &call, &facts) {
             Verdict::Allow(grant) => grant.boundary().network.clone(),
-            Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
-                return Err(refused(&self.run, declined(reasons)));
+            Verdict::Deny(reasons) => return Err(refused(&self.run, declined(reasons))),
+            Verdict::Ask(reasons) => {
+                let declined = Declined {
+                    advice: "make another sandbox with it: an approver is asked about that"
+                        .to_owned(),
+                    ..declined(reasons)
+                };
+                return Err(refused(&self.run, declined));
             }
         };
         let body = json!({ "network": network, "caller": by.caller, "trace": by.trace });

@@ -260,6 +260,34 @@ fn exec_caller_is_who_starts_it() {
 }
 
 #[test]
+fn exec_in_approved_sandbox_needs_own_approval() {
+    let text = "@approve(\"person\") permit(principal, action == Action::\"exec\", resource);";
+    let world = served(text, "team-a");
+    let mut rules = world.rules();
+    let decided = |rules: &Rules| decide_exec(rules, &world.call, &world.facts(), &BTreeSet::new());
+    for (answer, why) in [
+        (PriorAnswer::Nobody, ""),
+        (PriorAnswer::Agreed("sha256:of-the-sandbox".to_owned()), ""),
+        (PriorAnswer::Denied("they said no"), "; they said no"),
+    ] {
+        rules.take_answer(answer);
+        let Verdict::Ask(reasons) = decided(&rules) else {
+            panic!("it is not asked about");
+        };
+        let told = &reasons[0].why;
+        assert!(
+            told.ends_with(why) && !told.contains("something else"),
+            "{told}"
+        );
+        assert!(reasons[0].how_to_ask.contains("approver"), "{reasons:?}");
+        let agreement = agreement(&rules, &world.call, &reasons);
+        let mut agreed = rules.clone();
+        agreed.take_answer(PriorAnswer::Agreed(agreement));
+        assert_eq!(end(&decided(&agreed)), Ends::Allowed);
+    }
+}
+
+#[test]
 fn escalation_and_administration_are_asked_of_policies() {
     let decide = |world: &World| {
         let (rules, facts) = (world.rules(), world.facts());

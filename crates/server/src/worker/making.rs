@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Requested, Workspace};
+use atoll_engine::sandboxes::{CreateSandbox, NotMade, PriorAnswer, Requested, Sandbox, Workspace};
 use atoll_model::{Ending, LimitHit, LimitKey, Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -83,6 +83,9 @@ impl Sizes {
     }
 }
 
+/// The reason for a sandbox's end, once it has ended.
+pub(super) type Over = watch::Sender<Option<String>>;
+
 /// A sandbox that is being made counts against the quota for as long as this is kept.
 struct Making {
     worker: Arc<Worker>,
@@ -118,7 +121,6 @@ impl Worker {
         let cpus = self.processors(ask.cpus);
         let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
         let id = format!("i{}", name(20)?);
-        let (over, is_over) = watch::channel(None);
         let served = Served {
             sandbox: id.clone(),
             tenant: caller.tenant.clone(),
@@ -135,21 +137,12 @@ impl Worker {
         };
         let held_to = ask.cpus.or(self.cpus);
         let wanted = wanted(served, reach, asked_about, &limits, held_to);
-        let (worker, ended) = (Arc::clone(self), over.clone());
-        let made = spawn_blocking(move || {
-            worker.engine.create_watched(&wanted, move |outcome| {
-                ended.send_if_modified(|over| {
-                    let is_first = over.is_none();
-                    over.get_or_insert_with(|| match outcome {
-                        Ok(ending) => ended_by_itself(ending),
-                        Err(error) => error.to_string(),
-                    });
-                    is_first
-                });
-            })
-        });
-        let sandbox = made.await.map_err(|error| fault(&error))?;
-        let sandbox = sandbox.map_err(|failure| refusal(&failure))?;
+        let (sandbox, over) = self.make(caller, &ask, wanted).await?;
+        let mut is_over = over.subscribe();
+        if over.borrow().is_some() {
+            // It has ended before anybody looked.
+            is_over.mark_changed();
+        }
         let beginning = Beginning {
             id: id.clone(),
             tenant: caller.tenant.clone(),
@@ -178,6 +171,29 @@ impl Worker {
         Ok(living.created())
     }
 
+    /// Makes a sandbox, once; returns it with the reason for its end, once it has one.
+    pub(super) async fn attempt(
+        self: &Arc<Self>,
+        wanted: &CreateSandbox,
+    ) -> Result<Result<(Sandbox, Over), NotMade>, Refusal> {
+        let over = Over::default();
+        let (worker, ended, wanted) = (Arc::clone(self), over.clone(), wanted.clone());
+        let made = spawn_blocking(move || {
+            worker.engine.create_watched(&wanted, move |outcome| {
+                ended.send_if_modified(|over| {
+                    let is_first = over.is_none();
+                    over.get_or_insert_with(|| match outcome {
+                        Ok(ending) => ended_by_itself(ending),
+                        Err(error) => error.to_string(),
+                    });
+                    is_first
+                });
+            })
+        });
+        let made = made.await.map_err(|error| fault(&error))?;
+        Ok(made.map(|sandbox| (sandbox, over)))
+    }
+
     /// Checks that sandboxes can be made as the configuration says.
     ///
     /// # Errors
@@ -196,7 +212,7 @@ impl Worker {
     }
 
     /// Refuses whoever makes no sandbox, or none now.
-    fn can_make(&self, caller: &Caller) -> Result<(), Refusal> {
+    pub(super) fn can_make(&self, caller: &Caller) -> Result<(), Refusal> {
         if !matches!(caller.role, Role::Administrator | Role::User) {
             let what = format!("a key of the role {} makes no sandbox", caller.role.name());
             return Err(Refusal::new(Kind::Forbidden, what));
@@ -414,7 +430,7 @@ fn wanted(
         requested: Requested {
             presets: reach.presets,
             allow: reach.allow,
-            ask: ask.clone(),
+            ask,
             limits: [
                 (LimitKey::Memory, of_memory(limits.memory_mib)),
                 // In memory; what callers write there no process is charged for.
@@ -428,7 +444,9 @@ fn wanted(
             ..Requested::default()
         },
         discard: true,
-        is_attended: !ask.is_empty(),
+        // Whatever policies ask about is decided over the server too.
+        is_attended: true,
+        answer: PriorAnswer::Nobody,
     }
 }
 

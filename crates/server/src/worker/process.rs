@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use atoll_engine::sandboxes::{Exec, Sandbox, Size};
+use atoll_engine::sandboxes::{Exec, NeedsApproval, PriorAnswer, Sandbox, Size};
 use atoll_engine::supervision::ExecRequest;
 use atoll_model::{Ending, RESIDENT, ServedExec};
 use bytes::{Bytes, BytesMut};
@@ -55,6 +55,19 @@ impl std::fmt::Debug for Process {
     }
 }
 
+/// The reason why a program was not started.
+pub(crate) enum NotStarted {
+    Refused(Refusal),
+    /// It was asked for without an answer, and policies ask an approver about it.
+    NeedsApproval(NeedsApproval),
+}
+
+impl From<Refusal> for NotStarted {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// The worker's ends of a program's streams, and those that the sandbox gets.
 struct Streams {
     input: Option<pipe::Sender>,
@@ -97,14 +110,15 @@ fn discarded() -> io::Result<OwnedFd> {
 }
 
 impl Process {
-    /// Starts a program; returns it with a place at the beginning of its output, once it is executed
+    /// Starts a program, of which an approver may have been asked; returns it with a place at the beginning of its output, once it is executed
     /// or has failed to be.
     pub(crate) async fn start(
         sandbox: &Arc<Sandbox>,
         asked: StartAsk,
         by: ServedExec,
+        answer: PriorAnswer,
         place: OwnedSemaphorePermit,
-    ) -> Result<(Arc<Self>, Reading), Refusal> {
+    ) -> Result<(Arc<Self>, Reading), NotStarted> {
         check(&asked)?;
         let streams = Streams::open(&asked).map_err(|error| fault(&error))?;
         let variable = |(name, value): (&String, &String)| format!("{name}={value}").into();
@@ -113,6 +127,7 @@ impl Process {
             directory: Some(asked.directory.as_deref().unwrap_or(RESIDENT.home).into()),
             environment: asked.environment.iter().map(variable).collect(),
             served: Some(by),
+            answer,
         };
         let exec = sandbox.start(request, streams.given, asked.terminal.map(size));
         let exec = exec.map_err(|failure| refusal(&failure))?;
@@ -129,14 +144,20 @@ impl Process {
         let ended = match timeout(STARTED_WITHIN, process.news(&news)).await {
             // Its process was not even there.
             Ok(Some(Ok(End::Otherwise(why)))) if process.pid() == 0 => {
-                return Err(Refusal::new(Kind::Invalid, why));
+                return Err(Refusal::new(Kind::Invalid, why).into());
             }
-            Ok(ended) => ended.transpose()?,
+            Ok(Some(Err(refusal))) => {
+                let asked = process.exec().needs_approval();
+                return Err(asked.map_or(NotStarted::Refused(refusal), NotStarted::NeedsApproval));
+            }
+            Ok(Some(Ok(end))) => Some(end),
+            Ok(None) => None,
             Err(_) => {
                 process.exec().signal(SIGKILL);
                 let what =
                     "the program was not started in time: the sandbox's processes may be stopped";
-                return Err(Refusal::new(Kind::Unavailable, what).advise("try again"));
+                let refusal = Refusal::new(Kind::Unavailable, what).advise("try again");
+                return Err(refusal.into());
             }
         };
         let reading = process.window.read(Some(0));

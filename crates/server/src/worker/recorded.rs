@@ -195,8 +195,9 @@ impl Worker {
             });
             waiting.collect()
         };
-        let all = spawn_blocking(list).await.map_err(|error| fault(&error))?;
-        Ok(Reply::Approvals(all))
+        let all: Vec<_> = spawn_blocking(list).await.map_err(|error| fault(&error))?;
+        let waiting = self.waiting_questions(tenant);
+        Ok(Reply::Approvals(waiting.into_iter().chain(all).collect()))
     }
 }
 

@@ -4,13 +4,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use atoll_engine::sandboxes::FileWatch;
+use atoll_engine::sandboxes::{FileWatch, PriorAnswer};
 use atoll_model::network::{Listener, ListensAt};
 use atoll_model::{RESIDENT, ServedExec};
+use serde_json::json;
 
+use super::approving::{Question, advised};
 use super::files;
 use super::living::{Living, REMEMBERED};
-use super::process::Process;
+use super::process::{NotStarted, Process};
 use super::recorded;
 use super::room::For;
 use super::window::{Next, Reading};
@@ -255,31 +257,59 @@ async fn watch(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
 }
 
 impl Worker {
-    /// Starts a program, if one more can be supervised.
+    /// Starts a program, if one more can be supervised, and once an approver has agreed where
+    /// policies ask about it.
     pub(super) async fn start(
-        &self,
+        self: &Arc<Self>,
         living: &Arc<Living>,
         ask: StartAsk,
         by: ServedExec,
     ) -> Result<(Arc<Process>, Reading), Refusal> {
+        let ask = completed(living, ask).await?;
+        let sandbox = &living.sandbox;
+        let place = self.place()?;
+        let nobody = PriorAnswer::Nobody;
+        let asked = match Process::start(sandbox, ask.clone(), by.clone(), nobody, place).await {
+            Ok((process, reading)) => return Ok(kept(living, process, reading)),
+            Err(NotStarted::Refused(refusal)) => return Err(refusal),
+            Err(NotStarted::NeedsApproval(asked)) => asked,
+        };
+        let question = Question {
+            action: "exec",
+            sandbox: living.id.clone(),
+            run: Some(sandbox.run().clone()),
+            caller: by.caller.clone(),
+            shown: json!({
+                "command": ask.command,
+                "directory": ask.directory,
+                "terminal": ask.terminal.is_some(),
+                "variables": ask.environment.keys().collect::<Vec<_>>(),
+            }),
+            asked,
+        };
+        let answer = self.ask_approver(&living.tenant, question).await?;
+        let place = self.place()?;
+        match Process::start(sandbox, ask, by, answer.clone(), place).await {
+            Ok((process, reading)) => Ok(kept(living, process, reading)),
+            Err(NotStarted::Refused(refusal)) => Err(advised(&answer, refusal)),
+            Err(NotStarted::NeedsApproval(_)) => Err(unanswered()),
+        }
+    }
+
+    fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let place = Arc::clone(&self.programs).try_acquire_owned();
-        let place = place.map_err(|_| Refusal {
+        place.map_err(|_| Refusal {
             retry_after_s: Some(5),
             ..Refusal::new(
                 Kind::Quota,
                 "as many programs run as this server can supervise",
             )
-        })?;
-        start(living, ask, by, place).await
+        })
     }
 }
 
-async fn start(
-    living: &Arc<Living>,
-    mut ask: StartAsk,
-    by: ServedExec,
-    place: OwnedSemaphorePermit,
-) -> Result<(Arc<Process>, Reading), Refusal> {
+/// Completes a request by what is the sandbox's own.
+async fn completed(living: &Living, mut ask: StartAsk) -> Result<StartAsk, Refusal> {
     check_user(ask.user.as_deref())?;
     if let Some(directory) = &mut ask.directory {
         let path = files::place(directory).to_string_lossy().into_owned();
@@ -297,7 +327,11 @@ async fn start(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     ask.environment.extend(own);
-    let (process, reading) = Process::start(&living.sandbox, ask, by, place).await?;
+    Ok(ask)
+}
+
+/// Keeps a program on its sandbox's list, until a while after its end.
+fn kept(living: &Arc<Living>, process: Arc<Process>, reading: Reading) -> (Arc<Process>, Reading) {
     living.processes().push(Arc::clone(&process));
     let (kept, of) = (Arc::clone(&process), Arc::clone(living));
     tokio::spawn(async move {
@@ -305,7 +339,7 @@ async fn start(
         tokio::time::sleep(REMEMBERED).await;
         of.forget(&kept);
     });
-    Ok((process, reading))
+    (process, reading)
 }
 
 fn processes(living: &Living) -> Vec<ProcessFacts> {

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use atoll_ledger::host_text;
 use atoll_model::{Ending, RunId, ServedExec};
+use atoll_policy::PriorAnswer;
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
@@ -42,6 +43,9 @@ pub struct ExecRequest {
     /// Set by a server for its caller; never taken over a socket.
     #[serde(skip)]
     pub served: Option<ServedExec>,
+    /// The answer of an approver, if a server has asked one; never taken over a socket.
+    #[serde(skip)]
+    pub answer: PriorAnswer,
 }
 
 /// A line from the caller while its program runs.

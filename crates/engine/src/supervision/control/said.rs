@@ -131,6 +131,13 @@ pub enum Answer {
     },
     /// The program of [`Question::Exec`] has ended.
     Exec(ExecDone),
+    /// An approver is asked about the exec of a server's own caller first.
+    NeedsApproval {
+        /// The digest of what would be approved.
+        agreement: String,
+        /// The reasons to ask.
+        reasons: Vec<Reason>,
+    },
     /// Refused by policies, for these reasons: the answer to a server's own caller.
     Denied(Vec<Reason>),
     /// Refused.
