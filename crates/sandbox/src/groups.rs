@@ -167,6 +167,60 @@ impl Groups {
         }
     }
 
+    /// Changes limits of groups that are in use.
+    pub(crate) fn resize(
+        &self,
+        memory_bytes: Option<u64>,
+        cpu_millis: Option<u64>,
+    ) -> io::Result<()> {
+        if cpu_millis.is_some() && !self.limits_cpu {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if let Some(memory) = memory_bytes {
+            // The kernel would end processes for it.
+            if self.memory_now().is_none_or(|used| used > memory) {
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            self.resize_memory(memory)?;
+        }
+        match cpu_millis {
+            None => Ok(()),
+            Some(millis) if self.unified.is_some() => {
+                self.set("cpu.max", &format!("{} 100000", millis * 100))
+            }
+            Some(millis) => {
+                self.set("cpu.cfs_period_us", "100000")?;
+                self.set("cpu.cfs_quota_us", &(millis * 100).to_string())
+            }
+        }
+    }
+
+    fn resize_memory(&self, memory: u64) -> io::Result<()> {
+        let value = memory.to_string();
+        if self.unified.is_some() {
+            return self.set("memory.max", &value);
+        }
+        const MEMORY: &str = "memory.limit_in_bytes";
+        const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
+        let number = |file: &str| -> Option<u64> {
+            let text = fs::read_to_string(self.memory.join(file)).ok()?;
+            text.trim().parse().ok()
+        };
+        let now = number(MEMORY).ok_or(io::ErrorKind::InvalidData)?;
+        let swap = number(WITH_SWAP).map_or(0, |both| both.saturating_sub(now));
+        let both = memory.saturating_add(swap).to_string();
+        // At no time is it more than memory and swap together, which the kernel refuses.
+        if memory > now {
+            self.set_where_known(WITH_SWAP, &both)?;
+            self.set(MEMORY, &value)?;
+        } else {
+            self.set(MEMORY, &value)?;
+            self.set_where_known(WITH_SWAP, &both)?;
+        }
+        let sockets = memory / SOCKETS_SHARE;
+        self.set_where_known("memory.kmem.tcp.limit_in_bytes", &sockets.to_string())
+    }
+
     /// Writes a value into the group that has this file.
     fn set(&self, file: &str, value: &str) -> io::Result<()> {
         let controller = file.split('.').next().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The resources that a living sandbox uses now.
 
+use std::io;
 use std::path::PathBuf;
 
 use atoll_model::RunId;
@@ -22,6 +23,23 @@ pub struct InUse {
 #[must_use]
 pub fn memory_in_use(host: &Host, run: &RunId) -> Option<u64> {
     Groups::plan(&detect_groups(host), run)?.memory_now()
+}
+
+/// Changes what a run's processes may use together, while they run: memory, bytes, and processor
+/// time, thousandths of a processor.
+///
+/// # Errors
+/// The kernel's; `Unsupported` without control groups that hold it, `ResourceBusy` where more memory
+/// is in use than that.
+pub fn resize(
+    host: &Host,
+    run: &RunId,
+    memory_bytes: Option<u64>,
+    cpu_millis: Option<u64>,
+) -> io::Result<()> {
+    let groups = Groups::plan(&detect_groups(host), run);
+    let groups = groups.ok_or(io::ErrorKind::Unsupported)?;
+    groups.resize(memory_bytes, cpu_millis)
 }
 
 /// Measures a run whose workspace's layer has this upper directory.

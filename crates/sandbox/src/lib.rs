@@ -63,7 +63,7 @@ pub use error::{SandboxError, explain};
 pub use files::{FileChange, FileServer, FileWatch};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
-pub use in_use::{InUse, in_use, memory_in_use};
+pub use in_use::{InUse, in_use, memory_in_use, resize};
 pub use launcher::{LauncherReaper, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use listening::Listening;

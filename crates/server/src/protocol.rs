@@ -206,6 +206,16 @@ pub struct NetworkAsk {
     pub deny: Vec<String>,
 }
 
+/// Resources of a living sandbox; what is `None` is left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SizesAsk {
+    /// Processors.
+    pub cpus: Option<u32>,
+    /// Memory, MiB.
+    pub memory_mib: Option<u64>,
+}
+
 /// A part of the list of sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListAsk {
@@ -385,6 +395,8 @@ pub enum InAsk {
     },
     /// Put another network in the place of the one it has: [`Reply::Done`].
     SetNetwork(NetworkAsk),
+    /// Change what its programs may use, while they run: [`Reply::Done`].
+    SetSizes(SizesAsk),
     /// Make a link to one of its ports: [`Reply::Link`].
     Link {
         /// The port.

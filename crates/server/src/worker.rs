@@ -11,6 +11,7 @@ mod once;
 mod process;
 mod recorded;
 mod room;
+mod sizes;
 mod window;
 mod work;
 
@@ -93,6 +94,7 @@ pub struct Worker {
     scans: Mutex<callers::Scans>,
     once: Mutex<once::Requests>,
     room: room::Room,
+    resizing: tokio::sync::Mutex<()>,
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
@@ -161,6 +163,7 @@ impl Worker {
             scans: Mutex::default(),
             once: Mutex::default(),
             room,
+            resizing: tokio::sync::Mutex::default(),
             is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),

@@ -439,6 +439,32 @@ print(n)"""
         assert status == 400 and list(wrong)[0] in problem["detail"], (wrong, problem)
 
 
+def sizes_change_while_it_lives():
+    if "MEMORY_IS_HELD" not in os.environ:
+        return
+    sandbox = made(cpus=1, memory_mib=100)
+    takes = "python3 -c 'bytearray(200 << 20)'; echo $?"
+    assert run(sandbox, takes)["stdout"] != "0\n"
+    sandbox = made(cpus=1, memory_mib=100)
+    process = started(sandbox, "sleep 60")
+    status, _, told = ask("PUT", sandbox + "/resources", {"cpus": 2, "memory_mib": 400})
+    assert status == 200, told
+    assert run(sandbox, takes)["stdout"] == "0\n"
+    facts = ask("GET", sandbox)[2]
+    assert (facts["cpus"], facts["memory_mib"]) == (2, 400), facts
+    held = started(sandbox, "exec python3 -c 'x = bytearray(200 << 20); print(1, flush=True); input()'", input=True)
+    first_output(held)
+    status, _, problem = ask("PUT", sandbox + "/resources", {"memory_mib": 100})
+    assert status >= 400 and "in use" in problem["detail"], problem
+    assert len(ask("GET", sandbox + "/processes")[2]) == 2, process
+    assert ask("PUT", sandbox + "/resources", {"memory_mib": 300})[0] == 200
+    for wrong in ({"cpus": 0}, {"cpus": 999}, {"memory_mib": 0}, {"disk_mib": 5}):
+        assert ask("PUT", sandbox + "/resources", wrong)[0] == 400, wrong
+    kinds = [event["type"] for event in ask("GET", f"/runs/{facts['run']}/events")[2]["events"]]
+    assert kinds.count("limits.changed") == 3, kinds
+    ask("DELETE", sandbox)
+
+
 def a_session_is_a_log_of_its_own():
     first = made(session="fix-1", metadata={"n": "1"})
     assert ask("GET", first)[2]["session"] == "fix-1"
@@ -562,7 +588,7 @@ def programs_are_used_over_a_websocket():
 
 
 CHECKS = [
-    a_session_is_a_log_of_its_own, ports_are_listed, logs_tell_what_happened, sizes_are_what_was_asked_for, programs_are_used_over_a_websocket,
+    sizes_change_while_it_lives, a_session_is_a_log_of_its_own, ports_are_listed, logs_tell_what_happened, sizes_are_what_was_asked_for, programs_are_used_over_a_websocket,
     sandboxes_are_made_listed_and_ended, output_goes_on_from_an_offset,
     output_waits_for_the_first_who_follows, programs_are_fed_and_steered,
     files_are_written_read_and_watched, a_request_with_a_name_is_carried_out_once, mistakes_are_problems,

@@ -1,12 +1,13 @@
 //! Requests of a server for its callers: approvals, networks, ports.
 
+use std::io;
 use std::sync::PoisonError;
 
 use atoll_ledger::Durability;
 use atoll_model::network::{CallDigest, Listener};
 use atoll_model::{Call, ServedExec, Verdict};
 use atoll_policy::decide;
-use atoll_sandbox::{Decision, Declined, Pending};
+use atoll_sandbox::{Decision, Declined, Pending, resize};
 use serde_json::json;
 
 use super::preparing::{Prepared, prepare_served};
@@ -154,6 +155,40 @@ impl Sandbox {
         let replaced = self.owner.replace(network);
         let replaced = replaced.map_err(|error| unanswered(&self.run, &error))?;
         replaced.map_err(|declined| refused(&self.run, declined))
+    }
+
+    /// Changes the memory, bytes, and the processor time, thousandths of a processor, that its
+    /// programs may use, while they run: recorded first.
+    ///
+    /// # Errors
+    /// When this host cannot hold them to that, or more memory is in use.
+    pub fn resize(
+        &self,
+        memory_bytes: Option<u64>,
+        cpu_millis: Option<u64>,
+        by: &ServedExec,
+    ) -> Result<(), Failure> {
+        let body = json!({
+            "memory-bytes": memory_bytes,
+            "cpu-millis": cpu_millis,
+            "caller": by.caller,
+            "trace": by.trace,
+        });
+        let ledger = &self.shared.ledger;
+        let run = Some(&self.run);
+        let recorded = ledger.record(run, "limits.changed", body, Durability::Durable);
+        recorded.doing("the limits are not recorded")?;
+        let resized = resize(&self.shared.machine, &self.run, memory_bytes, cpu_millis);
+        resized.map_err(|error| {
+            let failure = Failure::new("the limits are as they were");
+            match error.kind() {
+                io::ErrorKind::ResourceBusy => failure.because("more memory than that is in use"),
+                io::ErrorKind::Unsupported => failure
+                    .because("no control group holds the sandbox to them")
+                    .advise("atoll doctor says what is missing"),
+                _ => failure.because(error),
+            }
+        })
     }
 
     fn done(&self, question: Question) -> Result<(), Failure> {

@@ -135,6 +135,7 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::delete))
         .routes(routes!(sandboxes::set_timeout))
+        .routes(routes!(sandboxes::resize))
         .routes(routes!(sandboxes::metrics))
         .routes(routes!(sandboxes::events))
         .routes(routes!(sandboxes::logs))

@@ -313,6 +313,7 @@ fn is_of_control(ask: &InAsk) -> bool {
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::SetNetwork(_)
+            | InAsk::SetSizes(_)
             | InAsk::Decide { .. }
     )
 }

@@ -28,8 +28,8 @@ pub(crate) struct Living {
     pub(crate) environment: BTreeMap<String, String>,
     /// Its network, in the words of `serve.toml`, and what the caller asked for.
     network: Mutex<(String, Option<NetworkAsk>)>,
-    pub(crate) limits: Defaults,
-    pub(crate) cpus: u32,
+    /// What it may use, and its processors.
+    sizes: Mutex<(Defaults, u32)>,
     pub(crate) token: String,
     /// The token for its ports; without one everybody who knows its name reaches them.
     pub(crate) port_token: Option<String>,
@@ -80,8 +80,7 @@ impl Living {
             session: beginning.session,
             environment: beginning.environment,
             network: Mutex::new((beginning.network, beginning.asked)),
-            limits: beginning.limits,
-            cpus: beginning.cpus,
+            sizes: Mutex::new((beginning.limits, beginning.cpus)),
             token: beginning.token,
             port_token: beginning.port_token,
             port_host: beginning.port_host,
@@ -100,6 +99,7 @@ impl Living {
     /// Describes it for a caller.
     pub(crate) fn facts(&self) -> SandboxFacts {
         let (network, asked) = self.network().clone();
+        let (limits, cpus) = self.sizes().clone();
         SandboxFacts {
             id: self.id.clone(),
             run: self.sandbox.run().to_string(),
@@ -108,10 +108,10 @@ impl Living {
             ends_ms: milliseconds(*self.ends.borrow()),
             session: self.session.clone(),
             metadata: self.metadata.clone(),
-            cpus: self.cpus,
-            memory_mib: self.limits.memory_mib,
-            disk_mib: self.limits.disk_mib,
-            processes: self.limits.processes,
+            cpus,
+            memory_mib: limits.memory_mib,
+            disk_mib: limits.disk_mib,
+            processes: limits.processes,
             network,
             asked,
         }
@@ -152,6 +152,10 @@ impl Living {
 
     pub(crate) fn network(&self) -> MutexGuard<'_, (String, Option<NetworkAsk>)> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sizes(&self) -> MutexGuard<'_, (Defaults, u32)> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn reached(&self) -> MutexGuard<'_, BTreeSet<u16>> {

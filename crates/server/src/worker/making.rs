@@ -14,8 +14,9 @@ use super::callers::Caller;
 use super::living::{Beginning, Living, milliseconds};
 use super::recorded::check_session;
 use super::room::For;
+use super::sizes::{Sizes, check_sizes};
 use super::{Worker, fault, name, refusal};
-use crate::configuration::{Defaults, NetworkWord, Quota};
+use crate::configuration::{Defaults, NetworkWord};
 use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES};
 use atoll_store::Role;
 
@@ -24,10 +25,6 @@ const NOTES_MAX: usize = 64;
 /// The longest note or variable, bytes.
 const NOTE_BYTES_MAX: usize = 4096;
 const MIB: u64 = 1 << 20;
-/// The most memory, or disk, of a sandbox, MiB.
-const MIB_MAX: u64 = 1 << 24;
-/// The most processes of a sandbox.
-const PROCESSES_MAX: u64 = 1 << 22;
 
 /// The sandboxes that each tenant has made of late, and is making.
 #[derive(Debug, Default)]
@@ -42,45 +39,6 @@ struct Tenant {
     at: Instant,
     /// What is being made, and not on the list yet.
     making: Sizes,
-}
-
-/// Sandboxes, and what they may use together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sizes {
-    sandboxes: u64,
-    cpus: u64,
-    memory_mib: u64,
-    disk_mib: u64,
-}
-
-impl Sizes {
-    /// Returns that of one sandbox.
-    fn of(limits: &Defaults, cpus: u32) -> Self {
-        Self {
-            sandboxes: 1,
-            cpus: cpus.into(),
-            memory_mib: limits.memory_mib,
-            disk_mib: limits.disk_mib,
-        }
-    }
-
-    fn with(self, other: Self) -> Self {
-        Self {
-            sandboxes: self.sandboxes.saturating_add(other.sandboxes),
-            cpus: self.cpus.saturating_add(other.cpus),
-            memory_mib: self.memory_mib.saturating_add(other.memory_mib),
-            disk_mib: self.disk_mib.saturating_add(other.disk_mib),
-        }
-    }
-
-    fn without(self, other: Self) -> Self {
-        Self {
-            sandboxes: self.sandboxes.saturating_sub(other.sandboxes),
-            cpus: self.cpus.saturating_sub(other.cpus),
-            memory_mib: self.memory_mib.saturating_sub(other.memory_mib),
-            disk_mib: self.disk_mib.saturating_sub(other.disk_mib),
-        }
-    }
 }
 
 /// The reason for a sandbox's end, once it has ended.
@@ -297,36 +255,10 @@ impl Worker {
         }
     }
 
-    /// Returns the limits of a sandbox: those that are asked for, else the server's.
-    fn limits(&self, ask: &CreateAsk) -> Result<Defaults, Refusal> {
-        let own = &self.configuration.defaults;
-        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        let one_of = |name: &str, asked: Option<u64>, own: u64, most: u64| match asked {
-            None => Ok(own),
-            Some(asked) if (1..=most).contains(&asked) => Ok(asked),
-            Some(asked) => {
-                let what = format!("{name} is {asked}, and it is 1 to {most} here");
-                Err(Refusal::new(Kind::Invalid, what))
-            }
-        };
-        one_of("cpus", ask.cpus.map(u64::from), 1, processors)?;
-        Ok(Defaults {
-            memory_mib: one_of("memory_mib", ask.memory_mib, own.memory_mib, MIB_MAX)?,
-            disk_mib: one_of("disk_mib", ask.disk_mib, own.disk_mib, MIB_MAX)?,
-            processes: one_of("processes", ask.processes, own.processes, PROCESSES_MAX)?,
-            ..own.clone()
-        })
-    }
-
     /// Counts a sandbox that is to be made against the quotas of its tenant.
     fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
         let quota = &self.configuration.quota;
-        let living = self.living();
-        let alive = living.values().filter(|one| one.tenant == tenant);
-        let alive = alive.fold(Sizes::default(), |all, one| {
-            all.with(Sizes::of(&one.limits, one.cpus))
-        });
-        drop(living);
+        let alive = self.alive(tenant);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let a_minute = f64::from(quota.creates_a_minute);
         let now = Instant::now();
@@ -357,41 +289,6 @@ impl Worker {
             tenant: tenant.to_owned(),
             sizes,
         })
-    }
-}
-
-/// Refuses a sandbox with which a tenant would have more than it may.
-fn check_sizes(quota: &Quota, alive: Sizes, one: Sizes) -> Result<(), Refusal> {
-    let all = alive.with(one);
-    let refused = |what: String, name: &str| {
-        let advice = format!("end one, ask for less, or raise quota.{name} in serve.toml");
-        Err(Refusal {
-            retry_after_s: Some(5),
-            ..Refusal::new(Kind::Quota, what).advise(advice)
-        })
-    };
-    let most = quota.sandboxes as u64;
-    if all.sandboxes > most {
-        let what = format!("{most} sandboxes are alive, as many as the tenant may have");
-        return refused(what, "sandboxes");
-    }
-    let sums = [
-        ("cpus", all.cpus, quota.cpus.map(u64::from)),
-        ("memory_mib", all.memory_mib, quota.memory_mib),
-        ("disk_mib", all.disk_mib, quota.disk_mib),
-    ];
-    let beyond = sums
-        .into_iter()
-        .find(|(_, sum, most)| most.is_some_and(|most| *sum > most));
-    match beyond {
-        None => Ok(()),
-        Some((name, sum, most)) => {
-            let most = most.unwrap_or_default();
-            let what = format!(
-                "{name} of the tenant's sandboxes would be {sum} together, and {most} is the most"
-            );
-            refused(what, name)
-        }
     }
 }
 
@@ -568,15 +465,16 @@ pub(super) async fn measure(living: &Arc<Living>) -> Result<Measures, Refusal> {
     let sandbox = Arc::clone(&living.sandbox);
     let measured = spawn_blocking(move || sandbox.in_use()).await;
     let in_use = measured.map_err(|error| fault(&error))?;
+    let (limits, cpus) = living.sizes().clone();
     Ok(Measures {
         at_s: milliseconds(SystemTime::now()) / 1000,
-        cpus: living.cpus,
+        cpus,
         cpu_percent: in_use
             .cpu_us
             .map_or(0.0, |cpu_us| living.cpu_percent(cpu_us)),
         memory_bytes: in_use.memory_bytes.unwrap_or(0),
-        memory_bytes_max: living.limits.memory_mib * MIB,
+        memory_bytes_max: limits.memory_mib * MIB,
         disk_bytes: in_use.disk_bytes,
-        disk_bytes_max: living.limits.disk_mib * MIB,
+        disk_bytes_max: limits.disk_mib * MIB,
     })
 }

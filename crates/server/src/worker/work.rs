@@ -50,7 +50,7 @@ impl Worker {
             | InAsk::Link { .. }
             | InAsk::Measure
             | InAsk::Ports) => self.live(living, ask).await.map(Answered::Reply),
-            ask @ (InAsk::SetNetwork(_) | InAsk::Decide { .. }) => {
+            ask @ (InAsk::SetNetwork(_) | InAsk::SetSizes(_) | InAsk::Decide { .. }) => {
                 self.widen(living, ask, by).await.map(Answered::Reply)
             }
             InAsk::Port { port } => connect(living, port).await,
@@ -112,6 +112,10 @@ impl Worker {
         match ask {
             InAsk::Decide { approval, decision } => {
                 recorded::decide(living, approval, decision, by).await
+            }
+            InAsk::SetSizes(asked) => {
+                self.set_sizes(living, asked, by).await?;
+                Ok(Reply::Done)
             }
             InAsk::SetNetwork(asked) => {
                 self.set_network(living, asked, by).await?;

@@ -16,7 +16,7 @@ use crate::front::control::{credential, no_template, once};
 use crate::front::logs::{LogLine, lines};
 use crate::protocol::{
     Ask, CreateAsk, InAsk, KeyFacts, KeysAsk, LifecycleEventFacts, ListAsk, Measures, PortFacts,
-    Reply, SandboxFacts,
+    Reply, SandboxFacts, SizesAsk,
 };
 
 /// The lines of a log that are returned at once unless the caller says otherwise.
@@ -168,6 +168,20 @@ pub(crate) async fn set_timeout(
         timeout_s: asked.timeout_s,
         extends: false,
     };
+    front.ask_in(credential(&headers), &sandbox, ask).await?;
+    Ok(done())
+}
+
+/// Change the processors and the memory of a living sandbox: what is left out stays.
+#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/resources", request_body = SizesAsk, params(("sandbox" = String, Path)), tag = "sandboxes",
+    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn resize(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+    content: Body,
+) -> Answered {
+    let ask = InAsk::SetSizes(body(content).await?);
     front.ask_in(credential(&headers), &sandbox, ask).await?;
     Ok(done())
 }

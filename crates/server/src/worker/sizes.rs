@@ -1,0 +1,157 @@
+//! What sandboxes may use: by default, as asked for, of a tenant together, and while they live.
+
+use std::sync::Arc;
+
+use atoll_model::ServedExec;
+use tokio::task::spawn_blocking;
+
+use super::living::Living;
+use super::{Worker, fault, refusal};
+use crate::configuration::{Defaults, Quota};
+use crate::protocol::{CreateAsk, Kind, Refusal, SizesAsk};
+
+const MIB: u64 = 1 << 20;
+/// The most memory, or disk, of a sandbox, MiB.
+const MIB_MAX: u64 = 1 << 24;
+/// The most processes of a sandbox.
+const PROCESSES_MAX: u64 = 1 << 22;
+
+/// Sandboxes, and what they may use together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sizes {
+    sandboxes: u64,
+    cpus: u64,
+    memory_mib: u64,
+    disk_mib: u64,
+}
+
+impl Sizes {
+    /// Returns that of one sandbox.
+    pub(super) fn of(limits: &Defaults, cpus: u32) -> Self {
+        Self {
+            sandboxes: 1,
+            cpus: cpus.into(),
+            memory_mib: limits.memory_mib,
+            disk_mib: limits.disk_mib,
+        }
+    }
+
+    pub(super) fn with(self, other: Self) -> Self {
+        Self {
+            sandboxes: self.sandboxes.saturating_add(other.sandboxes),
+            cpus: self.cpus.saturating_add(other.cpus),
+            memory_mib: self.memory_mib.saturating_add(other.memory_mib),
+            disk_mib: self.disk_mib.saturating_add(other.disk_mib),
+        }
+    }
+
+    pub(super) fn without(self, other: Self) -> Self {
+        Self {
+            sandboxes: self.sandboxes.saturating_sub(other.sandboxes),
+            cpus: self.cpus.saturating_sub(other.cpus),
+            memory_mib: self.memory_mib.saturating_sub(other.memory_mib),
+            disk_mib: self.disk_mib.saturating_sub(other.disk_mib),
+        }
+    }
+}
+
+impl Worker {
+    /// Returns what the sandboxes of a tenant that are alive may use together.
+    pub(super) fn alive(&self, tenant: &str) -> Sizes {
+        let living = self.living();
+        let own = living.values().filter(|one| one.tenant == tenant);
+        own.fold(Sizes::default(), |all, one| {
+            let (limits, cpus) = &*one.sizes();
+            all.with(Sizes::of(limits, *cpus))
+        })
+    }
+
+    /// Returns the limits of a sandbox: those that are asked for, else the server's.
+    pub(super) fn limits(&self, ask: &CreateAsk) -> Result<Defaults, Refusal> {
+        let own = &self.configuration.defaults;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let one_of = |name: &str, asked: Option<u64>, own: u64, most: u64| match asked {
+            None => Ok(own),
+            Some(asked) if (1..=most).contains(&asked) => Ok(asked),
+            Some(asked) => {
+                let what = format!("{name} is {asked}, and it is 1 to {most} here");
+                Err(Refusal::new(Kind::Invalid, what))
+            }
+        };
+        one_of("cpus", ask.cpus.map(u64::from), 1, processors)?;
+        Ok(Defaults {
+            memory_mib: one_of("memory_mib", ask.memory_mib, own.memory_mib, MIB_MAX)?,
+            disk_mib: one_of("disk_mib", ask.disk_mib, own.disk_mib, MIB_MAX)?,
+            processes: one_of("processes", ask.processes, own.processes, PROCESSES_MAX)?,
+            ..own.clone()
+        })
+    }
+
+    /// Changes what a living sandbox may use, within the quotas of its tenant.
+    pub(super) async fn set_sizes(
+        &self,
+        living: &Arc<Living>,
+        asked: SizesAsk,
+        by: ServedExec,
+    ) -> Result<(), Refusal> {
+        // One after the other: what is counted is what is set.
+        let _one_by_one = self.resizing.lock().await;
+        let ask = CreateAsk {
+            cpus: asked.cpus,
+            memory_mib: asked.memory_mib,
+            ..CreateAsk::default()
+        };
+        let wanted = self.limits(&ask)?;
+        let (mut limits, mut cpus) = living.sizes().clone();
+        let before = Sizes::of(&limits, cpus);
+        if asked.memory_mib.is_some() {
+            limits.memory_mib = wanted.memory_mib;
+        }
+        cpus = asked.cpus.unwrap_or(cpus);
+        let others = self.alive(&living.tenant).without(before);
+        check_sizes(&self.configuration.quota, others, Sizes::of(&limits, cpus))?;
+        let sandbox = Arc::clone(&living.sandbox);
+        let memory = asked.memory_mib.map(|mebibytes| mebibytes * MIB);
+        let processors = asked.cpus.map(|cpus| u64::from(cpus) * 1000);
+        let resized = spawn_blocking(move || sandbox.resize(memory, processors, &by));
+        let resized = resized.await.map_err(|error| fault(&error))?;
+        resized.map_err(|failure| refusal(&failure))?;
+        *living.sizes() = (limits, cpus);
+        Ok(())
+    }
+}
+
+/// Refuses a sandbox with which a tenant would have more than it may.
+pub(super) fn check_sizes(quota: &Quota, alive: Sizes, one: Sizes) -> Result<(), Refusal> {
+    let all = alive.with(one);
+    let refused = |what: String, name: &str| {
+        let advice = format!("end one, ask for less, or raise quota.{name} in serve.toml");
+        Err(Refusal {
+            retry_after_s: Some(5),
+            ..Refusal::new(Kind::Quota, what).advise(advice)
+        })
+    };
+    let most = quota.sandboxes as u64;
+    if all.sandboxes > most {
+        let what = format!("{most} sandboxes are alive, as many as the tenant may have");
+        return refused(what, "sandboxes");
+    }
+    let sums = [
+        ("cpus", all.cpus, quota.cpus.map(u64::from)),
+        ("memory_mib", all.memory_mib, quota.memory_mib),
+        ("disk_mib", all.disk_mib, quota.disk_mib),
+    ];
+    let beyond = sums
+        .into_iter()
+        .find(|(_, sum, most)| most.is_some_and(|most| *sum > most));
+    match beyond {
+        None => Ok(()),
+        Some((name, sum, most)) => {
+            let most = most.unwrap_or_default();
+            let what = format!(
+                "{name} of the tenant's sandboxes would be {sum} together, and {most} is the most"
+            );
+            refused(what, name)
+        }
+    }
+}
