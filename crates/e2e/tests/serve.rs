@@ -1042,3 +1042,13 @@ fn sandboxes_and_execs_wait_for_an_approver() {
     all_passed_of(&script.within(LONG).run(), 1);
     verify_ledger(&world);
 }
+
+/// What happens to sandboxes reaches a receiver, signed, once or more often, and no other place.
+#[test]
+fn webhooks_are_told_and_signed() {
+    let world = World::new("webhooks_are_told_and_signed");
+    let python = world.host("python3").arg(checks("webhooks.py"));
+    let run = python.env("CONFIG", world.config()).within(LONG).run();
+    all_passed_of(&run, 5);
+    verify_ledger(&world);
+}

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use atoll_model::network::HostPart;
 use serde::Deserialize;
 
 /// The shipped presets of package registries.
@@ -19,6 +20,8 @@ pub struct Configuration {
     /// Destinations beyond the network's, each request to which waits for an approver: names, as of
     /// `--ask`.
     pub ask: Vec<String>,
+    /// The hosts that webhooks may be sent to though they are not public, also in the clear.
+    pub webhooks: Vec<WebhookHost>,
     /// TLS; without it, requests come in the clear.
     pub tls: Option<Tls>,
     /// The resources of a sandbox whose caller asks for no others.
@@ -58,6 +61,15 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     /// The file of its key, PEM.
     pub key: Option<PathBuf>,
+}
+
+/// A host that webhooks may be sent to: `host` or `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct WebhookHost {
+    host: HostPart,
+    /// Every port if `None`.
+    port: Option<u16>,
 }
 
 /// The resources of a sandbox.
@@ -137,6 +149,7 @@ impl Default for Configuration {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 3000)),
             network: NetworkWord::default(),
             ask: Vec::new(),
+            webhooks: Vec::new(),
             tls: None,
             defaults: Defaults::default(),
             quota: Quota::default(),
@@ -243,6 +256,32 @@ fn is_name(text: &str) -> bool {
             && !label.ends_with('-')
     };
     text.len() <= 200 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
+}
+
+impl WebhookHost {
+    /// Returns whether it is this host, at this port.
+    pub(crate) fn names(&self, host: &HostPart, port: u16) -> bool {
+        self.host == *host && self.port.is_none_or(|own| own == port)
+    }
+}
+
+impl TryFrom<String> for WebhookHost {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = |why: &str| format!("webhooks: {text:?} is no host or host:port: {why}");
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                let port = port.parse().ok().filter(|port| *port != 0);
+                let port = port.ok_or_else(|| wrong("its port is no number of a port"))?;
+                (host, Some(port))
+            }
+            Some(_) | None => (text.as_str(), None),
+        };
+        let host = host.parse::<HostPart>();
+        let host = host.map_err(|error| wrong(&error.to_string()))?;
+        Ok(Self { host, port })
+    }
 }
 
 impl NetworkWord {

@@ -9,6 +9,7 @@ mod ask;
 mod control;
 mod envd;
 mod envelopes;
+mod events;
 mod filesystem;
 mod filter;
 mod gathered;

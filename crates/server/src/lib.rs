@@ -11,15 +11,17 @@
 
 mod configuration;
 mod front;
+mod lifecycle;
 mod line;
 pub mod protocol;
 mod ready;
+mod rfc3339;
 mod started;
 mod tls;
 pub mod worker;
 
 pub use configuration::{
-    Configuration, ConfigurationError, Defaults, NetworkWord, Quota, Reserve, Tls,
+    Configuration, ConfigurationError, Defaults, NetworkWord, Quota, Reserve, Tls, WebhookHost,
 };
 pub use front::{openapi, program as front_program};
 pub use started::FRONT;

@@ -5,6 +5,7 @@
 
 mod facts;
 mod refusal;
+mod webhooks;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub use facts::{
     PortFacts, ProcessFacts, SandboxFacts, SessionFacts,
 };
 pub use refusal::{Kind, Refusal};
+pub use webhooks::{Secret, WebhookAsk, WebhookFacts, WebhooksAsk};
 
 /// The version of the protocol. A worker also takes the one before.
 pub const VERSION: u32 = 1;
@@ -93,6 +95,8 @@ pub enum Ask {
     Count,
     /// Make, list and revoke keys.
     Keys(KeysAsk),
+    /// Make, list, change and remove webhooks.
+    Webhooks(WebhooksAsk),
     /// Tell what happened to the tenant's sandboxes: [`Reply::LifecycleEvents`].
     LifecycleEvents {
         /// One sandbox, also one that has ended.
@@ -485,6 +489,8 @@ pub enum Reply {
     /// A key that was made, with what it is.
     Key(KeyFacts, String),
     LifecycleEvents(Vec<LifecycleEventFacts>),
+    Webhook(WebhookFacts),
+    Webhooks(Vec<WebhookFacts>),
     Started {
         pid: u32,
         /// The output that is lost before what follows, bytes.

@@ -4,6 +4,7 @@
 
 mod approving;
 mod callers;
+mod events;
 mod files;
 mod living;
 mod making;
@@ -12,6 +13,7 @@ mod process;
 mod recorded;
 mod room;
 mod sizes;
+mod webhooks;
 mod window;
 mod work;
 
@@ -22,13 +24,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
 use atoll_model::{LimitKey, ServedExec};
-use atoll_store::{LifecycleEvent, Page, ServedStore};
+use atoll_store::{Page, ServedStore};
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::unix::AsyncFd;
@@ -36,9 +38,7 @@ use tokio::time::timeout;
 
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
-use crate::protocol::{
-    Ask, Counts, Hello, InAsk, Kind, LifecycleEventFacts, ListAsk, Refusal, Reply, VERSION,
-};
+use crate::protocol::{Ask, Counts, Hello, InAsk, Kind, ListAsk, Refusal, Reply, VERSION};
 use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
@@ -69,6 +69,8 @@ const SIGNAL_BYTES: usize = 128;
 const AGAIN: Duration = Duration::from_secs(1);
 /// The threads for work that waits for the kernel or a sandbox, never for a caller.
 const BLOCKING_THREADS_MAX: usize = 1_024;
+/// The longest time at its end for work that waits for the kernel.
+const LEFT_AFTER: Duration = Duration::from_secs(5);
 /// The most attempts to end a sandbox.
 const ENDS_MAX: u32 = 5;
 /// The ended sandboxes whose end is remembered.
@@ -95,6 +97,7 @@ pub struct Worker {
     once: Mutex<once::Requests>,
     room: room::Room,
     resizing: tokio::sync::Mutex<()>,
+    webhooks: webhooks::Webhooks,
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
@@ -149,6 +152,7 @@ impl Worker {
             is_logged,
         };
         let room = room::Room::new(engine.state(), configuration.reserve.clone());
+        let webhooks = webhooks::Webhooks::new(&configuration.webhooks);
         Arc::new(Self {
             engine,
             store,
@@ -164,6 +168,7 @@ impl Worker {
             once: Mutex::default(),
             room,
             resizing: tokio::sync::Mutex::default(),
+            webhooks,
             is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
@@ -194,6 +199,7 @@ pub fn serve(
         .build()?;
     let served = runtime.block_on(async {
         let stop = watched(stop)?;
+        worker.note_lost();
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
         // On a thread of the others': what comes in is handed on within it.
         let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
@@ -201,6 +207,8 @@ pub fn serve(
         tokio::spawn(async move { keeper.keep_room().await });
         let signer = Arc::clone(worker);
         tokio::spawn(async move { signer.sign_now_and_then().await });
+        let sender = Arc::clone(worker);
+        tokio::spawn(async move { sender.deliver_webhooks().await });
         let served = tokio::select! {
             served = &mut fronts => return served.map_err(io::Error::other).flatten(),
             ready = stop.readable() => ready.map(|mut ready| {
@@ -216,8 +224,13 @@ pub fn serve(
         fronts.abort();
         served
     });
-    runtime.block_on(worker.end_all());
+    runtime.block_on(async {
+        worker.end_all().await;
+        worker.settle_webhooks().await;
+    });
     worker.sign();
+    // A name that is still looked up for a webhook is not waited for.
+    runtime.shutdown_timeout(LEFT_AFTER);
     served.map_err(ServeError)
 }
 
@@ -406,6 +419,7 @@ impl Worker {
             }
             Ask::Count => Reply::Counted(self.counts()),
             Ask::Keys(ask) => self.keys(&self.caller(&credential)?, ask)?,
+            Ask::Webhooks(ask) => self.webhooks(&self.caller(&credential)?, ask).await?,
             Ask::LifecycleEvents {
                 sandbox,
                 offset,
@@ -484,28 +498,6 @@ impl Worker {
         }
     }
 
-    fn lifecycle_events(
-        &self,
-        tenant: &str,
-        sandbox: Option<&str>,
-        page: Page,
-    ) -> Result<Reply, Refusal> {
-        let found = self
-            .store
-            .lifecycle_events(tenant, sandbox, &page)
-            .map_err(|error| fault(&error))?;
-        let facts = |one: LifecycleEvent| LifecycleEventFacts {
-            id: one.id,
-            sandbox: one.sandbox,
-            kind: one.kind,
-            at_ms: one.at_ms,
-            facts: serde_json::from_str(&one.facts).unwrap_or_default(),
-        };
-        Ok(Reply::LifecycleEvents(
-            found.into_iter().map(facts).collect(),
-        ))
-    }
-
     /// Ends a sandbox and waits until it is gone.
     async fn end(self: &Arc<Self>, living: &Arc<Living>, why: &str) {
         living.over.send_if_modified(|over| {
@@ -538,7 +530,7 @@ impl Worker {
         self.forget_requests(&gone.id);
         let why = gone.over.borrow().clone();
         let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
-        self.note(&gone.tenant, &gone.id, "killed", &why);
+        self.note_killed(&gone, &why);
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() >= ENDED_MAX {
             ended.pop_front();
@@ -548,20 +540,6 @@ impl Worker {
             tenant: gone.tenant.clone(),
             why,
         });
-    }
-
-    /// Notes what happened to a sandbox. Where that fails the ledger still has it.
-    fn note(&self, tenant: &str, sandbox: &str, kind: &str, why: &str) {
-        let event = LifecycleEvent {
-            id: name(20).unwrap_or_default(),
-            sandbox: sandbox.to_owned(),
-            kind: kind.to_owned(),
-            at_ms: milliseconds(SystemTime::now()),
-            facts: serde_json::json!({ "why": why }).to_string(),
-        };
-        if let Err(error) = self.store.note(tenant, &event) {
-            eprintln!("atoll serve: {error}");
-        }
     }
 
     /// Ends all sandboxes.
@@ -595,6 +573,9 @@ impl Worker {
             created: counted(&self.created),
             ended: counted(&self.ended_all),
             requests: counted(&self.asked),
+            webhooks_delivered: counted(&self.webhooks.delivered),
+            webhooks_given_up: counted(&self.webhooks.given_up),
+            webhooks_dropped: counted(&self.webhooks.dropped),
             draining: self.is_draining(),
         }
     }

@@ -42,6 +42,7 @@ pub use retention::{collect, plan_collection};
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
+pub use served::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
 pub use served::{
     FIRST_TENANT, KeyRecord, LifecycleEvent, NewKey, Page, Role, ServedError, ServedStore,
 };

@@ -4,17 +4,23 @@
 //! A key is shown once; only its digest is kept. Whoever looks one up asks the file each time, so
 //! that a revoked key is refused from then on, whichever process revoked it.
 
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+mod form;
+#[cfg(test)]
+mod tests;
+mod webhooks;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use atoll_ledger::random;
+use atoll_ledger::{FileFault, random};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use sha2::{Digest, Sha256};
 
-/// The version of the file's form (PRAGMA user_version).
-const FORM: i64 = 1;
+use form::FORM;
+pub use webhooks::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
+
 /// The random bytes of a key.
 const KEY_BYTES: usize = 20;
 /// The beginning of every key.
@@ -24,6 +30,7 @@ pub const FIRST_TENANT: &str = "default";
 /// The longest wait for another process that writes.
 const PATIENCE_MS: u32 = 5_000;
 
+/// The tables of form 1; [`form`] has the changes since.
 const SCHEMA: &str = "
     CREATE TABLE tenants (
         id TEXT PRIMARY KEY,
@@ -67,6 +74,18 @@ pub enum ServedError {
     /// There is no such key.
     #[error("there is no key {0}")]
     NoKey(String),
+    /// There is no such webhook.
+    #[error("there is no webhook {0}")]
+    NoWebhook(String),
+    /// The tenant has as many webhooks as it may.
+    #[error("a tenant has {0} webhooks at most")]
+    ManyWebhooks(u64),
+    /// Another server has it.
+    #[error("another server runs on this store")]
+    Taken,
+    /// It cannot be locked.
+    #[error("it cannot be locked: {0}")]
+    Lock(#[from] FileFault),
     /// A file of a backup cannot be made, or read.
     #[error("the file of the backup: {0}")]
     File(#[from] std::io::Error),
@@ -164,12 +183,17 @@ pub struct LifecycleEvent {
     pub at_ms: u64,
     /// Further facts: a JSON object.
     pub facts: String,
+    /// Those of the event by which the sandbox began; not looked at when one is noted.
+    pub first_facts: Option<String>,
 }
 
 /// The server's store.
 #[derive(Debug)]
 pub struct ServedStore {
+    path: PathBuf,
     connection: Mutex<Connection>,
+    /// The lock of a server that has it alone.
+    lock: Option<OwnedFd>,
 }
 
 impl ServedStore {
@@ -178,83 +202,18 @@ impl ServedStore {
     /// # Errors
     /// [`ServedError`].
     pub fn open(path: &Path) -> Result<Self, ServedError> {
-        let connection = Connection::open(path)?;
+        let mut connection = Connection::open(path)?;
         connection.busy_timeout(std::time::Duration::from_millis(PATIENCE_MS.into()))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // What happened may be lost with the power, never damaged; keys are put on disk at once.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        let store = Self {
+        form::bring_up(&mut connection)?;
+        Ok(Self {
+            path: path.to_owned(),
             connection: Mutex::new(connection),
-        };
-        store.form()?;
-        Ok(store)
-    }
-
-    /// Writes everything to a new file, while servers go on.
-    ///
-    /// # Errors
-    /// [`ServedError`]; `AlreadyExists` if there is a file.
-    pub fn back_up(&self, to: &Path) -> Result<(), ServedError> {
-        // Made first, so that nobody else reads it: SQLite takes one that is empty.
-        let mut new = std::fs::File::options();
-        new.write(true).create_new(true).mode(0o600).open(to)?;
-        let done = self
-            .connection()
-            .execute("VACUUM INTO ?1", params![to.to_string_lossy()]);
-        if done.is_err() {
-            let _ = std::fs::remove_file(to);
-        }
-        Ok(done.map(drop)?)
-    }
-
-    /// Replaces everything by what a backup holds, in one step.
-    ///
-    /// # Errors
-    /// [`ServedError`]; nothing is changed then.
-    pub fn restore(&self, from: &Path) -> Result<(), ServedError> {
-        std::fs::File::open(from)?;
-        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let backup = Connection::open_with_flags(from, flags)?;
-        let form: i64 = backup.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        match form {
-            FORM => {}
-            0 => return Err(ServedError::NoBackup),
-            other => return Err(ServedError::Newer(other)),
-        }
-        let state: String = backup.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-        let tables: i64 = backup.query_row(
-            "SELECT count(*) FROM sqlite_master WHERE type = 'table'
-             AND name IN ('keys', 'lifecycle_events', 'tenants')",
-            [],
-            |row| row.get(0),
-        )?;
-        if state != "ok" || tables != 3 {
-            return Err(ServedError::NoBackup);
-        }
-        let mut connection = self.connection();
-        connection.restore("main", from, None::<fn(rusqlite::backup::Progress)>)?;
-        settle(&connection)
-    }
-
-    fn form(&self) -> Result<(), ServedError> {
-        let mut connection = self.connection();
-        let change =
-            connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let form: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        match form {
-            FORM => {}
-            0 => {
-                change.execute_batch(SCHEMA)?;
-                change.execute(
-                    "INSERT INTO tenants (id, created_s) VALUES (?1, ?2)",
-                    params![FIRST_TENANT, signed(now_s())],
-                )?;
-                change.pragma_update(None, "user_version", FORM)?;
-            }
-            other => return Err(ServedError::Newer(other)),
-        }
-        Ok(change.commit()?)
+            lock: None,
+        })
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -268,13 +227,9 @@ impl ServedStore {
     /// # Errors
     /// [`ServedError`].
     pub fn make_key(&self, wanted: &NewKey<'_>) -> Result<(String, KeyRecord), ServedError> {
-        let mut bytes = [0; KEY_BYTES];
-        random::fill(&mut bytes).map_err(|_| ServedError::NoRandom)?;
-        let key = format!("{KEY_PREFIX}{}", hexadecimal(&bytes));
-        let mut name = [0; 4];
-        random::fill(&mut name).map_err(|_| ServedError::NoRandom)?;
+        let key = format!("{KEY_PREFIX}{}", random_hex(KEY_BYTES)?);
         let record = KeyRecord {
-            id: hexadecimal(&name),
+            id: random_hex(4)?,
             tenant: wanted.tenant.to_owned(),
             name: wanted.name.to_owned(),
             role: wanted.role,
@@ -356,17 +311,18 @@ impl ServedStore {
         }
     }
 
-    /// Notes what happened to a sandbox.
+    /// Notes what happened to a sandbox, and queues it for the webhooks that want it.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn note(&self, tenant: &str, event: &LifecycleEvent) -> Result<(), ServedError> {
-        let connection = self.connection();
-        let mut insert = connection.prepare_cached(
+    pub fn note(&self, tenant: &str, event: &LifecycleEvent) -> Result<Queued, ServedError> {
+        let mut connection = self.connection();
+        let change = connection.transaction()?;
+        let mut insert = change.prepare_cached(
             "INSERT INTO lifecycle_events (id, tenant, sandbox, kind, at_ms, facts)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
-        insert.execute(params![
+        let number = insert.insert(params![
             event.id,
             tenant,
             event.sandbox,
@@ -374,7 +330,31 @@ impl ServedStore {
             signed(event.at_ms),
             event.facts,
         ])?;
-        Ok(())
+        drop(insert);
+        let queued = webhooks::queue(&change, tenant, number, event)?;
+        change.commit()?;
+        Ok(queued)
+    }
+
+    /// Returns the sandboxes that were made and never ended, each with its tenant; none to whoever
+    /// has not taken the store, since another server can keep them.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    pub fn unended(&self) -> Result<Vec<(String, String)>, ServedError> {
+        if self.lock.is_none() {
+            return Ok(Vec::new());
+        }
+        let connection = self.connection();
+        let mut find = connection.prepare(
+            "SELECT tenant, sandbox FROM lifecycle_events AS own WHERE kind = 'created'
+             AND NOT EXISTS (SELECT 1 FROM lifecycle_events AS last
+                 WHERE last.tenant = own.tenant AND last.sandbox = own.sandbox
+                 AND last.kind = 'killed')
+             ORDER BY number",
+        )?;
+        let found = find.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(found.collect::<Result<_, _>>()?)
     }
 
     /// Returns what happened to a tenant's sandboxes, or to one of them.
@@ -390,22 +370,15 @@ impl ServedStore {
         let order = if page.oldest_first { "ASC" } else { "DESC" };
         let connection = self.connection();
         let mut find = connection.prepare_cached(&format!(
-            "SELECT id, sandbox, kind, at_ms, facts FROM lifecycle_events
-             WHERE tenant = ?1 AND (?2 IS NULL OR sandbox = ?2)
+            "SELECT id, sandbox, kind, at_ms, facts, (SELECT facts FROM lifecycle_events AS first
+                 WHERE first.tenant = own.tenant AND first.sandbox = own.sandbox
+                 AND first.kind = 'created' ORDER BY first.number LIMIT 1)
+             FROM lifecycle_events AS own WHERE tenant = ?1 AND (?2 IS NULL OR sandbox = ?2)
              ORDER BY number {order} LIMIT ?3 OFFSET ?4",
         ))?;
-        let read = |row: &Row<'_>| {
-            Ok(LifecycleEvent {
-                id: row.get(0)?,
-                sandbox: row.get(1)?,
-                kind: row.get(2)?,
-                at_ms: row.get::<_, i64>(3)?.cast_unsigned(),
-                facts: row.get(4)?,
-            })
-        };
         let found = find.query_map(
             params![tenant, sandbox, signed(page.limit), signed(page.offset)],
-            read,
+            |row| event_at(row, 0),
         )?;
         Ok(found.collect::<Result<_, _>>()?)
     }
@@ -443,12 +416,27 @@ fn key_record(row: &Row<'_>) -> rusqlite::Result<KeyRecord> {
     })
 }
 
+/// Reads an event whose first column is this one.
+fn event_at(row: &Row<'_>, first: usize) -> rusqlite::Result<LifecycleEvent> {
+    Ok(LifecycleEvent {
+        id: row.get(first)?,
+        sandbox: row.get(first + 1)?,
+        kind: row.get(first + 2)?,
+        at_ms: row.get::<_, i64>(first + 3)?.cast_unsigned(),
+        facts: row.get(first + 4)?,
+        first_facts: row.get(first + 5)?,
+    })
+}
+
 fn digest(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Makes a random text of so many bytes.
+fn random_hex(bytes: usize) -> Result<String, ServedError> {
+    let mut bytes = vec![0; bytes];
+    random::fill(&mut bytes).map_err(|_| ServedError::NoRandom)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn seconds(time: SystemTime) -> u64 {

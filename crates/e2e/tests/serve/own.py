@@ -201,7 +201,7 @@ def sandboxes_are_made_listed_and_ended():
         assert status == 404 and "a caller has ended it" in problem["detail"], problem
         assert headers["Content-Type"] == "application/problem+json"
     kinds = [event["kind"] for event in ask("GET", f"/events?sandbox={sandbox[11:]}")[2]]
-    assert kinds == ["killed", "created"], kinds
+    assert kinds == ["killed", "updated", "created"], kinds
 
 
 def output_goes_on_from_an_offset():

@@ -14,12 +14,13 @@ use time::format_description::well_known::Rfc3339;
 use super::answers::{body, empty, json as answer_json, refused};
 use super::ask::{strange, within};
 use super::logs::logs;
-use super::observed::{events, metrics, metrics_of_many, prometheus, ready};
-use super::{Front, plain_id};
+use super::observed::{metrics, metrics_of_many, prometheus, ready};
+use super::{Front, events, plain_id};
 use crate::protocol::{
     Ask, CreateAsk, Credential, InAsk, Kind, ListAsk, NetworkAsk, Refusal, Reply, SandboxFacts,
     TEMPLATES,
 };
+use crate::rfc3339::time_of;
 
 /// The version of E2B's service in a sandbox whose behaviour is kept.
 const ENVD_VERSION: &str = "0.6.13";
@@ -67,10 +68,7 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
             logs(front, key, &plain_id(id), query, is_v2).await
         }
         ["sandboxes", id, rest @ ..] => of_sandbox(front, parts, id, rest, content).await,
-        ["events", "sandboxes", rest @ ..] if get && rest.len() < 2 => {
-            let sandbox = rest.first().map(|id| plain_id(id));
-            events(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
-        }
+        ["events", rest @ ..] => events::answer(front, parts, rest, content).await,
         ["templates", "aliases", name] if get => match TEMPLATES.contains(name) {
             true => {
                 let body = json!({ "templateID": name, "public": true });
@@ -152,7 +150,7 @@ async fn of_sandbox(
     }
 }
 
-fn not_offered(parts: &Parts) -> Refusal {
+pub(crate) fn not_offered(parts: &Parts) -> Refusal {
     let what = format!("{} {} is not offered", parts.method, parts.uri.path());
     Refusal::new(Kind::NotFound, what)
 }
@@ -419,18 +417,6 @@ fn described(facts: &SandboxFacts) -> Value {
         );
     }
     all
-}
-
-pub(crate) fn time_of(milliseconds: u64) -> String {
-    let nanoseconds = i128::from(milliseconds) * 1_000_000;
-    rfc3339(nanoseconds)
-}
-
-/// Writes a time as RFC 3339 has it.
-pub(crate) fn rfc3339(nanoseconds: i128) -> String {
-    let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds);
-    let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
-    text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())
 }
 
 /// Reads the pairs of a query.

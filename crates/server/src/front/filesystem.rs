@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::Front;
 use super::answers::{connect, gone, parsed, whole};
 use super::ask::{Line, strange, within};
-use super::control::rfc3339;
 use super::envd::{check_user, token};
 use super::envelopes::{Envelopes, Out, streamed};
 use super::process::ping_every;
 use crate::line::Frame;
 use crate::protocol::{ChangeFacts, EntryFacts, InAsk, Kind, Refusal, Reply};
+use crate::rfc3339::rfc3339;
 
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase")]

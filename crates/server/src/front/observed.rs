@@ -1,4 +1,4 @@
-//! Measurements of sandboxes and the events of their lives, in the form of E2B's control API.
+//! Measurements of sandboxes, in the form of E2B's control API, and of the server.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::answers::{empty, json as answer_json};
 use super::ask::strange;
-use super::control::{pairs, time_of};
+use super::control::pairs;
 use super::{Front, plain_id};
 use crate::protocol::{Ask, Counts, Credential, InAsk, Kind, Measures, Refusal, Reply};
+use crate::rfc3339::time_of;
 
 /// The most sandboxes that are measured by one request, as E2B has it.
 const MEASURED_MAX: usize = 100;
@@ -82,52 +83,6 @@ pub(crate) async fn metrics_of_many(
     Ok(answer_json(StatusCode::OK, &json!({ "sandboxes": all })))
 }
 
-pub(crate) async fn events(
-    front: &Front,
-    key: Credential,
-    sandbox: Option<String>,
-    query: &str,
-) -> Result<Response, Refusal> {
-    let (mut offset, mut limit, mut oldest_first) = (0, 10, false);
-    let mut kinds = Vec::new();
-    for (name, value) in pairs(query) {
-        match name.as_str() {
-            "offset" => offset = value.parse().unwrap_or(0),
-            "limit" => limit = value.parse::<u64>().unwrap_or(10).clamp(1, 100),
-            "orderAsc" => oldest_first = value == "true",
-            "types" => kinds.push(value),
-            _ => {}
-        }
-    }
-    let ask = Ask::LifecycleEvents {
-        sandbox,
-        offset,
-        limit,
-        oldest_first,
-    };
-    let Reply::LifecycleEvents(all) = front.ask(key, ask).await? else {
-        return Err(strange());
-    };
-    let told = all.into_iter().map(|one| {
-        json!({
-            "version": "v2",
-            "id": one.id,
-            "type": format!("sandbox.lifecycle.{}", one.kind),
-            "sandboxId": one.sandbox,
-            "timestamp": time_of(one.at_ms),
-            "eventData": one.facts,
-        })
-    });
-    let is_wanted = |one: &Value| {
-        kinds.is_empty()
-            || kinds
-                .iter()
-                .any(|kind| one.get("type") == Some(&json!(kind)))
-    };
-    let told: Vec<Value> = told.filter(is_wanted).collect();
-    Ok(answer_json(StatusCode::OK, &told))
-}
-
 /// Says whether the worker answers.
 pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
     let status = match counts(front).await?.draining {
@@ -179,12 +134,21 @@ pub(crate) async fn prometheus(front: &Front) -> Result<Response, Refusal> {
             counts.requests,
         ),
     ];
-    let text: String = all
+    let mut text: String = all
         .into_iter()
         .map(|(name, kind, help, number)| {
             format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {number}\n")
         })
         .collect();
+    let name = "atoll_webhook_deliveries_total";
+    text += &format!("# HELP {name} Deliveries to webhooks.\n# TYPE {name} counter\n");
+    for (outcome, number) in [
+        ("delivered", counts.webhooks_delivered),
+        ("given_up", counts.webhooks_given_up),
+        ("dropped", counts.webhooks_dropped),
+    ] {
+        text += &format!("{name}{{outcome=\"{outcome}\"}} {number}\n");
+    }
     let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

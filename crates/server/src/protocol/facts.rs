@@ -99,6 +99,7 @@ pub struct KeyFacts {
 #[allow(missing_docs)]
 pub struct LifecycleEventFacts {
     pub id: String,
+    pub tenant: String,
     pub sandbox: String,
     pub kind: String,
     pub at_ms: u64,
@@ -188,6 +189,12 @@ pub struct Counts {
     pub ended: u64,
     /// Requests since its begin.
     pub requests: u64,
+    /// Deliveries to webhooks that were received.
+    pub webhooks_delivered: u64,
+    /// Those that were given up.
+    pub webhooks_given_up: u64,
+    /// Those that were never tried: too many waited.
+    pub webhooks_dropped: u64,
     /// True once it is to end, and makes no sandbox any more.
     pub draining: bool,
 }

@@ -15,6 +15,8 @@ use crate::protocol::{Kind, NetworkAsk, Refusal, Reply, SandboxFacts, Selector};
 
 /// The most watchers of one sandbox.
 const WATCHERS_MAX: usize = 64;
+/// The shortest time between two changes of a sandbox that are noted.
+const UPDATED_EVERY: Duration = Duration::from_secs(1);
 /// The time for which a program that has ended can still be named.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(30);
 
@@ -41,6 +43,8 @@ pub(crate) struct Living {
     pub(crate) ends: watch::Sender<SystemTime>,
     /// The reason for its end, once it has ended.
     pub(crate) over: watch::Sender<Option<String>>,
+    /// The time at which a change of it was noted last.
+    updated: Mutex<Option<Instant>>,
     processes: Mutex<Vec<Arc<Process>>>,
     watchers: Mutex<BTreeMap<String, Arc<FileWatch>>>,
     /// The ports that were reached.
@@ -89,6 +93,7 @@ impl Living {
             files,
             ends: watch::channel(beginning.ends).0,
             over: beginning.over,
+            updated: Mutex::new(None),
             processes: Mutex::new(Vec::new()),
             watchers: Mutex::new(BTreeMap::new()),
             reached: Mutex::new(BTreeSet::new()),
@@ -162,8 +167,8 @@ impl Living {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the time at which it is to end.
-    pub(crate) fn live_for(&self, time: Duration, extends: bool) {
+    /// Sets the time at which it is to end; returns whether that changes.
+    pub(crate) fn live_for(&self, time: Duration, extends: bool) -> bool {
         let at = SystemTime::now() + time;
         self.ends.send_if_modified(|ends| {
             let changes = !extends || at > *ends;
@@ -171,7 +176,17 @@ impl Living {
                 *ends = at;
             }
             changes
-        });
+        })
+    }
+
+    /// Returns whether a change of it is to be noted: one in a while.
+    pub(crate) fn notes_update(&self) -> bool {
+        let mut updated = self.updated.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = updated.is_none_or(|at| at.elapsed() >= UPDATED_EVERY);
+        if is_due {
+            *updated = Some(Instant::now());
+        }
+        is_due
     }
 
     pub(crate) fn processes(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {

@@ -123,7 +123,7 @@ impl Worker {
         drop(making);
         self.created
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.note(&living.tenant, &id, "created", "a caller has made it");
+        self.note_created(&living);
         let (worker, of) = (Arc::clone(self), Arc::clone(&living));
         tokio::spawn(async move { worker.watch_over(&of, is_over).await });
         Ok(living.created())
@@ -208,6 +208,7 @@ impl Worker {
         let replaced = replaced.await.map_err(|error| fault(&error))?;
         replaced.map_err(|failure| refusal(&failure))?;
         *living.network() = (name, Some(asked));
+        self.note_updated(living, "a caller has replaced its network");
         Ok(())
     }
 

@@ -117,6 +117,7 @@ impl Worker {
         let resized = resized.await.map_err(|error| fault(&error))?;
         resized.map_err(|failure| refusal(&failure))?;
         *living.sizes() = (limits, cpus);
+        self.note_updated(living, "a caller has changed its sizes");
         Ok(())
     }
 }

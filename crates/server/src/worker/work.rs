@@ -150,7 +150,7 @@ impl Worker {
             InAsk::Get => Reply::Sandbox(Box::new(living.facts())),
             InAsk::Connect { timeout_s } => {
                 if let Some(seconds) = timeout_s {
-                    living.live_for(self.life(Some(seconds))?, true);
+                    self.prolong(living, seconds, true)?;
                 }
                 living.created()
             }
@@ -160,8 +160,10 @@ impl Worker {
             }
             InAsk::SetTimeout { timeout_s, extends } => {
                 match timeout_s {
-                    0 => living.live_for(Duration::ZERO, extends),
-                    seconds => living.live_for(self.life(Some(seconds))?, extends),
+                    0 => {
+                        living.live_for(Duration::ZERO, extends);
+                    }
+                    seconds => self.prolong(living, seconds, extends)?,
                 }
                 Reply::Done
             }
@@ -170,6 +172,14 @@ impl Worker {
             InAsk::Ports => self.ports(living).await?,
             _ => Reply::Done,
         })
+    }
+
+    /// Sets the life of a sandbox from now on.
+    fn prolong(&self, living: &Living, seconds: u64, extends: bool) -> Result<(), Refusal> {
+        if living.live_for(self.life(Some(seconds))?, extends) {
+            self.note_updated(living, "a caller has set its timeout");
+        }
+        Ok(())
     }
 }
 
