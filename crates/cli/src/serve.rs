@@ -19,7 +19,9 @@ use atoll_launcher::LAUNCHER;
 use atoll_model::parse_duration;
 use atoll_server::worker::{self, Worker};
 use atoll_server::{Configuration, Identity, NetworkWord};
-use atoll_store::{FIRST_TENANT, KeyRecord, NewKey, Role, ServedStore, ServerCertificate};
+use atoll_store::{
+    FIRST_TENANT, KeyRecord, NewKey, Role, ServedError, ServedStore, ServerCertificate,
+};
 use atoll_sys::descriptor::inherited;
 use atoll_sys::process::signals_as_descriptor;
 use serde_json::{Value, json};
@@ -82,7 +84,8 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     // Before anything starts a thread, which would have its own.
     let stop = signals_as_descriptor(&[SIGHUP, SIGINT, SIGTERM]);
     let stop = stop.doing("signals cannot be taken over")?;
-    let store = store(&places)?;
+    let mut store = store(&places)?;
+    store.take().map_err(|error| taken(&error))?;
     let engine = Engine::open(LAUNCHER)?;
     let listener = listener(&configuration, given)?;
     let address = listener.local_addr().doing("the address is not known")?;
@@ -298,6 +301,17 @@ fn store(places: &Places) -> Result<ServedStore, Failure> {
 
 fn unusable(error: &dyn std::error::Error) -> Failure {
     Failure::new("the server's store cannot be used").because(error)
+}
+
+/// Tells that another server has the store: with two, neither knows which sandboxes have ended.
+fn taken(error: &ServedError) -> Failure {
+    let failure = Failure::new("the server cannot begin").because(error);
+    match error {
+        ServedError::Taken => {
+            failure.advise("end that one, or give this one a state of its own with XDG_STATE_HOME")
+        }
+        _ => failure,
+    }
 }
 
 fn made(
