@@ -5,15 +5,13 @@ mod exec;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::Arc;
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_model::{parse_bytes, parse_duration};
-use rustls::crypto::aws_lc_rs::default_provider;
+use atoll_server::tls_of_clients;
 use serde_json::{Value, json};
 use ureq::http::Response;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, SendBody};
 
 use crate::arguments::{
@@ -74,7 +72,7 @@ impl Server {
         })?;
         let settings = Agent::config_builder().http_status_as_error(false);
         let settings = match url.starts_with("https://") {
-            true => settings.tls_config(tls()).build(),
+            true => settings.tls_config(tls_of_clients()).build(),
             false => settings.build(),
         };
         Ok(Self {
@@ -113,20 +111,6 @@ impl Server {
         };
         read(answer?)
     }
-}
-
-/// Returns how TLS is spoken: with the certificates that this machine trusts, or those of
-/// `SSL_CERT_FILE`.
-fn tls() -> TlsConfig {
-    let trusted = rustls_native_certs::load_native_certs().certs;
-    let trusted = trusted
-        .iter()
-        .map(|one| Certificate::from_der(one).to_owned());
-    let trusted: Vec<Certificate<'static>> = trusted.collect();
-    TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
-        .root_certs(RootCerts::from(trusted))
-        .build()
 }
 
 fn read(answer: Response<Body>) -> Result<Value, Failure> {

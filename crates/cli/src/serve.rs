@@ -20,7 +20,8 @@ use atoll_model::parse_duration;
 use atoll_server::worker::{self, Worker};
 use atoll_server::{Configuration, Identity, NetworkWord};
 use atoll_store::{
-    FIRST_TENANT, KeyRecord, NewKey, Role, ServedError, ServedStore, ServerCertificate,
+    FIRST_TENANT, ISSUER_MARK, KeyRecord, NewKey, Role, Scope, Scopes, ServedError, ServedStore,
+    ServerCertificate,
 };
 use atoll_sys::descriptor::inherited;
 use atoll_sys::process::signals_as_descriptor;
@@ -57,6 +58,7 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
         return beside(action, &places, output);
     }
     let configuration = configuration(&places, arguments)?;
+    worker::check_key_files(&configuration.issuers)?;
     if arguments.check {
         if configuration
             .tls
@@ -92,7 +94,16 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     let keys = store.keys().map_err(|error| unusable(&error))?;
     let first = match keys.is_empty() {
         false => None,
-        true => Some(made(&store, FIRST_TENANT, FIRST_KEY, Role::Administrator, None)?.0),
+        true => {
+            let first = NewKey {
+                tenant: FIRST_TENANT,
+                name: FIRST_KEY,
+                role: Role::Administrator,
+                scopes: Scopes::All,
+                expires_s: None,
+            };
+            Some(made(&store, &first)?.0)
+        }
     };
     let identity = identity(&places, &configuration)?;
     let (identity, authority) = identity.unzip();
@@ -314,20 +325,8 @@ fn taken(error: &ServedError) -> Failure {
     }
 }
 
-fn made(
-    store: &ServedStore,
-    tenant: &str,
-    name: &str,
-    role: Role,
-    expires_s: Option<u64>,
-) -> Result<(String, KeyRecord), Failure> {
-    let wanted = NewKey {
-        tenant,
-        name,
-        role,
-        expires_s,
-    };
-    store.make_key(&wanted).map_err(|error| unusable(&error))
+fn made(store: &ServedStore, wanted: &NewKey<'_>) -> Result<(String, KeyRecord), Failure> {
+    store.make_key(wanted).map_err(|error| unusable(&error))
 }
 
 fn keys(places: &Places, arguments: &KeysArguments, output: &Output) -> Result<u8, Failure> {
@@ -377,23 +376,26 @@ fn create_key(
         Failure::new(format!("there is no role {role:?}"))
             .advise(format!("--role {}", names.join(", ")))
     })?;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let expires = arguments.expires.as_deref().map(parse_duration).transpose();
-    let expires = expires.map_err(|error| {
-        Failure::new("--expires is no time")
-            .because(error)
-            .advise("--expires 30d")
-    })?;
-    let expires_s = expires.map(|time| (now + time).as_secs());
     let tenant = arguments.tenant.as_deref().unwrap_or(FIRST_TENANT);
     if arguments.name.is_empty() || tenant.is_empty() {
         return Err(Failure::new(
             "a key has a name and a tenant, and none of them is empty",
         ));
     }
-    let (key, record) = made(store, tenant, &arguments.name, role, expires_s)?;
+    if arguments.name.contains(ISSUER_MARK) {
+        return Err(
+            Failure::new(format!("no key has {ISSUER_MARK:?} in its name"))
+                .because("that is in the names of callers with an issuer's token"),
+        );
+    }
+    let wanted = NewKey {
+        tenant,
+        name: &arguments.name,
+        role,
+        scopes: scopes(&arguments.scope)?,
+        expires_s: expires_s(arguments.expires.as_deref())?,
+    };
+    let (key, record) = made(store, &wanted)?;
     match arguments.json {
         true => {
             let mut told = described(&record);
@@ -406,15 +408,51 @@ fn create_key(
             line(output, &key);
             let name = printable(record.name.as_bytes());
             let text = format!(
-                "key {} of {name}, {} in {}; it is shown this once",
+                "key {} of {name}, {} in {}{}; it is shown this once",
                 record.id,
                 record.role.name(),
-                printable(record.tenant.as_bytes())
+                printable(record.tenant.as_bytes()),
+                told_scopes(&record)
             );
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
     Ok(0)
+}
+
+/// Reads the time until which a key is good; returns when that is over, seconds since 1970.
+fn expires_s(text: Option<&str>) -> Result<Option<u64>, Failure> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let expires = text.map(parse_duration).transpose().map_err(|error| {
+        Failure::new("--expires is no time")
+            .because(error)
+            .advise("--expires 30d")
+    })?;
+    Ok(expires.map(|time| (now + time).as_secs()))
+}
+
+/// Reads the scopes of a key; without any it may all that its role may.
+fn scopes(names: &[String]) -> Result<Scopes, Failure> {
+    if let Some(name) = names.iter().find(|name| Scope::parse(name).is_none()) {
+        return Err(
+            Failure::new(format!("there is no scope {name:?}")).advise(format!(
+                "--scope {}",
+                Scope::ALL.map(Scope::name).join(", ")
+            )),
+        );
+    }
+    Ok(match names.is_empty() {
+        true => Scopes::All,
+        false => Scopes::of(names.iter().map(String::as_str)),
+    })
+}
+
+/// Tells of a key's scopes, if it has some.
+fn told_scopes(record: &KeyRecord) -> String {
+    let names = record.scopes.names();
+    names.map_or_else(String::new, |names| format!(" for {}", names.join(", ")))
 }
 
 fn list_keys(
@@ -446,11 +484,12 @@ fn list_keys(
         line(
             output,
             &format!(
-                "{}  {:<13}  {state:<7}  {}  {}",
+                "{}  {:<13}  {state:<7}  {}  {}{}",
                 record.id,
                 record.role.name(),
                 printable(record.tenant.as_bytes()),
                 printable(record.name.as_bytes()),
+                told_scopes(&record),
             ),
         );
     }
@@ -463,6 +502,7 @@ fn described(record: &KeyRecord) -> Value {
         "tenant": record.tenant,
         "name": record.name,
         "role": record.role.name(),
+        "scopes": record.scopes.names(),
         "created_s": record.created_s,
         "expires_s": record.expires_s,
         "revoked_s": record.revoked_s,

@@ -718,6 +718,14 @@ fn mistakes_are_told_before_anything_begins() {
         ("network = 'all'", ["unknown variant `all`", "closed"]),
         ("[quota]\nsandboxes = 0", ["quota.sandboxes", "at least 1"]),
         (
+            "[[issuer]]\nurl = 'http://login.example.com'\naudience = 'a'",
+            ["issuer.url", "https://"],
+        ),
+        (
+            "[[issuer]]\nurl = 'https://a'\naudience = 'a'\nkeys = '/nothing'",
+            ["tokens of https://a", "issuer.keys"],
+        ),
+        (
             "[quota]\ntimeout_s = 10",
             ["defaults.timeout_s is 300", "quota.timeout_s, 10"],
         ),
@@ -803,6 +811,90 @@ fn a_revoked_key_is_refused_at_once() {
         .run()
         .expect_status(125);
     let _ = server.end();
+}
+
+/// A real OpenID provider: its tokens are taken, and go on to be once it is gone.
+#[test]
+fn a_person_with_a_token_of_an_issuer_calls() {
+    let world = World::new("a_person_with_a_token_of_an_issuer_calls");
+    let modules = cache().map(|cache| cache.join("npm/node_modules"));
+    let Some(modules) = modules.filter(|npm| npm.join("oidc-provider").is_dir()) else {
+        let why = "oidc-provider of npm is not in ATOLL_TEST_CACHE";
+        world.skip(why, Avoidable::Yes);
+        return;
+    };
+    let provider = world.host("node").arg(checks("provider.mjs"));
+    let provider = provider.env("NODE_MODULES", modules).within(LONG).start();
+    let told = provider.until_stdout("\n");
+    let issuer = told.trim().strip_prefix("issuer ").unwrap().to_owned();
+    let toml = format!(
+        "[[issuer]]\nurl = {issuer:?}\naudience = \"atoll\"\ntenant_claim = \"org\"\n\
+         roles_claim = \"groups\"\n[issuer.roles]\n\
+         \"atoll-admins\" = \"administrator\"\n\"developers\" = \"user\"\n"
+    );
+    world.write(world.config().join("atoll/serve.toml"), toml);
+    let create = ["serve", "keys", "create", "--name", "own"];
+    let create = world.atoll(create).args(["--tenant", "team-a"]);
+    let key = create.args(["--role", "administrator"]).run().success();
+    let serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
+    let server = Server::of(serve.within(LONG).start(), Some(key.out().trim()));
+    let person = world.host("python3").arg(checks("person.py"));
+    let person = person.env("URL", &server.url).env("KEY", &server.key);
+    all_passed(&person.env("ISSUER", &issuer).within(LONG).run());
+    // Without its issuer a token is good for as long as the keys are known.
+    provider.signal(Signal::KILL);
+    let _ = provider.wait();
+    let token = fs::read_to_string(world.path("token")).unwrap();
+    let curl = |token: &str| {
+        let curl = world.host("curl").args(["-sS", "-w", "\n%{http_code}"]);
+        let curl = curl.args(["-H", &format!("Authorization: Bearer {token}")]);
+        let told = curl.arg(format!("{}/v1/sandboxes", server.url)).run();
+        told.success().out()
+    };
+    assert!(curl(&token).ends_with("\n200"), "{}", curl(&token));
+    assert!(curl(&token[..token.len() - 4]).ends_with("\n401"));
+    let _ = server.end();
+    // Who begins without an issuer's keys is told why.
+    let serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
+    let server = Server::of(serve.within(LONG).start(), Some(key.out().trim()));
+    let curl = world.host("curl").args(["-sS", "-w", "\n%{http_code}"]);
+    let curl = curl.args(["-H", &format!("X-API-Key: {token}")]);
+    let told = curl.arg(format!("{}/v1/sandboxes", server.url)).run();
+    let told = told.success().out();
+    assert!(
+        told.ends_with("\n503") && told.contains("cannot be asked"),
+        "{told}"
+    );
+    assert!(server.listed(&world).is_empty());
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
+#[test]
+fn scopes_narrow_what_a_key_may() {
+    let world = World::new("scopes_narrow_what_a_key_may");
+    let server = Server::start(&world);
+    let scopes = world.host("python3").arg(checks("scopes.py"));
+    let scopes = scopes.env("URL", &server.url).env("KEY", &server.key);
+    all_passed(&scopes.within(LONG).run());
+    let create = ["serve", "keys", "create", "--name", "narrow", "--json"];
+    let create = world.atoll(create).args(["--scope", "exec"]);
+    let made = create.args(["--scope", "read"]).run().success().json();
+    assert_eq!(made["scopes"], json!(["read", "exec"]), "{made}");
+    let key = made["key"].as_str().unwrap().to_owned();
+    let narrow = Server { key, ..server };
+    assert!(narrow.listed(&world).is_empty());
+    let (status, told) = narrow.ask(&world, "POST", "/v2/sandboxes", "{}");
+    assert_eq!(status, 403, "{told}");
+    let listed = world.atoll(["serve", "keys", "list"]).run().success();
+    assert!(
+        listed.out().contains("default  narrow for read, exec\n"),
+        "{listed}"
+    );
+    let wrong = world.atoll(["serve", "keys", "create", "--name", "x", "--scope", "all"]);
+    let wrong = wrong.run().expect_status(125);
+    let _ = wrong.is_clear_error(["no scope \"all\"", "read, create, exec, files, ports"]);
+    let _ = narrow.end();
 }
 
 /// With a name the server speaks TLS, under an authority that can sign for that name alone.

@@ -1,10 +1,14 @@
 //! `serve.toml`: what is served, where, and how much of it.
 
+pub(crate) mod issuer;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use atoll_model::network::HostPart;
 use serde::Deserialize;
+
+pub use issuer::{Issuer, IssuerError};
 
 /// The shipped presets of package registries.
 const REGISTRIES: [&str; 5] = ["apt", "cargo", "go", "npm", "pip"];
@@ -24,6 +28,9 @@ pub struct Configuration {
     pub webhooks: Vec<WebhookHost>,
     /// TLS; without it, requests come in the clear.
     pub tls: Option<Tls>,
+    /// The issuers whose tokens callers may come with.
+    #[serde(rename = "issuer")]
+    pub issuers: Vec<Issuer>,
     /// The resources of a sandbox whose caller asks for no others.
     pub defaults: Defaults,
     /// The most that a tenant gets.
@@ -135,6 +142,9 @@ pub enum ConfigurationError {
     /// A name that no certificate can have.
     #[error("tls.domain = \"{0}\" is no name of a host")]
     Domain(String),
+    /// An issuer.
+    #[error(transparent)]
+    Issuer(#[from] IssuerError),
     /// A default that would be refused.
     #[error("defaults.timeout_s is {0}, more than quota.timeout_s, {1}")]
     Beyond(u64, u64),
@@ -151,6 +161,7 @@ impl Default for Configuration {
             ask: Vec::new(),
             webhooks: Vec::new(),
             tls: None,
+            issuers: Vec::new(),
             defaults: Defaults::default(),
             quota: Quota::default(),
             reserve: Reserve::default(),
@@ -223,6 +234,7 @@ impl Configuration {
             }
             Some(_) => {}
         }
+        issuer::check(&self.issuers)?;
         let counts = [
             ("defaults.timeout_s", self.defaults.timeout_s),
             ("defaults.cpus", self.defaults.cpus.unwrap_or(1).into()),

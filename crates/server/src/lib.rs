@@ -21,11 +21,12 @@ mod tls;
 pub mod worker;
 
 pub use configuration::{
-    Configuration, ConfigurationError, Defaults, NetworkWord, Quota, Reserve, Tls, WebhookHost,
+    Configuration, ConfigurationError, Defaults, Issuer, IssuerError, NetworkWord, Quota, Reserve,
+    Tls, WebhookHost,
 };
 pub use front::{openapi, program as front_program};
 pub use started::FRONT;
-pub use tls::Identity;
+pub use tls::{Identity, of_clients as tls_of_clients};
 
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ pub struct Hello {
 pub enum Credential {
     /// None.
     Nothing,
-    /// A key of a caller.
+    /// A key of a caller, or a token of an issuer.
     Key(String),
     /// The access token of the sandbox that is asked for.
     Token(String),
@@ -251,6 +251,8 @@ pub enum KeysAsk {
         name: String,
         /// The role.
         role: String,
+        /// The names of its scopes; `None` for everything that the role may.
+        scopes: Option<Vec<String>>,
         /// The time from which it is refused, seconds since 1970.
         expires_s: Option<u64>,
     },

@@ -29,6 +29,46 @@ fn the_configuration_is_read_whole_or_refused() {
 }
 
 #[test]
+fn an_issuer_is_configured_safely_or_refused() {
+    let issuer = |text: &str| format!("[[issuer]]\nurl = 'https://a/x'\naudience = 'b'\n{text}");
+    for right in [
+        "",
+        "tenant = 'team-a'",
+        "tenant_claim = 'org'",
+        "roles_claim = 'groups'\n[issuer.roles]\nadmins = 'administrator'",
+        "keys = '/etc/keys.json'",
+        "[[issuer]]\nurl = 'http://127.0.0.1:8080/realms/a'\naudience = 'b'",
+        "[[issuer]]\nurl = 'http://[::1]:8080'\naudience = 'b'",
+    ] {
+        let read = Configuration::parse(&issuer(right));
+        assert!(read.is_ok(), "{right}: {read:?}");
+    }
+    for wrong in [
+        "tenant = 'a'\ntenant_claim = 'org'",
+        "tenant = ''",
+        "tenant = 'a/b'",
+        "roles_claim = 'groups'",
+        "[issuer.roles]\nadmins = 'administrator'",
+        "roles_claim = 'groups'\n[issuer.roles]\nadmins = 'root'",
+        "unknown = 1",
+        "[[issuer]]\nurl = 'https://a/x'\naudience = 'c'",
+        "[[issuer]]\nurl = 'https://b'\naudience = ''",
+        "[[issuer]]\nurl = 'https://b'",
+        "[[issuer]]\nurl = 'http://b'\naudience = 'c'",
+        "[[issuer]]\nurl = 'http://127.0.0.1.b'\naudience = 'c'",
+        "[[issuer]]\nurl = 'http://127.0.0.1@b'\naudience = 'c'",
+        "[[issuer]]\nurl = 'https://u:p@b'\naudience = 'c'",
+        "[[issuer]]\nurl = 'https://b?x=1'\naudience = 'c'",
+        "[[issuer]]\nurl = 'https://b#x'\naudience = 'c'",
+        "[[issuer]]\nurl = 'https://'\naudience = 'c'",
+        "[[issuer]]\nurl = 'file:///b'\naudience = 'c'",
+        "[[issuer]]\nurl = 'b'\naudience = 'c'",
+    ] {
+        assert!(Configuration::parse(&issuer(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn the_description_of_the_api_is_fixed() {
     let path = "src/golden/openapi.json";
     let text = serde_json::to_string_pretty(&crate::openapi()).unwrap() + "\n";

@@ -1,4 +1,4 @@
-//! TLS: the identity of a server, and the acceptance of connections by it.
+//! TLS: the identity of a server, the acceptance of connections by it, and what a client trusts.
 
 use std::io;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use tokio_rustls::TlsAcceptor;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// The identity of a server that speaks TLS, as PEM: a certificate with those above it, and its
 /// key. Not shown.
@@ -44,4 +45,19 @@ pub(crate) fn acceptor(identity: &Identity) -> io::Result<TlsAcceptor> {
     let mut config = config.map_err(io::Error::other)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Returns how TLS is spoken to others: with the certificates that this machine trusts, or those
+/// of `SSL_CERT_FILE`.
+#[must_use]
+pub fn of_clients() -> TlsConfig {
+    let trusted = rustls_native_certs::load_native_certs().certs;
+    let trusted = trusted
+        .iter()
+        .map(|one| Certificate::from_der(one).to_owned());
+    let trusted: Vec<Certificate<'static>> = trusted.collect();
+    TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+        .root_certs(RootCerts::from(trusted))
+        .build()
 }

@@ -6,6 +6,7 @@ mod approving;
 mod callers;
 mod events;
 mod files;
+mod issuers;
 mod living;
 mod making;
 mod once;
@@ -43,7 +44,8 @@ use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
-use callers::Caller;
+use callers::{Caller, scopes_for, without_tokens};
+pub use issuers::check_key_files;
 use living::{Living, milliseconds};
 
 /// The processors of a sandbox where nothing else is said.
@@ -83,6 +85,7 @@ pub struct Worker {
     engine: Engine,
     store: ServedStore,
     configuration: Configuration,
+    issuers: issuers::Issuers,
     /// The message that each front begins with.
     handed: Handed,
     /// The scheme, and the name and port below which those of sandboxes are.
@@ -156,6 +159,7 @@ impl Worker {
         Arc::new(Self {
             engine,
             store,
+            issuers: issuers::Issuers::new(&configuration.issuers),
             configuration,
             handed,
             origin,
@@ -407,26 +411,27 @@ impl Worker {
             ask,
             ..
         } = hello;
+        let needs = scopes_for(&ask);
+        let caller = || self.caller(&credential, needs);
         let reply = match ask {
             Ask::Create(ask) => {
-                let caller = self.caller(&credential)?;
-                self.create_once(&Caller { trace, ..caller }, once, *ask)
-                    .await?
+                let caller = caller().await?;
+                let scopes = caller.scopes.clone();
+                let caller = Caller { trace, ..caller };
+                let created = self.create_once(&caller, once, *ask).await?;
+                without_tokens(&scopes, created)
             }
-            Ask::List(ask) => {
-                let caller = self.caller(&credential)?;
-                self.list(&caller.tenant, &ask)
-            }
+            Ask::List(ask) => self.list(&caller().await?.tenant, &ask),
             Ask::Count => Reply::Counted(self.counts()),
-            Ask::Keys(ask) => self.keys(&self.caller(&credential)?, ask)?,
-            Ask::Webhooks(ask) => self.webhooks(&self.caller(&credential)?, ask).await?,
+            Ask::Keys(ask) => self.keys(&caller().await?, ask)?,
+            Ask::Webhooks(ask) => self.webhooks(&caller().await?, ask).await?,
             Ask::LifecycleEvents {
                 sandbox,
                 offset,
                 limit,
                 oldest_first,
             } => {
-                let caller = self.caller(&credential)?;
+                let caller = caller().await?;
                 let page = Page {
                     offset,
                     limit,
@@ -440,7 +445,7 @@ impl Worker {
             | Ask::Note { .. }
             | Ask::Checkpoint
             | Ask::Approvals) => {
-                let caller = self.caller(&credential)?;
+                let caller = caller().await?;
                 self.look_up(&Caller { trace, ..caller }, ask).await?
             }
             // The sandbox may not be there yet.
@@ -448,15 +453,24 @@ impl Worker {
                 sandbox: Some(sandbox),
                 ask: InAsk::Decide { approval, decision },
             } if approving::is_one(approval) => {
-                let caller = self.caller(&credential)?;
+                let caller = caller().await?;
                 let caller = Caller { trace, ..caller };
                 self.decide_question(&caller, &sandbox, approval, decision)
                     .await?
             }
             Ask::In { sandbox, ask } => {
-                let (living, caller) = self.admitted(&credential, sandbox.as_deref(), &ask)?;
+                let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
+                let (living, caller) = admitted.await?;
+                let scopes = caller.as_ref().map(|caller| caller.scopes.clone());
+                let caller = caller.map(|caller| caller.name);
                 let by = ServedExec { caller, trace };
-                return self.work(&living, ask, once, by, reader, writer).await;
+                let answered = self.work(&living, ask, once, by, reader, writer).await?;
+                return Ok(match (answered, scopes) {
+                    (Answered::Reply(reply), Some(scopes)) => {
+                        Answered::Reply(without_tokens(&scopes, reply))
+                    }
+                    (other, _) => other,
+                });
             }
         };
         Ok(Answered::Reply(reply))

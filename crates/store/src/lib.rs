@@ -44,7 +44,8 @@ pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock
 pub use scratch::{create_scratch, remove_scratch};
 pub use served::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
 pub use served::{
-    FIRST_TENANT, KeyRecord, LifecycleEvent, NewKey, Page, Role, ServedError, ServedStore,
+    FIRST_TENANT, ISSUER_MARK, KeyRecord, LifecycleEvent, NewKey, Page, Role, Scope, Scopes,
+    ServedError, ServedStore,
 };
 pub use stored_runs::{end_unanswering, open_ledger, settle_run};
 pub use tokens::{TokenFileError, TokenFiles};

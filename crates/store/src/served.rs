@@ -5,6 +5,7 @@
 //! that a revoked key is refused from then on, whichever process revoked it.
 
 mod form;
+mod rights;
 #[cfg(test)]
 mod tests;
 mod webhooks;
@@ -19,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use sha2::{Digest, Sha256};
 
 use form::FORM;
+pub use rights::{ISSUER_MARK, Role, Scope, Scopes};
 pub use webhooks::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
 
 /// The random bytes of a key.
@@ -94,50 +96,6 @@ pub enum ServedError {
     NoBackup,
 }
 
-/// The rights of a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Everything, in every tenant: keys, tenants, all sandboxes.
-    Administrator,
-    /// Look at and end every sandbox.
-    Operator,
-    /// Answer approval requests.
-    Approver,
-    /// Read the ledger.
-    Auditor,
-    /// Make and use sandboxes of the own tenant.
-    User,
-}
-
-impl Role {
-    /// All roles, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [
-        Self::Administrator,
-        Self::Operator,
-        Self::Approver,
-        Self::Auditor,
-        Self::User,
-    ];
-
-    /// Returns the name as written.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Administrator => "administrator",
-            Self::Operator => "operator",
-            Self::Approver => "approver",
-            Self::Auditor => "auditor",
-            Self::User => "user",
-        }
-    }
-
-    /// Returns the role of this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.name() == name)
-    }
-}
-
 /// A key, without what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
@@ -149,6 +107,8 @@ pub struct KeyRecord {
     pub name: String,
     /// The role.
     pub role: Role,
+    /// The scopes within that.
+    pub scopes: Scopes,
     /// The time at which it was made, seconds since 1970.
     pub created_s: u64,
     /// The time from which it is refused, seconds since 1970.
@@ -166,6 +126,8 @@ pub struct NewKey<'a> {
     pub name: &'a str,
     /// The role.
     pub role: Role,
+    /// The scopes within that.
+    pub scopes: Scopes,
     /// The time from which it is refused, seconds since 1970.
     pub expires_s: Option<u64>,
 }
@@ -233,6 +195,7 @@ impl ServedStore {
             tenant: wanted.tenant.to_owned(),
             name: wanted.name.to_owned(),
             role: wanted.role,
+            scopes: wanted.scopes.clone(),
             created_s: now_s(),
             expires_s: wanted.expires_s,
             revoked_s: None,
@@ -244,8 +207,8 @@ impl ServedStore {
             params![record.tenant, signed(record.created_s)],
         )?;
         change.execute(
-            "INSERT INTO keys (id, digest, tenant, name, role, created_s, expires_s)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO keys (id, digest, tenant, name, role, created_s, expires_s, scopes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 record.id,
                 digest(&key),
@@ -254,6 +217,7 @@ impl ServedStore {
                 record.role.name(),
                 signed(record.created_s),
                 record.expires_s.map(signed),
+                record.scopes.text(),
             ],
         )?;
         change.commit()?;
@@ -268,7 +232,7 @@ impl ServedStore {
     pub fn key(&self, key: &str, now: SystemTime) -> Result<Option<KeyRecord>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
-            "SELECT id, tenant, name, role, created_s, expires_s, revoked_s
+            "SELECT id, tenant, name, role, created_s, expires_s, revoked_s, scopes
              FROM keys WHERE digest = ?1",
         )?;
         let record = find
@@ -288,7 +252,7 @@ impl ServedStore {
     pub fn keys(&self) -> Result<Vec<KeyRecord>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
-            "SELECT id, tenant, name, role, created_s, expires_s, revoked_s
+            "SELECT id, tenant, name, role, created_s, expires_s, revoked_s, scopes
              FROM keys ORDER BY created_s, id",
         )?;
         let records = find.query_map([], key_record)?;
@@ -403,6 +367,7 @@ fn settle(connection: &Connection) -> Result<(), ServedError> {
 
 fn key_record(row: &Row<'_>) -> rusqlite::Result<KeyRecord> {
     let role: String = row.get(3)?;
+    let scopes: Option<String> = row.get(7)?;
     let time = |value: Option<i64>| value.map(i64::cast_unsigned);
     Ok(KeyRecord {
         id: row.get(0)?,
@@ -410,6 +375,7 @@ fn key_record(row: &Row<'_>) -> rusqlite::Result<KeyRecord> {
         name: row.get(2)?,
         // One that is not known has the fewest rights.
         role: Role::parse(&role).unwrap_or(Role::Auditor),
+        scopes: Scopes::parse(scopes.as_deref()),
         created_s: row.get::<_, i64>(4)?.cast_unsigned(),
         expires_s: time(row.get(5)?),
         revoked_s: time(row.get(6)?),

@@ -20,6 +20,7 @@ const KEYS_EXAMPLES: &str = "\
 Examples:
   atoll serve keys create --name ci
   atoll serve keys create --name ci --tenant team-a --expires 30d
+  atoll serve keys create --name ci --scope create --scope exec --scope files
   atoll serve keys list
   atoll serve keys revoke 3f9a1c20";
 
@@ -121,6 +122,11 @@ pub struct CreateKeyArguments {
     /// administrator, operator, approver, auditor or user. Default: user.
     #[arg(long, value_name = "ROLE")]
     pub role: Option<String>,
+
+    /// A part of what its role may: read, create, exec, files or ports. Can be repeated.
+    /// Default: everything.
+    #[arg(long, value_name = "NAME", verbatim_doc_comment)]
+    pub scope: Vec<String>,
 
     /// The time until it is refused, in s, m, h, d. Default: none.
     #[arg(long, value_name = "TIME")]

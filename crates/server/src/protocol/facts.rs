@@ -89,6 +89,8 @@ pub struct KeyFacts {
     pub tenant: String,
     pub name: String,
     pub role: String,
+    /// The scopes within that; everything if there are none.
+    pub scopes: Option<Vec<String>>,
     pub created_s: u64,
     pub expires_s: Option<u64>,
     pub revoked_s: Option<u64>,

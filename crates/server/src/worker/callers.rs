@@ -1,9 +1,11 @@
 //! Callers and their rights: the one place where credentials are checked.
 
+mod rights;
+
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use atoll_store::{KeyRecord, NewKey, Role, ServedError};
+use atoll_store::{ISSUER_MARK, KeyRecord, NewKey, Role, Scope, Scopes, ServedError};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -14,15 +16,20 @@ use crate::protocol::{
     Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply,
 };
 
+use rights::{check_scopes, is_of_control, may, scopes_in, wanted_scopes};
+pub(super) use rights::{scopes_for, without_tokens};
+
 /// The most tokens that are compared in a second for signatures that name no sandbox.
 const COMPARED_A_SECOND_MAX: f64 = 200_000.0;
 
-/// A caller whose key was checked.
+/// A caller whose key or token was checked.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) tenant: String,
     pub(super) name: String,
     pub(super) role: Role,
+    /// The scopes of the key or token within that.
+    pub(super) scopes: Scopes,
     /// The trace id of the request.
     pub(super) trace: Option<String>,
 }
@@ -44,8 +51,23 @@ impl Default for Scans {
 }
 
 impl Worker {
-    /// Finds who calls by their key.
-    pub(super) fn caller(&self, credential: &Credential) -> Result<Caller, Refusal> {
+    /// Finds who calls by their key or token, if that is good for one of these scopes.
+    pub(super) async fn caller(
+        &self,
+        credential: &Credential,
+        needs: &[Scope],
+    ) -> Result<Caller, Refusal> {
+        let caller = match credential {
+            Credential::Key(token) if self.issuers.takes(token) => {
+                self.issuers.caller(token).await?
+            }
+            _ => self.caller_of_key(credential)?,
+        };
+        check_scopes(&caller.scopes, needs)?;
+        Ok(caller)
+    }
+
+    fn caller_of_key(&self, credential: &Credential) -> Result<Caller, Refusal> {
         let Credential::Key(key) = credential else {
             return Err(
                 Refusal::new(Kind::Unauthenticated, "the API key is missing")
@@ -67,39 +89,40 @@ impl Worker {
             tenant: record.tenant,
             name: record.name,
             role: record.role,
+            scopes: record.scopes,
             trace: None,
         })
     }
 
-    /// Finds the sandbox of a request, if the caller may ask for that, and the caller's name, if a
-    /// key tells it. One of another tenant is like one that is not there.
-    pub(super) fn admitted(
+    /// Finds the sandbox of a request, if the caller may ask for that, and the caller, if a key or
+    /// token tells who that is. One of another tenant is like one that is not there.
+    pub(super) async fn admitted(
         &self,
         credential: &Credential,
         sandbox: Option<&str>,
         ask: &InAsk,
-    ) -> Result<(Arc<Living>, Option<String>), Refusal> {
+    ) -> Result<(Arc<Living>, Option<Caller>), Refusal> {
         // One that is ending is gone, but for whoever ends it too.
         let is_there =
             |one: &Arc<Living>| matches!(ask, InAsk::Kill) || one.over.borrow().is_none();
-        let named = |id: &str| self.living().get(id).cloned().filter(is_there);
-        let living = match (credential, sandbox) {
+        let id = match (credential, sandbox) {
             (Credential::Signature { .. }, None) => {
                 return Ok((self.signed(credential, ask)?, None));
             }
             (_, None) => return Err(Refusal::new(Kind::Invalid, "no sandbox is named")),
-            (_, Some(id)) => named(id),
+            (_, Some(id)) => id,
         };
-        let mut name = None;
+        // Before the sandbox is looked for: what a scope refuses says nothing about what is there.
+        let caller = match credential {
+            Credential::Key(_) => Some(self.caller(credential, scopes_in(ask)).await?),
+            _ => None,
+        };
+        let living = self.living().get(id).cloned().filter(is_there);
         let admits = match (credential, &living) {
-            (Credential::Key(_), living) => {
-                let caller = self.caller(credential)?;
-                let is_own = living
-                    .as_ref()
-                    .is_some_and(|one| one.tenant == caller.tenant);
-                name = Some(caller.name);
-                is_own && may(caller.role, ask)
-            }
+            (Credential::Key(_), living) => caller.as_ref().is_some_and(|caller| {
+                let is_own = |one: &Arc<Living>| one.tenant == caller.tenant;
+                living.as_ref().is_some_and(is_own) && may(caller.role, ask)
+            }),
             (Credential::Link(until_s, signature), Some(living)) => {
                 let InAsk::Port { port } = ask else {
                     return Err(bad_link());
@@ -138,17 +161,17 @@ impl Worker {
             }
         };
         match living {
-            Some(living) if admits => Ok((living, name)),
+            Some(living) if admits => Ok((living, caller)),
             Some(_) if matches!(credential, Credential::Nothing) => Err(bad_token()),
-            _ => Err(self.no_sandbox(sandbox.unwrap_or_default(), credential)),
+            _ => Err(self.no_sandbox(id, caller.as_ref())),
         }
     }
 
     /// Returns the refusal for a sandbox that is not there; to its tenant also why it has ended.
-    fn no_sandbox(&self, id: &str, credential: &Credential) -> Refusal {
-        let tenant = self.caller(credential).ok().map(|caller| caller.tenant);
+    fn no_sandbox(&self, id: &str, caller: Option<&Caller>) -> Refusal {
+        let tenant = caller.map(|caller| &caller.tenant);
         let ending = self.living().get(id).cloned();
-        let ending = ending.filter(|one| Some(&one.tenant) == tenant.as_ref());
+        let ending = ending.filter(|one| Some(&one.tenant) == tenant);
         if let Some(why) = ending.and_then(|one| one.over.borrow().clone()) {
             return Refusal::new(Kind::NoSandbox, format!("sandbox {id} is ending: {why}"));
         }
@@ -156,7 +179,7 @@ impl Worker {
         let own = ended
             .iter()
             .rev()
-            .find(|one| one.id == id && Some(&one.tenant) == tenant.as_ref());
+            .find(|one| one.id == id && Some(&one.tenant) == tenant);
         Refusal::new(
             Kind::NoSandbox,
             match own {
@@ -215,6 +238,7 @@ impl Worker {
                 tenant,
                 name,
                 role,
+                scopes,
                 expires_s,
             } => {
                 let role = Role::parse(&role).ok_or_else(|| {
@@ -227,10 +251,12 @@ impl Worker {
                 })?;
                 let tenant = tenant.unwrap_or_else(|| caller.tenant.clone());
                 check_key(caller, &tenant, &name, expires_s)?;
+                let scopes = scopes.map_or(Ok(Scopes::All), |names| wanted_scopes(&names))?;
                 let wanted = NewKey {
                     tenant: &tenant,
                     name: &name,
                     role,
+                    scopes,
                     expires_s,
                 };
                 let (key, record) = self
@@ -267,8 +293,10 @@ fn check_key(
         return Err(Refusal::new(Kind::Forbidden, what)
             .advise("atoll serve keys create --tenant, on the server's machine"));
     }
-    if name.is_empty() {
-        return Err(Refusal::new(Kind::Invalid, "a key has a name"));
+    if name.is_empty() || name.contains(ISSUER_MARK) {
+        let what = format!("a key has a name, without {ISSUER_MARK:?} in it");
+        return Err(Refusal::new(Kind::Invalid, what)
+            .advise("that is in the names of callers with an issuer's token"));
     }
     match expires_s.is_some_and(|at| at <= now_s()) {
         true => Err(Refusal::new(
@@ -285,45 +313,14 @@ fn facts(record: KeyRecord) -> KeyFacts {
         tenant: record.tenant,
         name: record.name,
         role: record.role.name().to_owned(),
+        scopes: record
+            .scopes
+            .names()
+            .map(|names| names.into_iter().map(str::to_owned).collect()),
         created_s: record.created_s,
         expires_s: record.expires_s,
         revoked_s: record.revoked_s,
     }
-}
-
-/// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
-fn may(role: Role, ask: &InAsk) -> bool {
-    match role {
-        Role::Administrator => true,
-        // Who makes a request does not approve it.
-        Role::User => !matches!(ask, InAsk::Decide { .. }),
-        Role::Operator => is_of_operators(ask),
-        Role::Approver => matches!(ask, InAsk::Decide { .. }),
-        Role::Auditor => false,
-    }
-}
-
-/// Returns whether a request is about the life of a sandbox, which its own token does not reach.
-fn is_of_control(ask: &InAsk) -> bool {
-    matches!(
-        ask,
-        InAsk::Get
-            | InAsk::Connect { .. }
-            | InAsk::Kill
-            | InAsk::SetTimeout { .. }
-            | InAsk::Link { .. }
-            | InAsk::SetNetwork(_)
-            | InAsk::SetSizes(_)
-            | InAsk::Decide { .. }
-    )
-}
-
-/// Returns whether a request is one that an operator makes: looking, and ending.
-fn is_of_operators(ask: &InAsk) -> bool {
-    matches!(
-        ask,
-        InAsk::Alive | InAsk::Get | InAsk::Kill | InAsk::Processes | InAsk::Measure | InAsk::Ports
-    )
 }
 
 /// Checks a signature for this sandbox and this request.

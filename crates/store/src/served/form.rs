@@ -16,7 +16,7 @@ use super::{FIRST_TENANT, SCHEMA, ServedError, ServedStore, now_s, settle, signe
 pub(super) const FORM: i64 = 2;
 
 /// The changes that lead from each form to the next, the first of them from form 1.
-const CHANGES: [&[&str]; 1] = [&[webhooks::TABLES]];
+const CHANGES: [&[&str]; 1] = [&[webhooks::TABLES, "ALTER TABLE keys ADD COLUMN scopes TEXT;"]];
 
 /// The end of the name of the file that a server locks, and the longest wait for one that ends.
 const LOCK: &str = ".lock";

@@ -249,3 +249,29 @@ fn unended_sandboxes_are_told_to_one_server() {
     drop(store);
     other.take().unwrap();
 }
+
+#[test]
+fn scopes_are_kept_with_their_key() {
+    let place = Place::new();
+    place.first_form("serve.sqlite");
+    let store = place.open();
+    assert_eq!(store.keys().unwrap()[0].scopes, Scopes::All);
+    for scopes in [
+        Scopes::All,
+        Scopes::of(["exec", "read"]),
+        Scopes::of(["unknown"]),
+    ] {
+        let wanted = NewKey {
+            tenant: "default",
+            name: "one",
+            role: Role::User,
+            scopes: scopes.clone(),
+            expires_s: None,
+        };
+        let (key, _) = store.make_key(&wanted).unwrap();
+        let record = store.key(&key, SystemTime::now()).unwrap().unwrap();
+        assert_eq!(record.scopes, scopes);
+    }
+    assert!(Scopes::All.has(Scope::Ports));
+    assert!(!Scopes::of(["unknown"]).has(Scope::Read));
+}

@@ -91,7 +91,7 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 10] = [
+const NPM: [&str; 11] = [
     "@openai/codex@0.169.0",
     CLAUDE_CODE,
     "opencode-ai@1.18.33",
@@ -102,6 +102,7 @@ const NPM: [&str; 10] = [
     "@aws-sdk/client-s3@3.1173.0",
     "@aws-sdk/lib-storage@3.1173.0",
     "e2b@2.51.0",
+    "oidc-provider@9.13.3",
 ];
 
 /// The package of Node.js for this machine. The package `node` has a script that installs it, and

@@ -26,7 +26,8 @@ const LOG_LINES: usize = 100;
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Created {
     sandbox: SandboxFacts,
-    /// The token for the services inside, as E2B's SDKs take it.
+    /// The token for the services inside, as E2B's SDKs take it; empty without the scopes `exec` and
+    /// `files`.
     token: String,
     /// The token for its ports, if they take one.
     port_token: Option<String>,
@@ -257,6 +258,8 @@ pub(crate) struct KeyBody {
     tenant: Option<String>,
     /// The role; `user` if it is left out.
     role: Option<String>,
+    /// The scopes within that: read, create, exec, files, ports; everything if they are left out.
+    scopes: Option<Vec<String>>,
     /// The time from which it is refused, seconds since 1970.
     expires_s: Option<u64>,
 }
@@ -282,6 +285,7 @@ pub(crate) async fn make_key(
         tenant: asked.tenant,
         name: asked.name,
         role: asked.role.unwrap_or_else(|| "user".to_owned()),
+        scopes: asked.scopes,
         expires_s: asked.expires_s,
     });
     match front.ask(credential(&headers), ask).await? {
