@@ -239,17 +239,15 @@ impl Fields {
         Ok(tenant.to_owned())
     }
 
-    /// Returns the caller's name, as the ledger has it: what people know them by, and the issuer.
+    /// Returns the caller's name, as the ledger and policies have it, and the issuer: an address that
+    /// the issuer has verified, else its subject. Any other name people choose themselves (OpenID
+    /// Connect Core 1.0, 5.7).
     fn name(&self, issuer: &Issuer) -> Result<String, Refusal> {
         let subject = self.text("sub")?;
-        let other = |name: &str| {
-            let text = self.0.get(name).and_then(Value::as_str);
-            text.filter(|text| !text.is_empty())
-        };
         let is_verified = self.0.get("email_verified") == Some(&Value::Bool(true));
-        let email = other("email").filter(|_| is_verified);
-        let name = email.or_else(|| other("preferred_username"));
-        let mut name = printable(name.unwrap_or(subject).as_bytes());
+        let email = self.0.get("email").and_then(Value::as_str);
+        let email = email.filter(|email| is_verified && !email.is_empty());
+        let mut name = printable(email.unwrap_or(subject).as_bytes());
         name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
         Ok(format!("{name}{ISSUER_MARK}{}", issuer.url))
     }
