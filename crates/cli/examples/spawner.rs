@@ -177,6 +177,7 @@ impl Many {
             reread: &|rules| Ok(rules.clone()),
             filter: &|rights| Box::new(EscapeFilter::new(rights)),
             owner: None,
+            home: None,
             now,
         };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;

@@ -115,6 +115,7 @@ pub fn carry_out(
         remember: &|to| remember(&places, &asked.workspace, rules.profile(), to),
         filter: &filter,
         owner: None,
+        home: None,
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;

@@ -1135,6 +1135,36 @@ fn sandboxes_and_execs_wait_for_an_approver() {
     verify_ledger(&world);
 }
 
+/// Files outlive their sandbox where they are to, and nothing else does.
+#[test]
+fn pauses_snapshots_and_forks_keep_files() {
+    let world = World::new("pauses_snapshots_and_forks_keep_files");
+    let python = world.host("python3").arg(checks("kept.py"));
+    let run = python.env("CONFIG", world.config()).within(LONG).run();
+    all_passed_of(&run, 7);
+    verify_ledger(&world);
+}
+
+/// Programs make namespaces of their own where the server lets them, and nowhere else.
+#[test]
+fn nesting_is_what_the_server_grants() {
+    let script = "unshare --user --map-root-user --mount mount -t tmpfs none /tmp && echo nested";
+    for (toml, expected) in [("", ""), ("nesting = true\n", "nested\n")] {
+        let world = World::new("nesting_is_what_the_server_grants");
+        world.write("serve.toml", toml);
+        let server = Server::with(&world, &["--config", "serve.toml"]);
+        let (id, _) = server.make(&world);
+        let body = json!({ "command": ["sh", "-c", script] }).to_string();
+        let (status, ran) = server.ask(&world, "POST", &format!("/v1/sandboxes/{id}/run"), &body);
+        assert_eq!(
+            (status, &ran["stdout"]),
+            (200, &json!(expected)),
+            "{toml} {ran}"
+        );
+        let _ = server.end();
+    }
+}
+
 /// What happens to sandboxes reaches a receiver, signed, once or more often, and no other place.
 #[test]
 fn webhooks_are_told_and_signed() {

@@ -33,6 +33,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         },
         discard: false,
         is_attended: false,
+        home: None,
         answer: PriorAnswer::Nobody,
     })?;
     let exec = |command: &[&str]| -> Result<(), Failure> {

@@ -381,7 +381,12 @@ fn note_end(
     record.state = state;
     ranged::give_back(request.state, &record.run).map_err(PlaceError::GivenBack)?;
     if request.is_scratch() {
+        let upper = request.state.scratch_dir(&record.run).join("upper");
+        let kept = request
+            .home
+            .map_or(Ok(()), |home| home.end(&upper, state == RunState::Failed));
         remove_scratch(request.state, &record.run)?;
+        kept.map_err(PlaceError::GivenBack)?;
         record.state = RunState::Discarded;
         return Ok(record);
     }

@@ -22,6 +22,7 @@ use crate::fallback::Offered;
 use crate::kept::Kept;
 use crate::place_error::state_error;
 use crate::resuming::decided_about;
+use crate::sandboxes::home::Home;
 use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
@@ -138,6 +139,10 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
     if let Some(base) = request.resume.and_then(|earlier| earlier.base) {
         return base;
     }
+    let begun = request.home.and_then(Home::begins);
+    if let Some(base) = begun.and_then(|home| home.base) {
+        return base;
+    }
     let shared = boundary
         .views
         .iter()
@@ -244,7 +249,12 @@ impl Placing<'_> {
     fn home(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = PathBuf::from("upper");
         let home = self.run_dir().join(&below);
-        make_home(&home, self.base)?;
+        match self.request.home.and_then(Home::begins) {
+            Some(kept) => {
+                std::fs::rename(&kept.path, &home).map_err(state_error("moving", &home))?
+            }
+            None => make_home(&home, self.base)?,
+        }
         self.note_workspace(LayerHow::Copy, below, self.request.now);
         Ok(WorkspacePlace::Copy(home))
     }

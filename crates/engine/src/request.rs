@@ -11,6 +11,7 @@ use atoll_store::RunRecord;
 use serde_json::Value;
 
 use crate::execs::MakeFilter;
+use crate::sandboxes::Home;
 use crate::supervision::{
     CredentialBundle, DualControlRule, OwnerEnd, ProjectAllowance, SshHandover,
 };
@@ -46,6 +47,8 @@ pub struct Request<'a> {
     pub unattended: bool,
     /// The approvers of lasting rights: [`widening`](crate::widening) of the rules.
     pub widening: &'a DualControlRule,
+    /// The home of a served sandbox.
+    pub home: Option<&'a Home>,
     /// The run whose layers this one continues.
     pub resume: Option<&'a RunRecord>,
     /// Reads the policies again.

@@ -35,6 +35,7 @@ use crate::{CallError, ChangeRetention, Request, call};
 
 mod approving;
 mod exec;
+pub(crate) mod home;
 mod named;
 mod nobody;
 mod preparing;
@@ -43,6 +44,7 @@ mod serving;
 
 pub use approving::{NeedsApproval, NotMade};
 pub use exec::Exec;
+pub use home::{Home, KeptHome, remove_home};
 use named::Named;
 use nobody::{NoStreams, Unfiltered, unremembered};
 use preparing::{Prepared, prepare, prepare_served, typed};
@@ -86,6 +88,8 @@ pub struct CreateSandbox {
     /// True if whatever needs a person's approval waits for [`Sandbox::decide`]; it is denied
     /// otherwise.
     pub is_attended: bool,
+    /// The home that a served one begins with; it is moved, and back again if none is made.
+    pub home: Option<KeptHome>,
     /// The answer of an approver about a served one, if one was asked.
     pub answer: PriorAnswer,
 }
@@ -97,6 +101,7 @@ pub struct Sandbox {
     /// Its call, for what is decided on it later.
     call: Box<Call>,
     replacing: Mutex<()>,
+    home: Arc<Home>,
     shared: Arc<Shared>,
     owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
@@ -184,10 +189,12 @@ impl Engine {
         let line = owner().doing("no line to the sandbox can be made");
         let (owner, owned) = line.map_err(NotMade::Failed)?;
         let kept = wanted.clone();
+        let home = Home::new(wanted.home.take());
+        let own = Arc::clone(&home);
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            let outcome = supervise(&shared, &wanted, &owned, ready);
+            let outcome = supervise(&shared, &wanted, &own, &owned, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
                 let _ = told.send(Err(NotMade::of(error)));
@@ -202,6 +209,7 @@ impl Engine {
             wanted: kept,
             call,
             replacing: Mutex::new(()),
+            home,
             shared: Arc::clone(&self.shared),
             owner,
             supervised: Mutex::new(Some(supervised)),
@@ -213,6 +221,7 @@ impl Engine {
 fn supervise(
     shared: &Shared,
     wanted: &CreateSandbox,
+    home: &Home,
     owned: &OwnerEnd,
     ready: Sender<Result<Box<Call>, NotMade>>,
 ) -> Result<Ending, CallError> {
@@ -265,6 +274,7 @@ fn supervise(
         fate: wanted.retention(),
         unattended: !wanted.is_attended,
         widening: &widening,
+        home: Some(home),
         resume: None,
         reread: &|rules| Ok(rules.clone()),
         remember: &|_| Err(unremembered()),
@@ -274,6 +284,8 @@ fn supervise(
     };
     let made = Box::new(call_of.clone());
     let attach = |_: &_| {
+        // From now on it is that of a sandbox.
+        home.keep(None);
         let _ = ready.send(Ok(made));
         NoStreams(nothing)
     };

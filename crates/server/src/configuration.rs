@@ -26,6 +26,8 @@ pub struct Configuration {
     pub ask: Vec<String>,
     /// The hosts that webhooks may be sent to though they are not public, also in the clear.
     pub webhooks: Vec<WebhookHost>,
+    /// True if programs may have namespaces of their own: containers, browsers with a sandbox.
+    pub nesting: bool,
     /// TLS; without it, requests come in the clear.
     pub tls: Option<Tls>,
     /// The issuers whose tokens callers may come with.
@@ -108,6 +110,10 @@ pub struct Quota {
     pub memory_mib: Option<u64>,
     /// Disk of all together, MiB.
     pub disk_mib: Option<u64>,
+    /// Sandboxes that are paused.
+    pub paused: usize,
+    /// Snapshots.
+    pub snapshots: usize,
     /// Sandboxes made in a minute.
     pub creates_a_minute: u32,
     /// The longest life of a sandbox, seconds.
@@ -159,6 +165,7 @@ impl Default for Configuration {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 3000)),
             network: NetworkWord::default(),
             ask: Vec::new(),
+            nesting: false,
             webhooks: Vec::new(),
             tls: None,
             issuers: Vec::new(),
@@ -199,6 +206,8 @@ impl Default for Quota {
             cpus: None,
             memory_mib: None,
             disk_mib: None,
+            paused: 1_000,
+            snapshots: 100,
             creates_a_minute: 60_000,
             timeout_s: 24 * 60 * 60,
         }

@@ -13,6 +13,7 @@ mod events;
 mod filesystem;
 mod filter;
 mod gathered;
+mod kept;
 mod logs;
 mod observed;
 mod port;

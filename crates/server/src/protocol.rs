@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 pub use facts::{
     ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures,
-    PortFacts, ProcessFacts, SandboxFacts, SessionFacts,
+    PortFacts, ProcessFacts, SandboxFacts, SessionFacts, SnapshotFacts,
 };
 pub use refusal::{Kind, Refusal};
 pub use webhooks::{Secret, WebhookAsk, WebhookFacts, WebhooksAsk};
@@ -128,6 +128,8 @@ pub enum Ask {
     Checkpoint,
     /// List what waits for an approver: [`Reply::Approvals`].
     Approvals,
+    /// List and remove snapshots.
+    Snapshots(SnapshotsAsk),
     /// Something of one sandbox.
     In {
         /// The sandbox; `None` only with a signature, which finds it.
@@ -191,6 +193,10 @@ pub struct CreateAsk {
     pub session: Option<String>,
     /// The network that the caller asks for; the server's default if `None`.
     pub network: Option<NetworkAsk>,
+    /// True if it is paused at its time, and not ended.
+    pub auto_pause: bool,
+    /// True if a request with its token, or with a key, has it go on while it is paused.
+    pub auto_resume: bool,
     /// True if its ports are reached by a token of their own alone.
     pub private_ports: bool,
     /// The host that requests to its ports name, in place of the one that callers do; `${PORT}` in
@@ -220,6 +226,22 @@ pub struct SizesAsk {
     pub memory_mib: Option<u64>,
 }
 
+/// A request about snapshots.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotsAsk {
+    /// List them: [`Reply::Snapshots`].
+    List {
+        /// Only those of this sandbox.
+        sandbox: Option<String>,
+    },
+    /// Remove one: [`Reply::Done`].
+    Remove {
+        /// Its id, or name.
+        id: String,
+    },
+}
+
 /// A part of the list of sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListAsk {
@@ -229,6 +251,10 @@ pub struct ListAsk {
     pub template: Option<String>,
     /// Only those that began at this time or later, milliseconds since 1970.
     pub since_ms: Option<u64>,
+    /// True for those that are paused too.
+    pub paused: bool,
+    /// True to leave out those that run.
+    pub only_paused: bool,
     /// True to begin with the oldest.
     pub oldest_first: bool,
     /// The most that are returned.
@@ -279,6 +305,20 @@ pub enum InAsk {
     },
     /// End it: [`Reply::Done`].
     Kill,
+    /// End its programs, and keep its files until it goes on: [`Reply::Done`].
+    Pause,
+    /// Copy its files for others to begin with: [`Reply::Snapshot`].
+    Snapshot {
+        /// A name for the copy.
+        name: Option<String>,
+    },
+    /// Make others that begin with its files: [`Reply::Forks`].
+    Fork {
+        /// How many.
+        count: usize,
+        /// Their life, seconds.
+        timeout_s: Option<u64>,
+    },
     /// Set its life from now on: [`Reply::Done`].
     SetTimeout {
         /// Seconds; 0 ends it.
@@ -479,7 +519,13 @@ pub enum Reply {
         token: String,
         /// The token for its ports, if they take one.
         port_token: Option<String>,
+        /// True if it was paused before.
+        resumed: bool,
     },
+    Snapshot(SnapshotFacts),
+    Snapshots(Vec<SnapshotFacts>),
+    /// Of each fork that it is made, or why not.
+    Forks(Vec<Result<Box<Reply>, Refusal>>),
     Sandbox(Box<SandboxFacts>),
     Sandboxes {
         sandboxes: Vec<SandboxFacts>,

@@ -10,10 +10,12 @@ mod issuers;
 mod living;
 mod making;
 mod once;
+mod paused;
 mod process;
 mod recorded;
 mod room;
 mod sizes;
+mod snapshots;
 mod webhooks;
 mod window;
 mod work;
@@ -39,14 +41,17 @@ use tokio::time::timeout;
 
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
-use crate::protocol::{Ask, Counts, Hello, InAsk, Kind, ListAsk, Refusal, Reply, VERSION};
+use crate::protocol::{
+    Ask, Counts, Hello, InAsk, Kind, ListAsk, Refusal, Reply, SandboxFacts, VERSION,
+};
 use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
 use callers::{Caller, scopes_for, without_tokens};
 pub use issuers::check_key_files;
-use living::{Living, milliseconds};
+use living::Living;
+use paused::OfPaused;
 
 /// The processors of a sandbox where nothing else is said.
 const CPUS: u32 = 2;
@@ -93,6 +98,7 @@ pub struct Worker {
     /// The processors of a sandbox, if it is held to them.
     cpus: Option<u32>,
     living: Mutex<BTreeMap<String, Arc<Living>>>,
+    paused: Mutex<paused::AllPaused>,
     ended: Mutex<VecDeque<Ended>>,
     making: Mutex<making::Made>,
     questions: Mutex<approving::Questions>,
@@ -165,6 +171,7 @@ impl Worker {
             origin,
             cpus,
             living: Mutex::default(),
+            paused: Mutex::default(),
             ended: Mutex::default(),
             making: Mutex::default(),
             questions: Mutex::default(),
@@ -203,6 +210,8 @@ pub fn serve(
         .build()?;
     let served = runtime.block_on(async {
         let stop = watched(stop)?;
+        worker.find_paused();
+        worker.find_snapshots();
         worker.note_lost();
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
         // On a thread of the others': what comes in is handed on within it.
@@ -458,10 +467,27 @@ impl Worker {
                 self.decide_question(&caller, &sandbox, approval, decision)
                     .await?
             }
+            Ask::Snapshots(ask) => self.snapshots(&caller().await?, ask).await?,
             Ask::In { sandbox, ask } => {
+                let id = sandbox.as_deref().unwrap_or_default();
+                let paused = self.paused().get(id).cloned();
+                if let Some(paused) = paused {
+                    let of = self.of_paused(&paused, &credential, &ask, trace.as_ref());
+                    if let OfPaused::Answered(answered) = of.await? {
+                        return Ok(answered);
+                    }
+                }
                 let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
                 let (living, caller) = admitted.await?;
                 let scopes = caller.as_ref().map(|caller| caller.scopes.clone());
+                if let (InAsk::Fork { count, timeout_s }, Some(caller)) = (&ask, &caller) {
+                    let caller = Caller {
+                        trace,
+                        ..caller.clone()
+                    };
+                    let forked = self.fork(&living, &caller, *count, *timeout_s).await?;
+                    return Ok(Answered::Reply(without_tokens(&caller.scopes, forked)));
+                }
                 let caller = caller.map(|caller| caller.name);
                 let by = ServedExec { caller, trace };
                 let answered = self.work(&living, ask, once, by, reader, writer).await?;
@@ -480,8 +506,17 @@ impl Worker {
         let living = self.living();
         let own = living.values();
         let own = own.filter(|one| one.tenant == tenant && one.over.borrow().is_none());
-        let mut all: Vec<&Arc<Living>> = own.collect();
+        let mut all: Vec<SandboxFacts> = own.map(|one| one.facts()).collect();
+        drop(living);
         let running = all.len();
+        if ask.only_paused {
+            all.clear();
+        }
+        if ask.paused {
+            let paused = self.paused();
+            let own = paused.values().filter(|one| one.tenant == tenant);
+            all.extend(own.map(|one| one.facts()));
+        }
         all.retain(|one| {
             let has = |(name, value): (&String, &String)| one.metadata.get(name) == Some(value);
             ask.metadata.iter().all(has)
@@ -489,11 +524,9 @@ impl Worker {
                     .template
                     .as_ref()
                     .is_none_or(|template| one.template == *template)
-                && ask
-                    .since_ms
-                    .is_none_or(|since| milliseconds(one.started) >= since)
+                && ask.since_ms.is_none_or(|since| one.started_ms >= since)
         });
-        all.sort_by_key(|one| (milliseconds(one.started), one.id.clone()));
+        all.sort_by_cached_key(|one| (one.started_ms, one.id.clone()));
         if !ask.oldest_first {
             all.reverse();
         }
@@ -506,14 +539,17 @@ impl Worker {
         let part = rest.get(..limit.min(rest.len())).unwrap_or_default();
         let last = part.last().filter(|_| rest.len() > limit);
         Reply::Sandboxes {
-            sandboxes: part.iter().map(|one| one.facts()).collect(),
-            cursor: last.map(|one| format!("{}-{}", milliseconds(one.started), one.id)),
+            sandboxes: part.to_vec(),
+            cursor: last.map(|one| format!("{}-{}", one.started_ms, one.id)),
             running,
         }
     }
 
     /// Ends a sandbox and waits until it is gone.
     async fn end(self: &Arc<Self>, living: &Arc<Living>, why: &str) {
+        if living.is_pausing() {
+            return;
+        }
         living.over.send_if_modified(|over| {
             let is_first = over.is_none();
             over.get_or_insert_with(|| why.to_owned());
@@ -562,7 +598,13 @@ impl Worker {
         let mut ending = tokio::task::JoinSet::new();
         for living in all {
             let worker = Arc::clone(self);
-            ending.spawn(async move { worker.end(&living, "the server has ended").await });
+            ending.spawn(async move {
+                // What would have been kept at its time is kept now.
+                if living.ask.auto_pause && worker.pause(&living).await.is_ok() {
+                    return;
+                }
+                worker.end(&living, "the server has ended").await;
+            });
         }
         while ending.join_next().await.is_some() {}
     }
@@ -610,11 +652,11 @@ enum Answered {
 }
 
 /// Returns where the part of a list begins that follows a cursor.
-fn after(all: &[&Arc<Living>], cursor: &str, oldest_first: bool) -> usize {
+fn after(all: &[SandboxFacts], cursor: &str, oldest_first: bool) -> usize {
     let (at, id) = cursor.split_once('-').unwrap_or(("0", ""));
-    let last = (at.parse::<u64>().unwrap_or(0), id.to_owned());
+    let last = (at.parse::<u64>().unwrap_or(0), id);
     all.partition_point(|one| {
-        let key = (milliseconds(one.started), one.id.clone());
+        let key = (one.started_ms, one.id.as_str());
         match oldest_first {
             true => key <= last,
             false => key >= last,

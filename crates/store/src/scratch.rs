@@ -1,10 +1,11 @@
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use atoll_ledger::state::SCRATCH;
 use atoll_ledger::{FileFault, StateDir};
 use atoll_model::RunId;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::RunError;
@@ -24,6 +25,30 @@ pub fn create_scratch(state: &StateDir, run: &RunId) -> Result<PathBuf, RunError
             other.map_err(FileFault::on("create", &path))?;
             Ok(path)
         }
+    }
+}
+
+/// Removes a directory that programs of a sandbox have written to, whatever is in it; one that is not
+/// there is removed.
+///
+/// # Errors
+/// [`RunError::Mounted`] or [`RunError::File`].
+pub fn remove_directory(path: &Path) -> Result<(), RunError> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
+    };
+    let Ok(name) = CString::new(name.as_bytes()) else {
+        return Ok(());
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(parent, flags, Mode::empty());
+    let opened = opened.map_err(FileFault::on("open", parent));
+    let removed = opened
+        .map_err(RunError::from)
+        .and_then(|parent| delete_tree(&parent, &name, path));
+    match removed {
+        Err(RunError::File(fault)) if fault.is_not_found() => Ok(()),
+        other => other,
     }
 }
 

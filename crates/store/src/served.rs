@@ -5,6 +5,7 @@
 //! that a revoked key is refused from then on, whichever process revoked it.
 
 mod form;
+mod paused;
 mod rights;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use sha2::{Digest, Sha256};
 
 use form::FORM;
+pub use paused::{PausedSandbox, Snapshot};
 pub use rights::{ISSUER_MARK, Role, Scope, Scopes};
 pub use webhooks::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
 

@@ -1,5 +1,5 @@
 """Drives the E2B sandboxes of OpenAI's Agents SDK (PyPI `openai-agents[e2b]`), without a language
-model. Two of its defaults are changed: a sandbox ends at its timeout, and works below the home.
+model. One of its defaults is changed: it works below the home.
 Reads E2B's variables. Prints `ok NAME` or `failed NAME: why` for each check; 1 if one failed."""
 
 import asyncio, io, os, sys, tempfile, traceback
@@ -17,7 +17,7 @@ ROOT = "/home/user/workspace"
 async def create(snapshot=None, **more):
     entries = {"readme.md": File(content=b"read me\n")}
     manifest = Manifest(root=ROOT, entries=entries, environment={"value": {"FROM": "manifest"}})
-    options = E2BSandboxClientOptions("e2b", timeout=300, on_timeout="kill", **more)
+    options = E2BSandboxClientOptions("e2b", timeout=300, **more)
     session = await CLIENT.create(snapshot=snapshot, manifest=manifest, options=options)
     await session.start()
     return session

@@ -404,6 +404,36 @@ def listed(query, limit=None, order=None):
         ids += [found.sandbox_id for found in page]
     return ids
 
+def pause_and_go_on():
+    with sandbox(envs={"NAME": "value"}) as box:
+        box.files.write("kept", "text")
+        equal(box.pause(), True, "pause")
+        equal(box.pause(), False, "second pause")
+        equal(box.get_info().state, SandboxState.PAUSED, "state")
+        equal(box.is_running(), False, "running while paused")
+        again = Sandbox.connect(box.sandbox_id, timeout=60)
+        equal(again.commands.run("cat kept; echo $NAME").stdout, "textvalue\n", "output after the pause")
+        equal(box.commands.run("cat kept").stdout, "text", "output by the first object")
+    with sandbox(timeout=2, lifecycle={"on_timeout": "pause", "auto_resume": True}) as brief:
+        brief.files.write("kept", "text")
+        equal(brief.get_info().state, SandboxState.RUNNING, "state at first")
+        poll(lambda: brief.get_info().state == SandboxState.PAUSED, "pause at the timeout")
+        equal(brief.files.read("kept"), "text", "text that wakes it")
+
+def snapshots_and_forks():
+    with sandbox() as box:
+        box.files.write("kept", "first")
+        made = box.create_snapshot()
+        box.files.write("kept", "second")
+        with sandbox(template=made.snapshot_id) as other:
+            equal(other.files.read("kept"), "first", "text of the snapshot")
+        equal([one.snapshot_id for one in box.list_snapshots().next_items()], [made.snapshot_id], "list")
+        equal(Sandbox.delete_snapshot(made.snapshot_id), True, "deletion")
+        equal(Sandbox.delete_snapshot(made.snapshot_id), False, "second deletion")
+        for fork in box.fork(count=2):
+            equal(fork.files.read("kept"), "second", "text of the fork")
+            equal(fork.kill(), True, "kill of the fork")
+
 def kill_during_command():
     ready = threading.Event()
     with sandbox() as box, ThreadPoolExecutor() as pool:
@@ -461,7 +491,7 @@ def refused_fields():
 
 CHECKS = [
     create_run, environment, stdin, background, streams, command_timeout, pty, files,
-    signed_urls, watch, life_cycle, kill_during_command, parallel, wrong_key, refused_fields,
+    signed_urls, watch, life_cycle, pause_and_go_on, snapshots_and_forks, kill_during_command, parallel, wrong_key, refused_fields,
 ]
 
 def main(names):

@@ -15,7 +15,7 @@ use super::answers::{body, empty, json as answer_json, refused};
 use super::ask::{strange, within};
 use super::logs::logs;
 use super::observed::{metrics, metrics_of_many, prometheus, ready};
-use super::{Front, events, plain_id};
+use super::{Front, events, kept, plain_id};
 use crate::protocol::{
     Ask, CreateAsk, Credential, InAsk, Kind, ListAsk, NetworkAsk, Refusal, Reply, SandboxFacts,
     TEMPLATES,
@@ -79,9 +79,11 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
                 format!("there is no template {name:?}"),
             )),
         },
-        [.., "templates" | "snapshots" | "volumes" | "secrets"]
+        ["snapshots"] if get => kept::snapshots(front, parts).await,
+        ["templates", id] if parts.method == Method::DELETE => kept::remove(front, parts, id).await,
+        [.., "templates" | "volumes" | "secrets"]
         | ["templates" | "volumes" | "secrets" | "volumecontent", ..] => Err(refused_field(
-            "templates of one's own, snapshots, volumes and secrets",
+            "templates that are built, volumes and secrets",
         )),
         _ => Err(not_offered(parts)),
     }
@@ -122,15 +124,8 @@ async fn of_sandbox(
             };
             done(front, key, id, ask, StatusCode::NO_CONTENT).await
         }
-        ["connect"] if post => {
-            let asked: Timeout = body(content).await?;
-            let ask = InAsk::Connect {
-                timeout_s: seconds(asked.timeout)?,
-            };
-            created(front.ask_in(key, &plain_id(id), ask).await?, StatusCode::OK)
-        }
-        ["pause" | "resume" | "fork" | "snapshots"] if post => {
-            Err(refused_field("pausing, forks and snapshots"))
+        [what @ ("connect" | "pause" | "resume" | "fork" | "snapshots")] if post => {
+            kept::answer(front, parts, id, what, content).await
         }
         ["network"] if parts.method == Method::PUT => {
             let asked: Replaced = body(content).await?;
@@ -248,7 +243,6 @@ fn check(create: &Create) -> Result<(), Refusal> {
     if let Some(network) = &create.network {
         check_network(network)?;
     }
-    let resumes = create.auto_resume.as_ref();
     let fields = [
         ("mcp", is_set(create.mcp.as_ref())),
         ("iam", is_set(create.iam.as_ref())),
@@ -259,8 +253,6 @@ fn check(create: &Create) -> Result<(), Refusal> {
                 .as_ref()
                 .is_some_and(|list| !list.is_empty()),
         ),
-        ("autoPause", create.auto_pause == Some(true)),
-        ("autoResume", resumes.is_some_and(|resume| resume.enabled)),
     ];
     refuse_first(&fields)
 }
@@ -301,6 +293,8 @@ async fn create(
     is_v2: bool,
 ) -> Result<Response, Refusal> {
     check(&create)?;
+    let resumes = create.auto_resume.as_ref();
+    let auto_resume = resumes.is_some_and(|resume| resume.enabled);
     let network = create.network.unwrap_or_default();
     let asked = NetworkAsk {
         internet: create.internet,
@@ -315,6 +309,8 @@ async fn create(
         environment: create.env_vars.unwrap_or_default(),
         network: (asked != NetworkAsk::default()).then_some(asked),
         private_ports: network.allow_public_traffic == Some(false),
+        auto_pause: create.auto_pause == Some(true),
+        auto_resume,
         port_host: network.mask_request_host,
         ..CreateAsk::default()
     };
@@ -338,33 +334,42 @@ pub(crate) fn no_template(refusal: Refusal) -> Refusal {
     }
 }
 
-fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
-    let Reply::Created {
-        sandbox,
-        token,
-        port_token,
-    } = reply
-    else {
+pub(crate) fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
+    let mut response = answer_json(status, &created_body(&reply)?);
+    let Reply::Created { sandbox, .. } = reply else {
         return Err(strange());
     };
-    let mut response = answer_json(
-        status,
-        &json!({
-            "templateID": sandbox.template,
-            "sandboxID": sandbox.id,
-            "clientID": "atoll",
-            "alias": sandbox.template,
-            "envdVersion": ENVD_VERSION,
-            "envdAccessToken": token,
-            "trafficAccessToken": port_token,
-            "domain": null,
-        }),
-    );
+    if sandbox.auto_pause {
+        response = kept::keeps_files(response);
+    }
     // What its programs reach, for whoever looks.
     if let Ok(network) = HeaderValue::from_str(&sandbox.network) {
         response.headers_mut().insert("atoll-network", network);
     }
     Ok(response)
+}
+
+/// Describes a sandbox with its tokens.
+pub(crate) fn created_body(reply: &Reply) -> Result<Value, Refusal> {
+    let Reply::Created {
+        sandbox,
+        token,
+        port_token,
+        ..
+    } = reply
+    else {
+        return Err(strange());
+    };
+    Ok(json!({
+        "templateID": sandbox.template,
+        "sandboxID": sandbox.id,
+        "clientID": "atoll",
+        "alias": sandbox.template,
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": token,
+        "trafficAccessToken": port_token,
+        "domain": null,
+    }))
 }
 
 async fn done(
@@ -393,7 +398,7 @@ fn listed(facts: &SandboxFacts) -> Value {
         "memoryMB": facts.memory_mib,
         "diskSizeMB": facts.disk_mib,
         "metadata": facts.metadata,
-        "state": "running",
+        "state": facts.state,
         "envdVersion": ENVD_VERSION,
         "volumeMounts": [],
     })
@@ -413,7 +418,10 @@ fn described(facts: &SandboxFacts) -> Value {
         }
         fields.insert(
             "lifecycle".to_owned(),
-            json!({ "autoResume": false, "onTimeout": "kill" }),
+            json!({
+                "autoResume": facts.auto_resume,
+                "onTimeout": if facts.auto_pause { "pause" } else { "kill" },
+            }),
         );
     }
     all
@@ -432,13 +440,17 @@ async fn list(
 ) -> Result<Response, Refusal> {
     let mut ask = ListAsk {
         limit: 100,
+        // The second version has them where no state is named.
+        paused: is_v2,
         ..ListAsk::default()
     };
-    let mut running = true;
     for (name, value) in pairs(query) {
         match name.as_str() {
             "metadata" => ask.metadata = notes(&value),
-            "state" => running = value.split(',').any(|state| state == "running"),
+            "state" => {
+                let has = |wanted: &str| value.split(',').any(|state| state == wanted);
+                (ask.paused, ask.only_paused) = (has("paused"), !has("running"));
+            }
             "order" => ask.oldest_first = value == "asc",
             "template" => ask.template = Some(value),
             "startedAfter" => ask.since_ms = Some(since(&value)?),
@@ -458,15 +470,12 @@ async fn list(
     else {
         return Err(strange());
     };
-    // None is ever paused here.
-    let shown = if running { sandboxes } else { Vec::new() };
-    let all: Vec<Value> = shown.iter().map(listed).collect();
+    let all: Vec<Value> = sandboxes.iter().map(listed).collect();
     let mut response = answer_json(StatusCode::OK, &all);
     if is_v2 {
         let headers = response.headers_mut();
         headers.insert("x-total-running", HeaderValue::from(count));
-        let next = cursor.filter(|_| running);
-        let next = next.and_then(|cursor| HeaderValue::from_str(&cursor).ok());
+        let next = cursor.and_then(|cursor| HeaderValue::from_str(&cursor).ok());
         if let Some(next) = next {
             headers.insert("x-next-token", next);
         }

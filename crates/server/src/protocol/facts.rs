@@ -16,6 +16,12 @@ pub struct SandboxFacts {
     pub run: String,
     /// The template.
     pub template: String,
+    /// `running`, or `paused`.
+    pub state: String,
+    /// True if it is paused at its time, and not ended.
+    pub auto_pause: bool,
+    /// True if a request has it go on while it is paused.
+    pub auto_resume: bool,
     /// Its begin, milliseconds since 1970.
     pub started_ms: u64,
     /// Its end, as it is set now, milliseconds since 1970.
@@ -64,6 +70,16 @@ pub struct PortFacts {
     pub program: Option<String>,
     /// The address for whoever may reach it.
     pub url: String,
+}
+
+/// A copy of a sandbox's files, which others can begin with: as a template.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[allow(missing_docs)]
+pub struct SnapshotFacts {
+    pub id: String,
+    pub name: Option<String>,
+    pub sandbox: String,
+    pub created_ms: u64,
 }
 
 /// A session: the durable log of one task, apart from its sandboxes and from who works on it.

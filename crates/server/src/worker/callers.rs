@@ -16,8 +16,8 @@ use crate::protocol::{
     Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply,
 };
 
-use rights::{check_scopes, is_of_control, may, scopes_in, wanted_scopes};
-pub(super) use rights::{scopes_for, without_tokens};
+use rights::{check_scopes, wanted_scopes};
+pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, without_tokens};
 
 /// The most tokens that are compared in a second for signatures that name no sandbox.
 const COMPARED_A_SECOND_MAX: f64 = 200_000.0;

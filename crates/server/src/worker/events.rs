@@ -16,12 +16,17 @@ const METADATA_BYTES_MAX: usize = 16 * 1024;
 impl Worker {
     /// Notes that a sandbox was made, with the facts that all of its events share.
     pub(super) fn note_created(&self, living: &Living) {
+        self.note_begun(living, "created", "a caller has made it");
+    }
+
+    /// Notes that a sandbox was made, or goes on.
+    pub(super) fn note_begun(&self, living: &Living, kind: &str, why: &str) {
         let size = |(name, value): (&String, &String)| name.len() + value.len();
         let bytes: usize = living.metadata.iter().map(size).sum();
         let metadata = (bytes <= METADATA_BYTES_MAX).then_some(&living.metadata);
         let (limits, cpus) = living.sizes().clone();
         let facts = json!({
-            "why": "a caller has made it",
+            "why": why,
             "run": living.sandbox.run().to_string(),
             "template": living.template,
             "metadata": metadata,
@@ -29,7 +34,7 @@ impl Worker {
             "memory_mib": limits.memory_mib,
             "started_ms": milliseconds(living.started),
         });
-        self.note(&living.tenant, &living.id, "created", &facts);
+        self.note(&living.tenant, &living.id, kind, &facts);
     }
 
     /// Notes that a sandbox was changed; one that changes all the time, once a second.
@@ -42,10 +47,20 @@ impl Worker {
 
     /// Notes that a sandbox has ended.
     pub(super) fn note_killed(&self, living: &Living, why: &str) {
+        self.note_ended_as(living, "killed", why);
+    }
+
+    /// Notes something else that happened to a sandbox.
+    pub(super) fn note_as(&self, living: &Living, kind: &str, why: &str) {
+        self.note(&living.tenant, &living.id, kind, &json!({ "why": why }));
+    }
+
+    /// Notes that a sandbox has ended, for good or for a time.
+    pub(super) fn note_ended_as(&self, living: &Living, kind: &str, why: &str) {
         let lived = living.started.elapsed().unwrap_or_default();
         let lived_ms = u64::try_from(lived.as_millis()).unwrap_or(u64::MAX);
         let facts = json!({ "why": why, "lived_ms": lived_ms });
-        self.note(&living.tenant, &living.id, "killed", &facts);
+        self.note(&living.tenant, &living.id, kind, &facts);
     }
 
     /// Notes the end of the sandboxes of a server that was killed: they have ended with it.
@@ -55,13 +70,17 @@ impl Worker {
             Vec::new()
         });
         let facts = json!({ "why": "the server had ended without ending it" });
+        let paused = self.paused();
+        let lost = lost.into_iter();
+        let lost: Vec<_> = lost.filter(|(_, id)| !paused.contains_key(id)).collect();
+        drop(paused);
         for (tenant, sandbox) in lost {
             self.note(&tenant, &sandbox, "killed", &facts);
         }
     }
 
     /// Notes what happened to a sandbox. Where that fails the ledger still has it.
-    fn note(&self, tenant: &str, sandbox: &str, kind: &str, facts: &Value) {
+    pub(super) fn note(&self, tenant: &str, sandbox: &str, kind: &str, facts: &Value) {
         let event = LifecycleEvent {
             id: name(20).unwrap_or_default(),
             sandbox: sandbox.to_owned(),

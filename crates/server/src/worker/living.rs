@@ -1,6 +1,7 @@
 //! A living sandbox, as the worker keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 use super::files::Files;
 use super::process::Process;
 use crate::configuration::Defaults;
-use crate::protocol::{Kind, NetworkAsk, Refusal, Reply, SandboxFacts, Selector};
+use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal, Reply, SandboxFacts, Selector};
 
 /// The most watchers of one sandbox.
 const WATCHERS_MAX: usize = 64;
@@ -27,6 +28,9 @@ pub(crate) struct Living {
     pub(crate) template: String,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) session: Option<String>,
+    /// The request that made it, and the name of whoever made that.
+    pub(crate) ask: CreateAsk,
+    pub(crate) caller: String,
     pub(crate) environment: BTreeMap<String, String>,
     /// Its network, in the words of `serve.toml`, and what the caller asked for.
     network: Mutex<(String, Option<NetworkAsk>)>,
@@ -45,6 +49,8 @@ pub(crate) struct Living {
     pub(crate) over: watch::Sender<Option<String>>,
     /// The time at which a change of it was noted last.
     updated: Mutex<Option<Instant>>,
+    /// True while it is paused.
+    is_pausing: AtomicBool,
     processes: Mutex<Vec<Arc<Process>>>,
     watchers: Mutex<BTreeMap<String, Arc<FileWatch>>>,
     /// The ports that were reached.
@@ -60,6 +66,8 @@ pub(crate) struct Beginning {
     pub(crate) template: String,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) session: Option<String>,
+    pub(crate) ask: CreateAsk,
+    pub(crate) caller: String,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) network: String,
     pub(crate) asked: Option<NetworkAsk>,
@@ -82,6 +90,9 @@ impl Living {
             template: beginning.template,
             metadata: beginning.metadata,
             session: beginning.session,
+            ask: beginning.ask,
+            caller: beginning.caller,
+            is_pausing: AtomicBool::new(false),
             environment: beginning.environment,
             network: Mutex::new((beginning.network, beginning.asked)),
             sizes: Mutex::new((beginning.limits, beginning.cpus)),
@@ -109,6 +120,9 @@ impl Living {
             id: self.id.clone(),
             run: self.sandbox.run().to_string(),
             template: self.template.clone(),
+            state: "running".to_owned(),
+            auto_pause: self.ask.auto_pause,
+            auto_resume: self.ask.auto_resume,
             started_ms: milliseconds(self.started),
             ends_ms: milliseconds(*self.ends.borrow()),
             session: self.session.clone(),
@@ -128,7 +142,23 @@ impl Living {
             sandbox: Box::new(self.facts()),
             token: self.token.clone(),
             port_token: self.port_token.clone(),
+            resumed: false,
         }
+    }
+
+    /// Begins to pause it: whoever else would end it leaves that to the pause.
+    pub(super) fn begin_pausing(&self) {
+        self.is_pausing.store(true, Ordering::SeqCst);
+    }
+
+    /// Gives up a pause: it ends for this reason.
+    pub(super) fn end_pausing(&self, why: &str) {
+        self.over.send_replace(Some(why.to_owned()));
+        self.is_pausing.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_pausing(&self) -> bool {
+        self.is_pausing.load(Ordering::SeqCst)
     }
 
     /// Returns whether this is its access token; takes the same time whatever it is.
@@ -251,7 +281,7 @@ impl Living {
     }
 }
 
-fn is_equal(one: &str, other: &str) -> bool {
+pub(super) fn is_equal(one: &str, other: &str) -> bool {
     Sha256::digest(one.as_bytes()) == Sha256::digest(other.as_bytes())
 }
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, NotMade, PriorAnswer, Requested, Sandbox, Workspace};
+use atoll_engine::sandboxes::{
+    CreateSandbox, KeptHome, NotMade, PriorAnswer, Requested, Sandbox, Workspace, remove_home,
+};
 use atoll_model::{Ending, LimitHit, LimitKey, Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -41,6 +43,36 @@ struct Tenant {
     making: Sizes,
 }
 
+/// What makes a sandbox this one to its callers, and what its home begins with.
+pub(super) struct Identity {
+    pub(super) id: String,
+    pub(super) token: String,
+    pub(super) port_token: Option<String>,
+    pub(super) origin: Origin,
+}
+
+/// What a home begins with.
+pub(super) enum Origin {
+    /// Nothing.
+    Empty,
+    /// A copy of this one.
+    Copied(KeptHome),
+    /// This one.
+    Kept(KeptHome),
+}
+
+impl Identity {
+    /// Makes one that no sandbox has had.
+    pub(super) fn new(ask: &CreateAsk, origin: Origin) -> Result<Self, Refusal> {
+        Ok(Self {
+            id: format!("i{}", name(20)?),
+            token: name(40)?,
+            port_token: ask.private_ports.then(|| name(40)).transpose()?,
+            origin,
+        })
+    }
+}
+
 /// The reason for a sandbox's end, once it has ended.
 pub(super) type Over = watch::Sender<Option<String>>;
 
@@ -71,6 +103,26 @@ impl Worker {
         caller: &Caller,
         ask: CreateAsk,
     ) -> Result<Reply, Refusal> {
+        let origin = match TEMPLATES.contains(&ask.template.as_str()) {
+            true => Origin::Empty,
+            false => {
+                let snapshot = self.snapshot_named(&caller.tenant, &ask.template)?;
+                Origin::Copied(self.snapshot_home(&snapshot))
+            }
+        };
+        let identity = Identity::new(&ask, origin)?;
+        let living = self.create_as(caller, None, ask, identity).await?;
+        Ok(living.created())
+    }
+
+    /// Makes a sandbox that is this one to its callers.
+    pub(super) async fn create_as(
+        self: &Arc<Self>,
+        caller: &Caller,
+        maker: Option<String>,
+        ask: CreateAsk,
+        identity: Identity,
+    ) -> Result<Arc<Living>, Refusal> {
         check(&ask)?;
         self.can_make(caller)?;
         let life = self.life(ask.timeout_s)?;
@@ -78,7 +130,7 @@ impl Worker {
         let limits = self.limits(&ask)?;
         let cpus = self.processors(ask.cpus);
         let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
-        let id = format!("i{}", name(20)?);
+        let id = identity.id;
         let served = Served {
             sandbox: id.clone(),
             tenant: caller.tenant.clone(),
@@ -94,8 +146,17 @@ impl Worker {
             false => self.configuration.ask.clone(),
         };
         let held_to = ask.cpus.or(self.cpus);
-        let wanted = wanted(served, reach, asked_about, &limits, held_to);
-        let (sandbox, over) = self.make(caller, &ask, wanted).await?;
+        let mut wanted = wanted(served, reach, asked_about, &limits, held_to);
+        wanted.requested.nesting = self.configuration.nesting;
+        let is_resumed = matches!(identity.origin, Origin::Kept(_));
+        let is_copied = matches!(identity.origin, Origin::Copied(_));
+        wanted.home = self.home_of(&id, identity.origin).await?;
+        let home = wanted.home.clone().filter(|_| is_copied);
+        let made = self.make(caller, &ask, wanted).await;
+        if let (Err(_), Some(home)) = (&made, home) {
+            let _ = spawn_blocking(move || remove_home(&home.path)).await;
+        }
+        let (sandbox, over) = made?;
         let mut is_over = over.subscribe();
         if over.borrow().is_some() {
             // It has ended before anybody looked.
@@ -104,29 +165,52 @@ impl Worker {
         let beginning = Beginning {
             id: id.clone(),
             tenant: caller.tenant.clone(),
-            template: ask.template,
-            metadata: ask.metadata,
-            session: ask.session,
-            environment: environment(&id, ask.environment),
+            template: ask.template.clone(),
+            metadata: ask.metadata.clone(),
+            session: ask.session.clone(),
+            environment: environment(&id, ask.environment.clone()),
             network,
-            asked: ask.network,
+            asked: ask.network.clone(),
             limits,
             cpus,
-            token: name(40)?,
-            port_token: ask.private_ports.then(|| name(40)).transpose()?,
-            port_host: ask.port_host,
+            token: identity.token,
+            port_token: identity.port_token,
+            port_host: ask.port_host.clone(),
+            ask,
+            caller: maker.unwrap_or_else(|| caller.name.clone()),
             ends: SystemTime::now() + life,
             over,
         };
         let living = Living::begin(beginning, sandbox);
-        self.living().insert(id.clone(), Arc::clone(&living));
+        self.living().insert(id, Arc::clone(&living));
         drop(making);
         self.created
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.note_created(&living);
+        match is_resumed {
+            true => self.note_begun(&living, "resumed", "a caller has it go on"),
+            false => self.note_created(&living),
+        }
         let (worker, of) = (Arc::clone(self), Arc::clone(&living));
         tokio::spawn(async move { worker.watch_over(&of, is_over).await });
-        Ok(living.created())
+        Ok(living)
+    }
+
+    /// Returns the home that a sandbox begins with: a copy of its own where it is somebody else's.
+    async fn home_of(
+        self: &Arc<Self>,
+        id: &str,
+        origin: Origin,
+    ) -> Result<Option<KeptHome>, Refusal> {
+        let from = match origin {
+            Origin::Empty => return Ok(None),
+            Origin::Kept(home) => return Ok(Some(home)),
+            Origin::Copied(from) => from,
+        };
+        self.make_kept_homes()?;
+        let (worker, to) = (Arc::clone(self), self.kept(id));
+        let copied = spawn_blocking(move || worker.engine.copy_home(&from, &to)).await;
+        let copied = copied.map_err(|error| fault(&error))?;
+        copied.map(Some).map_err(|failure| refusal(&failure))
     }
 
     /// Makes a sandbox, once; returns it with the reason for its end, once it has one.
@@ -165,7 +249,8 @@ impl Worker {
         };
         let asked_about = self.configuration.ask.clone();
         let limits = &self.configuration.defaults;
-        let wanted = wanted(Served::default(), reach, asked_about, limits, self.cpus);
+        let mut wanted = wanted(Served::default(), reach, asked_about, limits, self.cpus);
+        wanted.requested.nesting = self.configuration.nesting;
         self.engine.check(&wanted)
     }
 
@@ -226,6 +311,9 @@ impl Worker {
                 () = tokio::time::sleep(left) => {
                     if *ends.borrow() > SystemTime::now() {
                         continue;
+                    }
+                    if living.ask.auto_pause && self.pause(living).await.is_ok() {
+                        return;
                     }
                     return self.end(living, "its time was over").await;
                 }
@@ -344,18 +432,13 @@ fn wanted(
         discard: true,
         // Whatever policies ask about is decided over the server too.
         is_attended: true,
+        home: None,
         answer: PriorAnswer::Nobody,
     }
 }
 
 /// Checks what no type holds.
 fn check(ask: &CreateAsk) -> Result<(), Refusal> {
-    if !TEMPLATES.contains(&ask.template.as_str()) {
-        let what = format!("there is no template {:?}", ask.template);
-        return Err(
-            Refusal::new(Kind::NoSandbox, what).advise("\"base\" is there: the host's system")
-        );
-    }
     if ask.port_host.as_ref().is_some_and(|host| !is_host(host)) {
         let what = "maskRequestHost is no host: letters, digits, . - : and ${PORT}";
         return Err(Refusal::new(Kind::Invalid, what));

@@ -46,6 +46,9 @@ impl Worker {
             | InAsk::Get
             | InAsk::Connect { .. }
             | InAsk::Kill
+            | InAsk::Pause
+            | InAsk::Snapshot { .. }
+            | InAsk::Fork { .. }
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::Measure
@@ -153,6 +156,15 @@ impl Worker {
                     self.prolong(living, seconds, true)?;
                 }
                 living.created()
+            }
+            InAsk::Pause => {
+                self.pause(living).await?;
+                Reply::Done
+            }
+            InAsk::Snapshot { name } => self.snapshot(living, name).await?,
+            InAsk::Kill if living.is_pausing() => {
+                let what = format!("sandbox {} is just being paused", living.id);
+                return Err(Refusal::new(Kind::Exists, what).advise("end it again"));
             }
             InAsk::Kill => {
                 self.end(living, "a caller has ended it").await;

@@ -5,7 +5,7 @@ use atoll_store::{Role, Scope, Scopes};
 use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply};
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
-pub(super) fn may(role: Role, ask: &InAsk) -> bool {
+pub(in crate::worker) fn may(role: Role, ask: &InAsk) -> bool {
     match role {
         Role::Administrator => true,
         // Who makes a request does not approve it.
@@ -17,12 +17,15 @@ pub(super) fn may(role: Role, ask: &InAsk) -> bool {
 }
 
 /// Returns whether a request is about the life of a sandbox, which its own token does not reach.
-pub(super) fn is_of_control(ask: &InAsk) -> bool {
+pub(in crate::worker) fn is_of_control(ask: &InAsk) -> bool {
     matches!(
         ask,
         InAsk::Get
             | InAsk::Connect { .. }
             | InAsk::Kill
+            | InAsk::Pause
+            | InAsk::Snapshot { .. }
+            | InAsk::Fork { .. }
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::SetNetwork(_)
@@ -66,13 +69,14 @@ pub(in crate::worker) fn scopes_for(ask: &Ask) -> &'static [Scope] {
         | Ask::Checkpoint
         | Ask::Approvals => &[Scope::Read],
         Ask::Note { .. } => &[Scope::Create, Scope::Exec],
+        Ask::Snapshots(_) => &[Scope::Create],
         Ask::Count | Ask::Keys(_) | Ask::Webhooks(_) => &[],
         Ask::In { ask, .. } => scopes_in(ask),
     }
 }
 
 /// As [`scopes_for`], of a request in a sandbox.
-pub(super) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
+pub(in crate::worker) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
     match ask {
         InAsk::Alive => &Scope::ALL,
         InAsk::Get | InAsk::Measure => &[Scope::Read],
@@ -80,6 +84,9 @@ pub(super) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
         InAsk::Processes => &[Scope::Read, Scope::Exec],
         InAsk::Connect { .. }
         | InAsk::Kill
+        | InAsk::Pause
+        | InAsk::Snapshot { .. }
+        | InAsk::Fork { .. }
         | InAsk::SetTimeout { .. }
         | InAsk::SetNetwork(_)
         | InAsk::SetSizes(_) => &[Scope::Create],
@@ -137,11 +144,18 @@ pub(super) fn check_scopes(scopes: &Scopes, needs: &[Scope]) -> Result<(), Refus
 /// access token runs programs and reaches files. So of each answer, also one that is given again.
 pub(in crate::worker) fn without_tokens(scopes: &Scopes, reply: Reply) -> Reply {
     match reply {
+        Reply::Forks(forks) => {
+            let forks = forks.into_iter();
+            let one = |made: Box<Reply>| Box::new(without_tokens(scopes, *made));
+            Reply::Forks(forks.map(|fork| fork.map(one)).collect())
+        }
         Reply::Created {
             sandbox,
             token,
             port_token,
+            resumed,
         } => Reply::Created {
+            resumed,
             sandbox,
             token: match scopes.has(Scope::Exec) && scopes.has(Scope::Files) {
                 true => token,

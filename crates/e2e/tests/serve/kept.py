@@ -1,0 +1,273 @@
+"""Pauses, snapshots and forks: what is kept, for whom, and what a server that ends does with it.
+
+Starts servers itself: reads ATOLL, CONFIG and the environment that they begin with. Prints `ok NAME`
+or `failed NAME: why` for each check, and exits 1 if one failed.
+"""
+
+import base64
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from urllib.parse import urlsplit
+
+CONFIG = os.path.join(os.environ["CONFIG"], "atoll", "serve.toml")
+
+
+class Server:
+    """A server, with the key that it makes, or the one of the server before."""
+
+    def __init__(self, toml="", key=None):
+        os.makedirs(os.path.dirname(CONFIG), exist_ok=True)
+        with open(CONFIG, "w") as file:
+            file.write(toml)
+        self.process = subprocess.Popen(
+            [os.environ["ATOLL"], "serve", "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        told = ""
+        while "Ctrl-C" not in told:
+            line = self.process.stdout.readline()
+            assert line, told
+            told += line
+        self.at = urlsplit(re.search(r"E2B_API_URL=(\S+)", told)[1])
+        self.key = key or re.search(r"E2B_API_KEY=(\S+)", told)[1]
+
+    def ask(self, method, path, body=None, **headers):
+        connection = http.client.HTTPConnection(self.at.hostname, self.at.port, timeout=60)
+        sent = {"X-API-Key": self.key} | {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {name: value for name, value in sent.items() if value is not None}
+        connection.request(method, path, json.dumps(body) if body is not None else None, sent)
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, answer.headers, json.loads(text) if text[:1] in (b"{", b"[") else text
+
+    def made(self, **body):
+        status, _, told = self.ask("POST", "/v1/sandboxes", body)
+        assert status == 201, told
+        return told["sandbox"]["id"], told["token"]
+
+    def run(self, id, script):
+        status, _, told = self.ask("POST", f"/v1/sandboxes/{id}/run", {"command": ["sh", "-c", script]})
+        assert status == 200, told
+        return told["stdout"]
+
+    def end(self, how=signal.SIGINT):
+        self.process.send_signal(how)
+        self.process.wait(60)
+
+
+def until(seen, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := seen()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.1)
+    return found
+
+
+def a_pause_keeps_files_and_goes_on(server):
+    id, token = server.made(metadata={"a": "b"}, environment={"NAME": "value"}, cpus=1, memory_mib=200)
+    server.run(id, "mkdir -p d; echo kept > d/file; ln d/file d/other; chmod 600 d/file; sleep 100 &")
+    before = server.ask("GET", f"/v1/sandboxes/{id}")[2]
+    status, headers, told = server.ask("POST", f"/sandboxes/{id}/pause", {})
+    assert (status, headers["atoll-kept"]) == (204, "files"), (status, told)
+    assert server.ask("POST", f"/sandboxes/{id}/pause", {})[0] == 409
+    facts = server.ask("GET", f"/v1/sandboxes/{id}")[2]
+    assert facts["state"] == "paused" and facts["metadata"] == {"a": "b"}, facts
+    listed = lambda path: [one["sandboxID"] for one in server.ask("GET", path)[2]]
+    assert id in listed("/v2/sandboxes") and id in listed("/v2/sandboxes?state=paused")
+    assert id not in listed("/v2/sandboxes?state=running") and id not in listed("/sandboxes")
+    status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/run", {"command": ["true"]})
+    assert status == 404 and "paused" in told["detail"] and "connect" in told["advice"], told
+    # Nobody wakes it who may not.
+    for path, headers in [
+        ("/health", {}), ("/files?path=d/file", {}), ("/files?path=d/file", {"X_Access_Token": "wrong"}),
+        ("/", {"E2b_Sandbox_Port": "8000"}),
+    ]:
+        status, _, told = server.ask("GET", path, E2b_Sandbox_Id=id, X_API_Key=None, **headers)
+        assert status in (401, 502), (path, status, told)
+    assert server.ask("GET", f"/v1/sandboxes/{id}")[2]["state"] == "paused"
+    status, _, told = server.ask("POST", f"/sandboxes/{id}/connect", {"timeout": 100})
+    assert (status, told["sandboxID"], told["envdAccessToken"]) == (201, id, token), told
+    assert server.ask("POST", f"/sandboxes/{id}/connect", {"timeout": 100})[0] == 200
+    seen = server.run(id, "cat d/other; stat -c '%a %h %U' d/file; echo $NAME; pgrep sleep | wc -l; id -u")
+    assert seen == "kept\n600 2 user\nvalue\n0\n1000\n", seen
+    after = server.ask("GET", f"/v1/sandboxes/{id}")[2]
+    same = ["id", "template", "metadata", "cpus", "memory_mib", "network"]
+    assert [before[name] for name in same] == [after[name] for name in same], after
+    assert before["run"] != after["run"]
+    kinds = [one["kind"] for one in server.ask("GET", f"/v1/events?sandbox={id}")[2]]
+    assert [kind for kind in kinds if kind != "updated"] == ["resumed", "paused", "created"], kinds
+    # A second time, and to its end while it is paused.
+    server.run(id, "echo more >> d/file")
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("DELETE", f"/sandboxes/{id}")[0] == 204
+    assert server.ask("DELETE", f"/sandboxes/{id}")[0] == 404
+    assert server.ask("POST", f"/sandboxes/{id}/connect", {})[0] == 404
+
+
+def a_pause_at_its_time_loses_nothing(server):
+    made = [server.made(timeout_s=3, auto_pause=True)[0] for _ in range(10)]
+    script = "i=0; while :; do i=$((i+1)); echo $i > next; mv next $i; echo $i; done"
+    seen = {}
+
+    def follow(id):
+        pid = server.ask("POST", f"/v1/sandboxes/{id}/processes", {"command": ["sh", "-c", script]})[2]["pid"]
+        text = server.ask("GET", f"/v1/sandboxes/{id}/processes/{pid}/output")[2].decode()
+        parts = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+        out = b"".join(base64.b64decode(part["base64"]) for part in parts if "base64" in part)
+        seen[id] = int(out.split(b"\n")[-2])
+
+    threads = [threading.Thread(target=follow, args=[id]) for id in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(seen) == len(made) and min(seen.values()) > 5, seen
+    for id in made:
+        until(lambda: server.ask("GET", f"/v1/sandboxes/{id}")[2].get("state") == "paused")
+        assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {"timeout_s": 60})[0] == 201
+        # What was said to be there is there.
+        assert server.run(id, f"cat {seen[id]}") == f"{seen[id]}\n", (id, seen[id])
+        assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+
+
+def a_request_with_its_token_wakes_one_that_says_so(server):
+    for auto_resume in (True, False):
+        id, token = server.made(auto_pause=True, auto_resume=auto_resume)
+        server.run(id, "echo there > file")
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+        read = lambda token: server.ask("GET", "/files?path=file", E2b_Sandbox_Id=id, X_API_Key=None, X_Access_Token=token)
+        assert read("wrong")[0] in (401, 502) and read(None)[0] in (401, 502)
+        status, _, text = read(token)
+        expected = (200, b"there\n") if auto_resume else (502, text)
+        assert (status, text) == expected, (auto_resume, status, text)
+        assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+
+
+def a_snapshot_is_a_template_of_its_tenant(server):
+    id, _ = server.made()
+    server.run(id, "echo first > file; mkdir -p deep; (cd deep; for i in $(seq 300); do mkdir d; cd d; done); ln -s /etc/shadow link; mkfifo pipe")
+    status, _, told = server.ask("POST", f"/sandboxes/{id}/snapshots", {"name": "mine:v1"})
+    assert status == 201 and told["names"] == ["mine:v1"], told
+    server.run(id, "echo second > file")
+    by_id, by_name = server.made(template=told["snapshotID"])[0], server.made(template="mine:v1")[0]
+    for one in (by_id, by_name):
+        assert server.run(one, "cat file; readlink link; stat -c %U file; echo own > own") == "first\n/etc/shadow\nuser\n"
+    assert server.run(id, "cat file; ls own 2>&1 | wc -l") == "second\n1\n"
+    assert server.run(by_id, "hostname; cat /proc/sys/kernel/random/uuid") != server.run(by_name, "hostname; cat /proc/sys/kernel/random/uuid")
+    listed = server.ask("GET", f"/snapshots?sandboxID={id}")[2]
+    assert [one["snapshotID"] for one in listed] == [told["snapshotID"]], listed
+    other = server.ask("POST", "/v1/keys", {"name": "x"})[2]["key"]
+    assert server.ask("GET", "/snapshots", X_API_Key=other)[2], "one of the same tenant sees it"
+    made = subprocess.run([os.environ["ATOLL"], "serve", "keys", "create", "--name", "y", "--tenant", "other", "--json"],
+                          capture_output=True, text=True)
+    stranger = json.loads(made.stdout)["key"]
+    assert server.ask("GET", "/snapshots", X_API_Key=stranger)[2] == []
+    assert server.ask("POST", "/v1/sandboxes", {"template": told["snapshotID"]}, X_API_Key=stranger)[0] == 404
+    assert server.ask("DELETE", f"/templates/{told['snapshotID']}", X_API_Key=stranger)[0] == 404
+    for name in ("../x", "", "x" * 129, "a/b"):
+        assert server.ask("POST", f"/sandboxes/{id}/snapshots", {"name": name})[0] == 400, name
+    assert server.ask("POST", "/v1/sandboxes", {"template": "../homes"})[0] == 404
+    assert server.ask("DELETE", f"/templates/{told['snapshotID']}")[0] == 204
+    assert server.ask("DELETE", f"/templates/{told['snapshotID']}")[0] == 404
+    assert server.ask("POST", "/v1/sandboxes", {"template": "mine:v1"})[0] == 404
+    assert server.run(by_id, "cat file") == "first\n"
+    for one in (id, by_id, by_name):
+        server.ask("DELETE", f"/v1/sandboxes/{one}")
+
+
+def forks_share_what_was_and_nothing_else(server):
+    id, token = server.made(environment={"NAME": "value"})
+    server.run(id, "echo there > file")
+    process = server.ask("POST", f"/v1/sandboxes/{id}/processes", {"command": ["sleep", "100"]})[2]["pid"]
+    status, _, told = server.ask("POST", f"/sandboxes/{id}/fork", {"count": 3})
+    assert status == 201 and len(told) == 3, told
+    forks = [one["sandbox"] for one in told]
+    assert len({one["sandboxID"] for one in forks} | {id}) == 4
+    assert len({one["envdAccessToken"] for one in forks} | {token}) == 4
+    for one in forks:
+        seen = server.run(one["sandboxID"], "cat file; echo $NAME; pgrep -c sleep; echo mine > file")
+        assert seen == "there\nvalue\n0\n", seen
+    assert server.run(id, "cat file") == "there\n"
+    assert [one["pid"] for one in server.ask("GET", f"/v1/sandboxes/{id}/processes")[2]] == [process]
+    for wrong in (0, 101):
+        assert server.ask("POST", f"/sandboxes/{id}/fork", {"count": wrong})[0] == 400
+    server.ask("POST", f"/v1/sandboxes/{id}/pause")
+    assert server.ask("POST", f"/sandboxes/{id}/fork", {})[0] in (404, 409)
+    for one in [id] + [one["sandboxID"] for one in forks]:
+        server.ask("DELETE", f"/v1/sandboxes/{one}")
+
+
+def state():
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "atoll", "served")
+
+
+def servers_come_and_go(key):
+    server = Server("[quota]\npaused = 3\nsnapshots = 1\n", key)
+    paused, _ = server.made()
+    server.run(paused, "echo one > file")
+    assert server.ask("POST", f"/v1/sandboxes/{paused}/pause")[0] == 200
+    ends, _ = server.made(auto_pause=True)
+    server.run(ends, "echo two > file")
+    dies, _ = server.made()
+    snapshot = server.ask("POST", f"/v1/sandboxes/{dies}/snapshots", {})[2]["id"]
+    status, _, told = server.ask("POST", f"/v1/sandboxes/{dies}/snapshots", {})
+    assert status == 429 and "quota.snapshots" in told["advice"], told
+    server.end()
+    # What was to be kept at its time is kept; what a killed server had is gone, and that is told.
+    server = Server("[quota]\npaused = 3\n", server.key)
+    for id, expected in ((paused, "one\n"), (ends, "two\n")):
+        assert server.ask("GET", f"/v1/sandboxes/{id}")[2]["state"] == "paused", id
+        assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {})[0] == 201
+        assert server.run(id, "cat file") == expected
+    assert server.ask("GET", f"/v1/sandboxes/{dies}")[0] == 404
+    assert server.ask("POST", f"/v1/sandboxes/{paused}/pause")[0] == 200
+    server.end(signal.SIGKILL)
+    server = Server("", server.key)
+    assert server.ask("GET", f"/v1/sandboxes/{paused}")[2]["state"] == "paused"
+    assert server.ask("GET", f"/v1/sandboxes/{ends}")[0] == 404
+    kinds = [one["kind"] for one in server.ask("GET", f"/v1/events?sandbox={ends}")[2]]
+    assert kinds[0] == "killed", kinds
+    assert server.ask("POST", "/v1/sandboxes", {"template": snapshot})[0] == 201
+    assert server.ask("DELETE", f"/v1/sandboxes/{paused}")[0] == 200
+    assert os.listdir(os.path.join(state(), "homes")) == []
+    server.end()
+
+
+CHECKS = [
+    a_pause_keeps_files_and_goes_on, a_pause_at_its_time_loses_nothing,
+    a_request_with_its_token_wakes_one_that_says_so, a_snapshot_is_a_template_of_its_tenant,
+    forks_share_what_was_and_nothing_else,
+]
+
+
+def main():
+    failed = False
+
+    def one(check, *arguments):
+        nonlocal failed
+        try:
+            check(*arguments)
+            print(f"ok {check.__name__}", flush=True)
+        except Exception as error:
+            failed = True
+            traceback.print_exc()
+            print(f"failed {check.__name__}: {error!r}"[:600], flush=True)
+
+    server = Server()
+    for check in CHECKS:
+        one(check, server)
+    left = os.listdir(os.path.join(state(), "homes"))
+    server.end()
+    one(servers_come_and_go, server.key)
+    print(f"ok nothing_is_left" if not left else f"failed nothing_is_left: {left}")
+    sys.exit(failed or bool(left))
+
+
+main()

@@ -1,0 +1,145 @@
+//! Pauses, snapshots and forks, in the form of E2B's control API.
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answers::{body, empty, json as answer_json, status as status_of};
+use super::ask::strange;
+use super::control::{created, created_body, credential, pairs};
+use super::{Front, plain_id};
+use crate::protocol::{Ask, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
+use crate::rfc3339::time_of;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Life {
+    timeout: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct Forks {
+    timeout: Option<u64>,
+    count: usize,
+}
+
+impl Default for Forks {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            count: 1,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: Option<String>,
+}
+
+/// Carries out a request that keeps a sandbox, or what it has.
+pub(crate) async fn answer(
+    front: &Front,
+    parts: &Parts,
+    id: &str,
+    what: &str,
+    content: Body,
+) -> Result<Response, Refusal> {
+    let key = credential(&parts.headers);
+    let id = plain_id(id);
+    match what {
+        "pause" => {
+            // `memory` is what older SDKs send unasked: the answer says what is kept.
+            front.ask_in(key, &id, InAsk::Pause).await?;
+            Ok(keeps_files(empty(StatusCode::NO_CONTENT)))
+        }
+        "connect" | "resume" => {
+            let Life { timeout } = body(content).await?;
+            let ask = InAsk::Connect { timeout_s: timeout };
+            let reply = front.ask_in(key, &id, ask).await?;
+            let status = match (&reply, what) {
+                (Reply::Created { resumed: true, .. }, _) | (_, "resume") => StatusCode::CREATED,
+                _ => StatusCode::OK,
+            };
+            created(reply, status)
+        }
+        "fork" => {
+            let Forks { timeout, count } = body(content).await?;
+            let ask = InAsk::Fork {
+                count,
+                timeout_s: timeout,
+            };
+            let Reply::Forks(forks) = front.ask_in(key, &id, ask).await? else {
+                return Err(strange());
+            };
+            let all: Vec<Value> = forks.into_iter().map(fork).collect();
+            Ok(answer_json(StatusCode::CREATED, &all))
+        }
+        _ => {
+            let Named { name } = body(content).await?;
+            let ask = InAsk::Snapshot { name };
+            match front.ask_in(key, &id, ask).await? {
+                Reply::Snapshot(facts) => {
+                    let response = answer_json(StatusCode::CREATED, &told(&facts));
+                    Ok(keeps_files(response))
+                }
+                _ => Err(strange()),
+            }
+        }
+    }
+}
+
+/// Says in an answer that files are kept, and memory is not.
+pub(crate) fn keeps_files(mut response: Response) -> Response {
+    let kept = HeaderValue::from_static("files");
+    response.headers_mut().insert("atoll-kept", kept);
+    response
+}
+
+fn fork(made: Result<Box<Reply>, Refusal>) -> Value {
+    match made.and_then(|made| created_body(&made)) {
+        Ok(sandbox) => json!({ "sandbox": sandbox }),
+        Err(refusal) => {
+            let code = status_of(refusal.kind).as_u16();
+            json!({ "error": { "code": code, "message": refusal.told() } })
+        }
+    }
+}
+
+fn told(facts: &SnapshotFacts) -> Value {
+    let names: Vec<&String> = facts.name.iter().collect();
+    json!({
+        "snapshotID": facts.id,
+        "names": names,
+        "sandboxID": facts.sandbox,
+        "createdAt": time_of(facts.created_ms),
+    })
+}
+
+/// Lists the snapshots of a tenant: all in one part.
+pub(crate) async fn snapshots(front: &Front, parts: &Parts) -> Result<Response, Refusal> {
+    let query = parts.uri.query().unwrap_or_default();
+    let of = |wanted: &str| pairs(query).find(|(name, _)| name == wanted);
+    let of = |wanted: &str| of(wanted).map(|(_, value)| value);
+    let (sandbox, name) = (of("sandboxID"), of("name"));
+    let ask = Ask::Snapshots(SnapshotsAsk::List { sandbox });
+    let Reply::Snapshots(all) = front.ask(credential(&parts.headers), ask).await? else {
+        return Err(strange());
+    };
+    let own = all.iter();
+    let own = own.filter(|one| name.is_none() || one.name == name);
+    let all: Vec<Value> = own.map(told).collect();
+    Ok(answer_json(StatusCode::OK, &all))
+}
+
+/// Removes a snapshot.
+pub(crate) async fn remove(front: &Front, parts: &Parts, id: &str) -> Result<Response, Refusal> {
+    let ask = Ask::Snapshots(SnapshotsAsk::Remove { id: id.to_owned() });
+    front.ask(credential(&parts.headers), ask).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}

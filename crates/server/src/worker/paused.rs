@@ -1,0 +1,353 @@
+//! Paused sandboxes: their homes are kept, their programs are not. They go on as new sandboxes of
+//! the same id, with the same tokens.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use atoll_engine::sandboxes::{KeptHome, remove_home};
+use atoll_store::{PausedSandbox, Role, Scopes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::callers::{Caller, is_of_control, may, scopes_in};
+use super::living::{Living, is_equal};
+use super::making::{Identity, Origin};
+use super::{Answered, Worker, fault, refusal};
+use crate::protocol::{CreateAsk, Credential, InAsk, Kind, Refusal, Reply, SandboxFacts};
+
+/// The reason for the end of one that is paused.
+const PAUSED: &str = "it is paused";
+
+/// The sandboxes that are paused, by id.
+pub(super) type AllPaused = BTreeMap<String, Arc<Paused>>;
+
+/// A paused sandbox.
+#[derive(Debug)]
+pub(super) struct Paused {
+    pub(super) id: String,
+    pub(super) tenant: String,
+    record: Record,
+    /// True once it has gone on, or is no more; locked while one of both happens.
+    is_over: tokio::sync::Mutex<bool>,
+}
+
+/// All that one is made again by, besides its home.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    ask: CreateAsk,
+    /// The name of whoever made it.
+    caller: String,
+    token: String,
+    port_token: Option<String>,
+    base: Option<u32>,
+    /// Its description.
+    facts: SandboxFacts,
+}
+
+/// What a request of a paused sandbox comes to.
+pub(super) enum OfPaused {
+    /// An answer.
+    Answered(Answered),
+    /// It has gone on: the request is one of a living sandbox.
+    GoesOn,
+}
+
+impl Paused {
+    pub(super) fn facts(&self) -> SandboxFacts {
+        self.record.facts.clone()
+    }
+}
+
+impl Worker {
+    pub(super) fn paused(&self) -> MutexGuard<'_, AllPaused> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the directory of a home that is kept.
+    pub(super) fn kept(&self, id: &str) -> PathBuf {
+        self.kept_homes().join(id)
+    }
+
+    fn kept_homes(&self) -> PathBuf {
+        self.engine.state().join("served/homes")
+    }
+
+    /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
+    pub(super) fn find_paused(&self) {
+        let found = self.store.paused().unwrap_or_else(|error| {
+            eprintln!("atoll serve: {error}");
+            Vec::new()
+        });
+        for one in found {
+            let record = serde_json::from_str(&one.record).ok();
+            let record = record.filter(|_| self.kept(&one.id).is_dir());
+            match record {
+                Some(record) => {
+                    let paused = Paused {
+                        id: one.id.clone(),
+                        tenant: one.tenant,
+                        record,
+                        is_over: tokio::sync::Mutex::new(false),
+                    };
+                    self.paused().insert(one.id, Arc::new(paused));
+                }
+                None => self.forget_paused(&one.id),
+            }
+        }
+        let homes = fs::read_dir(self.kept_homes()).into_iter().flatten();
+        for home in homes.flatten() {
+            let name = home.file_name().to_string_lossy().into_owned();
+            if !self.paused().contains_key(&name) {
+                let path = home.path();
+                // What is left now is removed at the next start.
+                if fs::remove_file(&path).is_err() {
+                    let _ = remove_home(&path);
+                }
+            }
+        }
+    }
+
+    fn forget_paused(&self, id: &str) {
+        if let Err(error) = self.store.unpause(id) {
+            eprintln!("atoll serve: {error}");
+        }
+    }
+
+    /// Makes the directory of homes that are kept.
+    pub(super) fn make_kept_homes(&self) -> Result<(), Refusal> {
+        fs::create_dir_all(self.kept_homes()).map_err(|error| fault(&error))
+    }
+
+    /// Pauses a sandbox: its programs end, and its home is kept, on disk before this returns.
+    pub(super) async fn pause(self: &Arc<Self>, living: &Arc<Living>) -> Result<(), Refusal> {
+        let is_own = |one: &&Arc<Paused>| one.tenant == living.tenant;
+        let count = self.paused().values().filter(is_own).count();
+        let most = self.configuration.quota.paused;
+        if count >= most {
+            let what = format!("{most} sandboxes are paused, as many as the tenant may have");
+            return Err(Refusal::new(Kind::Quota, what)
+                .advise("end one, or raise quota.paused in serve.toml"));
+        }
+        self.make_kept_homes()?;
+        let record = self.paused_record(living);
+        let row = PausedSandbox {
+            id: living.id.clone(),
+            tenant: living.tenant.clone(),
+            record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
+        };
+        // From here on it ends in no other way.
+        let is_first = living.over.send_if_modified(|over| {
+            let is_first = over.is_none();
+            if is_first {
+                living.begin_pausing();
+                *over = Some(PAUSED.to_owned());
+            }
+            is_first
+        });
+        if !is_first {
+            let why = living.over.borrow().clone().unwrap_or_default();
+            let what = format!("sandbox {} is ending: {why}", living.id);
+            return Err(Refusal::new(Kind::NoSandbox, what));
+        }
+        let (worker, of) = (Arc::clone(self), Arc::clone(living));
+        let kept = spawn_blocking(move || {
+            worker.store.pause(&row).map_err(|error| fault(&error))?;
+            let home = worker.kept(&of.id);
+            let kept = of.sandbox.kill_keeping_home(&home);
+            kept.map_err(|failure| refusal(&failure))
+        });
+        let kept = kept.await.map_err(|error| fault(&error)).flatten();
+        if let Err(refusal) = kept {
+            self.forget_paused(&living.id);
+            living.end_pausing(&format!("it could not be paused: {}", refusal.what));
+            let why = living.over.borrow().clone().unwrap_or_default();
+            self.end(living, &why).await;
+            return Err(refusal);
+        }
+        let paused = Paused {
+            id: living.id.clone(),
+            tenant: living.tenant.clone(),
+            record,
+            is_over: tokio::sync::Mutex::new(false),
+        };
+        self.paused().insert(living.id.clone(), Arc::new(paused));
+        self.living().remove(&living.id);
+        self.forget_requests(&living.id);
+        self.note_ended_as(living, "paused", "its files are kept, its programs are not");
+        Ok(())
+    }
+
+    fn paused_record(&self, living: &Living) -> Record {
+        Record {
+            ask: self.record_ask(living),
+            caller: living.caller.clone(),
+            token: living.token.clone(),
+            port_token: living.port_token.clone(),
+            base: living.sandbox.home_base(),
+            facts: SandboxFacts {
+                state: "paused".to_owned(),
+                ..living.facts()
+            },
+        }
+    }
+
+    /// Returns the request that makes a sandbox as this one is now.
+    pub(super) fn record_ask(&self, living: &Living) -> CreateAsk {
+        let (limits, cpus) = living.sizes().clone();
+        let (_, network) = living.network().clone();
+        let by_default = self.processors(None);
+        CreateAsk {
+            cpus: (living.ask.cpus.is_some() || cpus != by_default).then_some(cpus),
+            memory_mib: Some(limits.memory_mib),
+            disk_mib: Some(limits.disk_mib),
+            processes: Some(limits.processes),
+            network,
+            ..living.ask.clone()
+        }
+    }
+
+    /// Carries out a request of a paused sandbox.
+    pub(super) async fn of_paused(
+        self: &Arc<Self>,
+        paused: &Arc<Paused>,
+        credential: &Credential,
+        ask: &InAsk,
+        trace: Option<&String>,
+    ) -> Result<OfPaused, Refusal> {
+        let gone = || {
+            let what = format!("sandbox {} is paused", paused.id);
+            Refusal::new(Kind::NoSandbox, what).advise("connect to it: it goes on then")
+        };
+        let caller = match credential {
+            Credential::Key(_) => {
+                let caller = self.caller(credential, scopes_in(ask)).await?;
+                if caller.tenant != paused.tenant || !may(caller.role, ask) {
+                    let what = format!("there is no sandbox {}", paused.id);
+                    return Err(Refusal::new(Kind::NoSandbox, what));
+                }
+                caller
+            }
+            // Whoever holds no token of it wakes nothing.
+            Credential::Token(token) if paused.admits(token, ask) => Caller {
+                tenant: paused.tenant.clone(),
+                name: paused.record.caller.clone(),
+                role: Role::User,
+                scopes: Scopes::All,
+                trace: None,
+            },
+            _ => return Err(gone()),
+        };
+        let caller = Caller {
+            trace: trace.cloned(),
+            ..caller
+        };
+        let answer = match ask {
+            InAsk::Get => Reply::Sandbox(Box::new(paused.facts())),
+            InAsk::Kill => {
+                self.end_paused(paused).await?;
+                Reply::Done
+            }
+            InAsk::Pause => {
+                let what = format!("sandbox {} is paused already", paused.id);
+                return Err(Refusal::new(Kind::Exists, what));
+            }
+            InAsk::Connect { timeout_s } => {
+                let living = self.resume(paused, &caller, *timeout_s).await?;
+                match living.created() {
+                    Reply::Created {
+                        sandbox,
+                        token,
+                        port_token,
+                        ..
+                    } => Reply::Created {
+                        sandbox,
+                        token,
+                        port_token,
+                        resumed: true,
+                    },
+                    other => other,
+                }
+            }
+            InAsk::Alive => return Err(gone()),
+            _ if paused.record.ask.auto_resume => {
+                self.resume(paused, &caller, None).await?;
+                return Ok(OfPaused::GoesOn);
+            }
+            _ => return Err(gone()),
+        };
+        Ok(OfPaused::Answered(Answered::Reply(super::without_tokens(
+            &caller.scopes,
+            answer,
+        ))))
+    }
+
+    /// Has a paused sandbox go on; whoever comes meanwhile gets the same one.
+    async fn resume(
+        self: &Arc<Self>,
+        paused: &Arc<Paused>,
+        caller: &Caller,
+        timeout_s: Option<u64>,
+    ) -> Result<Arc<Living>, Refusal> {
+        let mut is_over = paused.is_over.lock().await;
+        if *is_over {
+            let living = self.living().get(&paused.id).cloned();
+            let ended = || {
+                let what = format!("there is no sandbox {} any more", paused.id);
+                Refusal::new(Kind::NoSandbox, what)
+            };
+            return living.ok_or_else(ended);
+        }
+        let record = paused.record.clone();
+        let ask = CreateAsk {
+            timeout_s: timeout_s.or(record.ask.timeout_s),
+            ..record.ask
+        };
+        let identity = Identity {
+            id: paused.id.clone(),
+            token: record.token,
+            port_token: record.port_token,
+            origin: Origin::Kept(KeptHome {
+                path: self.kept(&paused.id),
+                base: record.base,
+            }),
+        };
+        // Who wakes one does not become its maker.
+        let maker = record.caller;
+        let living = self.create_as(caller, Some(maker), ask, identity).await?;
+        *is_over = true;
+        self.paused().remove(&paused.id);
+        self.forget_paused(&paused.id);
+        Ok(living)
+    }
+
+    /// Ends a paused sandbox: its home is removed.
+    async fn end_paused(&self, paused: &Arc<Paused>) -> Result<(), Refusal> {
+        let mut is_over = paused.is_over.lock().await;
+        if std::mem::replace(&mut *is_over, true) {
+            let what = format!("sandbox {} has just gone on", paused.id);
+            return Err(Refusal::new(Kind::NoSandbox, what).advise("end it again"));
+        }
+        self.paused().remove(&paused.id);
+        self.forget_paused(&paused.id);
+        let facts = json!({ "why": "a caller has ended it while it was paused" });
+        self.note(&paused.tenant, &paused.id, "killed", &facts);
+        let home = self.kept(&paused.id);
+        // One that cannot be removed now is at the next start.
+        let _ = spawn_blocking(move || remove_home(&home)).await;
+        Ok(())
+    }
+}
+
+impl Paused {
+    /// Returns whether a token lets its holder make this request.
+    fn admits(&self, token: &str, ask: &InAsk) -> bool {
+        let is_own = is_equal(token, &self.record.token);
+        let port_token = self.record.port_token.as_ref();
+        let is_for_ports =
+            matches!(ask, InAsk::Port { .. }) && port_token.is_some_and(|own| is_equal(token, own));
+        (is_own && !is_of_control(ask)) || is_for_ports
+    }
+}

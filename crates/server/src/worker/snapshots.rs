@@ -1,0 +1,199 @@
+//! Snapshots of sandboxes' homes, which further sandboxes begin with, and forks.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use atoll_engine::sandboxes::{KeptHome, remove_home};
+use atoll_store::Snapshot;
+use tokio::task::spawn_blocking;
+
+use super::callers::Caller;
+use super::living::{Living, milliseconds};
+use super::making::{Identity, Origin};
+use super::room::For;
+use super::{Worker, fault, name, refusal};
+use crate::protocol::{CreateAsk, Kind, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
+
+/// The most sandboxes that one request forks, as E2B has it.
+const FORKS_MAX: usize = 100;
+/// The longest name of a snapshot, bytes.
+const NAME_BYTES_MAX: usize = 128;
+
+impl Worker {
+    fn snapshot_place(&self, id: &str) -> PathBuf {
+        self.engine.state().join("served/snapshots").join(id)
+    }
+
+    /// Removes snapshots that were not copied to their end.
+    pub(super) fn find_snapshots(&self) {
+        let all = self.store.snapshots().unwrap_or_else(|error| {
+            eprintln!("atoll serve: {error}");
+            Vec::new()
+        });
+        for one in all.iter().filter(|one| !one.is_whole) {
+            let _ = remove_home(&self.snapshot_place(&one.id));
+            let _ = self.store.remove_snapshot(&one.id);
+        }
+    }
+
+    /// Copies a sandbox's home, which stands still meanwhile.
+    pub(super) async fn snapshot(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        named: Option<String>,
+    ) -> Result<Reply, Refusal> {
+        self.room.check(For::Sandbox)?;
+        if named.as_ref().is_some_and(|name| !is_name(name)) {
+            let what = format!(
+                "a snapshot's name has up to {NAME_BYTES_MAX} letters, digits, '.', '_', '-', ':'"
+            );
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        let own = self.snapshots_of(&living.tenant)?;
+        let most = self.configuration.quota.snapshots;
+        if own.len() >= most {
+            let what = format!("the tenant has {most} snapshots, as many as it may");
+            return Err(Refusal::new(Kind::Quota, what)
+                .advise("delete one, or raise quota.snapshots in serve.toml"));
+        }
+        let begun = Snapshot {
+            id: format!("snap{}", name(20)?),
+            tenant: living.tenant.clone(),
+            name: named,
+            sandbox: living.id.clone(),
+            created_ms: milliseconds(SystemTime::now()),
+            base: None,
+            is_whole: false,
+        };
+        let place = self.snapshot_place(&begun.id);
+        let (worker, of) = (Arc::clone(self), Arc::clone(living));
+        let made = spawn_blocking(move || {
+            let directory = place.parent().unwrap_or(&place);
+            fs::create_dir_all(directory).map_err(|error| fault(&error))?;
+            let keep = |one: &Snapshot| {
+                let kept = worker.store.keep_snapshot(one);
+                kept.map_err(|error| fault(&error))
+            };
+            keep(&begun)?;
+            let copied = of.sandbox.copy_home(&place);
+            let copied = copied
+                .map_err(|failure| refusal(&failure))
+                .inspect_err(|_| {
+                    let _ = worker.store.remove_snapshot(&begun.id);
+                })?;
+            let whole = Snapshot {
+                base: copied.base,
+                is_whole: true,
+                ..begun
+            };
+            keep(&whole)?;
+            Ok(whole)
+        });
+        let made: Snapshot = made.await.map_err(|error| fault(&error)).flatten()?;
+        self.note_as(living, "checkpointed", "a caller has made a snapshot");
+        Ok(Reply::Snapshot(facts(made)))
+    }
+
+    fn snapshots_of(&self, tenant: &str) -> Result<Vec<Snapshot>, Refusal> {
+        let mut all = self.store.snapshots().map_err(|error| fault(&error))?;
+        all.retain(|one| one.tenant == tenant && one.is_whole);
+        Ok(all)
+    }
+
+    /// Finds a snapshot of a tenant, by its id or the latest of this name.
+    pub(super) fn snapshot_named(&self, tenant: &str, named: &str) -> Result<Snapshot, Refusal> {
+        let own = self.snapshots_of(tenant)?;
+        let is_it = |one: &&Snapshot| one.id == named || one.name.as_deref() == Some(named);
+        own.iter().find(is_it).cloned().ok_or_else(|| {
+            let what = format!("there is no template {named:?}");
+            Refusal::new(Kind::NotFound, what)
+                .advise("\"base\" is there, the host's system; and snapshots of the tenant's own")
+        })
+    }
+
+    /// Returns the home of a snapshot.
+    pub(super) fn snapshot_home(&self, one: &Snapshot) -> KeptHome {
+        KeptHome {
+            path: self.snapshot_place(&one.id),
+            base: one.base,
+        }
+    }
+
+    /// Carries out a request about snapshots.
+    pub(super) async fn snapshots(
+        &self,
+        caller: &Caller,
+        ask: SnapshotsAsk,
+    ) -> Result<Reply, Refusal> {
+        self.can_make(caller)?;
+        match ask {
+            SnapshotsAsk::List { sandbox } => {
+                let mut own = self.snapshots_of(&caller.tenant)?;
+                own.retain(|one| sandbox.as_ref().is_none_or(|id| one.sandbox == *id));
+                Ok(Reply::Snapshots(own.into_iter().map(facts).collect()))
+            }
+            SnapshotsAsk::Remove { id } => {
+                let one = self.snapshot_named(&caller.tenant, &id)?;
+                let removed = self.store.remove_snapshot(&one.id);
+                removed.map_err(|error| fault(&error))?;
+                let place = self.snapshot_place(&one.id);
+                // What is left of it nobody finds.
+                let _ = spawn_blocking(move || remove_home(&place)).await;
+                Ok(Reply::Done)
+            }
+        }
+    }
+
+    /// Makes further sandboxes that begin with the home of one, as it is at one moment.
+    pub(super) async fn fork(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        caller: &Caller,
+        count: usize,
+        timeout_s: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        if !(1..=FORKS_MAX).contains(&count) {
+            let what = format!("count is {count}, and it is 1 to {FORKS_MAX}");
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        self.room.check(For::Sandbox)?;
+        self.make_kept_homes()?;
+        let first = self.kept(&format!("fork{}", name(20)?));
+        let of = Arc::clone(living);
+        let place = first.clone();
+        let copied = spawn_blocking(move || of.sandbox.copy_home(&place)).await;
+        let copied = copied.map_err(|error| fault(&error))?;
+        let home = copied.map_err(|failure| refusal(&failure))?;
+        let mut forks = Vec::with_capacity(count);
+        for _ in 0..count {
+            let ask = CreateAsk {
+                timeout_s: timeout_s.or(living.ask.timeout_s),
+                ..self.record_ask(living)
+            };
+            let identity = Identity::new(&ask, Origin::Copied(home.clone()));
+            let made = match identity {
+                Ok(identity) => self.create_as(caller, None, ask, identity).await,
+                Err(refusal) => Err(refusal),
+            };
+            forks.push(made.map(|living| Box::new(living.created())));
+        }
+        let _ = spawn_blocking(move || remove_home(&first)).await;
+        Ok(Reply::Forks(forks))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(fits)
+}
+
+fn facts(one: Snapshot) -> SnapshotFacts {
+    SnapshotFacts {
+        id: one.id,
+        name: one.name,
+        sandbox: one.sandbox,
+        created_ms: one.created_ms,
+    }
+}
