@@ -170,10 +170,14 @@ impl State {
         if reading.len() == 1 {
             return false;
         }
-        for place in &mut reading {
-            place.is_cut |= lag(place) >= WINDOW_BYTES && place.at == slowest;
+        // Of those that are all as slow, the one that came last reads on, and is waited for.
+        let are_alike = reading.iter().all(|place| place.at == slowest);
+        let last = reading.len() - 1;
+        for (at, place) in reading.iter_mut().enumerate() {
+            let is_kept = are_alike && at == last;
+            place.is_cut |= lag(place) >= WINDOW_BYTES && place.at == slowest && !is_kept;
         }
-        true
+        !are_alike
     }
 
     /// Drops what is beyond the window, and nobody reads any more.
@@ -341,6 +345,23 @@ mod tests {
             assert!(is_full(&window).await);
             drop(slow);
             assert!(!is_full(&window).await);
+        });
+    }
+
+    #[test]
+    fn of_readers_that_are_alike_the_last_reads_on() {
+        runtime().block_on(async {
+            let window = Arc::new(Window::default());
+            let held = window.read(Some(0));
+            for letter in b'a'..=b'd' {
+                window.room().await;
+                window.push(Stream::Output, block(letter).into());
+            }
+            let mut last = window.read(Some(0));
+            assert!(is_full(&window).await);
+            assert_eq!(letters(&mut last, 4).await, "abcd");
+            assert!(!is_full(&window).await);
+            drop(held);
         });
     }
 
