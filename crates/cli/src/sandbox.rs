@@ -40,6 +40,14 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
         SandboxAction::Logs(arguments) => logs(&server, arguments, output),
         SandboxAction::Cp(arguments) => copy(&server, arguments),
         SandboxAction::Ls(arguments) => list_files(&server, arguments, output),
+        SandboxAction::Pause(arguments) => {
+            let path = sandbox_path(&arguments.id, "/pause");
+            server.ask("POST", &path, SendBody::none()).map(|_| 0)
+        }
+        SandboxAction::Resume(arguments) => {
+            let path = sandbox_path(&arguments.id, "/connect");
+            server.json("POST", &path, &json!({})).map(|_| 0)
+        }
         SandboxAction::Kill(arguments) => {
             let path = sandbox_path(&arguments.id, "");
             server.ask("DELETE", &path, SendBody::none()).map(|_| 0)
@@ -280,13 +288,13 @@ fn list(
     output: &Output,
 ) -> Result<u8, Failure> {
     let mut all: Vec<Value> = Vec::new();
-    let mut path = "/v1/sandboxes".to_owned();
+    let mut path = "/v1/sandboxes?paused=true".to_owned();
     loop {
         let part = server.json("GET", &path, &Value::Null)?;
         let found = part.get("sandboxes").and_then(Value::as_array);
         all.extend(found.cloned().unwrap_or_default());
         match part.get("cursor").and_then(Value::as_str) {
-            Some(cursor) => path = format!("/v1/sandboxes?cursor={}", encoded(cursor)),
+            Some(cursor) => path = format!("/v1/sandboxes?paused=true&cursor={}", encoded(cursor)),
             None => break,
         }
     }
@@ -298,7 +306,7 @@ fn list(
         output.say("No sandbox is alive; atoll sandbox create makes one.\n");
     }
     for one in &all {
-        let line = ["id", "template", "network", "run"].map(|name| text_of(one, name));
+        let line = ["id", "state", "template", "network", "run"].map(|name| text_of(one, name));
         output.result(&format!("{}\n", line.join("  ")));
     }
     Ok(0)
@@ -325,7 +333,11 @@ fn copy(server: &Server, arguments: &CopyArguments) -> Result<u8, Failure> {
                     .advise("cp copies one file; tar packs a directory into one"));
             }
             let body = SendBody::from_reader(&mut file);
-            server.ask("PUT", &content(to), body)?;
+            // A server that refuses reads no more; why is in another answer.
+            if let Err(failure) = server.ask("PUT", &content(to), body) {
+                server.json("GET", &sandbox_path(to.0, ""), &Value::Null)?;
+                return Err(failure);
+            }
         }
         (Some(from), None) => {
             let answer = server.ask("GET", &content(from), SendBody::none())?;

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use atoll_engine::failure::{Doing, Failure};
@@ -28,6 +29,12 @@ const STATUS_NOT_FOUND: u8 = 127;
 /// The shell of a sandbox: bash where it is there.
 const SHELL: &str = "command -v bash >/dev/null && exec bash -il; exec sh -il";
 
+/// The time after which somebody is told that they wait, milliseconds.
+const WAITS_MS: u32 = 3_000;
+/// The status of a program that writes where nobody reads, as shells have it: 128 and SIGPIPE.
+const STATUS_UNREAD: u8 = 141;
+
+const SIGHUP: u8 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
@@ -78,12 +85,14 @@ fn ran(server: &Server, id: &str, mut request: Value, terminal: bool) -> Result<
             all.insert("terminal".to_owned(), size());
         }
     }
+    let process = Arc::new(OnceLock::new());
+    pass_signals(server, &process, signals);
     let started = server.json("POST", &sandbox_path(id, "/processes"), &request)?;
     let pid = text_of(&started, "pid");
-    let process = sandbox_path(id, &format!("/processes/{pid}"));
+    let process = process.get_or_init(|| sandbox_path(id, &format!("/processes/{pid}")));
     let stdin = io::stdin();
     let raw = terminal.then(|| RawTerminal::take(&stdin)).flatten();
-    let ended = followed(server, &process, is_fed, signals);
+    let ended = followed(server, process, is_fed);
     if let Some(raw) = raw {
         raw.give_back();
     }
@@ -99,20 +108,28 @@ fn size() -> Value {
 }
 
 /// Follows a program to its end; returns its status.
-fn followed(server: &Server, process: &str, is_fed: bool, signals: OwnedFd) -> Result<u8, Failure> {
+fn followed(server: &Server, process: &str, is_fed: bool) -> Result<u8, Failure> {
     if is_fed {
         feed(server, process)?;
     }
-    pass_signals(server, process, signals);
     let path = format!("{process}/output");
     let mut screen = Screen::new();
     let mut from = 0;
     loop {
         let answer = server.ask("GET", &format!("{path}?from={from}"), SendBody::none())?;
         // A stream that broke off goes on from where it was.
-        if let Some(status) = follow(answer, &mut from, &mut screen)? {
-            screen.finish();
-            return Ok(status);
+        match follow(answer, &mut from, &mut screen)? {
+            Followed::Ended(status) => {
+                screen.finish();
+                return Ok(status);
+            }
+            Followed::BrokenOff => {}
+            // As it would have been told, had it written to that pipe itself.
+            Followed::Unread => {
+                let body = json!({ "number": SIGHUP });
+                let _ = server.json("POST", &format!("{process}/signal"), &body);
+                return Ok(STATUS_UNREAD);
+            }
         }
     }
 }
@@ -189,17 +206,28 @@ fn feed(server: &Server, process: &str) -> Result<(), Failure> {
     fed.map(drop).doing("standard input cannot be passed on")
 }
 
-/// Passes signals on to the program, whose end tells of them, and the size of this terminal.
-fn pass_signals(server: &Server, process: &str, signals: OwnedFd) {
-    let (server, process) = (server.clone(), process.to_owned());
+/// Passes signals on to the program, whose end tells of them, and the size of this terminal. Before
+/// it is started, which an approver may have to agree to, they end this client.
+fn pass_signals(server: &Server, process: &Arc<OnceLock<String>>, signals: OwnedFd) {
+    let (server, process) = (server.clone(), Arc::clone(process));
     // Without a thread they have no effect; the server ends the program with its sandbox.
     let _ = thread::Builder::new().spawn(move || {
+        let waits = wait_readable([Some(signals.as_fd())], Some(WAITS_MS));
+        if waits.is_ok_and(|[is_there]| !is_there) && process.get().is_none() {
+            eprintln!("atoll: not started yet: an approver may have to agree; Ctrl-C gives up");
+        }
         loop {
             let ready = wait_readable([Some(signals.as_fd())], None);
             if ready.is_err() {
                 return;
             }
             while let Ok(Some(number)) = next_signal(signals.as_fd()) {
+                let Some(process) = process.get() else {
+                    if number != SIGWINCH {
+                        std::process::exit(128 + number);
+                    }
+                    continue;
+                };
                 let _ = match number {
                     SIGWINCH => server.json("POST", &format!("{process}/terminal"), &size()),
                     _ => {
@@ -212,18 +240,28 @@ fn pass_signals(server: &Server, process: &str, signals: OwnedFd) {
     });
 }
 
+/// The end of a stream of output.
+enum Followed {
+    /// The program has ended, with this status.
+    Ended(u8),
+    /// The stream broke off.
+    BrokenOff,
+    /// Nobody reads it any more.
+    Unread,
+}
+
 /// Writes what a program writes; returns its status once it has ended, or none if the stream broke
 /// off.
 fn follow(
     answer: Response<Body>,
     from: &mut u64,
     screen: &mut Screen,
-) -> Result<Option<u8>, Failure> {
+) -> Result<Followed, Failure> {
     let reader = BufReader::new(answer.into_body().into_reader());
     let (mut kind, mut id, mut data) = (String::new(), None, Value::Null);
     for line in reader.lines() {
         let Ok(line) = line else {
-            return Ok(None);
+            return Ok(Followed::BrokenOff);
         };
         if let Some(text) = line.strip_prefix("event: ") {
             text.clone_into(&mut kind);
@@ -233,22 +271,26 @@ fn follow(
             data = serde_json::from_str(text).unwrap_or_default();
         } else if line.is_empty() {
             match kind.as_str() {
-                "output" => write(&data, screen)?,
+                "output" => match write(&data, screen)? {
+                    true => {}
+                    false => return Ok(Followed::Unread),
+                },
                 "lost" => eprintln!(
                     "atoll: {} bytes of output are lost",
                     text_of(&data, "bytes")
                 ),
-                "end" => return ended(&data).map(Some),
+                "end" => return ended(&data).map(Followed::Ended),
                 _ => {}
             }
             *from = id.unwrap_or(*from);
             kind.clear();
         }
     }
-    Ok(None)
+    Ok(Followed::BrokenOff)
 }
 
-fn write(data: &Value, screen: &mut Screen) -> Result<(), Failure> {
+/// Writes a part of the output; returns false where nobody reads it any more.
+fn write(data: &Value, screen: &mut Screen) -> Result<bool, Failure> {
     let content = data
         .get("base64")
         .and_then(Value::as_str)
@@ -256,8 +298,10 @@ fn write(data: &Value, screen: &mut Screen) -> Result<(), Failure> {
     let content = BASE64_STANDARD.decode(content);
     let content = content.doing("the output is not understood")?;
     let is_error = data.get("stream").is_some_and(|stream| stream == "stderr");
-    let written = screen.write(&content, is_error);
-    written.doing("the output cannot be written")
+    match screen.write(&content, is_error) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.doing("the output cannot be written").map(|()| true),
+    }
 }
 
 /// Returns the status for an end: the program's own, or 128 and the signal.
