@@ -158,7 +158,11 @@ impl Asked<'_> {
         let resource = match self {
             Self::Run { program, .. } | Self::Exec(Exec { program, .. }) => {
                 let base = program.rsplit('/').next().unwrap_or_default();
-                format!("in Program::{}", quoted(base))
+                match base.is_empty() {
+                    // A sandbox that lives is made for no program.
+                    true => "is Program".to_owned(),
+                    false => format!("in Program::{}", quoted(base)),
+                }
             }
             Self::Read(path) | Self::Write(path) | Self::Promote { path, .. } => {
                 format!("in Path::{}", quoted(path.to_str()?))

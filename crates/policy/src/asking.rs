@@ -91,7 +91,7 @@ impl Asking<'_> {
             terminal: call.terminal,
         };
         let what = match call.lives {
-            true => "keeping a sandbox".to_owned(),
+            true => "making a sandbox".to_owned(),
             false => format!("running {program}"),
         };
         let decision = self.ask(person, asked, what);
