@@ -34,6 +34,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         discard: false,
         is_attended: false,
         home: None,
+        template: None,
         answer: PriorAnswer::Nobody,
     })?;
     let exec = |command: &[&str]| -> Result<(), Failure> {

@@ -34,6 +34,7 @@ mod flows;
 pub mod git_settings;
 mod given_up;
 pub mod hidden;
+mod home;
 mod kept;
 pub mod kept_changes;
 pub mod learning;

@@ -19,10 +19,10 @@ use atoll_store::{
 use rustix::fs::FlockOperation;
 
 use crate::fallback::Offered;
+use crate::home::Home;
 use crate::kept::Kept;
 use crate::place_error::state_error;
 use crate::resuming::decided_about;
-use crate::sandboxes::home::Home;
 use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
@@ -104,6 +104,7 @@ pub(crate) fn place(
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
             accounts: served.map(|served| served.accounts),
+            template: request.home.and_then(Home::template),
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
             texts,
@@ -249,12 +250,7 @@ impl Placing<'_> {
     fn home(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = PathBuf::from("upper");
         let home = self.run_dir().join(&below);
-        match self.request.home.and_then(Home::begins) {
-            Some(kept) => {
-                std::fs::rename(&kept.path, &home).map_err(state_error("moving", &home))?
-            }
-            None => make_home(&home, self.base)?,
-        }
+        let home = make_home(&home, self.base, self.request.home)?;
         self.note_workspace(LayerHow::Copy, below, self.request.now);
         Ok(WorkspacePlace::Copy(home))
     }

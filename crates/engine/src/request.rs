@@ -11,7 +11,7 @@ use atoll_store::RunRecord;
 use serde_json::Value;
 
 use crate::execs::MakeFilter;
-use crate::sandboxes::Home;
+use crate::home::Home;
 use crate::supervision::{
     CredentialBundle, DualControlRule, OwnerEnd, ProjectAllowance, SshHandover,
 };

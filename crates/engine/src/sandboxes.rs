@@ -3,13 +3,13 @@
 //!
 //! A program that gives them a network takes the [roles](crate::roles) first. Start reading at
 //! [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
-//! supervised by [`call`] on a thread of its own, and spoken to by an [`Owner`].
+//! supervised by [`call`](crate::call) on a thread of its own, and spoken to by an [`Owner`].
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -20,8 +20,9 @@ use atoll_policy::HostFacts;
 pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Pending, Size,
+    TEMPLATE_DIRECTORY,
 };
-use atoll_sandbox::{Host, Spawner, Starting, detect_groups, forecast, in_use, memory_in_use};
+use atoll_sandbox::{Host, Spawner, detect_groups, forecast, in_use, memory_in_use};
 use atoll_store::load_run;
 use sha2::{Digest, Sha256};
 
@@ -29,25 +30,25 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-use crate::run::{At, asked, facts, read_machine};
-use crate::supervision::{Answer, ControlError, ExecRequest, Owner, OwnerEnd, Question, owner};
-use crate::{CallError, ChangeRetention, Request, call};
+pub use crate::home::{Home, KeptHome};
+use crate::run::{At, read_machine};
+use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, owner};
+use crate::{CallError, ChangeRetention};
 
 mod approving;
 mod exec;
-pub(crate) mod home;
+mod home;
 mod named;
 mod nobody;
 mod preparing;
 mod recorded;
 mod serving;
+mod supervised;
 
 pub use approving::{NeedsApproval, NotMade};
 pub use exec::Exec;
-pub use home::{Home, KeptHome, remove_home};
+pub use home::remove_home;
 use named::Named;
-use nobody::{NoStreams, Unfiltered, unremembered};
-use preparing::{Prepared, prepare, prepare_served, typed};
 pub use recorded::{FoundEvents, ServedSession, WantedEvents};
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
@@ -90,6 +91,8 @@ pub struct CreateSandbox {
     pub is_attended: bool,
     /// The home that a served one begins with; it is moved, and back again if none is made.
     pub home: Option<KeptHome>,
+    /// The files of a served one's template: a directory to read at [`TEMPLATE_DIRECTORY`].
+    pub template: Option<PathBuf>,
     /// The answer of an approver about a served one, if one was asked.
     pub answer: PriorAnswer,
 }
@@ -189,12 +192,12 @@ impl Engine {
         let line = owner().doing("no line to the sandbox can be made");
         let (owner, owned) = line.map_err(NotMade::Failed)?;
         let kept = wanted.clone();
-        let home = Home::new(wanted.home.take());
+        let home = Home::new(wanted.home.take(), wanted.template.clone());
         let own = Arc::clone(&home);
         let shared = Arc::clone(&self.shared);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            let outcome = supervise(&shared, &wanted, &own, &owned, ready);
+            let outcome = supervised::supervise(&shared, &wanted, &own, &owned, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
                 let _ = told.send(Err(NotMade::of(error)));
@@ -215,82 +218,6 @@ impl Engine {
             supervised: Mutex::new(Some(supervised)),
         })
     }
-}
-
-/// Decides on a sandbox, makes it, and supervises it to its end.
-fn supervise(
-    shared: &Shared,
-    wanted: &CreateSandbox,
-    home: &Home,
-    owned: &OwnerEnd,
-    ready: Sender<Result<Box<Call>, NotMade>>,
-) -> Result<Ending, CallError> {
-    let typed = typed(wanted);
-    let prepared = match &wanted.workspace {
-        Workspace::Directory(workspace) => prepare(shared, &typed, workspace),
-        Workspace::Own(_) => prepare_served(shared, wanted),
-    };
-    let prepared = match prepared {
-        Ok(prepared) => prepared,
-        Err(failure) => {
-            let _ = ready.send(Err(NotMade::Failed(failure)));
-            return Ok(Ending::Interrupted);
-        }
-    };
-    let Prepared {
-        mut rules,
-        host,
-        handed,
-        widening,
-        session,
-        nothing,
-        now,
-    } = prepared;
-    let (handover, words) = (handed.handover.as_ref(), &handed.words);
-    let at = wanted.workspace.at();
-    let call_of = Call {
-        run: shared.named.name(now),
-        lives: true,
-        served: wanted.workspace.served(),
-        ..asked(&typed, words, session, at, false, now)
-    };
-    let facts = facts(&host, shared.mode, now, &words.environment, handover);
-    if let Some(asked) = approving::asked(wanted, &mut rules, &call_of, &facts) {
-        let _ = ready.send(Err(NotMade::NeedsApproval(asked)));
-        return Ok(Ending::Interrupted);
-    }
-    let request = Request {
-        call: &call_of,
-        host: &shared.machine,
-        rules: &rules,
-        facts,
-        git: &configuration::git_environment(),
-        state: &shared.state,
-        ledger: &shared.ledger,
-        handover,
-        signing: handed.signing.as_ref(),
-        terminal: None,
-        tokens: None,
-        fate: wanted.retention(),
-        unattended: !wanted.is_attended,
-        widening: &widening,
-        home: Some(home),
-        resume: None,
-        reread: &|rules| Ok(rules.clone()),
-        remember: &|_| Err(unremembered()),
-        filter: &|_| Box::new(Unfiltered),
-        owner: Some(owned),
-        now,
-    };
-    let made = Box::new(call_of.clone());
-    let attach = |_: &_| {
-        // From now on it is that of a sandbox.
-        home.keep(None);
-        let _ = ready.send(Ok(made));
-        NoStreams(nothing)
-    };
-    let called = call(&request, Starting::by(&shared.spawner), attach)?;
-    Ok(called.outcome.ending)
 }
 
 impl Workspace {
@@ -444,8 +371,7 @@ impl Sandbox {
     /// Measures the resources that it uses now.
     #[must_use]
     pub fn in_use(&self) -> InUse {
-        let upper = self.shared.state.scratch_dir(&self.run).join("upper");
-        in_use(&self.shared.machine, &self.run, upper)
+        in_use(&self.shared.machine, &self.run, self.home_path())
     }
 
     /// Reads what its programs have changed, at one moment: it stands still meanwhile. Of a sandbox

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use atoll_model::RESIDENT;
 use atoll_sandbox::{ACCOUNTS, IDS};
 
+use crate::home::Home;
 use crate::place_error::state_error;
 use crate::{PlaceError, Request};
 
@@ -52,8 +53,15 @@ impl ServedPlace {
 }
 
 /// Makes the home of a served sandbox: a directory of its own, since there is nothing beneath that
-/// it could be a layer over.
-pub(crate) fn make_home(home: &Path, base: Option<u32>) -> Result<(), PlaceError> {
+/// it could be a layer over; or finds the one that it begins with. Returns where it is.
+pub(crate) fn make_home(
+    home: &Path,
+    base: Option<u32>,
+    kept: Option<&Home>,
+) -> Result<PathBuf, PlaceError> {
+    if let Some(kept) = kept.and_then(Home::begins) {
+        return Ok(kept.path.clone());
+    }
     let make = || -> io::Result<()> {
         fs::create_dir(home)?;
         fs::set_permissions(home, fs::Permissions::from_mode(0o755))?;
@@ -62,7 +70,8 @@ pub(crate) fn make_home(home: &Path, base: Option<u32>) -> Result<(), PlaceError
             None => Ok(()),
         }
     };
-    make().map_err(state_error("making", home))
+    make().map_err(state_error("making", home))?;
+    Ok(home.to_owned())
 }
 
 /// Returns the text of a file of accounts: root, the resident, and nobody.

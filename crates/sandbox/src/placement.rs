@@ -33,6 +33,8 @@ pub struct Placement {
     /// The files of users and groups of a served sandbox, `passwd` and `group`: a directory of
     /// Atoll's own.
     pub accounts: Option<PathBuf>,
+    /// The files of a served sandbox's template, to read at [`TEMPLATE_DIRECTORY`](crate::TEMPLATE_DIRECTORY).
+    pub template: Option<PathBuf>,
     /// The views of the boundary that are not shown, by their paths in the sandbox: they
     /// contain a login file, and there can be no placeholder.
     pub hidden: Vec<PathBuf>,

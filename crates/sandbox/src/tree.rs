@@ -100,6 +100,9 @@ pub(crate) fn plan(
     if let Some(accounts) = &placement.accounts {
         plan.accounts(accounts)?;
     }
+    if let Some(template) = &placement.template {
+        plan.read_only(template, Path::new(TEMPLATE_DIRECTORY), false, placement)?;
+    }
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
     }
@@ -116,6 +119,9 @@ pub(crate) fn plan(
     plan.permit(boundary, &programs, workspace, placement);
     Ok(plan)
 }
+
+/// The directory of a served sandbox's template in it.
+pub const TEMPLATE_DIRECTORY: &str = "/run/atoll/template";
 
 /// The files of users and groups (passwd(5), group(5)).
 pub const ACCOUNTS: [&str; 2] = ["passwd", "group"];

@@ -87,7 +87,7 @@ pub enum ServedError {
     /// Another server has it.
     #[error("another server runs on this store")]
     Taken,
-    /// It cannot be locked.
+    /// The store cannot be locked.
     #[error("it cannot be locked: {0}")]
     Lock(#[from] FileFault),
     /// A file of a backup cannot be made, or read.

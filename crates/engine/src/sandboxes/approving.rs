@@ -23,9 +23,9 @@ pub struct NeedsApproval {
 /// The reason why a sandbox was not made.
 #[derive(Debug)]
 pub enum NotMade {
-    /// It was refused, or cannot be made.
+    /// A refusal, or a failure to make it.
     Failed(Failure),
-    /// It was asked for without an answer, and policies ask about it. Nothing is recorded.
+    /// A question of policies about it, which came without an answer. Nothing is recorded.
     NeedsApproval(NeedsApproval),
 }
 

@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::{Command, Stdio};
 
-use atoll_layer::{IdShift, checkpoint};
 use atoll_sandbox::identity_base;
 use atoll_store::remove_directory;
 use rustix::fs::{Mode, OFlags, open, syncfs};
@@ -12,61 +11,12 @@ use rustix::fs::{Mode, OFlags, open, syncfs};
 use super::{Engine, Sandbox};
 use crate::control::stand_still;
 use crate::failure::{Doing, Failure};
+use crate::home::KeptHome;
 
-/// The end of the name of the file that a copy has beside it.
-const BESIDE: &str = ".directories";
-
-/// A home without a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptHome {
-    /// Its directory.
-    pub path: PathBuf,
-    /// Made by host root: the first of the ids that its files belong to.
-    pub base: Option<u32>,
-}
-
-/// The home of a served sandbox: what it begins with, and where it goes at its end.
-#[derive(Debug, Default)]
-pub struct Home {
-    begins: Option<KeptHome>,
-    /// The place to which it is moved at the end; without one it is gone.
-    keep: Mutex<Option<PathBuf>>,
-}
-
-impl Home {
-    /// Takes the home to begin with: it goes back to where it was unless a sandbox comes to be.
-    pub(crate) fn new(begins: Option<KeptHome>) -> Arc<Self> {
-        let back = begins.as_ref().map(|home| home.path.clone());
-        Arc::new(Self {
-            begins,
-            keep: Mutex::new(back),
-        })
-    }
-
-    pub(crate) fn begins(&self) -> Option<&KeptHome> {
-        self.begins.as_ref()
-    }
-
-    /// Sets the place to which it is moved at the end.
-    pub(crate) fn keep(&self, to: Option<PathBuf>) {
-        *self.kept() = to;
-    }
-
-    /// Moves it there, if it is to be kept; where no sandbox came to be, back to where it was.
-    pub(crate) fn end(&self, home: &Path, has_failed: bool) -> std::io::Result<()> {
-        let back = self.begins.as_ref().filter(|_| has_failed);
-        let to = self.kept().take();
-        match to.or_else(|| back.map(|home| home.path.clone())) {
-            // One that was never moved here is where it was.
-            Some(to) if home.exists() => fs::rename(home, to),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Option<PathBuf>> {
-        self.keep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// The longest time that a copy takes, seconds.
+const COPIED_WITHIN_S: &str = "120";
+/// The status of what took longer (timeout(1)).
+const LATE: i32 = 124;
 
 impl Engine {
     /// Copies a home, whose sandbox is gone, to a new directory.
@@ -82,30 +32,44 @@ impl Engine {
     }
 }
 
-/// Removes what a copy has beside it, which only a comparison with its origin would need.
-fn remove_beside(path: &Path) {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(BESIDE);
-    // Where there is none, there is none.
-    let _ = fs::remove_file(beside);
-}
-
-/// Removes a home that is kept, and what is beside it.
+/// Removes a home that is kept.
 ///
 /// # Errors
 /// When that is not possible.
 pub fn remove_home(path: &Path) -> Result<(), Failure> {
-    remove_beside(path);
     remove_directory(path).doing("the home cannot be removed")
 }
 
+/// Copies a home that nothing writes to, all of it or none; blocks are shared where the file system
+/// can. A path that is longer than the kernel takes ends it: so does no depth.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let copied = checkpoint(from, to, IdShift::None, &mut |_| {});
-    remove_beside(to);
-    if copied.is_err() {
-        let _ = remove_home(to);
-    }
-    copied.map(drop).doing("the home cannot be copied")
+    let copied = Command::new("timeout")
+        .args([COPIED_WITHIN_S, "cp", "--archive", "--reflink=auto", "-T"])
+        .args([from, to])
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let why = match copied {
+        Ok(status) if status.success() => return Ok(()),
+        Ok(status) if status.code() == Some(LATE) => "it takes longer than two minutes".to_owned(),
+        Ok(_) => "not all of it can be read, or its paths are too long".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let _ = remove_home(to);
+    Err(Failure::new("the home cannot be copied").because(why))
+}
+
+/// Has the kernel write a home to disk, and all else on that file system.
+fn settle(home: &Path) -> Result<(), Failure> {
+    let unkept = "its home is not kept";
+    fs::symlink_metadata(home).doing(unkept)?;
+    // Its own directory may be one that nobody can open.
+    let parent = home.parent().unwrap_or(home);
+    let directory = open(parent, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+    syncfs(directory.doing(unkept)?).doing(unkept)
 }
 
 impl Sandbox {
@@ -114,15 +78,14 @@ impl Sandbox {
     /// # Errors
     /// When it had ended before, or its home cannot be kept; the home is gone then.
     pub fn kill_keeping_home(&self, to: &Path) -> Result<KeptHome, Failure> {
-        self.home.keep(Some(to.to_owned()));
-        self.kill()?;
-        let base = self.home_base();
-        let unkept = "its home is not kept";
-        let directory = open(to, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
-        syncfs(directory.doing(unkept)?).doing(unkept)?;
-        Ok(KeptHome {
+        self.home.keep(to.to_owned());
+        let kept = self.kill().and_then(|()| settle(to));
+        if kept.is_err() {
+            let _ = remove_home(to);
+        }
+        kept.map(|()| KeptHome {
             path: to.to_owned(),
-            base,
+            base: self.home_base(),
         })
     }
 
@@ -132,8 +95,7 @@ impl Sandbox {
     /// When it cannot stand still, or its home cannot be copied.
     pub fn copy_home(&self, to: &Path) -> Result<KeptHome, Failure> {
         let frozen = stand_still(&self.shared.state, &self.run)?;
-        let upper = self.shared.state.scratch_dir(&self.run).join("upper");
-        copy(&upper, to)?;
+        copy(&self.home_path(), to)?;
         if !frozen.is_none_or(|frozen| frozen.has_held()) {
             let _ = remove_home(to);
             return Err(Failure::new("it went on while its home was copied"));
@@ -142,6 +104,11 @@ impl Sandbox {
             path: to.to_owned(),
             base: self.home_base(),
         })
+    }
+
+    pub(super) fn home_path(&self) -> PathBuf {
+        let made = self.shared.state.scratch_dir(&self.run).join("upper");
+        self.home.path(&made)
     }
 
     /// Returns the first of the ids that the files of its home belong to, if host root has made it.

@@ -62,6 +62,7 @@ impl World {
             empty: self.path("empty"),
             trust: None,
             accounts: None,
+            template: None,
             ssh: None,
             repository: None,
             hidden: Vec::new(),

@@ -15,8 +15,10 @@ pub(super) const TABLES: &str = "
         tenant TEXT NOT NULL REFERENCES tenants (id),
         name TEXT,
         sandbox TEXT NOT NULL,
+        shipped TEXT NOT NULL,
         created_ms INTEGER NOT NULL,
         base INTEGER,
+        bytes INTEGER NOT NULL,
         is_whole INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX snapshots_of_tenant ON snapshots (tenant, created_ms);
@@ -44,10 +46,14 @@ pub struct Snapshot {
     pub name: Option<String>,
     /// The sandbox.
     pub sandbox: String,
+    /// The shipped template that it stood on.
+    pub shipped: String,
     /// The time at which it was made, milliseconds since 1970.
     pub created_ms: u64,
     /// Made by host root: the first of the ids that its files belong to.
     pub base: Option<u32>,
+    /// The disk that it takes, bytes.
+    pub bytes: u64,
     /// False until all of it is copied.
     pub is_whole: bool,
 }
@@ -102,8 +108,8 @@ impl ServedStore {
         let connection = self.connection();
         connection.execute(
             "INSERT OR REPLACE INTO snapshots
-             (id, tenant, name, sandbox, created_ms, base, is_whole)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+             (id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 one.id,
                 one.tenant,
@@ -112,6 +118,8 @@ impl ServedStore {
                 signed(one.created_ms),
                 one.base,
                 one.is_whole,
+                one.shipped,
+                signed(one.bytes),
             ],
         )?;
         settle(&connection)
@@ -134,7 +142,7 @@ impl ServedStore {
     pub fn snapshots(&self) -> Result<Vec<Snapshot>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
-            "SELECT id, tenant, name, sandbox, created_ms, base, is_whole FROM snapshots
+            "SELECT id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes FROM snapshots
              ORDER BY created_ms DESC, id",
         )?;
         let read = |row: &Row<'_>| {
@@ -146,6 +154,8 @@ impl ServedStore {
                 created_ms: row.get::<_, i64>(4)?.cast_unsigned(),
                 base: row.get(5)?,
                 is_whole: row.get(6)?,
+                shipped: row.get(7)?,
+                bytes: row.get::<_, i64>(8)?.cast_unsigned(),
             })
         };
         let found = find.query_map([], read)?;

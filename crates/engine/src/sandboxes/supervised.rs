@@ -1,0 +1,96 @@
+//! The thread of a sandbox that lives: its decision, its making, and its supervision to the end.
+
+use std::sync::mpsc::Sender;
+
+use atoll_model::{Call, Ending};
+use atoll_sandbox::Starting;
+
+use super::nobody::{NoStreams, Unfiltered, unremembered};
+use super::preparing::{Prepared, prepare, prepare_served, typed};
+use super::{CreateSandbox, Home, NotMade, Shared, Workspace, approving};
+use crate::configuration;
+use crate::failure::Failure;
+use crate::run::{RunRequest, asked, facts};
+use crate::supervision::OwnerEnd;
+use crate::{CallError, Request, call};
+
+/// Decides on a sandbox, makes it, and supervises it to its end.
+pub(super) fn supervise(
+    shared: &Shared,
+    wanted: &CreateSandbox,
+    home: &Home,
+    owned: &OwnerEnd,
+    ready: Sender<Result<Box<Call>, NotMade>>,
+) -> Result<Ending, CallError> {
+    let typed = typed(wanted);
+    let prepared = match prepared(shared, wanted, &typed) {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            let _ = ready.send(Err(NotMade::Failed(failure)));
+            return Ok(Ending::Interrupted);
+        }
+    };
+    let Prepared {
+        mut rules,
+        host,
+        handed,
+        widening,
+        session,
+        nothing,
+        now,
+    } = prepared;
+    let (handover, words) = (handed.handover.as_ref(), &handed.words);
+    let at = wanted.workspace.at();
+    let call_of = Call {
+        run: shared.named.name(now),
+        lives: true,
+        served: wanted.workspace.served(),
+        ..asked(&typed, words, session, at, false, now)
+    };
+    let facts = facts(&host, shared.mode, now, &words.environment, handover);
+    if let Some(asked) = approving::asked(wanted, &mut rules, &call_of, &facts) {
+        let _ = ready.send(Err(NotMade::NeedsApproval(asked)));
+        return Ok(Ending::Interrupted);
+    }
+    let request = Request {
+        call: &call_of,
+        host: &shared.machine,
+        rules: &rules,
+        facts,
+        git: &configuration::git_environment(),
+        state: &shared.state,
+        ledger: &shared.ledger,
+        handover,
+        signing: handed.signing.as_ref(),
+        terminal: None,
+        tokens: None,
+        fate: wanted.retention(),
+        unattended: !wanted.is_attended,
+        widening: &widening,
+        home: Some(home),
+        resume: None,
+        reread: &|rules| Ok(rules.clone()),
+        remember: &|_| Err(unremembered()),
+        filter: &|_| Box::new(Unfiltered),
+        owner: Some(owned),
+        now,
+    };
+    let made = Box::new(call_of.clone());
+    let attach = |_: &_| {
+        let _ = ready.send(Ok(made));
+        NoStreams(nothing)
+    };
+    let called = call(&request, Starting::by(&shared.spawner), attach)?;
+    Ok(called.outcome.ending)
+}
+
+fn prepared(
+    shared: &Shared,
+    wanted: &CreateSandbox,
+    typed: &RunRequest<'_>,
+) -> Result<Prepared, Failure> {
+    match &wanted.workspace {
+        Workspace::Directory(workspace) => prepare(shared, typed, workspace),
+        Workspace::Own(_) => prepare_served(shared, wanted),
+    }
+}
