@@ -21,6 +21,7 @@ mod sandbox;
 mod secret;
 mod serve;
 mod sessions;
+mod template;
 mod token;
 mod upkeep;
 
@@ -83,6 +84,7 @@ pub use serve::{
     ServeAction, ServeArguments,
 };
 pub use sessions::SessionsArguments;
+pub use template::{BuildTemplateArguments, TemplateAction, TemplateArguments};
 pub use token::{
     AttenuateTokenArguments, IssueTokenArguments, KeyTokenArguments, ListTokensArguments,
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
@@ -131,6 +133,8 @@ pub enum Command {
     Serve(ServeArguments),
     #[command(alias = "sandboxes")]
     Sandbox(SandboxArguments),
+    #[command(alias = "templates")]
+    Template(TemplateArguments),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
     #[command(alias = "session")]

@@ -47,6 +47,7 @@ mod sessions;
 mod signin;
 mod status;
 mod stop;
+mod template;
 mod terminal;
 mod token;
 mod undo_report;
@@ -113,6 +114,7 @@ fn perform(
         Command::Shell(arguments) => exec::shell(&arguments, output),
         Command::Login(arguments) => signin::login(&arguments, output),
         Command::Serve(arguments) => serve::serve(&arguments, output),
+        Command::Template(arguments) => template::template(&arguments, output),
         Command::Sandbox(arguments) => sandbox::sandbox(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),

@@ -51,7 +51,7 @@ const REGISTRIES: &[Registry] = &[
 
 /// Returns the options that let a host be reached whose address is not on the internet; `None`
 /// where it cannot be reached from here at all.
-fn further(world: &World, host: &str) -> Option<Vec<String>> {
+pub(crate) fn further(world: &World, host: &str) -> Option<Vec<String>> {
     let found = (host, 443).to_socket_addrs().ok()?;
     let url = format!("https://{host}/");
     let tried = ["-sS", "-m", "20", "-o", "/dev/null", url.as_str()];

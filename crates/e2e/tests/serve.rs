@@ -13,6 +13,8 @@ use e2e::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::registries::further;
+
 /// The longest time that a client's checks take on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
@@ -417,7 +419,7 @@ fn sizes_of_all_sandboxes_together_are_bound() {
     let world = World::new("sizes_of_all_sandboxes_together_are_bound");
     world.write(
         "quota.toml",
-        "[defaults]\ncpus = 1\n[quota]\ncpus = 3\nmemory_mib = 2500\ndisk_mib = 30000\n",
+        "[quota]\ncpus = 1000\nmemory_mib = 2500\ndisk_mib = 30000\n",
     );
     let server = Server::with(&world, &["--config", "quota.toml"]);
     let create = |body: &str| server.ask(&world, "POST", "/v1/sandboxes", body);
@@ -1124,7 +1126,7 @@ fn policies_see_who_calls_and_for_whom() {
     verify_ledger(&world);
 }
 
-/// What policies ask about waits for an approver, with the client's request.
+/// Requests that policies ask about wait for an approver.
 #[test]
 fn sandboxes_and_execs_wait_for_an_approver() {
     let world = World::new("sandboxes_and_execs_wait_for_an_approver");
@@ -1135,13 +1137,58 @@ fn sandboxes_and_execs_wait_for_an_approver() {
     verify_ledger(&world);
 }
 
+/// A template is built with packages of PyPI, and its interpreter driven by E2B's own SDK.
+#[test]
+fn the_sdk_of_the_code_interpreter_works_unmodified() {
+    let world = World::new("the_sdk_of_the_code_interpreter_works_unmodified");
+    let package = Package {
+        name: "e2b-code-interpreter==2.11.5",
+        wheel: "e2b_code_interpreter-2.11.5-",
+    };
+    let Some(site) = python_package(&world, &package) else {
+        return;
+    };
+    let build = |packages: &[&str]| {
+        let hosts = ["pypi.org", "files.pythonhosted.org"];
+        let reached: Option<Vec<_>> = hosts.iter().map(|host| further(&world, host)).collect();
+        let mut build = world.atoll(["template", "build", "code-interpreter-v1"]);
+        for address in reached?.concat() {
+            build = build.args(["--allow", &address]);
+        }
+        Some(build.args(packages).within(LONG).run())
+    };
+    let built = build(&["pandas", "matplotlib"]);
+    let has_packages = built.is_some();
+    match built {
+        Some(built) => assert!(built.success().out().ends_with("code-interpreter-v1/1\n")),
+        None => world.skip("PyPI is not reached", Avoidable::Yes),
+    }
+    if let Some(none) = build(&["no-such-package-zzz"]) {
+        let _ = none
+            .expect_status(125)
+            .is_clear_error(["pip could not install"]);
+    }
+    let odd = world.atoll(["template", "build", "other"]).run();
+    let _ = odd
+        .expect_status(125)
+        .is_clear_error(["no template \"other\"", "code-interpreter-v1"]);
+    let server = Server::start(&world);
+    let script = checks("interpreter_client.py");
+    let mut python = world.host(site.join("bin/python")).arg(script);
+    if has_packages {
+        python = python.env("HAS_PACKAGES", "1");
+    }
+    all_passed_of(&server.client(python), 12);
+    let _ = server.end();
+}
+
 /// Files outlive their sandbox where they are to, and nothing else does.
 #[test]
 fn pauses_snapshots_and_forks_keep_files() {
     let world = World::new("pauses_snapshots_and_forks_keep_files");
     let python = world.host("python3").arg(checks("kept.py"));
     let run = python.env("CONFIG", world.config()).within(LONG).run();
-    all_passed_of(&run, 7);
+    all_passed_of(&run, 10);
     verify_ledger(&world);
 }
 
@@ -1165,7 +1212,7 @@ fn nesting_is_what_the_server_grants() {
     }
 }
 
-/// What happens to sandboxes reaches a receiver, signed, once or more often, and no other place.
+/// Events of sandboxes reach a receiver, signed, once or more often, and no other place.
 #[test]
 fn webhooks_are_told_and_signed() {
     let world = World::new("webhooks_are_told_and_signed");

@@ -14,6 +14,7 @@ mod filesystem;
 mod filter;
 mod gathered;
 mod kept;
+mod listed;
 mod logs;
 mod observed;
 mod port;

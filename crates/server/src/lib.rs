@@ -25,6 +25,7 @@ pub use configuration::{
     Tls, WebhookHost,
 };
 pub use front::{openapi, program as front_program};
+pub use protocol::CODE_INTERPRETER;
 pub use started::FRONT;
 pub use tls::{Identity, of_clients as tls_of_clients};
 

@@ -3,15 +3,17 @@
 //! Each request is a connection of its own: a [`Hello`], then what the [`Ask`] says, then
 //! [`Reply`]s. Bytes of files and streams go in frames of their own ([`crate::line`]).
 
+mod asked;
 mod facts;
 mod refusal;
 mod webhooks;
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
+pub use asked::{
+    CreateAsk, DecideAsk, EventsAsk, KeysAsk, ListAsk, NetworkAsk, SizesAsk, SnapshotsAsk,
+    StartAsk, TerminalSize,
+};
 pub use facts::{
     ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures,
     PortFacts, ProcessFacts, SandboxFacts, SessionFacts, SnapshotFacts,
@@ -28,8 +30,12 @@ pub const LINK: &str = "atoll-link";
 /// The longest time for which such a link is good, seconds.
 pub const LINK_LASTS_S_MAX: u64 = 7 * 24 * 60 * 60;
 
-/// The templates that are there: the host's system, with an empty home.
-pub const TEMPLATES: [&str; 2] = ["base", "default"];
+/// The template with an interpreter of code, as E2B's SDK names it.
+pub const CODE_INTERPRETER: &str = "code-interpreter-v1";
+
+/// The templates that are shipped: the host's system, with an empty home; the last with an
+/// interpreter of code.
+pub const TEMPLATES: [&str; 3] = ["base", "default", CODE_INTERPRETER];
 
 /// The beginning of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,156 +145,6 @@ pub enum Ask {
     },
 }
 
-/// Events of the ledger.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct EventsAsk {
-    /// Only those of this run.
-    pub run: Option<String>,
-    /// Only those of this sandbox, also one that has ended.
-    pub sandbox: Option<String>,
-    /// Only those of this session.
-    pub session: Option<String>,
-    /// Only those of this type, or whose type begins with it and a dot.
-    pub kind: Option<String>,
-    /// Only those with this number or a later one.
-    pub from: u64,
-    /// The most that are returned.
-    pub limit: usize,
-}
-
-/// A decision of an approver.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DecideAsk {
-    /// The digest of the call that was shown.
-    pub digest: String,
-    /// True to grant it.
-    pub grant: bool,
-    /// True to grant all such calls while the sandbox lives, and not this one alone.
-    #[serde(default)]
-    pub lasting: bool,
-}
-
-/// A sandbox to make.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreateAsk {
-    /// The template.
-    pub template: String,
-    /// Its life, seconds; the server's default if `None`.
-    pub timeout_s: Option<u64>,
-    /// The caller's notes about it.
-    pub metadata: BTreeMap<String, String>,
-    /// Variables of all its programs.
-    pub environment: BTreeMap<String, String>,
-    /// Processors; the server's default if `None`, as of the next three.
-    pub cpus: Option<u32>,
-    /// Memory, MiB.
-    pub memory_mib: Option<u64>,
-    /// Disk, MiB.
-    pub disk_mib: Option<u64>,
-    /// Processes and threads at once.
-    pub processes: Option<u64>,
-    /// The session that it is a part of, which begins with its first sandbox or note.
-    pub session: Option<String>,
-    /// The network that the caller asks for; the server's default if `None`.
-    pub network: Option<NetworkAsk>,
-    /// True if it is paused at its time, and not ended.
-    pub auto_pause: bool,
-    /// True if a request with its token, or with a key, has it go on while it is paused.
-    pub auto_resume: bool,
-    /// True if its ports are reached by a token of their own alone.
-    pub private_ports: bool,
-    /// The host that requests to its ports name, in place of the one that callers do; `${PORT}` in
-    /// it is the port.
-    pub port_host: Option<String>,
-}
-
-/// A network, within what the server allows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct NetworkAsk {
-    /// False to close it.
-    pub internet: Option<bool>,
-    /// The destinations that are reached: names, addresses and networks.
-    pub allow: Vec<String>,
-    /// Those that are not: addresses and networks.
-    pub deny: Vec<String>,
-}
-
-/// Resources of a living sandbox; what is `None` is left as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct SizesAsk {
-    /// Processors.
-    pub cpus: Option<u32>,
-    /// Memory, MiB.
-    pub memory_mib: Option<u64>,
-}
-
-/// A request about snapshots.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SnapshotsAsk {
-    /// List them: [`Reply::Snapshots`].
-    List {
-        /// Only those of this sandbox.
-        sandbox: Option<String>,
-    },
-    /// Remove one: [`Reply::Done`].
-    Remove {
-        /// Its id, or name.
-        id: String,
-    },
-}
-
-/// A part of the list of sandboxes.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ListAsk {
-    /// Only those with these notes.
-    pub metadata: BTreeMap<String, String>,
-    /// Only those of this template.
-    pub template: Option<String>,
-    /// Only those that began at this time or later, milliseconds since 1970.
-    pub since_ms: Option<u64>,
-    /// True for those that are paused too.
-    pub paused: bool,
-    /// True to leave out those that run.
-    pub only_paused: bool,
-    /// True to begin with the oldest.
-    pub oldest_first: bool,
-    /// The most that are returned.
-    pub limit: usize,
-    /// The end of an earlier part.
-    pub cursor: Option<String>,
-}
-
-/// A request about keys.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeysAsk {
-    /// List them: [`Reply::Keys`].
-    List,
-    /// Make one: [`Reply::Key`].
-    Make {
-        /// The tenant; the caller's own if `None`.
-        tenant: Option<String>,
-        /// The caller's name.
-        name: String,
-        /// The role.
-        role: String,
-        /// The names of its scopes; `None` for everything that the role may.
-        scopes: Option<Vec<String>>,
-        /// The time from which it is refused, seconds since 1970.
-        expires_s: Option<u64>,
-    },
-    /// Revoke one: [`Reply::Done`].
-    Revoke {
-        /// Its id.
-        id: String,
-    },
-}
-
 /// A request of one sandbox. Paths are absolute, or relative to the home.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -314,7 +170,7 @@ pub enum InAsk {
     },
     /// Make others that begin with its files: [`Reply::Forks`].
     Fork {
-        /// How many.
+        /// The number of them.
         count: usize,
         /// Their life, seconds.
         timeout_s: Option<u64>,
@@ -465,36 +321,6 @@ pub enum ByteRange {
     From(u64, Option<u64>),
     /// The last bytes.
     Last(u64),
-}
-
-/// A program to start.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct StartAsk {
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// Variables beside those of the sandbox.
-    pub environment: BTreeMap<String, String>,
-    /// The working directory; the home if `None`.
-    pub directory: Option<String>,
-    /// The size of its terminal, if it gets one.
-    pub terminal: Option<TerminalSize>,
-    /// A name for it.
-    pub tag: Option<String>,
-    /// True if it gets input.
-    pub input: bool,
-    /// Its longest time, milliseconds.
-    pub timeout_ms: Option<u64>,
-    /// The user it runs as.
-    pub user: Option<String>,
-}
-
-/// The size of a terminal, characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[allow(missing_docs)]
-pub struct TerminalSize {
-    pub rows: u16,
-    pub columns: u16,
 }
 
 /// The name of a program.

@@ -16,6 +16,8 @@ mod recorded;
 mod room;
 mod sizes;
 mod snapshots;
+pub mod templates;
+mod wanted;
 mod webhooks;
 mod window;
 mod work;
@@ -33,7 +35,7 @@ use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
 use atoll_model::{LimitKey, ServedExec};
-use atoll_store::{Page, ServedStore};
+use atoll_store::ServedStore;
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::unix::AsyncFd;
@@ -42,7 +44,7 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, Counts, Hello, InAsk, Kind, ListAsk, Refusal, Reply, SandboxFacts, VERSION,
+    Ask, Counts, Credential, Hello, InAsk, Kind, ListAsk, Refusal, Reply, SandboxFacts, VERSION,
 };
 use crate::ready::watched;
 use crate::started::{Front, Handed};
@@ -99,6 +101,8 @@ pub struct Worker {
     cpus: Option<u32>,
     living: Mutex<BTreeMap<String, Arc<Living>>>,
     paused: Mutex<paused::AllPaused>,
+    /// The files of the code interpreter.
+    templates: Option<std::path::PathBuf>,
     ended: Mutex<VecDeque<Ended>>,
     making: Mutex<making::Made>,
     questions: Mutex<approving::Questions>,
@@ -160,6 +164,7 @@ impl Worker {
             identity,
             is_logged,
         };
+        let templates = templates::prepare(engine.state());
         let room = room::Room::new(engine.state(), configuration.reserve.clone());
         let webhooks = webhooks::Webhooks::new(&configuration.webhooks);
         Arc::new(Self {
@@ -172,6 +177,7 @@ impl Worker {
             cpus,
             living: Mutex::default(),
             paused: Mutex::default(),
+            templates,
             ended: Mutex::default(),
             making: Mutex::default(),
             questions: Mutex::default(),
@@ -241,7 +247,10 @@ pub fn serve(
         worker.end_all().await;
         worker.settle_webhooks().await;
     });
-    worker.sign();
+    // Before the first sandbox there is nothing to sign.
+    if worker.asked.load(Ordering::Relaxed) > 0 {
+        worker.sign();
+    }
     // A name that is still looked up for a webhook is not waited for.
     runtime.shutdown_timeout(LEFT_AFTER);
     served.map_err(ServeError)
@@ -434,19 +443,8 @@ impl Worker {
             Ask::Count => Reply::Counted(self.counts()),
             Ask::Keys(ask) => self.keys(&caller().await?, ask)?,
             Ask::Webhooks(ask) => self.webhooks(&caller().await?, ask).await?,
-            Ask::LifecycleEvents {
-                sandbox,
-                offset,
-                limit,
-                oldest_first,
-            } => {
-                let caller = caller().await?;
-                let page = Page {
-                    offset,
-                    limit,
-                    oldest_first,
-                };
-                self.lifecycle_events(&caller.tenant, sandbox.as_deref(), page)?
+            ask @ Ask::LifecycleEvents { .. } => {
+                self.lifecycle_events(&caller().await?.tenant, ask)?
             }
             ask @ (Ask::Events(_)
             | Ask::Proof { .. }
@@ -469,37 +467,60 @@ impl Worker {
             }
             Ask::Snapshots(ask) => self.snapshots(&caller().await?, ask).await?,
             Ask::In { sandbox, ask } => {
-                let id = sandbox.as_deref().unwrap_or_default();
-                let paused = self.paused().get(id).cloned();
-                if let Some(paused) = paused {
-                    let of = self.of_paused(&paused, &credential, &ask, trace.as_ref());
-                    if let OfPaused::Answered(answered) = of.await? {
-                        return Ok(answered);
-                    }
-                }
-                let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
-                let (living, caller) = admitted.await?;
-                let scopes = caller.as_ref().map(|caller| caller.scopes.clone());
-                if let (InAsk::Fork { count, timeout_s }, Some(caller)) = (&ask, &caller) {
-                    let caller = Caller {
-                        trace,
-                        ..caller.clone()
-                    };
-                    let forked = self.fork(&living, &caller, *count, *timeout_s).await?;
-                    return Ok(Answered::Reply(without_tokens(&caller.scopes, forked)));
-                }
-                let caller = caller.map(|caller| caller.name);
-                let by = ServedExec { caller, trace };
-                let answered = self.work(&living, ask, once, by, reader, writer).await?;
-                return Ok(match (answered, scopes) {
-                    (Answered::Reply(reply), Some(scopes)) => {
-                        Answered::Reply(without_tokens(&scopes, reply))
-                    }
-                    (other, _) => other,
-                });
+                let request = Inside {
+                    credential,
+                    sandbox,
+                    once,
+                    trace,
+                };
+                return self.inside(request, ask, reader, writer).await;
             }
         };
         Ok(Answered::Reply(reply))
+    }
+
+    /// Carries out a request of one sandbox.
+    async fn inside(
+        self: &Arc<Self>,
+        request: Inside,
+        ask: InAsk,
+        reader: &mut Reader,
+        writer: &mut Writer,
+    ) -> Result<Answered, Refusal> {
+        let Inside {
+            credential,
+            sandbox,
+            once,
+            trace,
+        } = request;
+        let id = sandbox.as_deref().unwrap_or_default();
+        let paused = self.paused().get(id).cloned();
+        if let Some(paused) = paused {
+            let of = self.of_paused(&paused, &credential, &ask, trace.as_ref());
+            if let OfPaused::Answered(answered) = of.await? {
+                return Ok(answered);
+            }
+        }
+        let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
+        let (living, caller) = admitted.await?;
+        let scopes = caller.as_ref().map(|caller| caller.scopes.clone());
+        if let (InAsk::Fork { count, timeout_s }, Some(caller)) = (&ask, &caller) {
+            let caller = Caller {
+                trace,
+                ..caller.clone()
+            };
+            let forked = self.fork(&living, &caller, *count, *timeout_s).await?;
+            return Ok(Answered::Reply(without_tokens(&caller.scopes, forked)));
+        }
+        let caller = caller.map(|caller| caller.name);
+        let by = ServedExec { caller, trace };
+        let answered = self.work(&living, ask, once, by, reader, writer).await?;
+        Ok(match (answered, scopes) {
+            (Answered::Reply(reply), Some(scopes)) => {
+                Answered::Reply(without_tokens(&scopes, reply))
+            }
+            (other, _) => other,
+        })
     }
 
     fn list(&self, tenant: &str, ask: &ListAsk) -> Reply {
@@ -639,6 +660,14 @@ impl Worker {
     fn living(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Living>>> {
         self.living.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A request of one sandbox, besides what is asked.
+struct Inside {
+    credential: Credential,
+    sandbox: Option<String>,
+    once: Option<String>,
+    trace: Option<String>,
 }
 
 /// The state of a request that was carried out.

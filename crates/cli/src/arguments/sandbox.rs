@@ -35,6 +35,8 @@ pub enum SandboxAction {
     Ls(ListFilesArguments),
     Ports(PortsOfSandboxArguments),
     Logs(LogsArguments),
+    Pause(PauseSandboxArguments),
+    Resume(ResumeSandboxArguments),
     Kill(KillSandboxArguments),
 }
 
@@ -74,7 +76,7 @@ pub struct CreateSandboxArguments {
     pub json: bool,
 }
 
-/// List the sandboxes, the latest first
+/// List the sandboxes, also paused ones, the latest first
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct ListSandboxesArguments {
     /// Print JSON: one array. Default: text.
@@ -174,6 +176,22 @@ pub struct LogsArguments {
     /// Print JSON: one array. Default: text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// End the programs of a sandbox, and keep its files
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct PauseSandboxArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Have a paused sandbox go on, with its files
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct ResumeSandboxArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
 }
 
 /// End a sandbox, with everything in it

@@ -52,8 +52,9 @@ class Server:
         assert status == 201, told
         return told["sandbox"]["id"], told["token"]
 
-    def run(self, id, script):
-        status, _, told = self.ask("POST", f"/v1/sandboxes/{id}/run", {"command": ["sh", "-c", script]})
+    def run(self, id, script, **more):
+        body = {"command": ["sh", "-c", script], **more}
+        status, _, told = self.ask("POST", f"/v1/sandboxes/{id}/run", body)
         assert status == 200, told
         return told["stdout"]
 
@@ -71,7 +72,7 @@ def until(seen, seconds=30):
 
 
 def a_pause_keeps_files_and_goes_on(server):
-    id, token = server.made(metadata={"a": "b"}, environment={"NAME": "value"}, cpus=1, memory_mib=200)
+    id, token = server.made(metadata={"a": "b"}, environment={"NAME": "value"}, memory_mib=200)
     server.run(id, "mkdir -p d; echo kept > d/file; ln d/file d/other; chmod 600 d/file; sleep 100 &")
     before = server.ask("GET", f"/v1/sandboxes/{id}")[2]
     status, headers, told = server.ask("POST", f"/sandboxes/{id}/pause", {})
@@ -204,6 +205,56 @@ def forks_share_what_was_and_nothing_else(server):
         server.ask("DELETE", f"/v1/sandboxes/{one}")
 
 
+def homes_of_all_kinds_are_kept(server):
+    for mode in ("555", "000", "1777"):
+        id, _ = server.made()
+        server.run(id, f"echo there > file; chmod {mode} .")
+        status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/pause")
+        assert status == 200, (mode, told)
+        assert server.ask("POST", f"/v1/sandboxes/{id}/connect")[0] == 201, mode
+        seen = server.run(id, "cd /; stat -c %a home/user; chmod 755 home/user; cat home/user/file", directory="/")
+        assert seen == f"{int(mode)}\nthere\n", (mode, seen)
+        server.ask("DELETE", f"/v1/sandboxes/{id}")
+    # One that is deeper than any path is long.
+    id, _ = server.made()
+    deep = "import os\nfor n in range(5000):\n    os.mkdir('d' * 200); os.chdir('d' * 200)"
+    server.run(id, f'exec python3 -c "{deep}"')
+    status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/snapshots", {})
+    assert status == 201 or "cannot be copied" in told["detail"], (status, told)
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+    for one in server.ask("GET", "/v1/snapshots")[2]:
+        assert server.ask("DELETE", f"/v1/snapshots/{one['id']}")[0] == 200
+
+
+def limits_hold_after_a_pause(server):
+    id, _ = server.made(disk_mib=30)
+    server.run(id, "head -c 20000000 /dev/zero > kept")
+    snapshot = server.ask("POST", f"/v1/sandboxes/{id}/snapshots", {})[2]["id"]
+    status, _, told = server.ask("POST", "/v1/sandboxes", {"template": snapshot, "disk_mib": 5})
+    assert status == 400 and "disk_mib" in told["detail"], told
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/connect")[0] == 201
+    server.ask("POST", f"/v1/sandboxes/{id}/processes", {"command": ["dd", "if=/dev/zero", "of=big", "bs=1M", "count=300"]})
+    told = until(lambda: (got := server.ask("GET", f"/v1/sandboxes/{id}"))[0] == 404 and got[2])
+    assert "disk" in told["detail"], told
+    assert server.ask("DELETE", f"/v1/snapshots/{snapshot}")[0] == 200
+
+
+def answers_are_for_whoever_could_have_them(server):
+    server.ask("POST", "/v1/sandboxes", {}, Idempotency_Key="build")
+    auditor = server.ask("POST", "/v1/keys", {"name": "a", "role": "auditor"})[2]["key"]
+    status, _, told = server.ask("POST", "/v1/sandboxes", {}, Idempotency_Key="build", X_API_Key=auditor)
+    assert status == 403, told
+    reader = server.ask("POST", "/v1/keys", {"name": "r", "scopes": ["read"]})[2]["key"]
+    id, _ = server.made(auto_pause=True, auto_resume=True)
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("GET", f"/v1/sandboxes/{id}/metrics", X_API_Key=reader)[0] == 404
+    assert server.ask("GET", f"/v1/sandboxes/{id}", X_API_Key=reader)[2]["state"] == "paused"
+    assert server.ask("GET", f"/v1/sandboxes/{id}/metrics")[0] == 200
+    server.ask("DELETE", f"/v1/sandboxes/{id}")
+
+
 def state():
     return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "atoll", "served")
 
@@ -234,16 +285,18 @@ def servers_come_and_go(key):
     assert server.ask("GET", f"/v1/sandboxes/{ends}")[0] == 404
     kinds = [one["kind"] for one in server.ask("GET", f"/v1/events?sandbox={ends}")[2]]
     assert kinds[0] == "killed", kinds
-    assert server.ask("POST", "/v1/sandboxes", {"template": snapshot})[0] == 201
+    copy, _ = server.made(template=snapshot)
+    assert server.ask("DELETE", f"/v1/sandboxes/{copy}")[0] == 200
     assert server.ask("DELETE", f"/v1/sandboxes/{paused}")[0] == 200
-    assert os.listdir(os.path.join(state(), "homes")) == []
+    until(lambda: os.listdir(os.path.join(state(), "homes")) == [])
     server.end()
 
 
 CHECKS = [
     a_pause_keeps_files_and_goes_on, a_pause_at_its_time_loses_nothing,
     a_request_with_its_token_wakes_one_that_says_so, a_snapshot_is_a_template_of_its_tenant,
-    forks_share_what_was_and_nothing_else,
+    forks_share_what_was_and_nothing_else, homes_of_all_kinds_are_kept, limits_hold_after_a_pause,
+    answers_are_for_whoever_could_have_them,
 ]
 
 

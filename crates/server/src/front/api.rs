@@ -4,6 +4,8 @@
 //! next. Streams are server-sent events that go on from `Last-Event-ID`.
 
 mod files;
+mod kept;
+mod keys;
 mod ledger;
 mod processes;
 mod sandboxes;
@@ -135,12 +137,12 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::delete))
         .routes(routes!(sandboxes::set_timeout))
-        .routes(routes!(sandboxes::pause))
-        .routes(routes!(sandboxes::connect))
-        .routes(routes!(sandboxes::snapshot))
-        .routes(routes!(sandboxes::snapshots))
-        .routes(routes!(sandboxes::remove_snapshot))
-        .routes(routes!(sandboxes::fork))
+        .routes(routes!(kept::pause))
+        .routes(routes!(kept::connect))
+        .routes(routes!(kept::snapshot))
+        .routes(routes!(kept::snapshots))
+        .routes(routes!(kept::remove_snapshot))
+        .routes(routes!(kept::fork))
         .routes(routes!(sandboxes::resize))
         .routes(routes!(sandboxes::metrics))
         .routes(routes!(sandboxes::events))
@@ -156,8 +158,8 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(ledger::checkpoint))
         .routes(routes!(ledger::approvals))
         .routes(routes!(ledger::decide))
-        .routes(routes!(sandboxes::keys, sandboxes::make_key))
-        .routes(routes!(sandboxes::revoke_key))
+        .routes(routes!(keys::keys, keys::make_key))
+        .routes(routes!(keys::revoke_key))
         .routes(routes!(processes::run))
         .routes(routes!(processes::start, processes::list))
         .routes(routes!(processes::output))
@@ -223,6 +225,12 @@ pub(crate) fn router(front: &Arc<Front>) -> Router {
     let describe = || async { answer_json(StatusCode::OK, &openapi()) };
     router
         .route("/v1/openapi.json", axum::routing::get(describe))
+        .method_not_allowed_fallback(|| async {
+            Problem(Refusal::new(
+                Kind::NotFound,
+                "this resource takes other methods; /v1/openapi.json describes them",
+            ))
+        })
         .fallback(|| async {
             Problem(Refusal::new(
                 Kind::NotFound,

@@ -70,7 +70,7 @@ pub(super) struct Question {
     pub(super) caller: Option<String>,
     /// All that the approver is shown of the request.
     pub(super) shown: Value,
-    /// What policies ask.
+    /// The reasons for which policies ask.
     pub(super) asked: NeedsApproval,
 }
 

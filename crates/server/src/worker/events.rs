@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::living::{Living, milliseconds};
 use super::{Worker, fault, name};
-use crate::protocol::{LifecycleEventFacts, Refusal, Reply};
+use crate::protocol::{Ask, LifecycleEventFacts, Refusal, Reply};
 
 /// The longest notes of a sandbox that its events repeat, bytes in all.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
@@ -102,15 +102,24 @@ impl Worker {
     }
 
     /// Lists the events of a tenant's sandboxes, or of one of them.
-    pub(super) fn lifecycle_events(
-        &self,
-        tenant: &str,
-        sandbox: Option<&str>,
-        page: Page,
-    ) -> Result<Reply, Refusal> {
+    pub(super) fn lifecycle_events(&self, tenant: &str, ask: Ask) -> Result<Reply, Refusal> {
+        let Ask::LifecycleEvents {
+            sandbox,
+            offset,
+            limit,
+            oldest_first,
+        } = ask
+        else {
+            return Ok(Reply::LifecycleEvents(Vec::new()));
+        };
+        let page = Page {
+            offset,
+            limit,
+            oldest_first,
+        };
         let found = self
             .store
-            .lifecycle_events(tenant, sandbox, &page)
+            .lifecycle_events(tenant, sandbox.as_deref(), &page)
             .map_err(|error| fault(&error))?;
         let described = found.into_iter().map(|one| facts(tenant, one));
         Ok(Reply::LifecycleEvents(described.collect()))

@@ -28,13 +28,17 @@ pub(crate) struct Living {
     pub(crate) template: String,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) session: Option<String>,
+    /// The shipped template that it stands on.
+    pub(crate) shipped: String,
+    /// True once the code interpreter runs in it.
+    pub(crate) interpreter: tokio::sync::Mutex<bool>,
     /// The request that made it, and the name of whoever made that.
     pub(crate) ask: CreateAsk,
     pub(crate) caller: String,
     pub(crate) environment: BTreeMap<String, String>,
     /// Its network, in the words of `serve.toml`, and what the caller asked for.
     network: Mutex<(String, Option<NetworkAsk>)>,
-    /// What it may use, and its processors.
+    /// The resources that it may use, and its processors.
     sizes: Mutex<(Defaults, u32)>,
     pub(crate) token: String,
     /// The token for its ports; without one everybody who knows its name reaches them.
@@ -66,6 +70,7 @@ pub(crate) struct Beginning {
     pub(crate) template: String,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) session: Option<String>,
+    pub(crate) shipped: String,
     pub(crate) ask: CreateAsk,
     pub(crate) caller: String,
     pub(crate) environment: BTreeMap<String, String>,
@@ -90,6 +95,8 @@ impl Living {
             template: beginning.template,
             metadata: beginning.metadata,
             session: beginning.session,
+            shipped: beginning.shipped,
+            interpreter: tokio::sync::Mutex::new(false),
             ask: beginning.ask,
             caller: beginning.caller,
             is_pausing: AtomicBool::new(false),

@@ -5,27 +5,21 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{
-    CreateSandbox, KeptHome, NotMade, PriorAnswer, Requested, Sandbox, Workspace, remove_home,
-};
-use atoll_model::{Ending, LimitHit, LimitKey, Served, ServedExec};
+use atoll_engine::sandboxes::{CreateSandbox, KeptHome, NotMade, Sandbox, remove_home};
+use atoll_model::{Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::living::{Beginning, Living, milliseconds};
-use super::recorded::check_session;
 use super::room::For;
 use super::sizes::{Sizes, check_sizes};
+use super::wanted::{Reach, check, ended_by_itself, environment, narrowed, wanted};
 use super::{Worker, fault, name, refusal};
-use crate::configuration::{Defaults, NetworkWord};
+use crate::configuration::Defaults;
 use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES};
 use atoll_store::Role;
 
-/// The most notes of a sandbox, and variables.
-const NOTES_MAX: usize = 64;
-/// The longest note or variable, bytes.
-const NOTE_BYTES_MAX: usize = 4096;
 const MIB: u64 = 1 << 20;
 
 /// The sandboxes that each tenant has made of late, and is making.
@@ -39,19 +33,21 @@ struct Tenant {
     /// The creates that are left now.
     left: f64,
     at: Instant,
-    /// What is being made, and not on the list yet.
+    /// Those that are being made, and not on the list yet.
     making: Sizes,
 }
 
-/// What makes a sandbox this one to its callers, and what its home begins with.
+/// The id and tokens that make a sandbox this one to its callers, and the origin of its home.
 pub(super) struct Identity {
     pub(super) id: String,
     pub(super) token: String,
     pub(super) port_token: Option<String>,
+    /// The shipped template that it stands on.
+    pub(super) shipped: String,
     pub(super) origin: Origin,
 }
 
-/// What a home begins with.
+/// The origin of a home.
 pub(super) enum Origin {
     /// Nothing.
     Empty,
@@ -63,11 +59,12 @@ pub(super) enum Origin {
 
 impl Identity {
     /// Makes one that no sandbox has had.
-    pub(super) fn new(ask: &CreateAsk, origin: Origin) -> Result<Self, Refusal> {
+    pub(super) fn new(ask: &CreateAsk, shipped: String, origin: Origin) -> Result<Self, Refusal> {
         Ok(Self {
             id: format!("i{}", name(20)?),
             token: name(40)?,
             port_token: ask.private_ports.then(|| name(40)).transpose()?,
+            shipped,
             origin,
         })
     }
@@ -103,14 +100,23 @@ impl Worker {
         caller: &Caller,
         ask: CreateAsk,
     ) -> Result<Reply, Refusal> {
-        let origin = match TEMPLATES.contains(&ask.template.as_str()) {
-            true => Origin::Empty,
+        let (shipped, origin) = match TEMPLATES.contains(&ask.template.as_str()) {
+            true => (ask.template.clone(), Origin::Empty),
             false => {
                 let snapshot = self.snapshot_named(&caller.tenant, &ask.template)?;
-                Origin::Copied(self.snapshot_home(&snapshot))
+                let home = self.snapshot_home(&snapshot);
+                let disk_mib = self.limits(&ask)?.disk_mib;
+                if snapshot.bytes.div_ceil(MIB) > disk_mib {
+                    let what = format!(
+                        "the snapshot has {} MiB, more than disk_mib, {disk_mib}",
+                        snapshot.bytes.div_ceil(MIB)
+                    );
+                    return Err(Refusal::new(Kind::Invalid, what).advise("ask for more"));
+                }
+                (snapshot.shipped, Origin::Copied(home))
             }
         };
-        let identity = Identity::new(&ask, origin)?;
+        let identity = Identity::new(&ask, shipped, origin)?;
         let living = self.create_as(caller, None, ask, identity).await?;
         Ok(living.created())
     }
@@ -130,45 +136,25 @@ impl Worker {
         let limits = self.limits(&ask)?;
         let cpus = self.processors(ask.cpus);
         let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
-        let id = identity.id;
-        let served = Served {
-            sandbox: id.clone(),
-            tenant: caller.tenant.clone(),
-            caller: Some(caller.name.clone()),
-            template: ask.template.clone(),
-            metadata: ask.metadata.clone(),
-            session: ask.session.clone(),
-            trace: caller.trace.clone(),
-        };
+        let Identity { id, shipped, .. } = &identity;
         let network = reach.name.to_owned();
-        let asked_about = match reach.is_closed() {
-            true => Vec::new(),
-            false => self.configuration.ask.clone(),
-        };
-        let held_to = ask.cpus.or(self.cpus);
-        let mut wanted = wanted(served, reach, asked_about, &limits, held_to);
-        wanted.requested.nesting = self.configuration.nesting;
+        let mut wanted = self.wanted(served(caller, id, &ask), reach, &limits, ask.cpus);
+        wanted.template = self.template_files(shipped);
         let is_resumed = matches!(identity.origin, Origin::Kept(_));
-        let is_copied = matches!(identity.origin, Origin::Copied(_));
-        wanted.home = self.home_of(&id, identity.origin).await?;
-        let home = wanted.home.clone().filter(|_| is_copied);
-        let made = self.make(caller, &ask, wanted).await;
-        if let (Err(_), Some(home)) = (&made, home) {
-            let _ = spawn_blocking(move || remove_home(&home.path)).await;
-        }
-        let (sandbox, over) = made?;
+        let (sandbox, over) = self.made(caller, &ask, &identity, wanted).await?;
         let mut is_over = over.subscribe();
         if over.borrow().is_some() {
             // It has ended before anybody looked.
             is_over.mark_changed();
         }
         let beginning = Beginning {
-            id: id.clone(),
             tenant: caller.tenant.clone(),
             template: ask.template.clone(),
             metadata: ask.metadata.clone(),
             session: ask.session.clone(),
-            environment: environment(&id, ask.environment.clone()),
+            environment: environment(id, shipped, ask.environment.clone()),
+            id: identity.id,
+            shipped: identity.shipped,
             network,
             asked: ask.network.clone(),
             limits,
@@ -182,7 +168,7 @@ impl Worker {
             over,
         };
         let living = Living::begin(beginning, sandbox);
-        self.living().insert(id, Arc::clone(&living));
+        self.living().insert(living.id.clone(), Arc::clone(&living));
         drop(making);
         self.created
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -195,16 +181,52 @@ impl Worker {
         Ok(living)
     }
 
+    /// Returns the request to the engine.
+    fn wanted(
+        &self,
+        served: Served,
+        reach: Reach,
+        limits: &Defaults,
+        cpus: Option<u32>,
+    ) -> CreateSandbox {
+        let asked_about = match reach.is_closed() {
+            true => Vec::new(),
+            false => self.configuration.ask.clone(),
+        };
+        let mut wanted = wanted(served, reach, asked_about, limits, cpus.or(self.cpus));
+        wanted.requested.nesting = self.configuration.nesting;
+        wanted
+    }
+
+    /// Makes the sandbox itself, with its home; a copy that was made for it does not outlive an
+    /// attempt that fails.
+    async fn made(
+        self: &Arc<Self>,
+        caller: &Caller,
+        ask: &CreateAsk,
+        identity: &Identity,
+        mut wanted: CreateSandbox,
+    ) -> Result<(Sandbox, Over), Refusal> {
+        wanted.home = self.home_of(&identity.id, &identity.origin).await?;
+        let is_copied = matches!(identity.origin, Origin::Copied(_));
+        let copied = wanted.home.clone().filter(|_| is_copied);
+        let made = self.make(caller, ask, wanted).await;
+        if let (Err(_), Some(home)) = (&made, copied) {
+            let _ = spawn_blocking(move || remove_home(&home.path)).await;
+        }
+        made
+    }
+
     /// Returns the home that a sandbox begins with: a copy of its own where it is somebody else's.
     async fn home_of(
         self: &Arc<Self>,
         id: &str,
-        origin: Origin,
+        origin: &Origin,
     ) -> Result<Option<KeptHome>, Refusal> {
         let from = match origin {
             Origin::Empty => return Ok(None),
-            Origin::Kept(home) => return Ok(Some(home)),
-            Origin::Copied(from) => from,
+            Origin::Kept(home) => return Ok(Some(home.clone())),
+            Origin::Copied(from) => from.clone(),
         };
         self.make_kept_homes()?;
         let (worker, to) = (Arc::clone(self), self.kept(id));
@@ -247,19 +269,14 @@ impl Worker {
             presets: word.presets(),
             allow: word.allow(),
         };
-        let asked_about = self.configuration.ask.clone();
         let limits = &self.configuration.defaults;
-        let mut wanted = wanted(Served::default(), reach, asked_about, limits, self.cpus);
-        wanted.requested.nesting = self.configuration.nesting;
+        let wanted = self.wanted(Served::default(), reach, limits, None);
         self.engine.check(&wanted)
     }
 
     /// Refuses whoever makes no sandbox, or none now.
     pub(super) fn can_make(&self, caller: &Caller) -> Result<(), Refusal> {
-        if !matches!(caller.role, Role::Administrator | Role::User) {
-            let what = format!("a key of the role {} makes no sandbox", caller.role.name());
-            return Err(Refusal::new(Kind::Forbidden, what));
-        }
+        check_maker(caller)?;
         if self.is_draining() {
             let what = "the server ends, and makes no sandbox any more";
             return Err(Refusal {
@@ -381,167 +398,26 @@ impl Worker {
     }
 }
 
-/// Tells why a sandbox has ended that no caller has.
-fn ended_by_itself(ending: &Ending) -> String {
-    match ending {
-        Ending::Limited { limit } => format!("a limit has ended it: {}", limit_name(*limit)),
-        Ending::Exited { .. } => "it was stopped on the server's machine (atoll stop)".to_owned(),
-        Ending::Signalled { .. } => "its first process was ended".to_owned(),
-        Ending::NotFound | Ending::NotExecutable | Ending::Interrupted => {
-            "it did not come to its end".to_owned()
-        }
-    }
-}
-
-/// Returns the name of a limit, as `--limit` has it.
-pub(super) fn limit_name(limit: LimitHit) -> String {
-    serde_json::to_value(limit)
-        .ok()
-        .and_then(|name| name.as_str().map(str::to_owned))
-        .unwrap_or_default()
-}
-
-/// Returns the request to the engine.
-fn wanted(
-    served: Served,
-    reach: Reach,
-    ask: Vec<String>,
-    limits: &Defaults,
-    cpus: Option<u32>,
-) -> CreateSandbox {
-    let cpus = cpus.map(|cpus| (LimitKey::Cpu, cpus.to_string()));
-    let of_memory = |mebibytes: u64| format!("{mebibytes}MiB");
-    CreateSandbox {
-        workspace: Workspace::Own(Box::new(served)),
-        requested: Requested {
-            presets: reach.presets,
-            allow: reach.allow,
-            ask,
-            limits: [
-                (LimitKey::Memory, of_memory(limits.memory_mib)),
-                // In memory; what callers write there no process is charged for.
-                (LimitKey::Tmp, of_memory((limits.memory_mib / 2).max(1))),
-                (LimitKey::Disk, of_memory(limits.disk_mib)),
-                (LimitKey::Processes, limits.processes.to_string()),
-            ]
-            .into_iter()
-            .chain(cpus)
-            .collect(),
-            ..Requested::default()
-        },
-        discard: true,
-        // Whatever policies ask about is decided over the server too.
-        is_attended: true,
-        home: None,
-        answer: PriorAnswer::Nobody,
-    }
-}
-
-/// Checks what no type holds.
-fn check(ask: &CreateAsk) -> Result<(), Refusal> {
-    if ask.port_host.as_ref().is_some_and(|host| !is_host(host)) {
-        let what = "maskRequestHost is no host: letters, digits, . - : and ${PORT}";
-        return Err(Refusal::new(Kind::Invalid, what));
-    }
-    if let Some(session) = &ask.session {
-        check_session(session)?;
-    }
-    for (what, list) in [("metadata", &ask.metadata), ("envVars", &ask.environment)] {
-        let is_long = |(name, value): (&String, &String)| {
-            name.len() > NOTE_BYTES_MAX || value.len() > NOTE_BYTES_MAX
-        };
-        if list.len() > NOTES_MAX || list.iter().any(is_long) {
-            let what = format!("{what} has {NOTES_MAX} entries of {NOTE_BYTES_MAX} bytes at most");
-            return Err(Refusal::new(Kind::Invalid, what));
-        }
-        let is_odd = |name: &String| name.is_empty() || name.contains(['=', '\0']);
-        if what == "envVars" && list.keys().any(is_odd)
-            || list.values().any(|value| value.contains('\0'))
-        {
-            return Err(Refusal::new(
-                Kind::Invalid,
-                format!("{what} has a name that none can have"),
-            ));
-        }
+/// Refuses whoever makes no sandboxes.
+pub(super) fn check_maker(caller: &Caller) -> Result<(), Refusal> {
+    if !matches!(caller.role, Role::Administrator | Role::User) {
+        let what = format!("a key of the role {} makes no sandbox", caller.role.name());
+        return Err(Refusal::new(Kind::Forbidden, what));
     }
     Ok(())
 }
 
-/// Returns whether a text can be the host of a request, once the port is in it.
-fn is_host(text: &str) -> bool {
-    let text = text.replace("${PORT}", "0");
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
-    !text.is_empty() && text.len() <= NOTE_BYTES_MAX && text.bytes().all(fits)
-}
-
-/// The network of one sandbox.
-struct Reach {
-    /// The word for it.
-    name: &'static str,
-    presets: Vec<String>,
-    allow: Vec<String>,
-}
-
-impl Reach {
-    fn is_closed(&self) -> bool {
-        self.name == NetworkWord::Closed.name()
+/// Describes a sandbox for the record.
+fn served(caller: &Caller, id: &str, ask: &CreateAsk) -> Served {
+    Served {
+        sandbox: id.to_owned(),
+        tenant: caller.tenant.clone(),
+        caller: Some(caller.name.clone()),
+        template: ask.template.clone(),
+        metadata: ask.metadata.clone(),
+        session: ask.session.clone(),
+        trace: caller.trace.clone(),
     }
-}
-
-/// All addresses, as E2B's SDKs write them.
-const EVERYWHERE: &str = "0.0.0.0/0";
-
-/// Returns the network of a sandbox: the server's, or less if the caller asks for less.
-fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<Reach, Refusal> {
-    let whole = Reach {
-        name: word.name(),
-        presets: word.presets(),
-        allow: word.allow(),
-    };
-    let Some(asked) = asked else {
-        return Ok(whole);
-    };
-    let refused =
-        |what: &str, advice: &str| Err(Refusal::new(Kind::Forbidden, what).advise(advice));
-    if asked.deny.iter().any(|one| one != EVERYWHERE) {
-        return refused(
-            "denyOut names single addresses, and this server closes all or none",
-            "denyOut: [\"0.0.0.0/0\"] with allowOut names what is reached instead",
-        );
-    }
-    let closes = asked.internet == Some(false) || !asked.deny.is_empty();
-    match (word, asked.allow.as_slice()) {
-        (_, []) if closes => Ok(Reach {
-            name: NetworkWord::Closed.name(),
-            presets: Vec::new(),
-            allow: Vec::new(),
-        }),
-        (_, []) => Ok(whole),
-        (NetworkWord::Closed | NetworkWord::Registries, _) => refused(
-            &format!(
-                "allowOut: this server's sandboxes have the network \"{}\"",
-                word.name()
-            ),
-            "network = \"internet\" in serve.toml lets callers name destinations",
-        ),
-        (NetworkWord::Internet, _) if !closes => Err(Refusal::new(
-            Kind::Invalid,
-            "allowOut without denyOut: [\"0.0.0.0/0\"] changes nothing",
-        )),
-        (NetworkWord::Internet, named) => Ok(Reach {
-            name: "named",
-            presets: Vec::new(),
-            allow: named.to_vec(),
-        }),
-    }
-}
-
-/// Returns the variables of all programs of a sandbox.
-fn environment(id: &str, asked: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let mut all = asked;
-    all.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
-    all.insert("E2B_SANDBOX_ID".to_owned(), id.to_owned());
-    all
 }
 
 /// Measures a sandbox.

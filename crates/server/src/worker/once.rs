@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 use super::Worker;
 use super::callers::Caller;
 use super::living::Living;
+use super::making::check_maker;
 use super::process::Process;
 use super::window::Reading;
 use crate::protocol::{CreateAsk, Kind, Refusal, Reply, StartAsk};
@@ -53,6 +54,8 @@ impl Worker {
         once: Option<String>,
         ask: CreateAsk,
     ) -> Result<Reply, Refusal> {
+        // An answer that is given again is for whoever could have it.
+        check_maker(caller)?;
         let Some(once) = once else {
             return self.create(caller, ask).await;
         };

@@ -1,13 +1,13 @@
 //! Paused sandboxes: their homes are kept, their programs are not. They go on as new sandboxes of
 //! the same id, with the same tokens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use atoll_engine::sandboxes::{KeptHome, remove_home};
-use atoll_store::{PausedSandbox, Role, Scopes};
+use atoll_store::{PausedSandbox, Role, Scope, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::spawn_blocking;
@@ -43,15 +43,16 @@ struct Record {
     token: String,
     port_token: Option<String>,
     base: Option<u32>,
+    shipped: String,
     /// Its description.
     facts: SandboxFacts,
 }
 
-/// What a request of a paused sandbox comes to.
+/// The result of a request of a paused sandbox.
 pub(super) enum OfPaused {
     /// An answer.
     Answered(Answered),
-    /// It has gone on: the request is one of a living sandbox.
+    /// None: the sandbox has gone on, and the request is one of a living sandbox.
     GoesOn,
 }
 
@@ -77,37 +78,46 @@ impl Worker {
 
     /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
     pub(super) fn find_paused(&self) {
-        let found = self.store.paused().unwrap_or_else(|error| {
-            eprintln!("atoll serve: {error}");
-            Vec::new()
-        });
+        let found = match self.store.paused() {
+            Ok(found) => found,
+            // Whose homes those are is not known then: they stay.
+            Err(error) => return eprintln!("atoll serve: {error}"),
+        };
+        let mut kept = BTreeSet::new();
         for one in found {
-            let record = serde_json::from_str(&one.record).ok();
-            let record = record.filter(|_| self.kept(&one.id).is_dir());
-            match record {
-                Some(record) => {
-                    let paused = Paused {
-                        id: one.id.clone(),
-                        tenant: one.tenant,
-                        record,
-                        is_over: tokio::sync::Mutex::new(false),
-                    };
-                    self.paused().insert(one.id, Arc::new(paused));
-                }
-                None => self.forget_paused(&one.id),
+            if !self.kept(&one.id).is_dir() {
+                self.forget_paused(&one.id);
+                continue;
             }
+            kept.insert(one.id.clone());
+            let record = match serde_json::from_str(&one.record) {
+                Ok(record) => record,
+                Err(error) => {
+                    // Of another version of Atoll, which can have it go on.
+                    eprintln!("atoll serve: sandbox {} stays paused: {error}", one.id);
+                    continue;
+                }
+            };
+            let paused = Paused {
+                id: one.id.clone(),
+                tenant: one.tenant,
+                record,
+                is_over: tokio::sync::Mutex::new(false),
+            };
+            self.paused().insert(one.id, Arc::new(paused));
         }
         let homes = fs::read_dir(self.kept_homes()).into_iter().flatten();
-        for home in homes.flatten() {
-            let name = home.file_name().to_string_lossy().into_owned();
-            if !self.paused().contains_key(&name) {
-                let path = home.path();
-                // What is left now is removed at the next start.
+        let homes = homes.flatten();
+        let left = homes.filter(|home| !kept.contains(&*home.file_name().to_string_lossy()));
+        let left: Vec<PathBuf> = left.map(|home| home.path()).collect();
+        // Nothing waits for that; what is left of them is removed at the next start.
+        let _ = std::thread::Builder::new().spawn(move || {
+            for path in left {
                 if fs::remove_file(&path).is_err() {
                     let _ = remove_home(&path);
                 }
             }
-        }
+        });
     }
 
     fn forget_paused(&self, id: &str) {
@@ -123,8 +133,12 @@ impl Worker {
 
     /// Pauses a sandbox: its programs end, and its home is kept, on disk before this returns.
     pub(super) async fn pause(self: &Arc<Self>, living: &Arc<Living>) -> Result<(), Refusal> {
+        // Counted with those that are being paused, one after the other.
+        let one_by_one = self.resizing.lock().await;
         let is_own = |one: &&Arc<Paused>| one.tenant == living.tenant;
-        let count = self.paused().values().filter(is_own).count();
+        let pausing = |one: &&Arc<Living>| one.tenant == living.tenant && one.is_pausing();
+        let count = self.paused().values().filter(is_own).count()
+            + self.living().values().filter(pausing).count();
         let most = self.configuration.quota.paused;
         if count >= most {
             let what = format!("{most} sandboxes are paused, as many as the tenant may have");
@@ -147,6 +161,7 @@ impl Worker {
             }
             is_first
         });
+        drop(one_by_one);
         if !is_first {
             let why = living.over.borrow().clone().unwrap_or_default();
             let what = format!("sandbox {} is ending: {why}", living.id);
@@ -187,6 +202,7 @@ impl Worker {
             token: living.token.clone(),
             port_token: living.port_token.clone(),
             base: living.sandbox.home_base(),
+            shipped: living.shipped.clone(),
             facts: SandboxFacts {
                 state: "paused".to_owned(),
                 ..living.facts()
@@ -217,33 +233,12 @@ impl Worker {
         ask: &InAsk,
         trace: Option<&String>,
     ) -> Result<OfPaused, Refusal> {
-        let gone = || {
-            let what = format!("sandbox {} is paused", paused.id);
-            Refusal::new(Kind::NoSandbox, what).advise("connect to it: it goes on then")
-        };
-        let caller = match credential {
-            Credential::Key(_) => {
-                let caller = self.caller(credential, scopes_in(ask)).await?;
-                if caller.tenant != paused.tenant || !may(caller.role, ask) {
-                    let what = format!("there is no sandbox {}", paused.id);
-                    return Err(Refusal::new(Kind::NoSandbox, what));
-                }
-                caller
-            }
-            // Whoever holds no token of it wakes nothing.
-            Credential::Token(token) if paused.admits(token, ask) => Caller {
-                tenant: paused.tenant.clone(),
-                name: paused.record.caller.clone(),
-                role: Role::User,
-                scopes: Scopes::All,
-                trace: None,
-            },
-            _ => return Err(gone()),
-        };
+        let caller = self.waking(paused, credential, ask).await?;
         let caller = Caller {
             trace: trace.cloned(),
             ..caller
         };
+        let gone = || paused.gone();
         let answer = match ask {
             InAsk::Get => Reply::Sandbox(Box::new(paused.facts())),
             InAsk::Kill => {
@@ -272,7 +267,7 @@ impl Worker {
                 }
             }
             InAsk::Alive => return Err(gone()),
-            _ if paused.record.ask.auto_resume => {
+            _ if paused.record.ask.auto_resume && caller.scopes.has(Scope::Create) => {
                 self.resume(paused, &caller, None).await?;
                 return Ok(OfPaused::GoesOn);
             }
@@ -282,6 +277,35 @@ impl Worker {
             &caller.scopes,
             answer,
         ))))
+    }
+
+    /// Finds who asks something of a paused sandbox. Whoever holds no token of it wakes nothing.
+    async fn waking(
+        &self,
+        paused: &Paused,
+        credential: &Credential,
+        ask: &InAsk,
+    ) -> Result<Caller, Refusal> {
+        match credential {
+            Credential::Key(_) => {
+                let caller = self.caller(credential, scopes_in(ask)).await?;
+                match caller.tenant == paused.tenant && may(caller.role, ask) {
+                    true => Ok(caller),
+                    false => {
+                        let what = format!("there is no sandbox {}", paused.id);
+                        Err(Refusal::new(Kind::NoSandbox, what))
+                    }
+                }
+            }
+            Credential::Token(token) if paused.admits(token, ask) => Ok(Caller {
+                tenant: paused.tenant.clone(),
+                name: paused.record.caller.clone(),
+                role: Role::User,
+                scopes: Scopes::All,
+                trace: None,
+            }),
+            _ => Err(paused.gone()),
+        }
     }
 
     /// Has a paused sandbox go on; whoever comes meanwhile gets the same one.
@@ -309,6 +333,7 @@ impl Worker {
             id: paused.id.clone(),
             token: record.token,
             port_token: record.port_token,
+            shipped: record.shipped,
             origin: Origin::Kept(KeptHome {
                 path: self.kept(&paused.id),
                 base: record.base,
@@ -342,6 +367,12 @@ impl Worker {
 }
 
 impl Paused {
+    fn gone(&self) -> Refusal {
+        let what = format!("sandbox {} is paused", self.id);
+        Refusal::new(Kind::NoSandbox, what)
+            .advise("connect to it, or atoll sandbox resume: it goes on then")
+    }
+
     /// Returns whether a token lets its holder make this request.
     fn admits(&self, token: &str, ask: &InAsk) -> bool {
         let is_own = is_equal(token, &self.record.token);

@@ -17,8 +17,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
-use super::making::limit_name;
 use super::refusal;
+use super::wanted::limit_name;
 use super::window::{Reading, Window};
 use crate::line::Stream;
 use crate::protocol::{End, Kind, Refusal, StartAsk, TerminalSize};
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Process {
 /// The reason why a program was not started.
 pub(crate) enum NotStarted {
     Refused(Refusal),
-    /// It was asked for without an answer, and policies ask an approver about it.
+    /// A question of policies to an approver, which came without an answer.
     NeedsApproval(NeedsApproval),
 }
 

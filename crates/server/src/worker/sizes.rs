@@ -1,4 +1,4 @@
-//! What sandboxes may use: by default, as asked for, of a tenant together, and while they live.
+//! The resources of sandboxes: by default, as asked for, of a tenant together, and while they live.
 
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ use crate::protocol::{CreateAsk, Kind, Refusal, SizesAsk};
 const MIB: u64 = 1 << 20;
 /// The most memory, or disk, of a sandbox, MiB.
 const MIB_MAX: u64 = 1 << 24;
+/// The member of a request that is about memory, and the least that anything starts with, MiB.
+const MEMORY: &str = "memory_mib";
+const MEMORY_MIB_MIN: u64 = 4;
 /// The most processes of a sandbox.
 const PROCESSES_MAX: u64 = 1 << 22;
 
@@ -55,6 +58,11 @@ impl Sizes {
     }
 }
 
+/// Returns whether nothing starts with so little.
+fn is_too_small(name: &str, asked: u64) -> bool {
+    name == MEMORY && asked < MEMORY_MIB_MIN
+}
+
 impl Worker {
     /// Returns what the sandboxes of a tenant that are alive may use together.
     pub(super) fn alive(&self, tenant: &str) -> Sizes {
@@ -72,15 +80,16 @@ impl Worker {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let one_of = |name: &str, asked: Option<u64>, own: u64, most: u64| match asked {
             None => Ok(own),
-            Some(asked) if (1..=most).contains(&asked) => Ok(asked),
+            Some(asked) if (1..=most).contains(&asked) && !is_too_small(name, asked) => Ok(asked),
             Some(asked) => {
-                let what = format!("{name} is {asked}, and it is 1 to {most} here");
+                let least = if name == MEMORY { MEMORY_MIB_MIN } else { 1 };
+                let what = format!("{name} is {asked}, and it is {least} to {most} here");
                 Err(Refusal::new(Kind::Invalid, what))
             }
         };
         one_of("cpus", ask.cpus.map(u64::from), 1, processors)?;
         Ok(Defaults {
-            memory_mib: one_of("memory_mib", ask.memory_mib, own.memory_mib, MIB_MAX)?,
+            memory_mib: one_of(MEMORY, ask.memory_mib, own.memory_mib, MIB_MAX)?,
             disk_mib: one_of("disk_mib", ask.disk_mib, own.disk_mib, MIB_MAX)?,
             processes: one_of("processes", ask.processes, own.processes, PROCESSES_MAX)?,
             ..own.clone()

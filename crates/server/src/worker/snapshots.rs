@@ -33,8 +33,17 @@ impl Worker {
             Vec::new()
         });
         for one in all.iter().filter(|one| !one.is_whole) {
-            let _ = remove_home(&self.snapshot_place(&one.id));
-            let _ = self.store.remove_snapshot(&one.id);
+            self.drop_snapshot(&one.id);
+        }
+    }
+
+    /// Removes a snapshot that is not whole: its files first, so that it is found until they are gone.
+    fn drop_snapshot(&self, id: &str) {
+        match remove_home(&self.snapshot_place(id)) {
+            Ok(()) => {
+                let _ = self.store.remove_snapshot(id);
+            }
+            Err(failure) => eprintln!("atoll serve: {}", refusal(&failure).what),
         }
     }
 
@@ -51,9 +60,12 @@ impl Worker {
             );
             return Err(Refusal::new(Kind::Invalid, what));
         }
-        let own = self.snapshots_of(&living.tenant)?;
+        // Counted with those that are being made, one after the other.
+        let one_by_one = self.resizing.lock().await;
+        let all = self.store.snapshots().map_err(|error| fault(&error))?;
+        let own = all.iter().filter(|one| one.tenant == living.tenant);
         let most = self.configuration.quota.snapshots;
-        if own.len() >= most {
+        if own.count() >= most {
             let what = format!("the tenant has {most} snapshots, as many as it may");
             return Err(Refusal::new(Kind::Quota, what)
                 .advise("delete one, or raise quota.snapshots in serve.toml"));
@@ -63,33 +75,34 @@ impl Worker {
             tenant: living.tenant.clone(),
             name: named,
             sandbox: living.id.clone(),
+            shipped: living.shipped.clone(),
             created_ms: milliseconds(SystemTime::now()),
             base: None,
+            bytes: 0,
             is_whole: false,
         };
+        let begin = self.store.keep_snapshot(&begun);
+        begin.map_err(|error| fault(&error))?;
+        drop(one_by_one);
         let place = self.snapshot_place(&begun.id);
         let (worker, of) = (Arc::clone(self), Arc::clone(living));
         let made = spawn_blocking(move || {
             let directory = place.parent().unwrap_or(&place);
             fs::create_dir_all(directory).map_err(|error| fault(&error))?;
-            let keep = |one: &Snapshot| {
-                let kept = worker.store.keep_snapshot(one);
-                kept.map_err(|error| fault(&error))
-            };
-            keep(&begun)?;
             let copied = of.sandbox.copy_home(&place);
             let copied = copied
                 .map_err(|failure| refusal(&failure))
                 .inspect_err(|_| {
-                    let _ = worker.store.remove_snapshot(&begun.id);
+                    worker.drop_snapshot(&begun.id);
                 })?;
             let whole = Snapshot {
                 base: copied.base,
+                bytes: of.sandbox.in_use().disk_bytes,
                 is_whole: true,
                 ..begun
             };
-            keep(&whole)?;
-            Ok(whole)
+            let kept = worker.store.keep_snapshot(&whole);
+            kept.map(|()| whole).map_err(|error| fault(&error))
         });
         let made: Snapshot = made.await.map_err(|error| fault(&error)).flatten()?;
         self.note_as(living, "checkpointed", "a caller has made a snapshot");
@@ -123,7 +136,7 @@ impl Worker {
 
     /// Carries out a request about snapshots.
     pub(super) async fn snapshots(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         ask: SnapshotsAsk,
     ) -> Result<Reply, Refusal> {
@@ -136,12 +149,15 @@ impl Worker {
             }
             SnapshotsAsk::Remove { id } => {
                 let one = self.snapshot_named(&caller.tenant, &id)?;
-                let removed = self.store.remove_snapshot(&one.id);
-                removed.map_err(|error| fault(&error))?;
-                let place = self.snapshot_place(&one.id);
-                // What is left of it nobody finds.
-                let _ = spawn_blocking(move || remove_home(&place)).await;
-                Ok(Reply::Done)
+                let gone = Snapshot {
+                    is_whole: false,
+                    ..one
+                };
+                let marked = self.store.keep_snapshot(&gone);
+                marked.map_err(|error| fault(&error))?;
+                let worker = Arc::clone(self);
+                let dropped = spawn_blocking(move || worker.drop_snapshot(&gone.id)).await;
+                dropped.map(|()| Reply::Done).map_err(|error| fault(&error))
             }
         }
     }
@@ -172,7 +188,8 @@ impl Worker {
                 timeout_s: timeout_s.or(living.ask.timeout_s),
                 ..self.record_ask(living)
             };
-            let identity = Identity::new(&ask, Origin::Copied(home.clone()));
+            let identity =
+                Identity::new(&ask, living.shipped.clone(), Origin::Copied(home.clone()));
             let made = match identity {
                 Ok(identity) => self.create_as(caller, None, ask, identity).await,
                 Err(refusal) => Err(refusal),

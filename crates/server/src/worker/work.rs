@@ -27,6 +27,9 @@ use crate::ready::watched;
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 /// The time for which a program's output waits for the first who reads it.
 const HELD: Duration = Duration::from_secs(5);
+/// The time in which a limit that has ended a program is told of, and that signal.
+const LIMIT_TOLD: Duration = Duration::from_millis(150);
+const SIGKILL: u8 = 9;
 /// The time between two looks whether somebody does.
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
@@ -42,21 +45,10 @@ impl Worker {
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         match ask {
-            ask @ (InAsk::Alive
-            | InAsk::Get
-            | InAsk::Connect { .. }
-            | InAsk::Kill
-            | InAsk::Pause
-            | InAsk::Snapshot { .. }
-            | InAsk::Fork { .. }
-            | InAsk::SetTimeout { .. }
-            | InAsk::Link { .. }
-            | InAsk::Measure
-            | InAsk::Ports) => self.live(living, ask).await.map(Answered::Reply),
             ask @ (InAsk::SetNetwork(_) | InAsk::SetSizes(_) | InAsk::Decide { .. }) => {
                 self.widen(living, ask, by).await.map(Answered::Reply)
             }
-            InAsk::Port { port } => connect(living, port).await,
+            InAsk::Port { port } => self.connect(living, port).await,
             InAsk::Start(ask) => {
                 let (process, reading) = match once {
                     None => self.start(living, *ask, by).await?,
@@ -102,6 +94,7 @@ impl Worker {
             | InAsk::MakeDirectory { .. }
             | InAsk::Move { .. }
             | InAsk::Remove { .. }) => living.files.answer(ask).await.map(Answered::Reply),
+            ask => self.live(living, ask).await.map(Answered::Reply),
         }
     }
 
@@ -216,6 +209,18 @@ impl Worker {
     }
 }
 
+impl Worker {
+    /// Connects to a port, at which the code interpreter may have to begin first.
+    async fn connect(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        port: u16,
+    ) -> Result<Answered, Refusal> {
+        self.ready_port(living, port).await?;
+        connect(living, port).await
+    }
+}
+
 /// Connects to a port. The first time that is decided and recorded, before any byte goes there; a
 /// port at which nothing listens is not recorded, so that nobody fills the ledger with others.
 async fn connect(living: &Arc<Living>, port: u16) -> Result<Answered, Refusal> {
@@ -313,7 +318,15 @@ impl Worker {
             }),
             asked,
         };
-        let answer = self.ask_approver(&living.tenant, question).await?;
+        let mut over = living.over.subscribe();
+        let answer = tokio::select! {
+            answer = self.ask_approver(&living.tenant, question) => answer?,
+            _ = over.wait_for(Option::is_some) => {
+                let why = living.over.borrow().clone().unwrap_or_default();
+                let what = format!("sandbox {} has ended: {why}", living.id);
+                return Err(Refusal::new(Kind::NoSandbox, what));
+            }
+        };
         let place = self.place()?;
         match Process::start(sandbox, ask, by, answer.clone(), place).await {
             Ok((process, reading)) => Ok(kept(living, process, reading)),
@@ -408,6 +421,12 @@ async fn follow(
             match next {
                 Next::Content(stream, content) => writer.content(stream, &content).await?,
                 Next::End(end) => {
+                    if end == End::Signalled(SIGKILL) {
+                        // A limit ends programs first, and is told of just after that.
+                        let mut over = living.over.subscribe();
+                        let told = over.wait_for(Option::is_some);
+                        let _ = tokio::time::timeout(LIMIT_TOLD, told).await;
+                    }
                     let end = match (living.over.borrow().clone(), end) {
                         (Some(why), End::Exited(_) | End::Signalled(_) | End::Gone(_)) => {
                             End::Gone(why)

@@ -124,13 +124,14 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 9] = [
+const PIP: [&str; 10] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
     "ocsf_json_schema==1.2.0",
     "rotel==0.0.1a15",
     "e2b==2.63.0",
+    "e2b-code-interpreter==2.11.5",
     "langchain-e2b==0.0.6",
     // With an older SDK of E2B's.
     "openai-agents[e2b]==0.24.0",

@@ -1,4 +1,4 @@
-//! Sandboxes, their events, and the keys of callers.
+//! Sandboxes, their logs, events and ports.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::front::ask::strange;
 use crate::front::control::{credential, no_template, once};
 use crate::front::logs::{LogLine, lines};
 use crate::protocol::{
-    Ask, CreateAsk, InAsk, KeyFacts, KeysAsk, LifecycleEventFacts, ListAsk, Measures, PortFacts,
-    Refusal, Reply, SandboxFacts, SizesAsk, SnapshotFacts, SnapshotsAsk,
+    Ask, CreateAsk, InAsk, LifecycleEventFacts, ListAsk, Measures, PortFacts, Refusal, Reply,
+    SandboxFacts, SizesAsk,
 };
 
 /// The lines of a log that are returned at once unless the caller says otherwise.
@@ -76,7 +76,7 @@ pub(crate) async fn create(
     Ok(answer_json(StatusCode::CREATED, &created(reply)?))
 }
 
-fn created(reply: Reply) -> Result<Created, Refusal> {
+pub(super) fn created(reply: Reply) -> Result<Created, Refusal> {
     match reply {
         Reply::Created {
             sandbox,
@@ -90,141 +90,6 @@ fn created(reply: Reply) -> Result<Created, Refusal> {
         }),
         _ => Err(strange()),
     }
-}
-
-/// End the programs of a sandbox, and keep its files until it goes on.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/pause", params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn pause(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-) -> Answered {
-    front
-        .ask_in(credential(&headers), &sandbox, InAsk::Pause)
-        .await?;
-    Ok(done())
-}
-
-#[derive(Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ConnectBody {
-    /// Its life from now on, seconds; only made longer.
-    timeout_s: Option<u64>,
-}
-
-/// Describe a sandbox with its tokens; one that is paused goes on, with its files.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/connect", request_body = ConnectBody, params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200, body = Created), (status = 201, body = Created, description = "it was paused"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn connect(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
-    let ConnectBody { timeout_s } = body(content).await?;
-    let ask = InAsk::Connect { timeout_s };
-    let reply = front.ask_in(credential(&headers), &sandbox, ask).await?;
-    let status = match reply {
-        Reply::Created { resumed: true, .. } => StatusCode::CREATED,
-        _ => StatusCode::OK,
-    };
-    Ok(answer_json(status, &created(reply)?))
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SnapshotBody {
-    /// A name, by which it is a template as by its id: the latest of that name.
-    name: Option<String>,
-}
-
-/// Copy the files of a sandbox, as a template for others: it stands still meanwhile.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/snapshots", request_body = SnapshotBody, params(("sandbox" = String, Path)), tag = "snapshots",
-    responses((status = 201, body = SnapshotFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshot(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
-    let SnapshotBody { name } = body(content).await?;
-    let ask = InAsk::Snapshot { name };
-    match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Snapshot(facts) => Ok(answer_json(StatusCode::CREATED, &facts)),
-        _ => Err(strange().into()),
-    }
-}
-
-/// List the snapshots of the tenant, the latest first.
-#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots",
-    responses((status = 200, body = Vec<SnapshotFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshots(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
-    let ask = Ask::Snapshots(SnapshotsAsk::List { sandbox: None });
-    match front.ask(credential(&headers), ask).await? {
-        Reply::Snapshots(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
-}
-
-/// Remove a snapshot.
-#[utoipa::path(delete, path = "/v1/snapshots/{snapshot}", params(("snapshot" = String, Path)), tag = "snapshots",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn remove_snapshot(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(id): Path<String>,
-) -> Answered {
-    let ask = Ask::Snapshots(SnapshotsAsk::Remove { id });
-    front.ask(credential(&headers), ask).await?;
-    Ok(done())
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ForkBody {
-    /// How many, up to 100; one if it is left out.
-    count: Option<usize>,
-    /// Their life, seconds.
-    timeout_s: Option<u64>,
-}
-
-/// A fork, or why there is none.
-#[derive(Default, Serialize, ToSchema)]
-pub(crate) struct Forked {
-    created: Option<Created>,
-    problem: Option<String>,
-}
-
-/// Make further sandboxes that begin with the files of one, as they are at one moment.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/fork", request_body = ForkBody, params(("sandbox" = String, Path)), tag = "snapshots",
-    responses((status = 201, body = Vec<Forked>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn fork(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
-    let asked: ForkBody = body(content).await?;
-    let ask = InAsk::Fork {
-        count: asked.count.unwrap_or(1),
-        timeout_s: asked.timeout_s,
-    };
-    let Reply::Forks(forks) = front.ask_in(credential(&headers), &sandbox, ask).await? else {
-        return Err(strange().into());
-    };
-    let one = |fork: Result<Box<Reply>, Refusal>| match fork.and_then(|made| created(*made)) {
-        Ok(created) => Forked {
-            created: Some(created),
-            problem: None,
-        },
-        Err(refusal) => Forked {
-            created: None,
-            problem: Some(refusal.told()),
-        },
-    };
-    let all: Vec<Forked> = forks.into_iter().map(one).collect();
-    Ok(answer_json(StatusCode::CREATED, &all))
 }
 
 /// List the sandboxes of the tenant, the latest first.
@@ -375,78 +240,6 @@ pub(crate) async fn events(
         Reply::LifecycleEvents(all) => Ok(answer_json(StatusCode::OK, &all)),
         _ => Err(strange().into()),
     }
-}
-
-/// List the keys of callers, without what they are.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys",
-    responses((status = 200, body = Vec<KeyFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn keys(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
-    match front
-        .ask(credential(&headers), Ask::Keys(KeysAsk::List))
-        .await?
-    {
-        Reply::Keys(keys) => Ok(answer_json(StatusCode::OK, &keys)),
-        _ => Err(strange().into()),
-    }
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeyBody {
-    /// The caller's name.
-    name: String,
-    /// The tenant; `default` if it is left out.
-    tenant: Option<String>,
-    /// The role; `user` if it is left out.
-    role: Option<String>,
-    /// The scopes within that: read, create, exec, files, ports; everything if they are left out.
-    scopes: Option<Vec<String>>,
-    /// The time from which it is refused, seconds since 1970.
-    expires_s: Option<u64>,
-}
-
-/// A key that was made.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct MadeKey {
-    /// The key: shown this once.
-    key: String,
-    facts: KeyFacts,
-}
-
-/// Make a key.
-#[utoipa::path(post, path = "/v1/keys", request_body = KeyBody, tag = "keys",
-    responses((status = 201, body = MadeKey), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn make_key(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    content: Body,
-) -> Answered {
-    let asked: KeyBody = body(content).await?;
-    let ask = Ask::Keys(KeysAsk::Make {
-        tenant: asked.tenant,
-        name: asked.name,
-        role: asked.role.unwrap_or_else(|| "user".to_owned()),
-        scopes: asked.scopes,
-        expires_s: asked.expires_s,
-    });
-    match front.ask(credential(&headers), ask).await? {
-        Reply::Key(facts, key) => Ok(answer_json(StatusCode::CREATED, &MadeKey { key, facts })),
-        _ => Err(strange().into()),
-    }
-}
-
-/// Revoke a key, from now on.
-#[utoipa::path(delete, path = "/v1/keys/{key}", params(("key" = String, Path)), tag = "keys",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn revoke_key(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(id): Path<String>,
-) -> Answered {
-    front
-        .ask(credential(&headers), Ask::Keys(KeysAsk::Revoke { id }))
-        .await?;
-    Ok(done())
 }
 
 /// List the ports at which programs of a sandbox listen.

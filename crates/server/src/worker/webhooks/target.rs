@@ -1,4 +1,4 @@
-//! Where webhooks may lead. The worker has the host's network, so an address that a caller chooses
+//! The targets of webhooks. The worker has the host's network, so an address that a caller chooses
 //! is egress: public ones alone, but for the hosts that `serve.toml` names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};

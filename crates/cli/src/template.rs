@@ -1,0 +1,175 @@
+//! `atoll template`: builds what sandboxes of a server begin with, in a sandbox.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::thread;
+
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
+use atoll_engine::sandboxes::{
+    CreateSandbox, Engine, PriorAnswer, Requested, Sandbox, Workspace, remove_home,
+};
+use atoll_engine::supervision::ExecRequest;
+use atoll_launcher::LAUNCHER;
+use atoll_model::{Ending, LimitKey, Served};
+use atoll_server::CODE_INTERPRETER;
+use atoll_server::worker::templates::{self, PACKAGES};
+
+use crate::arguments::{BuildTemplateArguments, TemplateAction, TemplateArguments};
+use crate::output::Output;
+
+/// The packages where none are named.
+const USUAL: [&str; 13] = [
+    "beautifulsoup4",
+    "ipython",
+    "lxml",
+    "matplotlib",
+    "numpy",
+    "openpyxl",
+    "pandas",
+    "pillow",
+    "requests",
+    "scikit-learn",
+    "scipy",
+    "seaborn",
+    "sympy",
+];
+
+/// Carries out `atoll template`.
+///
+/// # Errors
+/// When the template cannot be built.
+pub fn template(arguments: &TemplateArguments, output: &Output) -> Result<u8, Failure> {
+    let TemplateAction::Build(arguments) = &arguments.action;
+    build(arguments, output).map(|()| 0)
+}
+
+fn build(arguments: &BuildTemplateArguments, output: &Output) -> Result<(), Failure> {
+    if arguments.name != CODE_INTERPRETER {
+        return Err(Failure::new(format!(
+            "there is no template {:?} to build",
+            arguments.name
+        ))
+        .advise(format!("atoll template build {CODE_INTERPRETER}")));
+    }
+    // An option of pip could do more than install.
+    if let Some(odd) = arguments.packages.iter().find(|one| one.starts_with('-')) {
+        return Err(Failure::new(format!("{odd} is no package")));
+    }
+    let named = arguments.packages.iter().map(String::as_str);
+    let packages: Vec<&str> = match arguments.packages.is_empty() {
+        true => USUAL.to_vec(),
+        false => named.collect(),
+    };
+    let engine = Engine::open(LAUNCHER)?;
+    let place = templates::place(engine.state());
+    fs::create_dir_all(&place).doing("the template has no place")?;
+    output.say(&format!(
+        "Installing {} in a sandbox.\n",
+        packages.join(", ")
+    ));
+    let sandbox = engine.create(&wanted(&arguments.allow))?;
+    install(&sandbox, &packages, output)?;
+    let new = place.join("new");
+    remove_home(&new)?;
+    sandbox.kill_keeping_home(&new)?;
+    let number = next(&place);
+    let done = place.join(number.to_string());
+    fs::rename(&new, &done).doing("the template cannot be put in its place")?;
+    templates::furnish(engine.state()).doing("the interpreter cannot be written")?;
+    output.result(&format!("{}\n", done.display()));
+    output.say("A server takes it when it starts (atoll serve).\n");
+    Ok(())
+}
+
+/// Returns a number that no build has had.
+fn next(place: &Path) -> u64 {
+    let all = fs::read_dir(place).into_iter().flatten().flatten();
+    let numbers = all.filter_map(|one| one.file_name().to_str()?.parse::<u64>().ok());
+    numbers.max().unwrap_or(0) + 1
+}
+
+/// Returns the request for the sandbox: it reaches PyPI, to read.
+fn wanted(allow: &[String]) -> CreateSandbox {
+    CreateSandbox {
+        workspace: Workspace::Own(Box::new(Served {
+            sandbox: "template".to_owned(),
+            caller: Some("atoll template build".to_owned()),
+            template: CODE_INTERPRETER.to_owned(),
+            ..Served::default()
+        })),
+        requested: Requested {
+            presets: vec!["pip".to_owned()],
+            allow: allow.to_vec(),
+            limits: [
+                (LimitKey::Memory, "4GiB".to_owned()),
+                (LimitKey::Disk, "20GiB".to_owned()),
+            ]
+            .into(),
+            ..Requested::default()
+        },
+        discard: true,
+        is_attended: false,
+        home: None,
+        template: None,
+        answer: PriorAnswer::Nobody,
+    }
+}
+
+/// Installs packages, and shows what pip says.
+fn install(sandbox: &Sandbox, packages: &[&str], output: &Output) -> Result<(), Failure> {
+    let options = [
+        "python3",
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-cache-dir",
+        "--no-warn-script-location",
+        "--only-binary=:all:",
+        "--progress-bar=off",
+        "--target",
+        PACKAGES,
+    ];
+    let command = options.iter().chain(packages);
+    let request = ExecRequest {
+        command: command.map(Into::into).collect(),
+        directory: None,
+        environment: vec![
+            "TMPDIR=/home/user".into(),
+            "PIP_ROOT_USER_ACTION=ignore".into(),
+        ],
+        served: None,
+        answer: PriorAnswer::Nobody,
+    };
+    let pipe = || io::pipe().doing("no pipe can be made");
+    let ((nothing, _), (out, out_end), (err, err_end)) = (pipe()?, pipe()?, pipe()?);
+    let streams = [nothing.into(), out_end.into(), err_end.into()];
+    let mut exec = sandbox.start(request, streams, None)?;
+    let last = thread::scope(|scope| {
+        let errors = scope.spawn(|| shown(err, output));
+        let _ = shown(out, output);
+        errors.join().unwrap_or_default()
+    });
+    match exec.wait()? {
+        Ending::Exited { status: 0 } => Ok(()),
+        ending => Err(Failure::new("pip could not install the packages")
+            .because(if last.is_empty() {
+                format!("{ending:?}")
+            } else {
+                last
+            })
+            .advise("python3 with pip is needed on this machine (apt install python3-pip)")),
+    }
+}
+
+/// Shows lines as they come; returns the last.
+fn shown(from: io::PipeReader, output: &Output) -> String {
+    let mut last = String::new();
+    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        last = printable(&line);
+        output.say(&format!("  {last}\n"));
+    }
+    last
+}

@@ -1,0 +1,191 @@
+//! The request to the engine for a sandbox: its network by the words of the server, its limits and
+//! variables.
+
+use std::collections::BTreeMap;
+
+use atoll_engine::sandboxes::{
+    CreateSandbox, PriorAnswer, Requested, TEMPLATE_DIRECTORY, Workspace,
+};
+use atoll_model::{Ending, LimitHit, LimitKey, Served};
+
+use super::recorded::check_session;
+use super::templates::PACKAGES;
+use crate::configuration::{Defaults, NetworkWord};
+use crate::protocol::{CODE_INTERPRETER, CreateAsk, Kind, NetworkAsk, Refusal};
+
+/// The most notes of a sandbox, and variables.
+const NOTES_MAX: usize = 64;
+/// The longest note or variable, bytes.
+const NOTE_BYTES_MAX: usize = 4096;
+
+/// Tells why a sandbox has ended that no caller has.
+pub(super) fn ended_by_itself(ending: &Ending) -> String {
+    match ending {
+        Ending::Limited { limit } => format!("a limit has ended it: {}", limit_name(*limit)),
+        Ending::Exited { .. } => "it was stopped on the server's machine (atoll stop)".to_owned(),
+        Ending::Signalled { .. } => "its first process was ended".to_owned(),
+        Ending::NotFound | Ending::NotExecutable | Ending::Interrupted => {
+            "it did not come to its end".to_owned()
+        }
+    }
+}
+
+/// Returns the name of a limit, as `--limit` has it.
+pub(super) fn limit_name(limit: LimitHit) -> String {
+    serde_json::to_value(limit)
+        .ok()
+        .and_then(|name| name.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+/// Returns the request to the engine.
+pub(super) fn wanted(
+    served: Served,
+    reach: Reach,
+    ask: Vec<String>,
+    limits: &Defaults,
+    cpus: Option<u32>,
+) -> CreateSandbox {
+    let cpus = cpus.map(|cpus| (LimitKey::Cpu, cpus.to_string()));
+    let of_memory = |mebibytes: u64| format!("{mebibytes}MiB");
+    CreateSandbox {
+        workspace: Workspace::Own(Box::new(served)),
+        requested: Requested {
+            presets: reach.presets,
+            allow: reach.allow,
+            ask,
+            limits: [
+                (LimitKey::Memory, of_memory(limits.memory_mib)),
+                // In memory; what callers write there no process is charged for.
+                (LimitKey::Tmp, of_memory((limits.memory_mib / 2).max(1))),
+                (LimitKey::Disk, of_memory(limits.disk_mib)),
+                (LimitKey::Processes, limits.processes.to_string()),
+            ]
+            .into_iter()
+            .chain(cpus)
+            .collect(),
+            ..Requested::default()
+        },
+        discard: true,
+        // Whatever policies ask about is decided over the server too.
+        is_attended: true,
+        home: None,
+        template: None,
+        answer: PriorAnswer::Nobody,
+    }
+}
+
+/// Checks what no type holds.
+pub(super) fn check(ask: &CreateAsk) -> Result<(), Refusal> {
+    if ask.port_host.as_ref().is_some_and(|host| !is_host(host)) {
+        let what = "maskRequestHost is no host: letters, digits, . - : and ${PORT}";
+        return Err(Refusal::new(Kind::Invalid, what));
+    }
+    if let Some(session) = &ask.session {
+        check_session(session)?;
+    }
+    for (what, list) in [("metadata", &ask.metadata), ("envVars", &ask.environment)] {
+        let is_long = |(name, value): (&String, &String)| {
+            name.len() > NOTE_BYTES_MAX || value.len() > NOTE_BYTES_MAX
+        };
+        if list.len() > NOTES_MAX || list.iter().any(is_long) {
+            let what = format!("{what} has {NOTES_MAX} entries of {NOTE_BYTES_MAX} bytes at most");
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        let is_odd = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+        if what == "envVars" && list.keys().any(is_odd)
+            || list.values().any(|value| value.contains('\0'))
+        {
+            return Err(Refusal::new(
+                Kind::Invalid,
+                format!("{what} has a name that none can have"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a text can be the host of a request, once the port is in it.
+fn is_host(text: &str) -> bool {
+    let text = text.replace("${PORT}", "0");
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+    !text.is_empty() && text.len() <= NOTE_BYTES_MAX && text.bytes().all(fits)
+}
+
+/// The network of one sandbox.
+pub(super) struct Reach {
+    /// The word for it.
+    pub(super) name: &'static str,
+    pub(super) presets: Vec<String>,
+    pub(super) allow: Vec<String>,
+}
+
+impl Reach {
+    pub(super) fn is_closed(&self) -> bool {
+        self.name == NetworkWord::Closed.name()
+    }
+}
+
+/// All addresses, as E2B's SDKs write them.
+const EVERYWHERE: &str = "0.0.0.0/0";
+
+/// Returns the network of a sandbox: the server's, or less if the caller asks for less.
+pub(super) fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<Reach, Refusal> {
+    let whole = Reach {
+        name: word.name(),
+        presets: word.presets(),
+        allow: word.allow(),
+    };
+    let Some(asked) = asked else {
+        return Ok(whole);
+    };
+    let refused =
+        |what: &str, advice: &str| Err(Refusal::new(Kind::Forbidden, what).advise(advice));
+    if asked.deny.iter().any(|one| one != EVERYWHERE) {
+        return refused(
+            "denyOut names single addresses, and this server closes all or none",
+            "denyOut: [\"0.0.0.0/0\"] with allowOut names what is reached instead",
+        );
+    }
+    let closes = asked.internet == Some(false) || !asked.deny.is_empty();
+    match (word, asked.allow.as_slice()) {
+        (_, []) if closes => Ok(Reach {
+            name: NetworkWord::Closed.name(),
+            presets: Vec::new(),
+            allow: Vec::new(),
+        }),
+        (_, []) => Ok(whole),
+        (NetworkWord::Closed | NetworkWord::Registries, _) => refused(
+            &format!(
+                "allowOut: this server's sandboxes have the network \"{}\"",
+                word.name()
+            ),
+            "network = \"internet\" in serve.toml lets callers name destinations",
+        ),
+        (NetworkWord::Internet, _) if !closes => Err(Refusal::new(
+            Kind::Invalid,
+            "allowOut without denyOut: [\"0.0.0.0/0\"] changes nothing",
+        )),
+        (NetworkWord::Internet, named) => Ok(Reach {
+            name: "named",
+            presets: Vec::new(),
+            allow: named.to_vec(),
+        }),
+    }
+}
+
+/// Returns the variables of all programs of a sandbox.
+pub(super) fn environment(
+    id: &str,
+    shipped: &str,
+    asked: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut all = asked;
+    if shipped == CODE_INTERPRETER {
+        let packages = format!("{TEMPLATE_DIRECTORY}/{PACKAGES}");
+        all.entry("PYTHONPATH".to_owned()).or_insert(packages);
+    }
+    all.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
+    all.insert("E2B_SANDBOX_ID".to_owned(), id.to_owned());
+    all
+}
