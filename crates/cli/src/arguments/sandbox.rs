@@ -148,7 +148,7 @@ pub struct ListFilesArguments {
     pub json: bool,
 }
 
-/// List the ports at which programs of a sandbox listen, with their addresses
+/// List the ports at which programs of a sandbox listen
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct PortsOfSandboxArguments {
     /// The sandbox.

@@ -30,8 +30,8 @@ pub(crate) struct Living {
     pub(crate) session: Option<String>,
     /// The shipped template that it stands on.
     pub(crate) shipped: String,
-    /// True once the code interpreter runs in it.
-    pub(crate) interpreter: tokio::sync::Mutex<bool>,
+    /// Locked while the code interpreter is started.
+    pub(crate) interpreter: tokio::sync::Mutex<()>,
     /// The request that made it, and the name of whoever made that.
     pub(crate) ask: CreateAsk,
     pub(crate) caller: String,
@@ -96,7 +96,7 @@ impl Living {
             metadata: beginning.metadata,
             session: beginning.session,
             shipped: beginning.shipped,
-            interpreter: tokio::sync::Mutex::new(false),
+            interpreter: tokio::sync::Mutex::new(()),
             ask: beginning.ask,
             caller: beginning.caller,
             is_pausing: AtomicBool::new(false),

@@ -60,11 +60,18 @@ impl Worker {
             return self.create(caller, ask).await;
         };
         let made = || Answer::Created(Arc::default());
+        let name = (caller.tenant.clone(), once.clone());
         let cell = match self.named(&caller.tenant, once, &digest(&ask)?, made)? {
             Answer::Created(cell) => cell,
             Answer::Started(_) => return Err(another()),
         };
         let created = cell.get_or_init(|| self.create(caller, ask)).await;
+        if created.is_err() {
+            // Nothing was carried out: the same again may be.
+            let mut requests = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+            requests.all.remove(&name);
+            requests.order.retain(|(_, one)| *one != name);
+        }
         created.clone()
     }
 

@@ -91,18 +91,20 @@ impl Worker {
         (shipped == CODE_INTERPRETER).then(|| files.clone())
     }
 
-    /// Starts the interpreter of a sandbox that has one, when its port is asked for the first time.
+    /// Starts the interpreter of a sandbox that has one, where nothing answers at its port; returns
+    /// whether it answers then.
     pub(super) async fn ready_port(
         self: &Arc<Self>,
         living: &Arc<Living>,
         port: u16,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if port != INTERPRETER_PORT || living.shipped != CODE_INTERPRETER {
-            return Ok(());
+            return Ok(false);
         }
-        let mut is_started = living.interpreter.lock().await;
-        if *is_started {
-            return Ok(());
+        let _one_by_one = living.interpreter.lock().await;
+        // Whoever came before may have started it.
+        if living.files.connect(port).await.is_ok() {
+            return Ok(true);
         }
         let ask = StartAsk {
             command: vec![
@@ -125,8 +127,7 @@ impl Worker {
             }
             sleep(AGAIN).await;
         }
-        *is_started = true;
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -210,14 +210,21 @@ impl Worker {
 }
 
 impl Worker {
-    /// Connects to a port, at which the code interpreter may have to begin first.
+    /// Connects to a port, at which the code interpreter may have to begin first, or again.
     async fn connect(
         self: &Arc<Self>,
         living: &Arc<Living>,
         port: u16,
     ) -> Result<Answered, Refusal> {
-        self.ready_port(living, port).await?;
-        connect(living, port).await
+        match connect(living, port).await {
+            Err(refusal) if refusal.kind == Kind::NotFound => {
+                match self.ready_port(living, port).await? {
+                    true => connect(living, port).await,
+                    false => Err(refusal),
+                }
+            }
+            connected => connected,
+        }
     }
 }
 
