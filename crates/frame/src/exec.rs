@@ -5,7 +5,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const REQUEST_BYTES_MAX: usize = 16;
 
 /// The version of the encoding of an [`ExecSpec`]; any other is refused.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The number of an exec in its sandbox. The host side numbers them upward from [`ExecId::FIRST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +46,34 @@ pub struct ExecSpec {
     pub environment: Vec<Vec<u8>>,
     /// The working directory at the start.
     pub directory: Vec<u8>,
+    /// The user that it becomes, where the sandbox's programs are root; root itself if `None`.
+    pub user: Option<User>,
+}
+
+/// A user of the sandbox, by its ids there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user id.
+    pub uid: u32,
+    /// The group id.
+    pub gid: u32,
+}
+
+/// Writes a user, if there is one.
+fn write_user(out: &mut Writer, user: Option<User>) {
+    out.u8(u8::from(user.is_some()));
+    out.u32(user.map_or(0, |user| user.uid));
+    out.u32(user.map_or(0, |user| user.gid));
+}
+
+/// Reads a user, if there is one.
+fn read_user(from: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
+    let present = from.flag()?;
+    let (uid, gid) = (from.u32()?, from.u32()?);
+    if !present && (uid, gid) != (0, 0) {
+        return Err(Malformed::Tag);
+    }
+    Ok(present.then_some(User { uid, gid }))
 }
 
 impl ExecSpec {
@@ -65,6 +93,7 @@ impl ExecSpec {
         out.list(&self.arguments, |out, text| out.text(text));
         out.list(&self.environment, |out, text| out.text(text));
         out.text(&self.directory);
+        write_user(&mut out, self.user);
         out.0
     }
 
@@ -93,6 +122,7 @@ impl ExecSpec {
             arguments: from.list(Reader::text)?,
             environment: from.list(Reader::text)?,
             directory: from.text()?,
+            user: read_user(&mut from)?,
         };
         from.end()?;
         match spec.arguments.is_empty() {
@@ -111,8 +141,9 @@ pub enum Request {
     /// [`Report`](crate::Report)s: `Terminal` with a terminal of its own, `Executing`, and the
     /// failure if there is one; when the program is executed, the socket closes.
     Exec(ExecId),
-    /// Start a file server, which takes its requests from the socket; nothing is answered.
-    Files,
+    /// Start a file server, which takes its requests from the socket; nothing is answered. Where the
+    /// sandbox's programs are root, it has root's rights, and what it makes is this user's.
+    Files(Option<User>),
 }
 
 impl Request {
@@ -125,7 +156,10 @@ impl Request {
                 out.u8(0);
                 out.u32(id.0);
             }
-            Self::Files => out.u8(1),
+            Self::Files(user) => {
+                out.u8(1);
+                write_user(&mut out, *user);
+            }
         }
         out.0
     }
@@ -141,7 +175,7 @@ impl Request {
         let mut from = Reader::new(message);
         let request = match from.u8()? {
             0 => Self::Exec(ExecId(from.u32()?)),
-            1 => Self::Files,
+            1 => Self::Files(read_user(&mut from)?),
             _ => return Err(Malformed::Tag),
         };
         from.end().map(|()| request)

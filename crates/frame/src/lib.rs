@@ -14,11 +14,12 @@ mod message;
 mod spec;
 pub mod wire;
 
-pub use exec::{ExecId, ExecSpec, ExecTerminal, REQUEST_BYTES_MAX, Request};
+pub use exec::{ExecId, ExecSpec, ExecTerminal, REQUEST_BYTES_MAX, Request, User};
 pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 pub use spec::{
-    Funnel, INWARD_MAX, Identity, KILL, NEST_AS_ROOT, Nesting, Operation, Permission, Place,
-    ROOT_CAPABILITIES, ResourceLimit, Room, SPEC_BYTES_MAX, SandboxSpec, Source, Terminal, Watch,
+    Funnel, INWARD_MAX, Identity, KILL, LOWER_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
+    Place, ROOT_CAPABILITIES, ResourceLimit, Room, SPEC_BYTES_MAX, SandboxSpec, Source, Terminal,
+    Watch,
 };
 pub use wire::Malformed;
 

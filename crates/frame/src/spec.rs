@@ -3,8 +3,12 @@ use crate::wire::{Malformed, Reader, Writer};
 /// The longest encoded [`SandboxSpec`] or [`ExecSpec`](crate::ExecSpec), bytes.
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// The most directories beneath one overlay: their paths go to the kernel as one text of 255 bytes
+/// at most (fsconfig(2)).
+pub const LOWER_MAX: usize = 12;
+
 /// The version of the encoding; any other is refused.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// The capabilities that root in a sandbox can have, each with its reason, as bits of their numbers
 /// in capabilities(7). They apply to the sandbox's own ids only.
@@ -184,11 +188,11 @@ pub enum Operation {
         source: Source,
         as_caller: bool,
     },
-    /// A host directory with an overlay; `volatile` if nothing of it is kept, so that nothing waits
-    /// for it to reach the disk.
+    /// Host directories, the topmost first, with an overlay; `volatile` if nothing of it is kept, so
+    /// that nothing waits for it to reach the disk.
     Layer {
         path: Place,
-        lower: Source,
+        lower: Vec<Source>,
         upper: Source,
         work: Source,
         volatile: bool,
@@ -240,6 +244,8 @@ pub struct Permission {
     pub execute: bool,
     /// Create, write, remove, rename.
     pub change: bool,
+    /// Create, write, remove, rename, but no sockets and pipes: others share what is there.
+    pub change_files: bool,
     /// Control devices.
     pub device: bool,
     /// In a fence: connect to the socket at this path, which is not the program's own.
@@ -321,6 +327,7 @@ impl SandboxSpec {
                 permission.read,
                 permission.execute,
                 permission.change,
+                permission.change_files,
                 permission.device,
                 permission.connect,
             ] {
@@ -447,6 +454,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<SandboxSpec, Malformed> {
                 read: from.flag()?,
                 execute: from.flag()?,
                 change: from.flag()?,
+                change_files: from.flag()?,
                 device: from.flag()?,
                 connect: from.flag()?,
             })
@@ -535,6 +543,15 @@ fn read_source(from: &mut Reader<'_>) -> Result<Source, Malformed> {
     })
 }
 
+fn read_lower(from: &mut Reader<'_>) -> Result<Vec<Source>, Malformed> {
+    let lower = from.list(read_source)?;
+    match lower.len() {
+        1..=LOWER_MAX => Ok(lower),
+        0 => Err(Malformed::Short),
+        _ => Err(Malformed::TooMany),
+    }
+}
+
 fn start(out: &mut Writer, tag: u8, path: &[u8]) {
     out.u8(tag);
     out.text(path);
@@ -592,7 +609,8 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             volatile,
         } => {
             start(out, 6, path);
-            for source in [lower, upper, work] {
+            out.list(lower, write_source);
+            for source in [upper, work] {
                 write_source(out, source);
             }
             out.u8(u8::from(*volatile));
@@ -679,7 +697,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         },
         6 => Operation::Layer {
             path,
-            lower: read_source(from)?,
+            lower: read_lower(from)?,
             upper: read_source(from)?,
             work: read_source(from)?,
             volatile: from.flag()?,

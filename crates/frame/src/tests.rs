@@ -34,6 +34,7 @@ fn full_spec() -> SandboxSpec {
             read: true,
             execute: false,
             change: true,
+            change_files: false,
             device: false,
             connect: true,
         }],
@@ -71,6 +72,7 @@ fn full_exec() -> ExecSpec {
         arguments: vec![b"sh".to_vec(), b"-c".to_vec(), b"exit 3".to_vec()],
         environment: vec![b"PATH=/usr/bin".to_vec()],
         directory: b"/w".to_vec(),
+        user: Some(User { uid: 3, gid: 4 }),
     }
 }
 
@@ -113,7 +115,7 @@ fn every_operation() -> Vec<Operation> {
         },
         Operation::Layer {
             path: path(),
-            lower: source(b"/l", 4),
+            lower: vec![source(b"/l", 4), source(b"/m", 10)],
             upper: source(b"/u", 5),
             work: source(b"/k", 6),
             volatile: true,
@@ -228,7 +230,11 @@ const ORDERS: [(Order, &[u8]); 6] = [
 fn every_request() -> Vec<(Request, Vec<u8>)> {
     vec![
         (Request::Exec(ExecId(0x0102)), vec![0, 2, 1, 0, 0]),
-        (Request::Files, vec![1]),
+        (Request::Files(None), vec![1, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (
+            Request::Files(Some(User { uid: 3, gid: 4 })),
+            vec![1, 1, 3, 0, 0, 0, 4, 0, 0, 0],
+        ),
     ]
 }
 
@@ -264,9 +270,10 @@ fn the_bytes_of_a_description_are_fixed() {
 fn exec_bytes_are_fixed() {
     let bytes = full_exec().to_bytes();
     let expected = [
-        &[1, 0, 0, 0, 2, 1, 24, 0, 80, 0, 3, 0, 0, 0][..],
+        &[2, 0, 0, 0, 2, 1, 24, 0, 80, 0, 3, 0, 0, 0][..],
         b"\x02\0\0\0sh\x02\0\0\0-c\x06\0\0\0exit 3",
         b"\x01\0\0\0\x0d\0\0\0PATH=/usr/bin\x02\0\0\0/w",
+        b"\x01\x03\0\0\0\x04\0\0\0",
     ];
     assert_eq!(bytes, expected.concat(), "another form is another VERSION");
     for terminal in [
@@ -770,7 +777,13 @@ fn held(spec: &SandboxSpec) -> usize {
                 upper,
                 work,
                 volatile: _,
-            } => path.capacity() + source(lower) + source(upper) + source(work),
+            } => {
+                path.capacity()
+                    + lower.capacity() * size_of::<Source>()
+                    + lower.iter().map(source).sum::<usize>()
+                    + source(upper)
+                    + source(work)
+            }
         }
     };
     texts(&spec.cgroup_tasks)
@@ -900,7 +913,7 @@ fn operations() -> impl Strategy<Value = Operation> {
             },
             6 => Operation::Layer {
                 path,
-                lower: one,
+                lower: vec![one],
                 upper: two,
                 work: three,
                 volatile: flag,
@@ -924,16 +937,17 @@ fn operations() -> impl Strategy<Value = Operation> {
 }
 
 fn permissions() -> impl Strategy<Value = Permission> {
-    (texts(), any::<[bool; 5]>()).prop_map(|(path, [read, execute, change, device, connect])| {
-        Permission {
+    (texts(), any::<[bool; 6]>()).prop_map(
+        |(path, [read, execute, change, change_files, device, connect])| Permission {
             path,
             read,
             execute,
             change,
+            change_files,
             device,
             connect,
-        }
-    })
+        },
+    )
 }
 
 fn specs() -> impl Strategy<Value = SandboxSpec> {

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{
     ExecId, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report, Request, ResourceLimit,
-    SandboxSpec, Stage,
+    SandboxSpec, Stage, User,
 };
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
@@ -140,6 +140,7 @@ fn rights(permission: &Permission) -> impl Iterator<Item = Rights> {
         (permission.read, Rights::READ),
         (permission.execute, Rights::EXECUTE),
         (permission.change, Rights::CHANGE),
+        (permission.change_files, Rights::CHANGE_FILES),
         (permission.device, Rights::DEVICE),
     ]
     .into_iter()
@@ -343,7 +344,7 @@ impl Server<'_> {
                     let descriptors = descriptors.collect();
                     self.start(id, &status, descriptors, &mut spare, &mut source)
                 }
-                Ok(Request::Files) => self.serve_files(&status),
+                Ok(Request::Files(user)) => self.serve_files(&status, user),
                 Err(_) => Err(io::ErrorKind::InvalidInput.into()),
             };
             // Who asks finds a closed socket at the latest.
@@ -454,12 +455,15 @@ impl Server<'_> {
     }
 
     /// Starts a file server on this socket, with the rights of an exec.
-    fn serve_files(&self, requests: &OwnedFd) -> io::Result<()> {
+    fn serve_files(&self, requests: &OwnedFd, user: Option<User>) -> io::Result<()> {
         let begin = || -> io::Result<()> {
             self.close_others([Some(requests.as_fd())])?;
             process::set_name(c"atoll-files")?;
             if self.prepared.fenced {
                 credentials::die_with_parent()?;
+            }
+            if let Some(User { uid, gid }) = user {
+                credentials::make_files_for(uid, gid)?;
             }
             self.prepared.rules_of_exec().map_or(Ok(()), Ruleset::enter)
         };

@@ -287,14 +287,18 @@ impl Maker<'_> {
     fn layer(
         &self,
         path: &[u8],
-        lower: &Source,
+        lower: &[Source],
         [upper, work]: [&Source; 2],
         volatile: bool,
     ) -> io::Result<()> {
-        let (lower, upper, work) = (open(lower)?, open(upper)?, open(work)?);
-        let shown = self.shown(&lower, true)?;
-        let value = |fd: &OwnedFd| CString::new(number_path(fd)).map_err(io::Error::other);
-        let (lower, upper, work) = (value(shown.fd())?, value(&upper)?, value(&work)?);
+        let (upper, work) = (open(upper)?, open(work)?);
+        let lower = lower.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let shown = lower.iter().map(|one| self.shown(one, true));
+        let mut shown = shown.collect::<io::Result<Vec<_>>>()?;
+        let paths: Vec<String> = shown.iter().map(|one| number_path(one.fd())).collect();
+        let value = |path: String| CString::new(path).map_err(io::Error::other);
+        let lower = value(paths.join(":"))?;
+        let (upper, work) = (value(number_path(&upper))?, value(number_path(&work))?);
         let mut options: Vec<FsOption<'_>> = vec![
             (c"lowerdir", Some(&lower)),
             (c"upperdir", Some(&upper)),
@@ -309,6 +313,10 @@ impl Maker<'_> {
             options.push((c"volatile", None));
         }
         let made = mount::make(c"overlay", &options, INERT)?;
+        // They lie upon each other at the scratch place: the last comes off first.
+        while let Some(topmost) = shown.pop() {
+            drop(topmost);
+        }
         self.attach(&made, path)
     }
 

@@ -3,6 +3,10 @@
 //! processes free space too, so free space that does not shrink only delays a count, and never
 //! replaces it.
 
+mod volumes;
+
+pub use volumes::volume_usage;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -72,6 +76,8 @@ pub(crate) struct DiskWatch {
     next_quiet_count: Instant,
     /// True if something was hidden from the last count.
     was_hidden: bool,
+    /// Those of the volumes that it changes.
+    volumes: Vec<Self>,
 }
 
 impl DiskWatch {
@@ -101,6 +107,7 @@ impl DiskWatch {
             next_count: now,
             next_quiet_count: now,
             was_hidden: false,
+            volumes: Vec::new(),
         }
     }
 
@@ -131,6 +138,11 @@ impl DiskWatch {
 
     /// Returns the limit that is exceeded, if any.
     pub(crate) fn check(&mut self, now: Instant) -> Option<LimitHit> {
+        let hit = self.check_own(now);
+        hit.or_else(|| self.check_volumes(now))
+    }
+
+    fn check_own(&mut self, now: Instant) -> Option<LimitHit> {
         if self.layers.is_empty() || now < self.next_look {
             return None;
         }

@@ -7,13 +7,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{ExecId, ExecSpec, ExecTerminal, Report, Request, SPEC_BYTES_MAX, Terminal};
+use atoll_frame::{
+    ExecId, ExecSpec, ExecTerminal, Report, Request, SPEC_BYTES_MAX, Terminal, User,
+};
+use atoll_model::RESIDENT;
 use atoll_sys::{descriptor, socket};
 use rustix::fs::{FileType, fstat, fstatfs};
 
-use crate::SandboxError;
 use crate::attachment::{ExecCommand, Size};
 use crate::reports::{discard, hear, making};
+use crate::{IDS, SandboxError};
 
 /// The device number of every terminal's master (pty(7)).
 const MASTER: (u32, u32) = (5, 2);
@@ -28,6 +31,8 @@ pub(crate) struct ExecServer {
     owner: Option<(u32, u32)>,
     /// True in a fence, which has no terminals of its own.
     fenced: bool,
+    /// True where programs are root, and can become other users.
+    has_users: bool,
     /// The environment of every exec.
     environment: Vec<Vec<u8>>,
 }
@@ -59,14 +64,23 @@ impl ExecServer {
         requests: OwnedFd,
         owner: Option<(u32, u32)>,
         fenced: bool,
+        has_users: bool,
         first: &ExecSpec,
     ) -> Self {
         Self {
             requests,
             owner,
             fenced,
+            has_users,
             environment: first.environment.clone(),
         }
+    }
+
+    /// Returns the user of these ids that a program becomes; `None` if it stays who the sandbox's
+    /// programs are.
+    fn user(&self, ids: Option<(u32, u32)>) -> Option<User> {
+        let (uid, gid) = ids.filter(|(uid, gid)| self.has_users && *uid < IDS && *gid < IDS)?;
+        Some(User { uid, gid })
     }
 
     /// Returns whether the sandbox is a fence.
@@ -103,6 +117,12 @@ impl ExecServer {
                 .collect(),
             environment: own.chain(set.iter().map(|one| one.to_vec())).collect(),
             directory: grant.directory().as_os_str().as_bytes().to_vec(),
+            user: exec
+                .armed
+                .call()
+                .served
+                .as_ref()
+                .and_then(|by| self.user(by.user)),
         };
         self.prepare_spec(
             ExecId(exec.armed.call().exec),
@@ -125,7 +145,7 @@ impl ExecServer {
         if bytes.len() > SPEC_BYTES_MAX {
             return Err(SandboxError::TooLarge(bytes.len()));
         }
-        let prepared = self.lines(id, &bytes, spec.terminal, size, streams);
+        let prepared = self.lines(id, &bytes, spec, size, streams);
         prepared.map_err(SandboxError::host("the exec's lines could not be made"))
     }
 
@@ -133,10 +153,11 @@ impl ExecServer {
         &self,
         id: ExecId,
         spec: &[u8],
-        terminal: ExecTerminal,
+        described: &ExecSpec,
         size: Option<Size>,
         streams: Option<[OwnedFd; 3]>,
     ) -> io::Result<PreparedExec> {
+        let (terminal, user) = (described.terminal, described.user);
         let (status, far) = socket::pair()?;
         let mut ends = ExecEnds {
             id,
@@ -156,7 +177,7 @@ impl ExecServer {
                         return Err(io::Error::other("a stream of it is no pipe"));
                     }
                 }
-                self.give(&inside)?;
+                self.give(&inside, user)?;
                 sent.extend(inside);
             }
             (ExecTerminal::None, None) => {
@@ -164,7 +185,7 @@ impl ExecServer {
                 let (output, output_inside) = descriptor::pipe()?;
                 let (error, error_inside) = descriptor::pipe()?;
                 let inside = [input_inside, output_inside, error_inside];
-                self.give(&inside)?;
+                self.give(&inside, user)?;
                 // A program can open its own end anew and take what was seen to be there.
                 for end in [&input, &output, &error] {
                     descriptor::never_block(end.as_fd())?;
@@ -185,10 +206,12 @@ impl ExecServer {
     }
 
     /// Makes pipes the program's: it may open /dev/stdout anew, which asks for the pipe's owner.
-    fn give(&self, inside: &[OwnedFd; 3]) -> io::Result<()> {
+    fn give(&self, inside: &[OwnedFd; 3], user: Option<User>) -> io::Result<()> {
         let Some((uid, gid)) = self.owner else {
             return Ok(());
         };
+        // Root's ids are the first of the sandbox's range.
+        let (uid, gid) = user.map_or((uid, gid), |user| (uid + user.uid, gid + user.gid));
         for end in inside {
             descriptor::change_owner(end.as_fd(), uid, gid)?;
         }
@@ -214,7 +237,7 @@ impl ExecServer {
     pub(crate) fn serve_files(&self) -> Result<OwnedFd, SandboxError> {
         let start = || -> io::Result<OwnedFd> {
             let (near, far) = socket::pair()?;
-            let request = Request::Files.to_bytes();
+            let request = Request::Files(self.user(Some((RESIDENT.uid, RESIDENT.gid)))).to_bytes();
             socket::send(self.requests.as_fd(), &request, &[far.as_fd()]).map(|()| near)
         };
         start().map_err(SandboxError::NoExec)

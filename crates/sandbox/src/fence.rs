@@ -50,6 +50,7 @@ pub(crate) fn permissions(
                 read: true,
                 execute,
                 change,
+                change_files: false,
                 device,
                 connect: false,
             });
@@ -82,6 +83,7 @@ pub(crate) fn permissions(
             read: false,
             execute: false,
             change: false,
+            change_files: false,
             device: false,
             connect: true,
         });

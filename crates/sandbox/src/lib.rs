@@ -58,6 +58,7 @@ pub use attachment::{
     Reaction, SandboxRequest, SecondApproval, Settled, SettledOf, Size, StartExec, Stream, Turn,
 };
 pub use copies::copies_beside;
+pub use disk::volume_usage;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use error::{SandboxError, explain};
 pub use files::{FileChange, FileServer, FileWatch};

@@ -80,6 +80,7 @@ pub fn assemble(
         }) => {
             let sandbox = Running {
                 disk: disk_watch(native.placement, &call.workspace, limits)
+                    .and_volumes(&boundary.volumes)
                     .and_processes_of(launcher.pid, groups.as_ref().map(Groups::directory)),
                 launcher,
                 control,
@@ -145,7 +146,8 @@ fn launch(
         .and_then(|()| send().map_err(SandboxError::host("the sandbox's lines could not be made")));
     let sent = sent.and_then(|(control, requests)| {
         let owner = other_user(spec.identity);
-        let server = ExecServer::new(requests, owner, spec.fenced, &first);
+        let has_users = boundary.root && has_users(spec.identity);
+        let server = ExecServer::new(requests, owner, spec.fenced, has_users, &first);
         let first = match call.lives {
             true => None,
             false => Some(server.prepare_spec(ExecId::FIRST, &first, native.terminal, None)?),
@@ -290,7 +292,8 @@ fn describe(
         },
         deny_debugging: boundary.syscalls.deny_debugging,
         deny_sockets: boundary.syscalls.deny_sockets,
-        deny_set_id: boundary.workspace == WorkspaceMode::Live,
+        // Where its files keep their owners on the host.
+        deny_set_id: boundary.workspace == WorkspaceMode::Live || changes_volumes(boundary),
         deny_memory_programs: !boundary.programs.is_empty(),
         funnel: (!boundary.network.is_empty()).then_some(Funnel {
             connections_max: CONNECTIONS_MAX,
@@ -304,6 +307,10 @@ fn describe(
     };
     let first = first_exec(native, call, &seen.environment);
     Ok((sandbox, first))
+}
+
+fn changes_volumes(boundary: &Boundary) -> bool {
+    boundary.volumes.iter().any(|mount| !mount.read_only)
 }
 
 /// Returns the description of the first exec.
@@ -322,6 +329,7 @@ fn first_exec(native: &Native<'_>, call: &Call, environment: &[(OsString, OsStri
             .collect(),
         environment: environment.iter().map(variable).collect(),
         directory: call.directory.as_os_str().as_bytes().to_vec(),
+        user: None,
     }
 }
 
@@ -359,8 +367,9 @@ fn identity(
     let root = boundary.root;
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
     let (uid, gid) = match call.served {
-        Some(_) => (RESIDENT.uid, RESIDENT.gid),
-        None => (call.principal.uid, call.principal.gid),
+        Some(_) if root && native.placement.base.is_some() => (0, 0),
+        Some(_) if !root => (RESIDENT.uid, RESIDENT.gid),
+        _ => (call.principal.uid, call.principal.gid),
     };
     if !fits(uid) || !fits(gid) {
         return Err(SandboxError::Kernel(format!(
@@ -391,6 +400,15 @@ fn identity(
             count: IDS,
         },
     })
+}
+
+/// Returns whether root in the sandbox can become another user.
+fn has_users(identity: Identity) -> bool {
+    match identity {
+        Identity::Shifted { uid, .. } => uid == 0,
+        Identity::Root { ranged, .. } => ranged,
+        Identity::Own { .. } | Identity::Unmapped { .. } => false,
+    }
 }
 
 /// Returns whether the program has the user id 0 in the sandbox.

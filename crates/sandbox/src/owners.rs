@@ -34,7 +34,9 @@ pub fn unmapped_mounts(host: &Host, boundary: &Boundary, workspace: &Path) -> Ve
     let shown = views
         .filter(|view| view.kind != ViewKind::System || view.access != Access::ReadOnly)
         .filter_map(|view| view.host.canonicalize().ok());
-    let shown: Vec<PathBuf> = shown.chain([workspace.to_path_buf()]).collect();
+    let volumes = boundary.volumes.iter().map(|mount| mount.host.clone());
+    let shown = shown.chain([workspace.to_path_buf()]).chain(volumes);
+    let shown: Vec<PathBuf> = shown.collect();
     let mut seen: Vec<(&Path, bool)> = Vec::new();
     for path in &shown {
         let on = host.mount_of(path).map(|mount| (mount, path.as_path()));

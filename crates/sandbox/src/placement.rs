@@ -35,6 +35,8 @@ pub struct Placement {
     pub accounts: Option<PathBuf>,
     /// The files of a served sandbox's template, to read at [`TEMPLATE_DIRECTORY`](crate::TEMPLATE_DIRECTORY).
     pub template: Option<PathBuf>,
+    /// Links at the root of a template's system, with what they lead to.
+    pub links: Vec<(PathBuf, Vec<u8>)>,
     /// The views of the boundary that are not shown, by their paths in the sandbox: they
     /// contain a login file, and there can be no placeholder.
     pub hidden: Vec<PathBuf>,
@@ -106,6 +108,8 @@ pub enum WorkspacePlace {
 pub struct PlacedLayer {
     /// The lower directory, on the host.
     pub lower: PathBuf,
+    /// Directories of a template over it, the topmost first.
+    pub over: Vec<PathBuf>,
     /// The path in the sandbox.
     pub inside: PathBuf,
     /// The upper directory, for changes.
@@ -175,6 +179,7 @@ pub fn make_layer(
         Ok((
             PlacedLayer {
                 lower,
+                over: Vec::new(),
                 inside,
                 upper,
                 work,

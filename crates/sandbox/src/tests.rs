@@ -57,6 +57,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         workspace: WorkspaceMode::CopyOnWrite,
         home: home.to_path_buf(),
         views,
+        volumes: Vec::new(),
         files: Vec::new(),
         environment: Vec::new(),
         limits: limits(),
@@ -64,6 +65,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         syscalls: SyscallRights::default(),
         programs: Vec::new(),
         root: false,
+        system: None,
         nesting: false,
         network: Network::default(),
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::{Operation, Permission, Source};
-use atoll_model::{Access, Boundary, View, ViewKind};
+use atoll_model::{Access, Boundary, View, ViewKind, VolumeMount};
 
 use crate::execution;
 use crate::unshown::unshown;
@@ -62,7 +62,7 @@ pub(crate) fn plan(
     host: &Host,
 ) -> Result<Plan, SandboxError> {
     let mut plan = Plan::default();
-    plan.fixed_places(boundary);
+    plan.fixed_places(boundary, placement);
     // What is root's own alone lies over nothing, and comes before what is shown in it.
     let is_seen = |layer: &&PlacedLayer| {
         let mut views = boundary.views.iter();
@@ -71,6 +71,9 @@ pub(crate) fn plan(
     let own = placement.layers.iter().filter(|layer| !is_seen(layer));
     for layer in own {
         plan.layer_over(layer)?;
+    }
+    for (path, to) in &placement.links {
+        plan.link(path, to);
     }
     // Also where it lies in one of these, as below /var.
     if !plan.made.contains(&boundary.home) {
@@ -94,6 +97,9 @@ pub(crate) fn plan(
             Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
         }
     }
+    for mount in &boundary.volumes {
+        plan.volume(mount)?;
+    }
     if let Some(trust) = &placement.trust {
         plan.trust(trust, boundary, placement)?;
     }
@@ -102,6 +108,11 @@ pub(crate) fn plan(
     }
     if let Some(template) = &placement.template {
         plan.read_only(template, Path::new(TEMPLATE_DIRECTORY), false, placement)?;
+        // Where code that models write expects its files. Root's own may have something there.
+        let is_at = |mount: &VolumeMount| mount.inside.starts_with(DATA);
+        if !boundary.root && !boundary.volumes.iter().any(is_at) {
+            plan.link(Path::new(DATA), boundary.home.as_os_str().as_bytes());
+        }
     }
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
@@ -123,6 +134,9 @@ pub(crate) fn plan(
 /// The directory of a served sandbox's template in it.
 pub const TEMPLATE_DIRECTORY: &str = "/run/atoll/template";
 
+/// The other name of the home in a sandbox that has a template.
+const DATA: &str = "/mnt/data";
+
 /// The files of users and groups (passwd(5), group(5)).
 pub const ACCOUNTS: [&str; 2] = ["passwd", "group"];
 
@@ -141,7 +155,7 @@ impl Mounted<'_> {
 }
 
 impl Plan {
-    fn fixed_places(&mut self, boundary: &Boundary) {
+    fn fixed_places(&mut self, boundary: &Boundary, placement: &Placement) {
         let memory: &[(&str, u32)] = if boundary.root {
             // Its /var is a layer, and /run is where its services write.
             &[
@@ -157,7 +171,10 @@ impl Plan {
             &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)]
         };
         for (path, mode) in memory {
-            self.memory(Path::new(path), *mode);
+            let is_layer = |layer: &PlacedLayer| layer.inside == Path::new(path);
+            if !placement.layers.iter().any(is_layer) {
+                self.memory(Path::new(path), *mode);
+            }
         }
         for path in ["/proc", "/run"] {
             self.directory(Path::new(path), false);
@@ -347,8 +364,8 @@ impl Plan {
     ) -> Result<(), SandboxError> {
         let planned = self.operations.get(before..).unwrap_or_default();
         let shown = planned.iter().find_map(|one| match one {
-            Operation::Layer { lower: shown, .. }
-            | Operation::ReadOnly { source: shown, .. }
+            Operation::Layer { lower, .. } => lower.last().map(|shown| (shown.device, shown.inode)),
+            Operation::ReadOnly { source: shown, .. }
             | Operation::ReadOnlyWhole { source: shown, .. }
             | Operation::ReadOnlyFile { source: shown, .. } => Some((shown.device, shown.inode)),
             _ => None,
@@ -522,6 +539,23 @@ impl Plan {
         Ok(())
     }
 
+    /// Mounts a volume: the same files in each sandbox, so that a change is seen at once. It holds
+    /// no socket and no pipe ([`Plan::permit`]), which would lead from one sandbox to another.
+    fn volume(&mut self, mount: &VolumeMount) -> Result<(), SandboxError> {
+        self.directory(&mount.inside, true);
+        let path = relative(&mount.inside);
+        self.operations.push(Operation::Writable {
+            path: path.clone(),
+            source: source(&mount.host)?,
+            as_caller: true,
+        });
+        if mount.read_only {
+            self.operations.push(Operation::Seal { path });
+        }
+        self.made.insert(mount.inside.clone());
+        Ok(())
+    }
+
     /// Makes paths below the workspace read-only. The directories that lead to them become
     /// mounts too: a mount cannot be renamed and replaced by a new directory.
     fn seal(&mut self, workspace: &Path, sealed: &[PathBuf]) {
@@ -549,9 +583,13 @@ impl Plan {
 
     fn layer_over(&mut self, layer: &PlacedLayer) -> Result<(), SandboxError> {
         self.directory(&layer.inside, true);
+        let over = layer.over.iter();
         self.operations.push(Operation::Layer {
             path: relative(&layer.inside),
-            lower: source(&layer.lower)?,
+            lower: over
+                .chain([&layer.lower])
+                .map(|one| source(one))
+                .collect::<Result<_, _>>()?,
             upper: source(&layer.upper)?,
             work: source(&layer.work)?,
             volatile: layer.volatile,
@@ -674,6 +712,7 @@ impl Plan {
                 read: true,
                 execute,
                 change,
+                change_files: false,
                 device,
                 connect: false,
             });
@@ -700,6 +739,16 @@ impl Plan {
         for layer in &placement.layers {
             give(&layer.inside, false, true, false);
         }
+        let changed = boundary.volumes.iter().filter(|mount| !mount.read_only);
+        self.permissions.extend(changed.map(|mount| Permission {
+            path: mount.inside.as_os_str().as_bytes().to_vec(),
+            read: true,
+            execute: false,
+            change: false,
+            change_files: true,
+            device: false,
+            connect: false,
+        }));
     }
 }
 

@@ -68,7 +68,13 @@ fn kept(operation: Operation) -> Vec<Operation> {
             let sealed = path.clone();
             vec![writable(path, source), Operation::Seal { path: sealed }]
         }
-        Operation::Layer { path, lower, .. } if is("layer") => vec![writable(path, lower)],
+        Operation::Layer { path, lower, .. } if is("layer") => {
+            let lowest = lower.into_iter().last();
+            lowest
+                .map(|lower| writable(path, lower))
+                .into_iter()
+                .collect()
+        }
         other => vec![other],
     }
 }

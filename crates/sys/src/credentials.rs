@@ -33,6 +33,28 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     Ok(thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
+/// Has what root makes in files belong to this user and group, and keeps root's rights to them
+/// (setfsuid(2)): capabilities(7) takes those out of effect with the change.
+///
+/// # Errors
+/// EPERM where the ids did not change.
+pub fn make_files_for(uid: u32, gid: u32) -> io::Result<()> {
+    // SAFETY: both take numbers alone, and return the ones before; the second pair is how a change
+    // is seen, since these calls tell of no error.
+    let now = unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsuid, uid);
+        (
+            libc::syscall(libc::SYS_setfsgid, gid),
+            libc::syscall(libc::SYS_setfsuid, uid),
+        )
+    };
+    if now != (i64::from(gid), i64::from(uid)) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    keep_capabilities(u64::MAX)
+}
+
 /// Changes to another user and group without losing the capabilities, as a change from user id 0
 /// would: dropping the ways to regain them needs some of them.
 ///

@@ -19,6 +19,8 @@ const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const REMOVE_DIR: u64 = 1 << 4;
 const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_SOCK: u64 = 1 << 9;
+const MAKE_FIFO: u64 = 1 << 10;
 const MAKE_BLOCK: u64 = 1 << 11;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
@@ -39,6 +41,8 @@ impl Rights {
     pub const EXECUTE: Self = Self(EXECUTE);
     /// Everything except creating device nodes and ioctl on devices.
     pub const CHANGE: Self = Self((FIRST & !(MAKE_CHAR | MAKE_BLOCK | EXECUTE)) | REFER | TRUNCATE);
+    /// Everything of [`Rights::CHANGE`] except creating sockets and pipes.
+    pub const CHANGE_FILES: Self = Self(Self::CHANGE.0 & !(MAKE_SOCK | MAKE_FIFO));
     /// Read, write and control a device.
     pub const DEVICE: Self = Self(READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV);
 

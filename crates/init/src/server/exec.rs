@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use atoll_frame::{ExecSpec, ExecTerminal, Report, SPEC_BYTES_MAX, Stage, Terminal};
+use atoll_frame::{ExecSpec, ExecTerminal, Report, SPEC_BYTES_MAX, Stage, Terminal, User};
 use atoll_sys::landlock::Ruleset;
 use atoll_sys::terminal::WindowSize;
 use atoll_sys::{credentials, descriptor, process, socket, terminal};
@@ -76,6 +76,10 @@ impl Server<'_> {
         // Where they share one, it is in it already.
         let rules = prepared.rules_of_exec().filter(|_| !prepared.shares_domain);
         rules.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
+        // The last of all: root's rights end with it.
+        if let Some(User { uid, gid }) = spec.user {
+            credentials::become_user(uid, gid).at(Stage::Ids)?;
+        }
         Ok(program)
     }
 }

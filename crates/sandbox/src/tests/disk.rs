@@ -4,10 +4,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use atoll_model::LimitHit;
+use atoll_model::{LimitHit, VolumeMount};
 
 use super::skipping::{Avoidable, note_skip};
-use crate::disk::DiskWatch;
+use crate::disk::{DiskWatch, volume_usage};
 
 /// Late enough for a count, whatever the free space looks like.
 const LATER: Duration = Duration::from_secs(11);
@@ -39,6 +39,30 @@ fn what_all_layers_hold_together_is_counted() {
     assert_eq!(check(1 << 30, 5), Some(LimitHit::Inodes));
     assert_eq!(check(1 << 30, 6), None, "three in each");
     assert_eq!(check(0, 0), Some(LimitHit::Disk));
+}
+
+#[test]
+fn volume_beyond_its_quota_is_told_apart() {
+    let (place, layers) = layers();
+    let check = |bytes_max: u64, read_only: bool| {
+        let mount = VolumeMount {
+            id: "vol1".to_owned(),
+            name: "models".to_owned(),
+            host: layers[1].clone(),
+            inside: "/mnt/models".into(),
+            read_only,
+            bytes_max,
+        };
+        let own = DiskWatch::new(vec![layers[0].clone()], 60_000, 100, Instant::now());
+        own.and_volumes(&[mount]).check(Instant::now() + LATER)
+    };
+    assert_eq!(check(60_000, false), None, "each for itself");
+    assert_eq!(check(30_000, false), Some(LimitHit::Volume));
+    assert_eq!(check(30_000, true), None);
+    let (bytes, inodes) = volume_usage(&layers[1], u64::MAX);
+    assert!((40_000..60_000).contains(&bytes), "{bytes}");
+    assert_eq!(inodes, 3);
+    drop(place);
 }
 
 #[test]

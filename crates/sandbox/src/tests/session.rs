@@ -154,8 +154,9 @@ fn witnessed(
         arguments: vec![b"program".to_vec()],
         environment: Vec::new(),
         directory: b"/".to_vec(),
+        user: None,
     };
-    let server = ExecServer::new(requests, None, false, &spec);
+    let server = ExecServer::new(requests, None, false, false, &spec);
     let prepared = server
         .prepare_spec(ExecId::FIRST, &spec, None, None)
         .unwrap();

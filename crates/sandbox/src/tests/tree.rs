@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::{Operation, Permission, Source};
-use atoll_model::{Access, Boundary, Keep, Layering, View, ViewKind};
+use atoll_model::{Access, Boundary, Keep, Layering, View, ViewKind, VolumeMount};
 
 use super::{boundary, host, mount, view};
 use crate::tree::{Plan, plan};
@@ -63,6 +63,7 @@ impl World {
             trust: None,
             accounts: None,
             template: None,
+            links: Vec::new(),
             ssh: None,
             repository: None,
             hidden: Vec::new(),
@@ -139,10 +140,12 @@ impl World {
             read,
             execute,
             change,
+            change_files,
             device,
             connect,
         } in &plan.permissions
         {
+            assert!(!change_files, "only a volume has it");
             let rights = [(read, 'r'), (execute, 'x'), (change, 'w'), (device, 'd')];
             assert!(!connect, "only a fence needs it");
             let rights: String = rights
@@ -209,7 +212,7 @@ fn sources_of(operation: &Operation) -> Vec<&Source> {
         Operation::HideFile { null, .. } => vec![null],
         Operation::Layer {
             lower, upper, work, ..
-        } => vec![lower, upper, work],
+        } => lower.iter().chain([upper, work]).collect(),
         Operation::Directory { .. }
         | Operation::Link { .. }
         | Operation::File { .. }
@@ -288,6 +291,39 @@ fn the_usual_plan_is_what_was_reviewed() {
     let plan = world.plan(&boundary, &placement);
     check(&world, &boundary, &plan, &[world.path("state")]);
     assert_eq!(world.text(&plan), include_str!("../golden/plan.txt"));
+}
+
+#[test]
+fn volume_is_planned_without_sockets_and_pipes() {
+    for read_only in [false, true] {
+        let world = World::new();
+        let host = world.path("volume");
+        fs::create_dir(&host).unwrap();
+        let boundary = Boundary {
+            volumes: vec![VolumeMount {
+                id: "vol1".to_owned(),
+                name: "models".to_owned(),
+                host: host.clone(),
+                inside: "/mnt/models".into(),
+                read_only,
+                bytes_max: 1 << 20,
+            }],
+            ..world.boundary()
+        };
+        let plan = world.plan(&boundary, &world.copy_on_write());
+        let at = |path: &[u8]| path == b"mnt/models";
+        let steps = plan.operations.iter().filter(|one| at(path_of(one)));
+        let steps: Vec<String> = steps.map(kind).collect();
+        let expected: &[&str] = match read_only {
+            true => &["directory", "writable", "seal"],
+            false => &["directory", "writable"],
+        };
+        assert_eq!(steps, expected);
+        let inside = |one: &&Permission| one.path == b"/mnt/models";
+        let rights: Vec<_> = plan.permissions.iter().filter(inside).collect();
+        assert_eq!(rights.len(), usize::from(!read_only));
+        assert!(rights.iter().all(|one| one.change_files && !one.change));
+    }
 }
 
 #[test]
