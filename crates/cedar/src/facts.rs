@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use atoll_model::Mode;
 use atoll_model::network::{HostName, HostPart};
+use atoll_model::{Mode, VolumeMount};
 use serde::{Deserialize, Serialize};
 
 /// A sandbox that a server has made for a caller.
@@ -18,6 +18,8 @@ pub struct Served {
     pub template: String,
     /// The caller's notes about it, `name=value` each.
     pub metadata: BTreeSet<String>,
+    /// The volumes that are mounted in it, `name=read` or `name=write` each.
+    pub volumes: BTreeSet<String>,
 }
 
 impl From<&atoll_model::Served> for Served {
@@ -29,6 +31,7 @@ impl From<&atoll_model::Served> for Served {
             caller: served.caller.clone(),
             template: served.template.clone(),
             metadata: notes.collect(),
+            volumes: served.volumes.iter().map(VolumeMount::stated).collect(),
         }
     }
 }

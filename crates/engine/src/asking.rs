@@ -85,7 +85,7 @@ impl<'a> Rereading<'a> {
                 advice: "start another run, with a token that carries it".to_owned(),
             });
         }
-        let call = self.request.call;
+        let call = self.request.call_now();
         self.with(|rules, facts| decide_publishing(rules, call, facts, already, port))
             .map_err(declined)
     }
@@ -138,13 +138,13 @@ impl<'a> Rereading<'a> {
         only: Option<&Versions>,
     ) -> Result<NewPolicies, (String, Declined)> {
         let from = self.with(|rules, _| rules.digest().to_owned());
-        let call = self.request.call;
+        let call = self.request.call_now();
         self.with(|rules, facts| decide_administration(rules, call, facts, RELOAD))
             .map_err(|reasons| (from.clone(), declined(reasons)))?;
         let reread = |rules: &Rules, facts: &Facts<'_>| {
             let rules = (self.request.reread)(rules)?;
             proven(only, &from, rules.digest())?;
-            let reconsidered = reconsider(&rules, self.request.call, facts, self.boundary);
+            let reconsidered = reconsider(&rules, self.request.call_now(), facts, self.boundary);
             let reconsidered = reconsidered.map_err(|why| Declined {
                 why,
                 advice: "write fewer policies".to_owned(),
@@ -176,14 +176,14 @@ impl Wider for Rereading<'_> {
             Scope::Run => None,
             Scope::Seconds { seconds } => Some(u64::from(seconds)),
         };
-        let call = self.request.call;
+        let call = self.request.call_now();
         self.with(|rules, facts| decide_escalation(rules, call, facts, by.uid, seconds))
             .map_err(declined)
     }
 
     fn allow(&self, by: Who, text: &str, lasts: Allowance) -> Result<NetworkRule, Declined> {
         self.escalate(by, lasts.scope())?;
-        let call = self.request.call;
+        let call = self.request.call_now();
         let decided = self.with(|rules, facts| {
             decide_allowing(
                 rules,

@@ -20,6 +20,7 @@ use crate::execs::Execs;
 use crate::flows;
 use crate::place::{Placed, place};
 use crate::request::{Request, Tokens};
+use crate::rooted::SYSTEM_LAYERS;
 use crate::ssh::SshPlace;
 use crate::supervision::{EgressInputs, FlowEvent, Flows, IsRevoked, Live, Outside};
 use crate::trust::Trust;
@@ -232,7 +233,7 @@ impl Prepared {
         let ssh = placed.ssh.as_mut().and_then(SshPlace::take_listener);
         let issue = |network: &_| Trust::issue_for(placed.trust.as_ref(), network);
         let execs = Execs {
-            call: request.call,
+            call: &|| request.call_now(),
             decide: &|call, labels, answer| rereading.exec(call, labels, answer),
             labels: &labels,
             ledger,
@@ -382,9 +383,11 @@ fn note_end(
     ranged::give_back(request.state, &record.run).map_err(PlaceError::GivenBack)?;
     if request.is_scratch() {
         let upper = request.state.scratch_dir(&record.run).join("upper");
-        let kept = request
-            .home
-            .map_or(Ok(()), |home| home.end(&upper, state == RunState::Failed));
+        let layers = request.state.scratch_dir(&record.run).join(SYSTEM_LAYERS);
+        let kept = request.home.map_or(Ok(()), |home| {
+            home.end_system(&layers, state == RunState::Failed)
+                .and_then(|()| home.end(&upper, state == RunState::Failed))
+        });
         remove_scratch(request.state, &record.run)?;
         kept.map_err(PlaceError::GivenBack)?;
         record.state = RunState::Discarded;

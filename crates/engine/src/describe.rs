@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use atoll_ledger::host_text;
 use atoll_model::network::{Network, NetworkRule};
-use atoll_model::{Access, Boundary, Keep, Limits, Verdict, ViewKind};
+use atoll_model::{Access, Boundary, Keep, Limits, Verdict, ViewKind, VolumeMount};
 use atoll_policy::{Grant, Rules};
 use serde_json::{Map, Value, json};
 
@@ -56,6 +56,9 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
     fields.insert("mode".to_owned(), json!(boundary.mode));
     fields.insert("workspace-mode".to_owned(), json!(boundary.workspace));
     fields.insert("root".to_owned(), json!(boundary.root));
+    if let Some(system) = &boundary.system {
+        fields.insert("system".to_owned(), json!(system));
+    }
     fields.insert("nesting".to_owned(), json!(boundary.nesting));
     fields.insert("network".to_owned(), network(&boundary.network));
     fields.insert("limits".to_owned(), limits(&boundary.limits));
@@ -87,6 +90,8 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
     places("home-cache", &|kind, _| kind == ViewKind::Cache);
     places("files-read", &|kind, _| kind == ViewKind::Input);
     places("repository", &|kind, _| kind == ViewKind::Repository);
+    let volumes: Vec<String> = boundary.volumes.iter().map(VolumeMount::stated).collect();
+    insert_list(fields, "volumes", json!(volumes));
     let programs = names.take(boundary.programs.iter().map(std::path::PathBuf::as_path));
     insert_list(fields, "programs", programs);
     let variables = names.take(boundary.environment.iter().map(|(name, _)| Path::new(name)));

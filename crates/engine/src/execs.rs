@@ -33,7 +33,8 @@ pub(crate) struct DecidedExec {
 
 /// The gate of a run's execs.
 pub(crate) struct Execs<'a> {
-    pub(crate) call: &'a Call,
+    /// Returns the call of the sandbox, as it is now.
+    pub(crate) call: &'a dyn Fn() -> &'a Call,
     /// Decides by the rules in force, and describes the basis of the verdict.
     pub(crate) decide: DecideExec<'a>,
     /// The labels of the data that the session has touched by now.
@@ -55,21 +56,21 @@ impl ExecGate for Execs<'_> {
             by,
         } = *asked;
         is_found_as_decided(request).map_err(refused)?;
+        let of = (self.call)();
         let directory = request.directory.as_ref().map(PathBuf::from);
         // Without parts that mean the same place.
-        let directory =
-            directory.map(|named| self.call.directory.join(named).components().collect());
+        let directory = directory.map(|named| of.directory.join(named).components().collect());
         // Who starts it need not be who made the sandbox.
         let starts = request.served.clone().unwrap_or_default();
-        let served = self.call.served.clone();
+        let served = of.served.clone();
         let call = ExecCall {
             call: Call {
                 command: request.command.clone(),
-                directory: directory.unwrap_or_else(|| self.call.directory.clone()),
+                directory: directory.unwrap_or_else(|| of.directory.clone()),
                 terminal,
                 options: Vec::new(),
                 served: served.map(|served| served.by(&starts)),
-                ..self.call.clone()
+                ..of.clone()
             },
             exec,
             variables: names(&request.environment),

@@ -71,7 +71,7 @@ pub fn of_run(
                 .advise("atoll runs lists those that are kept"),
         );
     };
-    let opening = Opening::of(opened, read).map_err(|why| unusable(run, why))?;
+    let mut opening = Opening::of(opened, read).map_err(|why| unusable(run, why))?;
     let version = opened.body.pointer("/decision/policy");
     let version = version.and_then(Value::as_str).map(str::to_owned);
     let is_meant = |event: &&Event| match number {
@@ -90,6 +90,7 @@ pub fn of_run(
     let mut pasts = Pasts::before(state, opened)?;
     let mut all: Vec<Recorded> = Vec::new();
     for event in &events {
+        opening.take(event);
         pasts.take(event);
         if !is_meant(&event) {
             continue;

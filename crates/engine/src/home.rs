@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atoll_store::remove_directory;
 
+use crate::slug::slug;
+
 /// A home without a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptHome {
@@ -15,6 +17,32 @@ pub struct KeptHome {
     pub path: PathBuf,
     /// Made by host root: the first of the ids that its files belong to.
     pub base: Option<u32>,
+}
+
+/// The system of a served sandbox whose programs are root, as a template has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// The server's name for it.
+    pub name: String,
+    /// The directories of its layers, the topmost first: each has parts of the system, by the name
+    /// that [`part_name`] gives their path.
+    pub layers: Vec<PathBuf>,
+    /// True if the host's system lies beneath them.
+    pub over_host: bool,
+    /// The changes of it that the sandbox begins with, and goes on in where they lie.
+    pub begins: Option<PathBuf>,
+}
+
+/// The list of the directories at the root of a template that is no layer over the host's system,
+/// in its layer: a name in each line.
+pub const ROOTS: &str = "roots";
+/// The list of the links there: a name, a tab and the target in each line.
+pub const LINKS: &str = "links";
+
+/// Returns the name of a part of the system in a template's layer.
+#[must_use]
+pub fn part_name(path: &Path) -> String {
+    slug(path)
 }
 
 /// The files of a served sandbox: the home that it begins with, and where that goes at its end; the
@@ -25,17 +53,68 @@ pub struct Home {
     /// sandbox never comes to be, or this process dies.
     begins: Option<KeptHome>,
     template: Option<PathBuf>,
+    system: Option<System>,
+    /// The directory to which its changes of the system are moved at the end.
+    keep_system: Mutex<Option<PathBuf>>,
     /// The place to which it is moved at the end; without one it is gone.
     keep: Mutex<Option<PathBuf>>,
 }
 
 impl Home {
-    pub(crate) fn new(begins: Option<KeptHome>, template: Option<PathBuf>) -> Arc<Self> {
+    pub(crate) fn new(
+        begins: Option<KeptHome>,
+        template: Option<PathBuf>,
+        system: Option<System>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             begins,
             template,
+            system,
+            keep_system: Mutex::default(),
             keep: Mutex::default(),
         })
+    }
+
+    pub(crate) fn system(&self) -> Option<&System> {
+        self.system.as_ref()
+    }
+
+    /// Sets the directory to which its changes of the system are moved at the end.
+    pub(crate) fn keep_system(&self, to: PathBuf) {
+        *self
+            .keep_system
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(to);
+    }
+
+    /// Returns the directory of its changes of the system; `made` if it begins with none.
+    pub(crate) fn system_path(&self, made: &Path) -> PathBuf {
+        let begun = self
+            .system
+            .as_ref()
+            .and_then(|system| system.begins.as_deref());
+        begun.unwrap_or(made).to_owned()
+    }
+
+    /// Moves its changes of the system there if they are to be kept, and removes them otherwise;
+    /// where no sandbox came to be, those that it begins with stay.
+    pub(crate) fn end_system(&self, made: &Path, has_failed: bool) -> io::Result<()> {
+        let to = self.keep_system.lock();
+        let to = to.unwrap_or_else(PoisonError::into_inner).take();
+        let changes = self.system_path(made);
+        match to {
+            Some(to) => {
+                forget_work(&changes)?;
+                match to == changes {
+                    true => Ok(()),
+                    false => fs::rename(&changes, &to),
+                }
+            }
+            None if changes != made && !has_failed => {
+                remove_directory(&changes).map_err(io::Error::other)
+            }
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn template(&self) -> Option<PathBuf> {
@@ -74,6 +153,15 @@ impl Home {
     fn kept(&self) -> MutexGuard<'_, Option<PathBuf>> {
         self.keep.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Removes the directories that the file system works in: one that was mounted without waiting for
+/// the disk is refused from then on (Documentation/filesystems/overlayfs.rst, "Volatile mount").
+pub(crate) fn forget_work(changes: &Path) -> io::Result<()> {
+    for part in fs::read_dir(changes)? {
+        remove_directory(&part?.path().join("work")).map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 /// Moves a home, whatever permissions its programs have left it.

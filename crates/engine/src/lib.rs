@@ -10,6 +10,7 @@
 //! This crate must never know a terminal, an argument parser or HTTP. Start reading at [`call`],
 //! then at [`run`].
 
+mod accounts;
 mod approvals;
 mod asking;
 mod call;
@@ -73,6 +74,7 @@ pub mod tokens;
 pub mod transparency;
 mod trust;
 pub mod undo_report;
+mod volume_place;
 
 pub use call::{CallError, CallOutcome, call};
 pub use execs::MakeFilter;

@@ -27,7 +27,7 @@ use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, kept, login, rooted};
+use crate::{PlaceError, Request, fencing, kept, login, rooted, volume_place};
 
 /// The directory of layers in a run's directory.
 const LAYERS: &str = "layers";
@@ -75,9 +75,8 @@ pub(crate) fn place(
     }
     kept::tell_absent(&mut placing, boundary);
     let login::Shown { hidden, texts } = login::place(&mut placing, boundary, &mut layers)?;
-    for kept in &placing.kept {
-        kept.note()?;
-    }
+    placing.kept.iter().try_for_each(Kept::note)?;
+    volume_place::check(&placing.offered, boundary)?;
     let fence = fence(&mut placing, boundary)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
@@ -103,8 +102,9 @@ pub(crate) fn place(
             unmapped: placing.offered.unmapped,
             empty,
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
-            accounts: served.map(|served| served.accounts),
+            accounts: served.filter(|_| !boundary.root).map(|one| one.accounts),
             template: request.home.and_then(Home::template),
+            links: rooted::links(request.home, boundary.root)?,
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
             texts,

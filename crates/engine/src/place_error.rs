@@ -46,6 +46,14 @@ pub enum PlaceError {
         /// The reason why its files cannot be shown as the program's own.
         why: String,
     },
+    /// A volume cannot be mounted.
+    #[error("volume {name} cannot be mounted: {why}")]
+    Volume {
+        /// Its name.
+        name: String,
+        /// The reason why its files cannot be shown as the program's own.
+        why: String,
+    },
     /// A pipe in the workspace, which leads to its reader and cannot be covered.
     #[error(
         "{} is a pipe in the workspace, which leads out of it; without namespaces it cannot be \

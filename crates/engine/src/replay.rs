@@ -101,6 +101,9 @@ impl Replay {
         if event.kind == "run.opened" {
             self.openings.insert(run.clone(), Opening::of(event, read));
         }
+        if let Some(Ok(opening)) = self.openings.get_mut(&run) {
+            opening.take(event);
+        }
         self.pasts.take(event);
         if event.time.as_str() >= since {
             self.put(&run, event);

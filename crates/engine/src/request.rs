@@ -1,5 +1,6 @@
 //! The inputs of one call on the main path.
 
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use atoll_layer::GitEnvironment;
@@ -49,6 +50,8 @@ pub struct Request<'a> {
     pub widening: &'a DualControlRule,
     /// The home of a served sandbox.
     pub home: Option<&'a Home>,
+    /// The call of a served sandbox that was made ahead, once it is a caller's.
+    pub assigned: Option<&'a OnceLock<Call>>,
     /// The run whose layers this one continues.
     pub resume: Option<&'a RunRecord>,
     /// Reads the policies again.
@@ -67,7 +70,13 @@ pub struct Request<'a> {
 /// why the old ones stay in force.
 pub type PolicyReloader<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// Returns the call as it is now: that of whoever a sandbox made ahead was given to.
+    pub(crate) fn call_now(&self) -> &'a Call {
+        let assigned = self.assigned.and_then(OnceLock::get);
+        assigned.unwrap_or(self.call)
+    }
+
     /// Returns whether nothing of the run is kept but its ledger entries.
     pub(crate) fn is_scratch(&self) -> bool {
         match self.fate {

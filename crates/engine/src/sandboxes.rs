@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use atoll_ledger::{Ledger, StateDir};
@@ -30,11 +30,12 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-pub use crate::home::{Home, KeptHome};
+pub use crate::home::{Home, KeptHome, LINKS, ROOTS, System, part_name};
 use crate::run::{At, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, owner};
 use crate::{CallError, ChangeRetention};
 
+mod ahead;
 mod approving;
 mod exec;
 mod home;
@@ -44,12 +45,20 @@ mod preparing;
 mod recorded;
 mod serving;
 mod supervised;
+mod templates;
+mod volumes;
 
+pub use ahead::Assignment;
+use ahead::Basis;
 pub use approving::{NeedsApproval, NotMade};
 pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
 pub use recorded::{FoundEvents, ServedSession, WantedEvents};
+pub use templates::{IMAGE, import_image, make_template_layer};
+pub use volumes::{
+    Staged, VolumeEntry, VolumeFiles, VolumeWrite, clear_staging, volume_files, volume_usage,
+};
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
 pub struct Engine {
@@ -93,6 +102,8 @@ pub struct CreateSandbox {
     pub home: Option<KeptHome>,
     /// The files of a served one's template: a directory to read at [`TEMPLATE_DIRECTORY`].
     pub template: Option<PathBuf>,
+    /// The system of a served one whose programs are root, as a template has it.
+    pub system: Option<System>,
     /// The answer of an approver about a served one, if one was asked.
     pub answer: PriorAnswer,
 }
@@ -101,8 +112,10 @@ pub struct CreateSandbox {
 pub struct Sandbox {
     run: RunId,
     wanted: CreateSandbox,
-    /// Its call, for what is decided on it later.
-    call: Box<Call>,
+    /// The basis of its decision, for what is decided on it later.
+    basis: Box<Basis>,
+    /// Its call, once it is a caller's that it was not made for.
+    assigned: Arc<OnceLock<Call>>,
     replacing: Mutex<()>,
     home: Arc<Home>,
     shared: Arc<Shared>,
@@ -192,12 +205,15 @@ impl Engine {
         let line = owner().doing("no line to the sandbox can be made");
         let (owner, owned) = line.map_err(NotMade::Failed)?;
         let kept = wanted.clone();
-        let home = Home::new(wanted.home.take(), wanted.template.clone());
+        let system = wanted.system.clone();
+        let home = Home::new(wanted.home.take(), wanted.template.clone(), system);
         let own = Arc::clone(&home);
         let shared = Arc::clone(&self.shared);
+        let assigned = Arc::<OnceLock<Call>>::default();
+        let later = Arc::clone(&assigned);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            let outcome = supervised::supervise(&shared, &wanted, &own, &owned, ready);
+            let outcome = supervised::supervise(&shared, &wanted, &own, &owned, &later, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
                 let _ = told.send(Err(NotMade::of(error)));
@@ -206,11 +222,12 @@ impl Engine {
         let supervised = supervised.doing("no thread can be made");
         let supervised = supervised.map_err(NotMade::Failed)?;
         let gone = || Err(NotMade::Failed(Failure::new("the sandbox was not made")));
-        let call = is_ready.recv().unwrap_or_else(|_| gone())?;
+        let basis = is_ready.recv().unwrap_or_else(|_| gone())?;
         Ok(Sandbox {
-            run: call.run.clone(),
+            run: basis.call.run.clone(),
             wanted: kept,
-            call,
+            basis,
+            assigned,
             replacing: Mutex::new(()),
             home,
             shared: Arc::clone(&self.shared),

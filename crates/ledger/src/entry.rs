@@ -3,7 +3,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use atoll_model::{Attempt, Call, Outcome, Reason, RunId, Verdict, ViolationKind};
+use atoll_model::{
+    Attempt, Call, Outcome, Reason, RunId, Served, Verdict, ViolationKind, VolumeMount,
+};
 use serde_json::{Map, Value, json};
 
 use crate::event::Draft;
@@ -264,22 +266,42 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
         body.insert("lives".to_owned(), json!(true));
     }
     if let (Some(body), Some(served)) = (body.as_object_mut(), &call.served) {
-        let served = json!({
-            "sandbox": served.sandbox,
-            "tenant": served.tenant,
-            "caller": served.caller,
-            "template": served.template,
-            // A member's name is ASCII; these are any text.
-            "metadata": served.metadata.iter().collect::<Vec<_>>(),
-            "session": served.session,
-            "trace": served.trace,
-        });
-        body.insert("served".to_owned(), served);
+        body.insert("served".to_owned(), served_body(served));
     }
     if let (Some(body), Some(session)) = (body.as_object_mut(), &call.session) {
         body.insert("session".to_owned(), json!(session.as_str()));
     }
     body
+}
+
+/// Describes the caller and the kind of a served sandbox.
+#[must_use]
+pub fn served_body(served: &Served) -> Value {
+    let mut told = json!({
+        "sandbox": served.sandbox,
+        "tenant": served.tenant,
+        "caller": served.caller,
+        "template": served.template,
+        // A member's name is ASCII; these are any text.
+        "metadata": served.metadata.iter().collect::<Vec<_>>(),
+        "session": served.session,
+        "trace": served.trace,
+    });
+    if let (Some(told), [_, ..]) = (told.as_object_mut(), &*served.volumes) {
+        let volumes: Vec<Value> = served.volumes.iter().map(volume).collect();
+        told.insert("volumes".to_owned(), json!(volumes));
+    }
+    told
+}
+
+/// Describes a volume that is mounted.
+fn volume(mount: &VolumeMount) -> Value {
+    json!({
+        "id": mount.id,
+        "name": mount.name,
+        "path": host_text(&mount.inside),
+        "access": if mount.read_only { "read" } else { "write" },
+    })
 }
 
 pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {

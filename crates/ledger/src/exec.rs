@@ -205,8 +205,11 @@ pub(crate) fn opened_body(call: &ExecCall, recorded: Recorded, decision: Value) 
         "variables": call.variables,
     });
     if let (Some(body), Some(served)) = (body.as_object_mut(), &call.served) {
-        let served = json!({ "caller": served.caller, "trace": served.trace });
-        body.insert("served".to_owned(), served);
+        let mut told = json!({ "caller": served.caller, "trace": served.trace });
+        if let (Some(told), Some((uid, _))) = (told.as_object_mut(), served.user) {
+            told.insert("user".to_owned(), json!(uid));
+        }
+        body.insert("served".to_owned(), told);
     }
     body
 }

@@ -65,7 +65,7 @@ pub use canonical::{CanonicalError, EventBody, INTEGER_MAX, NESTING_MAX};
 pub use checkpoint::SigningError;
 pub use cosignature::{Cosigned, WitnessKey};
 pub use disk::Durability;
-pub use entry::{Armed, Entry, Refusal, Refused};
+pub use entry::{Armed, Entry, Refusal, Refused, served_body};
 pub use error::LedgerError;
 pub use event::seal::unread;
 pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position, format_time};

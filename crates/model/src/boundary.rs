@@ -3,8 +3,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Limits;
 use crate::network::Network;
+use crate::{Limits, VolumeMount};
 
 /// Everything that one execution may see, change and use. Policy makes it, and the sandbox builds
 /// exactly it: a thing not named here does not exist in the sandbox.
@@ -20,6 +20,8 @@ pub struct Boundary {
     pub home: PathBuf,
     /// Host paths visible in the sandbox besides the workspace. A parent precedes its descendants.
     pub views: Vec<View>,
+    /// The volumes of a served sandbox, none within another.
+    pub volumes: Vec<VolumeMount>,
     /// Small files in the home directory's memory, by their paths in the sandbox, with their
     /// content; nothing of them is kept.
     pub files: Vec<(PathBuf, Vec<u8>)>,
@@ -36,6 +38,9 @@ pub struct Boundary {
     pub programs: Vec<PathBuf>,
     /// True if the program is root in the sandbox, over a system that it can change in layers.
     pub root: bool,
+    /// The template whose files are the system, by the server's name for it; the host's system if
+    /// `None`.
+    pub system: Option<String>,
     /// True if the program may create namespaces of its own, and mount in them.
     pub nesting: bool,
     /// The network access.

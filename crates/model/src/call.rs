@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::{RunId, SessionId};
+use crate::{RunId, SessionId, VolumeMount};
 
 /// The caller: taken from the kernel (the process's user id), never from a name that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct Served {
     pub template: String,
     /// The caller's notes about it.
     pub metadata: BTreeMap<String, String>,
+    /// The volumes that are mounted in it.
+    pub volumes: Vec<VolumeMount>,
     /// The session that it is a part of, by the tenant's name for it.
     pub session: Option<String>,
     /// The trace id of the request for it.
@@ -81,6 +83,9 @@ pub struct ServedExec {
     pub caller: Option<String>,
     /// The trace id of the request.
     pub trace: Option<String>,
+    /// The user and group id that the program gets, where the sandbox's programs can be root;
+    /// root's own otherwise.
+    pub user: Option<(u32, u32)>,
 }
 
 /// The user that programs are in a served sandbox.

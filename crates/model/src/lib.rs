@@ -20,6 +20,7 @@ mod secret;
 mod session;
 mod settings;
 mod verdict;
+mod volume;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind};
 pub use boundary::{
@@ -37,6 +38,7 @@ pub use session::{
 };
 pub use settings::PlaceholderState;
 pub use verdict::{Reason, Verdict};
+pub use volume::{VOLUME_INODES_MAX, VolumeMount};
 
 #[cfg(test)]
 mod tests;

@@ -54,6 +54,7 @@ pub enum LimitHit {
     Memory,
     Disk,
     Inodes,
+    Volume,
 }
 
 /// The resources that an execution used.
@@ -105,7 +106,7 @@ impl Ending {
                 limit: LimitHit::WallClock | LimitHit::Idle,
             } => 124,
             Self::Limited {
-                limit: LimitHit::Memory | LimitHit::Disk | LimitHit::Inodes,
+                limit: LimitHit::Memory | LimitHit::Disk | LimitHit::Inodes | LimitHit::Volume,
             } => 137,
             Self::NotFound => 127,
             Self::NotExecutable => 126,

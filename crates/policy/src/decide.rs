@@ -1,4 +1,5 @@
 mod network;
+mod volumes;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,16 +37,14 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);
+    let views = rules.views.values();
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
         mode: facts.mode,
         workspace: rules.workspace.value,
         home: rules.host.home.clone(),
-        views: rules
-            .views
-            .values()
-            .map(|view| view.value.clone())
-            .collect(),
+        views: views.map(|view| view.value.clone()).collect(),
+        volumes: volumes::of(call),
         files: rules.git_file(&call.workspace).into_iter().collect(),
         environment: environment.variables,
         limits: rules.limits.limits.clone(),
@@ -53,6 +52,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         syscalls: rules.syscalls.rights(),
         programs: rules.programs.iter().map(|one| one.value.clone()).collect(),
         root: rules.root.value,
+        system: rules.system.clone(),
         nesting: rules.nesting.value,
         network,
     };
@@ -242,16 +242,21 @@ fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
 /// Returns refusals of a served sandbox that would show anything of the host but its system, or
 /// could write there.
 fn of_served(rules: &Rules, call: &Call, boundary: &Boundary) -> Vec<Reason> {
-    if call.served.is_none() {
+    if call.served.is_none() && boundary.system.is_none() {
         return Vec::new();
     }
     let refused = |what: String, why: &str, origin: &Origin| {
         reason(what, why, origin, "serve it with another profile")
     };
     let mut reasons = Vec::new();
+    if boundary.system.is_some() && !boundary.root {
+        let why = "only root has another system than the host's";
+        reasons.push(reason("the template", why, &BUILT_IN, "ask for root too"));
+    }
     for view in rules.views.values() {
         let shown = &view.value;
-        if shown.kind != ViewKind::System || shown.access != Access::ReadOnly {
+        let is_changed = shown.access != Access::ReadOnly && !boundary.root;
+        if shown.kind != ViewKind::System || is_changed {
             let why = "a served sandbox sees the host's system, and nothing else of the host";
             reasons.push(refused(shown.host.display().to_string(), why, &view.origin));
         }
@@ -273,6 +278,7 @@ fn of_served(rules: &Rules, call: &Call, boundary: &Boundary) -> Vec<Reason> {
             "let user namespaces be made (atoll doctor says how)",
         ));
     }
+    reasons.extend(volumes::refusals(rules, boundary));
     reasons
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     if requested.root {
         rules.root = Sourced::new(true, ROOT);
     }
+    rules.system.clone_from(&requested.system);
     if requested.nesting {
         rules.nesting = Sourced::new(true, NESTING);
     }
@@ -139,6 +140,13 @@ fn apply_views(rules: &mut Rules, paths: &[PathBuf], option: &Origin, access: Ac
 /// of the host's /var only the directories of package managers are there.
 pub(crate) fn become_root(rules: &mut Rules) {
     if !rules.root.value {
+        return;
+    }
+    if rules.system.is_some() {
+        // None of the host's is there.
+        rules
+            .views
+            .retain(|_, view| view.value.kind != ViewKind::System);
         return;
     }
     let layer = Access::Layer(Layering { keep: Keep::Run });
@@ -295,6 +303,9 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     }
     digest.add("--live", &[u8::from(requested.live)]);
     digest.add("--root", &[u8::from(requested.root)]);
+    if let Some(system) = &requested.system {
+        digest.add("system", system.as_bytes());
+    }
     digest.add("--nesting", &[u8::from(requested.nesting)]);
     for path in &requested.read_only_dirs {
         digest.add("--ro", path.as_os_str().as_bytes());

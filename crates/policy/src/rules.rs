@@ -54,6 +54,8 @@ pub struct Rules {
     pub(crate) keep_caches: Sourced<bool>,
     /// True if programs are root in the sandbox, over a system changed in layers.
     pub(crate) root: Sourced<bool>,
+    /// The template whose files are the system; the host's if `None`.
+    pub(crate) system: Option<String>,
     /// True if programs may create namespaces of their own.
     pub(crate) nesting: Sourced<bool>,
     /// The views by path in the sandbox, parents first.
@@ -218,6 +220,7 @@ impl Rules {
             forbid_live: no(),
             keep_caches: no(),
             root: no(),
+            system: None,
             nesting: no(),
             views: BTreeMap::new(),
             repository: None,

@@ -95,6 +95,8 @@ pub struct Requested {
     pub live: bool,
     /// `--root`: root in the sandbox, over a system changed in layers.
     pub root: bool,
+    /// A template's files are the system, of root in a served sandbox: the server's name for it.
+    pub system: Option<String>,
     /// `--nesting`: namespaces of the program's own.
     pub nesting: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.

@@ -24,6 +24,7 @@ mod purposes;
 mod repository;
 mod selection;
 mod shipped;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

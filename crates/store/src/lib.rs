@@ -42,7 +42,10 @@ pub use retention::{collect, plan_collection};
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_directory, remove_scratch};
-pub use served::{Delivery, NewWebhook, PausedSandbox, Queued, Snapshot, Webhook, WebhookChange};
+pub use served::{
+    Delivery, NewWebhook, PausedSandbox, Queued, Snapshot, StoredTemplate, Volume, Webhook,
+    WebhookChange,
+};
 pub use served::{
     FIRST_TENANT, ISSUER_MARK, KeyRecord, LifecycleEvent, NewKey, Page, Role, Scope, Scopes,
     ServedError, ServedStore,

@@ -7,8 +7,10 @@
 mod form;
 mod paused;
 mod rights;
+mod templates;
 #[cfg(test)]
 mod tests;
+mod volumes;
 mod webhooks;
 
 use std::os::fd::OwnedFd;
@@ -23,6 +25,8 @@ use sha2::{Digest, Sha256};
 use form::FORM;
 pub use paused::{PausedSandbox, Snapshot};
 pub use rights::{ISSUER_MARK, Role, Scope, Scopes};
+pub use templates::StoredTemplate;
+pub use volumes::Volume;
 pub use webhooks::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
 
 /// The random bytes of a key.

@@ -21,6 +21,7 @@ pub(super) fn of_server(served: &Served) -> Result<(String, RestrictedExpression
         text("tenant", &served.tenant),
         text("template", &served.template),
         texts("metadata", &served.metadata),
+        texts("volumes", &served.volumes),
     ];
     let caller = served.caller.as_deref();
     members.extend(caller.map(|caller| text("caller", caller)));

@@ -353,6 +353,7 @@ fn every_question_is_one_of_the_schema() {
                 caller: Some("ci".to_owned()),
                 template: "base".to_owned(),
                 metadata: ["team=ml".to_owned()].into(),
+                volumes: ["models=read".to_owned()].into(),
             }),
             ..facts()
         };

@@ -85,16 +85,22 @@ fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
     }
 }
 
-/// Returns the caller of a server that a run was begun for.
-fn served(opened: &Event) -> Option<Served> {
-    let served = opened.body.get("served")?;
+/// Returns the caller of a server that a run was begun for, or given to.
+fn served(event: &Event) -> Option<Served> {
+    let served = event.body.get("served")?;
     let text = |name: &str| served.get(name).and_then(Value::as_str).map(str::to_owned);
     let notes = served.get("metadata").and_then(Value::as_array);
     let note = |pair: &Value| {
         let part = |at: usize| pair.get(at).and_then(Value::as_str);
         Some(format!("{}={}", part(0)?, part(1)?))
     };
+    let volumes = served.get("volumes").and_then(Value::as_array);
+    let volume = |one: &Value| {
+        let part = |name: &str| one.get(name).and_then(Value::as_str);
+        Some(format!("{}={}", part("name")?, part("access")?))
+    };
     Some(Served {
+        volumes: volumes.into_iter().flatten().filter_map(volume).collect(),
         tenant: text("tenant")?,
         caller: text("caller"),
         template: text("template").unwrap_or_default(),
@@ -103,6 +109,13 @@ fn served(opened: &Event) -> Option<Served> {
 }
 
 impl Opening {
+    /// Takes an event into account by which its sandbox, made ahead, became a caller's.
+    pub fn take(&mut self, event: &Event) {
+        if event.kind == "sandbox.assigned" {
+            self.served = served(event);
+        }
+    }
+
     /// Reads the event that opened a run.
     ///
     /// # Errors

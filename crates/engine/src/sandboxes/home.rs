@@ -40,9 +40,9 @@ pub fn remove_home(path: &Path) -> Result<(), Failure> {
     remove_directory(path).doing("the home cannot be removed")
 }
 
-/// Copies a home that nothing writes to, all of it or none; blocks are shared where the file system
+/// Copies a directory that nothing writes to, all of it or none; blocks are shared where the file system
 /// can. A path that is longer than the kernel takes ends it: so does no depth.
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let copied = Command::new("timeout")
         .args([COPIED_WITHIN_S, "cp", "--archive", "--reflink=auto", "-T"])
         .args([from, to])
@@ -59,11 +59,11 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         Err(error) => error.to_string(),
     };
     let _ = remove_home(to);
-    Err(Failure::new("the home cannot be copied").because(why))
+    Err(Failure::new("the files cannot be copied").because(why))
 }
 
 /// Has the kernel write a home to disk, and all else on that file system.
-fn settle(home: &Path) -> Result<(), Failure> {
+pub(super) fn settle(home: &Path) -> Result<(), Failure> {
     let unkept = "its home is not kept";
     fs::symlink_metadata(home).doing(unkept)?;
     // Its own directory may be one that nobody can open.
@@ -94,16 +94,28 @@ impl Sandbox {
     /// # Errors
     /// When it cannot stand still, or its home cannot be copied.
     pub fn copy_home(&self, to: &Path) -> Result<KeptHome, Failure> {
-        let frozen = stand_still(&self.shared.state, &self.run)?;
-        copy(&self.home_path(), to)?;
-        if !frozen.is_none_or(|frozen| frozen.has_held()) {
-            let _ = remove_home(to);
-            return Err(Failure::new("it went on while its home was copied"));
-        }
+        self.copied(&[(&self.home_path(), to)])?;
         Ok(KeptHome {
             path: to.to_owned(),
             base: self.home_base(),
         })
+    }
+
+    /// Copies these directories, each to a new one, while it stands still.
+    pub(super) fn copied(&self, all: &[(&Path, &Path)]) -> Result<(), Failure> {
+        let frozen = stand_still(&self.shared.state, &self.run)?;
+        let copied = all.iter().try_for_each(|(from, to)| copy(from, to));
+        // One that had ended before did not stand still.
+        let copied = copied.and_then(|()| match frozen.is_some_and(|frozen| frozen.has_held()) {
+            true => Ok(()),
+            false => Err(Failure::new("it went on, or ended, while it was copied")),
+        });
+        if copied.is_err() {
+            for (_, to) in all {
+                let _ = remove_home(to);
+            }
+        }
+        copied
     }
 
     pub(super) fn home_path(&self) -> PathBuf {

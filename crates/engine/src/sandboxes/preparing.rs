@@ -78,6 +78,11 @@ pub(super) fn prepare_served(shared: &Shared, wanted: &CreateSandbox) -> Result<
     let name = wanted.workspace.session();
     let requested = Requested {
         in_session: name.is_some(),
+        system: wanted
+            .system
+            .as_ref()
+            .filter(|system| !system.over_host)
+            .map(|system| system.name.clone()),
         ..wanted.requested.clone()
     };
     let rules = files.compile(&requested, OsStr::new(""), &host);

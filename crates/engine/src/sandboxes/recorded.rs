@@ -7,6 +7,7 @@ use atoll_model::{RunId, ServedExec};
 use serde_json::{Value, json};
 
 use super::Engine;
+use super::volumes::VOLUME;
 use crate::events::seals;
 use crate::failure::{Doing, Failure};
 
@@ -41,6 +42,13 @@ impl WantedEvents {
             && self.run.is_none()
             && self.sandbox.is_none()
             && self.session.as_ref().is_none_or(|name| is("name", name))
+    }
+
+    /// Returns whether an event is about a volume, and wanted: it is of no run, sandbox or session.
+    fn is_of_volume(&self, tenant: &str, event: &Event) -> bool {
+        let is_own = event.body.get("tenant").is_some_and(|told| told == tenant);
+        let is_narrowed = self.run.is_some() || self.sandbox.is_some() || self.session.is_some();
+        event.kind.starts_with(VOLUME) && is_own && !is_narrowed
     }
 }
 
@@ -223,7 +231,9 @@ impl Engine {
         for event in Ledger::events(&self.shared.state, filter).doing(unread)? {
             let event = event.doing(unread)?;
             let Some(run) = &event.run else {
-                if wanted.is_note(tenant, &event) && !each(event) {
+                let is_wanted =
+                    wanted.is_note(tenant, &event) || wanted.is_of_volume(tenant, &event);
+                if is_wanted && !each(event) {
                     break;
                 }
                 continue;

@@ -126,10 +126,11 @@ impl Sandbox {
             &handed.words.environment,
             None,
         );
-        let served = self.call.served.clone();
+        let now_of = self.call();
+        let served = now_of.served.clone();
         let call = Call {
             served: served.map(|served| served.by(by)),
-            ..(*self.call).clone()
+            ..now_of.clone()
         };
         let network = match decide(&rules, &call, &facts) {
             Verdict::Allow(grant) => grant.boundary().network.clone(),

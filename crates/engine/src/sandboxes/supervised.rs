@@ -1,10 +1,12 @@
 //! The thread of a sandbox that lives: its decision, its making, and its supervision to the end.
 
+use std::sync::OnceLock;
 use std::sync::mpsc::Sender;
 
 use atoll_model::{Call, Ending};
 use atoll_sandbox::Starting;
 
+use super::ahead::Basis;
 use super::nobody::{NoStreams, Unfiltered, unremembered};
 use super::preparing::{Prepared, prepare, prepare_served, typed};
 use super::{CreateSandbox, Home, NotMade, Shared, Workspace, approving};
@@ -20,7 +22,8 @@ pub(super) fn supervise(
     wanted: &CreateSandbox,
     home: &Home,
     owned: &OwnerEnd,
-    ready: Sender<Result<Box<Call>, NotMade>>,
+    assigned: &OnceLock<Call>,
+    ready: Sender<Result<Box<Basis>, NotMade>>,
 ) -> Result<Ending, CallError> {
     let typed = typed(wanted);
     let prepared = match prepared(shared, wanted, &typed) {
@@ -68,6 +71,7 @@ pub(super) fn supervise(
         unattended: !wanted.is_attended,
         widening: &widening,
         home: Some(home),
+        assigned: Some(assigned),
         resume: None,
         reread: &|rules| Ok(rules.clone()),
         remember: &|_| Err(unremembered()),
@@ -75,9 +79,8 @@ pub(super) fn supervise(
         owner: Some(owned),
         now,
     };
-    let made = Box::new(call_of.clone());
-    let attach = |_: &_| {
-        let _ = ready.send(Ok(made));
+    let attach = |grant: &_| {
+        let _ = ready.send(Ok(Box::new(Basis::of(&call_of, grant))));
         NoStreams(nothing)
     };
     let called = call(&request, Starting::by(&shared.spawner), attach)?;

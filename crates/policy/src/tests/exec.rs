@@ -253,6 +253,7 @@ fn exec_caller_is_who_starts_it() {
         let by = ServedExec {
             caller,
             trace: None,
+            user: None,
         };
         world.call.served = world.call.served.map(|served| served.by(&by));
         assert_eq!(end(&exec(&world)), Ends::Denied, "{by:?}");

@@ -11,18 +11,22 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, ffi, params};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::{
-    FIRST_TENANT, SCHEMA, ServedError, ServedStore, now_s, paused, settle, signed, webhooks,
+    FIRST_TENANT, SCHEMA, ServedError, ServedStore, now_s, paused, settle, signed, templates,
+    volumes, webhooks,
 };
 
 /// The version of the file's form (PRAGMA `user_version`).
-pub(super) const FORM: i64 = 2;
+pub(super) const FORM: i64 = 3;
 
 /// The changes that lead from each form to the next, the first of them from form 1.
-const CHANGES: [&[&str]; 1] = [&[
-    webhooks::TABLES,
-    paused::TABLES,
-    "ALTER TABLE keys ADD COLUMN scopes TEXT;",
-]];
+const CHANGES: [&[&str]; 2] = [
+    &[
+        webhooks::TABLES,
+        paused::TABLES,
+        "ALTER TABLE keys ADD COLUMN scopes TEXT;",
+    ],
+    &[templates::TABLES, volumes::TABLES],
+];
 
 /// The end of the name of the file that a server locks, and the longest wait for one that ends.
 const LOCK: &str = ".lock";
