@@ -178,6 +178,7 @@ impl Many {
             filter: &|rights| Box::new(EscapeFilter::new(rights)),
             owner: None,
             home: None,
+            assigned: None,
             now,
         };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;

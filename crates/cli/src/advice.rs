@@ -256,7 +256,7 @@ impl About<'_> {
                 "cp -a {} COPY makes a workspace of files of its own; {DOCTOR}",
                 word(workspace)
             ),
-            PlaceError::LongSocket(_) => STATE_ELSEWHERE.to_owned(),
+            PlaceError::LongSocket(_) | PlaceError::Volume { .. } => STATE_ELSEWHERE.to_owned(),
             PlaceError::GivenBack(_) => GC.to_owned(),
             PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),
             PlaceError::Unmapped { .. } => "atoll run -- … without --live".to_owned(),

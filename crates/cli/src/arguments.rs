@@ -24,6 +24,7 @@ mod sessions;
 mod template;
 mod token;
 mod upkeep;
+mod volume;
 
 #[cfg(test)]
 mod tests;
@@ -71,9 +72,9 @@ pub use review::{
 };
 pub use run::RunArguments;
 pub use sandbox::{
-    CopyArguments, CreateSandboxArguments, ExecSandboxArguments, KillSandboxArguments,
-    ListFilesArguments, ListSandboxesArguments, LogsArguments, PortsOfSandboxArguments,
-    SandboxAction, SandboxArguments, ShellSandboxArguments,
+    CopyArguments, CreateSandboxArguments, ExecSandboxArguments, ForkArguments,
+    KillSandboxArguments, ListFilesArguments, ListSandboxesArguments, LogsArguments,
+    PortsOfSandboxArguments, SandboxAction, SandboxArguments, ShellSandboxArguments,
 };
 pub use secret::{
     KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,
@@ -93,6 +94,10 @@ pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,
     ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
     ReputationArguments, Requirement, ShowProfileArguments, TrustArguments,
+};
+pub use volume::{
+    CreateVolumeArguments, DeleteVolumeArguments, ListVolumesArguments, SnapshotVolumeArguments,
+    VolumeAction, VolumeArguments,
 };
 
 const TOP_EXAMPLES: &str = "\
@@ -133,6 +138,8 @@ pub enum Command {
     Serve(ServeArguments),
     #[command(alias = "sandboxes")]
     Sandbox(SandboxArguments),
+    #[command(alias = "volumes")]
+    Volume(VolumeArguments),
     #[command(alias = "templates")]
     Template(TemplateArguments),
     #[command(aliases = ["list", "ls", "ps"])]

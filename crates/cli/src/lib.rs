@@ -116,6 +116,7 @@ fn perform(
         Command::Serve(arguments) => serve::serve(&arguments, output),
         Command::Template(arguments) => template::template(&arguments, output),
         Command::Sandbox(arguments) => sandbox::sandbox(&arguments, output),
+        Command::Volume(arguments) => sandbox::volume(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),

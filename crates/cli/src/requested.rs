@@ -48,6 +48,7 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         login: arguments.login.clone(),
         live: arguments.live,
         root: arguments.root,
+        system: None,
         nesting: arguments.nesting,
         read_only_dirs,
         read_write_dirs,

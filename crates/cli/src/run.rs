@@ -116,6 +116,7 @@ pub fn carry_out(
         filter: &filter,
         owner: None,
         home: None,
+        assigned: None,
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;

@@ -1,6 +1,7 @@
 //! `atoll sandbox`: a client of a server's own API.
 
 mod exec;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,10 +16,13 @@ use ureq::http::Response;
 use ureq::{Agent, Body, SendBody};
 
 use crate::arguments::{
-    CopyArguments, CreateSandboxArguments, ListFilesArguments, ListSandboxesArguments,
-    LogsArguments, PortsOfSandboxArguments, SandboxAction, SandboxArguments,
+    CopyArguments, CreateSandboxArguments, ForkArguments, ListFilesArguments,
+    ListSandboxesArguments, LogsArguments, PortsOfSandboxArguments, SandboxAction,
+    SandboxArguments,
 };
 use crate::output::Output;
+
+pub use volume::volume;
 
 /// The server where none is named.
 const DEFAULT_URL: &str = "http://127.0.0.1:3000";
@@ -48,10 +52,42 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
             let path = sandbox_path(&arguments.id, "/connect");
             server.json("POST", &path, &json!({})).map(|_| 0)
         }
+        SandboxAction::Snapshot(arguments) => {
+            let path = sandbox_path(&arguments.id, "/snapshots");
+            let made = server.json("POST", &path, &json!({ "name": arguments.name }))?;
+            output.result(&format!("{}\n", text_of(&made, "id")));
+            Ok(0)
+        }
+        SandboxAction::Fork(arguments) => fork(&server, arguments, output),
+        SandboxAction::Rollback(arguments) => {
+            let path = sandbox_path(&arguments.id, "/rollback");
+            let body = json!({ "snapshot": arguments.snapshot });
+            server.json("POST", &path, &body).map(|_| 0)
+        }
         SandboxAction::Kill(arguments) => {
             let path = sandbox_path(&arguments.id, "");
             server.ask("DELETE", &path, SendBody::none()).map(|_| 0)
         }
+    }
+}
+
+/// Makes forks, and prints their ids; fails if one of them was not made.
+fn fork(server: &Server, arguments: &ForkArguments, output: &Output) -> Result<u8, Failure> {
+    let path = sandbox_path(&arguments.id, "/fork");
+    let forks = server.json("POST", &path, &json!({ "count": arguments.count }))?;
+    let mut why = None;
+    for one in forks.as_array().into_iter().flatten() {
+        match one.pointer("/problem").and_then(Value::as_str) {
+            Some(problem) => why = Some(printable(problem.as_bytes())),
+            None => {
+                let sandbox = one.pointer("/created/sandbox").unwrap_or(&Value::Null);
+                output.result(&format!("{}\n", text_of(sandbox, "id")));
+            }
+        }
+    }
+    match why {
+        None => Ok(0),
+        Some(why) => Err(Failure::new("not every fork was made").because(why)),
     }
 }
 
@@ -192,6 +228,7 @@ fn create(
             "cpus": arguments.cpus,
             "memory_mib": mebibytes(arguments.memory.as_deref(), "--memory")?,
             "disk_mib": mebibytes(arguments.disk.as_deref(), "--disk")?,
+            "volumes": volume::mounts(&arguments.volume)?,
             "environment": pairs(&arguments.env, "--env")?,
             "metadata": pairs(&arguments.metadata, "--metadata")?,
         }),

@@ -76,10 +76,10 @@ fn build(arguments: &BuildTemplateArguments, output: &Output) -> Result<(), Fail
     sandbox.kill_keeping_home(&new)?;
     let number = next(&place);
     let done = place.join(number.to_string());
+    templates::furnish_in(&new).doing("the interpreter cannot be written")?;
     fs::rename(&new, &done).doing("the template cannot be put in its place")?;
-    templates::furnish(engine.state()).doing("the interpreter cannot be written")?;
     output.result(&format!("{}\n", done.display()));
-    output.say("A server takes it when it starts (atoll serve).\n");
+    output.say("A server takes it for the sandboxes that it makes from now on (atoll serve).\n");
     Ok(())
 }
 
@@ -113,6 +113,7 @@ fn wanted(allow: &[String]) -> CreateSandbox {
         is_attended: false,
         home: None,
         template: None,
+        system: None,
         answer: PriorAnswer::Nobody,
     }
 }

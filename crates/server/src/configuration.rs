@@ -13,6 +13,18 @@ pub use issuer::{Issuer, IssuerError};
 /// The shipped presets of package registries.
 const REGISTRIES: [&str; 5] = ["apt", "cargo", "go", "npm", "pip"];
 
+/// The registries of images that everybody knows, and what they redirect to.
+const IMAGES: [&str; 8] = [
+    "auth.docker.io",
+    "ghcr.io",
+    "mcr.microsoft.com",
+    "pkg-containers.githubusercontent.com",
+    "production.cloudflare.docker.com",
+    "public.ecr.aws",
+    "quay.io",
+    "registry-1.docker.io",
+];
+
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -24,6 +36,9 @@ pub struct Configuration {
     /// Destinations beyond the network's, each request to which waits for an approver: names, as of
     /// `--ask`.
     pub ask: Vec<String>,
+    /// The registries of images that templates are built from, with the hosts that they redirect to,
+    /// as of `--allow`; the known ones if `None`, and none where the network is closed.
+    pub images: Option<Vec<String>>,
     /// The hosts that webhooks may be sent to though they are not public, also in the clear.
     pub webhooks: Vec<WebhookHost>,
     /// True if programs may have namespaces of their own: containers, browsers with a sandbox.
@@ -39,6 +54,8 @@ pub struct Configuration {
     pub quota: Quota,
     /// The room that is kept from sandboxes.
     pub reserve: Reserve,
+    /// The sandboxes that are made ahead.
+    pub warm: Warm,
     /// The longest time for which living sandboxes go on once the server is to end, seconds.
     pub drain_s: u64,
     /// True for a line of JSON on standard error for each request; by default where that is no
@@ -114,6 +131,12 @@ pub struct Quota {
     pub paused: usize,
     /// Snapshots.
     pub snapshots: usize,
+    /// Templates that it has built.
+    pub templates: usize,
+    /// Volumes, snapshots of them included.
+    pub volumes: usize,
+    /// The most that one volume may take, MiB.
+    pub volume_mib: u64,
     /// Sandboxes made in a minute.
     pub creates_a_minute: u32,
     /// The longest life of a sandbox, seconds.
@@ -128,6 +151,14 @@ pub struct Reserve {
     pub disk_mib: u64,
     /// Memory, MiB: with twice as much left no sandbox is made; with less the largest ends.
     pub memory_mib: u64,
+}
+
+/// The sandboxes that are made ahead of the requests for them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Warm {
+    /// The number of each kind that a tenant has asked for within ten minutes; 0 for none.
+    pub sandboxes: usize,
 }
 
 /// A mistake in the configuration.
@@ -165,6 +196,7 @@ impl Default for Configuration {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 3000)),
             network: NetworkWord::default(),
             ask: Vec::new(),
+            images: None,
             nesting: false,
             webhooks: Vec::new(),
             tls: None,
@@ -172,6 +204,7 @@ impl Default for Configuration {
             defaults: Defaults::default(),
             quota: Quota::default(),
             reserve: Reserve::default(),
+            warm: Warm::default(),
             drain_s: 0,
             log: None,
         }
@@ -199,6 +232,12 @@ impl Default for Reserve {
     }
 }
 
+impl Default for Warm {
+    fn default() -> Self {
+        Self { sandboxes: 2 }
+    }
+}
+
 impl Default for Quota {
     fn default() -> Self {
         Self {
@@ -208,6 +247,9 @@ impl Default for Quota {
             disk_mib: None,
             paused: 1_000,
             snapshots: 100,
+            templates: 100,
+            volumes: 100,
+            volume_mib: 10 * 1024,
             creates_a_minute: 60_000,
             timeout_s: 24 * 60 * 60,
         }
@@ -215,6 +257,17 @@ impl Default for Quota {
 }
 
 impl Configuration {
+    /// Returns the registries of images.
+    pub(crate) fn images(&self) -> Vec<String> {
+        match (&self.images, self.network) {
+            (Some(named), _) => named.clone(),
+            (None, NetworkWord::Closed) => Vec::new(),
+            (None, NetworkWord::Registries | NetworkWord::Internet) => {
+                IMAGES.map(str::to_owned).to_vec()
+            }
+        }
+    }
+
     /// Reads the text of a `serve.toml`.
     ///
     /// # Errors
@@ -254,6 +307,7 @@ impl Configuration {
             ("quota.cpus", self.quota.cpus.unwrap_or(1).into()),
             ("quota.memory_mib", self.quota.memory_mib.unwrap_or(1)),
             ("quota.disk_mib", self.quota.disk_mib.unwrap_or(1)),
+            ("quota.volume_mib", self.quota.volume_mib),
             ("quota.creates_a_minute", self.quota.creates_a_minute.into()),
             ("quota.timeout_s", self.quota.timeout_s),
         ];

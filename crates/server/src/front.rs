@@ -12,15 +12,23 @@ mod envelopes;
 mod events;
 mod filesystem;
 mod filter;
+mod form;
 mod gathered;
+mod interpreter;
+mod jupyter;
 mod kept;
+mod librechat;
 mod listed;
 mod logs;
 mod observed;
+mod opensandbox;
+mod packed;
 mod port;
 mod process;
+mod templates;
 mod trace;
 mod transfer;
+mod volumes;
 
 use std::io;
 use std::net::TcpListener;
@@ -232,6 +240,9 @@ async fn answer(routes: Routes, target: Target, request: Request<Body>) -> Respo
             Err(never) => match never {},
         },
         Target::Control => control::answer(&front, request).await,
+        Target::Jupyter => jupyter::answer(front, request).await,
+        Target::LibreChat => librechat::answer(&front, request).await,
+        Target::OpenSandbox => opensandbox::answer(&front, request).await,
         Target::Signed => transfer::answer(&front, None, request).await,
         Target::Sandbox { id, port } if port == ENVD_PORT => {
             envd::answer(&front, &id, request).await
@@ -247,6 +258,12 @@ enum Target {
     Control,
     /// Atoll's own API.
     Own,
+    /// Jupyter's API.
+    Jupyter,
+    /// LibreChat's code API.
+    LibreChat,
+    /// OpenSandbox' API.
+    OpenSandbox,
     /// A file of a sandbox that the signature finds.
     Signed,
     /// A port of a sandbox.
@@ -257,7 +274,12 @@ impl Target {
     /// Returns what a log says of it.
     fn told(&self, uri: &Uri) -> String {
         match self {
-            Self::Control | Self::Own | Self::Signed => uri.path().to_owned(),
+            Self::Control
+            | Self::Own
+            | Self::Jupyter
+            | Self::LibreChat
+            | Self::OpenSandbox
+            | Self::Signed => uri.path().to_owned(),
             Self::Sandbox { id, port } if *port == ENVD_PORT => format!("{id}{}", uri.path()),
             Self::Sandbox { id, port } => format!("{id}:{port}"),
         }
@@ -288,6 +310,9 @@ impl Target {
         match uri.path() {
             "/files" if is_signed => Self::Signed,
             path if path.starts_with("/v1/") => Self::Own,
+            path if path.starts_with(jupyter::PREFIX) => Self::Jupyter,
+            path if path.starts_with(librechat::PREFIX) => Self::LibreChat,
+            path if path.starts_with(opensandbox::PREFIX) => Self::OpenSandbox,
             _ => Self::Control,
         }
     }
@@ -327,6 +352,9 @@ mod tests {
         };
         let cases = [
             (vec![], "/sandboxes", Target::Control),
+            (vec![], "/jupyter/api/kernels", Target::Jupyter),
+            (vec![], "/librechat/exec", Target::LibreChat),
+            (vec![], "/opensandbox/v1/sandboxes", Target::OpenSandbox),
             (vec![], "/files?path=a", Target::Control),
             (vec![], "/files?path=a&signature=v1_x", Target::Signed),
             (

@@ -6,6 +6,8 @@
 mod asked;
 mod facts;
 mod refusal;
+mod templates;
+mod volumes;
 mod webhooks;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,11 @@ pub use facts::{
     PortFacts, ProcessFacts, SandboxFacts, SessionFacts, SnapshotFacts,
 };
 pub use refusal::{Kind, Refusal};
+pub use templates::{
+    BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, RegistryLogin,
+    TemplateFacts, TemplatesAsk,
+};
+pub use volumes::{ContentAsk, ContentFacts, MountAsk, VolumeAsk, VolumeFacts, VolumesAsk};
 pub use webhooks::{Secret, WebhookAsk, WebhookFacts, WebhooksAsk};
 
 /// The version of the protocol. A worker also takes the one before.
@@ -136,6 +143,26 @@ pub enum Ask {
     Approvals,
     /// List and remove snapshots.
     Snapshots(SnapshotsAsk),
+    /// Build, list and remove templates.
+    Templates(TemplatesAsk),
+    /// Take the frames that follow as files for a build: [`Reply::Done`]. Needs no other credential.
+    Upload {
+        /// The template.
+        template: String,
+        /// The caller's name for the files.
+        upload: String,
+        /// The token of the build.
+        token: String,
+    },
+    /// Make, list and remove volumes.
+    Volumes(VolumesAsk),
+    /// Something of the files of one volume.
+    Content {
+        /// Its id, or name.
+        volume: String,
+        /// The request.
+        ask: ContentAsk,
+    },
     /// Something of one sandbox.
     In {
         /// The sandbox; `None` only with a signature, which finds it.
@@ -175,6 +202,11 @@ pub enum InAsk {
         /// Their life, seconds.
         timeout_s: Option<u64>,
     },
+    /// End its programs and go on with the files of a snapshot: [`Reply::Created`].
+    RollBack {
+        /// The snapshot's id, or name.
+        snapshot: String,
+    },
     /// Set its life from now on: [`Reply::Done`].
     SetTimeout {
         /// Seconds; 0 ends it.
@@ -184,6 +216,8 @@ pub enum InAsk {
     },
     /// Start a program: [`Reply::Started`], frames of its output, [`Reply::Ended`].
     Start(Box<StartAsk>),
+    /// Start a program whose output waits a while for whoever follows it: [`Reply::Started`].
+    Launch(Box<StartAsk>),
     /// Follow a program's output: as [`InAsk::Start`].
     Attach {
         /// The program.
@@ -350,6 +384,19 @@ pub enum Reply {
     },
     Snapshot(SnapshotFacts),
     Snapshots(Vec<SnapshotFacts>),
+    Templates(Vec<TemplateFacts>),
+    Template(Box<TemplateFacts>),
+    /// A build that waits for its plan.
+    Build {
+        template: String,
+        build: String,
+    },
+    UploadToken(String),
+    BuildStatus(Box<BuildFacts>),
+    /// A volume, with the token by which its files are reached.
+    Volume(VolumeFacts, Option<String>),
+    Volumes(Vec<VolumeFacts>),
+    Content(Vec<ContentFacts>),
     /// Of each fork that it is made, or why not.
     Forks(Vec<Result<Box<Reply>, Refusal>>),
     Sandbox(Box<SandboxFacts>),

@@ -3,9 +3,13 @@
 //! Start reading at [`serve`], then at `answer` for one request.
 
 mod approving;
+mod builds;
 mod callers;
+mod completing;
+mod content;
 mod events;
 mod files;
+mod identity;
 mod issuers;
 mod living;
 mod making;
@@ -17,7 +21,9 @@ mod room;
 mod sizes;
 mod snapshots;
 pub mod templates;
+mod volumes;
 mod wanted;
+mod warm;
 mod webhooks;
 mod window;
 mod work;
@@ -101,16 +107,21 @@ pub struct Worker {
     cpus: Option<u32>,
     living: Mutex<BTreeMap<String, Arc<Living>>>,
     paused: Mutex<paused::AllPaused>,
-    /// The files of the code interpreter.
-    templates: Option<std::path::PathBuf>,
     ended: Mutex<VecDeque<Ended>>,
     making: Mutex<making::Made>,
     questions: Mutex<approving::Questions>,
     scans: Mutex<callers::Scans>,
     once: Mutex<once::Requests>,
     room: room::Room,
+    /// The users of volumes.
+    uses: Mutex<volumes::Uses>,
+    counted: Mutex<content::AllCounted>,
     resizing: tokio::sync::Mutex<()>,
     webhooks: webhooks::Webhooks,
+    builds: builds::Builds,
+    held: builds::Held,
+    /// The sandboxes made ahead.
+    pool: warm::Pool,
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
@@ -164,7 +175,7 @@ impl Worker {
             identity,
             is_logged,
         };
-        let templates = templates::prepare(engine.state());
+        templates::prepare(engine.state());
         let room = room::Room::new(engine.state(), configuration.reserve.clone());
         let webhooks = webhooks::Webhooks::new(&configuration.webhooks);
         Arc::new(Self {
@@ -177,15 +188,19 @@ impl Worker {
             cpus,
             living: Mutex::default(),
             paused: Mutex::default(),
-            templates,
             ended: Mutex::default(),
             making: Mutex::default(),
             questions: Mutex::default(),
             scans: Mutex::default(),
             once: Mutex::default(),
             room,
+            uses: Mutex::default(),
+            counted: Mutex::default(),
             resizing: tokio::sync::Mutex::default(),
             webhooks,
+            builds: builds::Builds::default(),
+            held: builds::Held::default(),
+            pool: warm::Pool::default(),
             is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
@@ -218,12 +233,16 @@ pub fn serve(
         let stop = watched(stop)?;
         worker.find_paused();
         worker.find_snapshots();
+        worker.find_layers();
+        worker.find_volumes();
         worker.note_lost();
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
         // On a thread of the others': what comes in is handed on within it.
         let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
         let keeper = Arc::clone(worker);
         tokio::spawn(async move { keeper.keep_room().await });
+        let ahead = Arc::clone(worker);
+        tokio::spawn(async move { ahead.keep_ahead().await });
         let signer = Arc::clone(worker);
         tokio::spawn(async move { signer.sign_now_and_then().await });
         let sender = Arc::clone(worker);
@@ -439,13 +458,9 @@ impl Worker {
                 let created = self.create_once(&caller, once, *ask).await?;
                 without_tokens(&scopes, created)
             }
-            Ask::List(ask) => self.list(&caller().await?.tenant, &ask),
             Ask::Count => Reply::Counted(self.counts()),
             Ask::Keys(ask) => self.keys(&caller().await?, ask)?,
             Ask::Webhooks(ask) => self.webhooks(&caller().await?, ask).await?,
-            ask @ Ask::LifecycleEvents { .. } => {
-                self.lifecycle_events(&caller().await?.tenant, ask)?
-            }
             ask @ (Ask::Events(_)
             | Ask::Proof { .. }
             | Ask::Sessions
@@ -465,7 +480,19 @@ impl Worker {
                 self.decide_question(&caller, &sandbox, approval, decision)
                     .await?
             }
-            Ask::Snapshots(ask) => self.snapshots(&caller().await?, ask).await?,
+            ask @ (Ask::List(_)
+            | Ask::Snapshots(_)
+            | Ask::Templates(_)
+            | Ask::Volumes(_)
+            | Ask::LifecycleEvents { .. }) => {
+                let caller = caller().await?;
+                self.of_kept(Caller { trace, ..caller }, ask).await?
+            }
+            ask @ Ask::Upload { .. } => self.take_upload(ask, reader).await?,
+            Ask::Content { volume, ask } => {
+                let asked = content::Asked::new(credential, volume, trace);
+                return self.content(asked, ask, reader, writer).await;
+            }
             Ask::In { sandbox, ask } => {
                 let request = Inside {
                     credential,
@@ -477,6 +504,18 @@ impl Worker {
             }
         };
         Ok(Answered::Reply(reply))
+    }
+
+    /// Carries out a request about what is kept beside sandboxes.
+    async fn of_kept(self: &Arc<Self>, caller: Caller, ask: Ask) -> Result<Reply, Refusal> {
+        match ask {
+            Ask::List(ask) => Ok(self.list(&caller.tenant, &ask)),
+            Ask::Snapshots(ask) => self.snapshots(&caller, ask).await,
+            Ask::Templates(ask) => self.templates(&caller, ask).await,
+            Ask::Volumes(ask) => self.volumes(caller, ask).await,
+            ask @ Ask::LifecycleEvents { .. } => self.lifecycle_events(&caller.tenant, ask),
+            _ => Err(unanswered()),
+        }
     }
 
     /// Carries out a request of one sandbox.
@@ -503,6 +542,11 @@ impl Worker {
         }
         let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
         let (living, caller) = admitted.await?;
+        if living.is_build && !matches!(ask, InAsk::Get | InAsk::Kill | InAsk::Alive) {
+            let what = format!("sandbox {} is that of a build", living.id);
+            return Err(Refusal::new(Kind::Forbidden, what)
+                .advise("make one from the template, once it is built"));
+        }
         let scopes = caller.as_ref().map(|caller| caller.scopes.clone());
         if let (InAsk::Fork { count, timeout_s }, Some(caller)) = (&ask, &caller) {
             let caller = Caller {
@@ -512,8 +556,20 @@ impl Worker {
             let forked = self.fork(&living, &caller, *count, *timeout_s).await?;
             return Ok(Answered::Reply(without_tokens(&caller.scopes, forked)));
         }
+        if let (InAsk::RollBack { snapshot }, Some(caller)) = (&ask, &caller) {
+            let caller = Caller {
+                trace,
+                ..caller.clone()
+            };
+            let rolled = self.roll_back(&living, &caller, snapshot).await?;
+            return Ok(Answered::Reply(without_tokens(&caller.scopes, rolled)));
+        }
         let caller = caller.map(|caller| caller.name);
-        let by = ServedExec { caller, trace };
+        let by = ServedExec {
+            caller,
+            trace,
+            user: None,
+        };
         let answered = self.work(&living, ask, once, by, reader, writer).await?;
         Ok(match (answered, scopes) {
             (Answered::Reply(reply), Some(scopes)) => {
@@ -598,6 +654,7 @@ impl Worker {
             return;
         };
         self.ended_all.fetch_add(1, Ordering::Relaxed);
+        self.release(&gone.id);
         self.forget_requests(&gone.id);
         let why = gone.over.borrow().clone();
         let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
@@ -615,6 +672,7 @@ impl Worker {
 
     /// Ends all sandboxes.
     async fn end_all(self: &Arc<Self>) {
+        self.end_ahead().await;
         let all: Vec<_> = self.living().values().cloned().collect();
         let mut ending = tokio::task::JoinSet::new();
         for living in all {
@@ -647,6 +705,8 @@ impl Worker {
         Counts {
             sandboxes: self.living().len(),
             programs: running,
+            warm: self.pool.len(),
+            assigned: counted(&self.pool.assigned),
             created: counted(&self.created),
             ended: counted(&self.ended_all),
             requests: counted(&self.asked),

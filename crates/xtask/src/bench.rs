@@ -4,6 +4,7 @@
 //! machine hits all of them. Each user measures in a process of its own.
 //! Start reading at [`run`]; the benchmarks themselves are in `scenarios.rs`.
 
+mod code;
 mod egress;
 mod identity;
 mod ledger;
@@ -53,6 +54,8 @@ pub(crate) struct Arguments {
 enum Task {
     /// Measure everything, print a table, keep the raw numbers
     Run(Options),
+    /// Measure sandboxes for code, made ahead and not, over HTTP (needs root)
+    Code(code::Options),
     /// Measure the way out of a sandbox against peers (needs root)
     Egress(egress::Options),
     /// Measure what it costs that credentials stay outside (needs root)
@@ -104,6 +107,7 @@ pub(crate) struct Measurement {
 pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
     let outcome = match &arguments.task {
         Task::Run(options) => run_all(options),
+        Task::Code(options) => code::run(options),
         Task::Egress(options) => egress::run(options),
         Task::Identity => identity::run(),
         Task::Ledger(options) => ledger::run(options),

@@ -37,6 +37,9 @@ pub enum SandboxAction {
     Logs(LogsArguments),
     Pause(PauseSandboxArguments),
     Resume(ResumeSandboxArguments),
+    Snapshot(SnapshotArguments),
+    Fork(ForkArguments),
+    Rollback(RollbackArguments),
     Kill(KillSandboxArguments),
 }
 
@@ -62,6 +65,10 @@ pub struct CreateSandboxArguments {
     /// Disk, as 512M, 2G.
     #[arg(long, value_name = "SIZE")]
     pub disk: Option<String>,
+
+    /// A volume, NAME:PATH, or NAME:PATH:ro to only read it; can be given several times.
+    #[arg(long, value_name = "NAME:PATH[:ro]")]
+    pub volume: Vec<String>,
 
     /// A variable of its programs, NAME=VALUE; can be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
@@ -192,6 +199,42 @@ pub struct ResumeSandboxArguments {
     /// The sandbox.
     #[arg(value_name = "ID")]
     pub id: String,
+}
+
+/// Copy the files of a sandbox for others to begin with, and print the copy's id
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
+
+    /// A name, by which it is a template as by its id.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Make sandboxes that begin with the files of one, and print their ids
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct ForkArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
+
+    /// The number of them, up to 100.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub count: u32,
+}
+
+/// Have a sandbox go on with the files of a snapshot; its programs end
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct RollbackArguments {
+    /// The sandbox.
+    #[arg(value_name = "ID")]
+    pub id: String,
+
+    /// The snapshot, by its id or name.
+    #[arg(value_name = "SNAPSHOT")]
+    pub snapshot: String,
 }
 
 /// End a sandbox, with everything in it

@@ -26,7 +26,7 @@ pub enum TemplateAction {
 /// Build a shipped template anew, in a sandbox that reaches PyPI
 ///
 /// code-interpreter-v1 works without it, with the packages that the machine has.
-/// A server takes what was built when it starts.
+/// A server takes what was built for the sandboxes that it makes from then on.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct BuildTemplateArguments {

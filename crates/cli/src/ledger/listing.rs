@@ -96,6 +96,10 @@ fn told(event: &Event) -> String {
             let part = |name: &str| reason.and_then(|one| one.get(name)?.as_str());
             joined(&[text("verdict"), part("what"), part("why")], ": ")
         }
+        "sandbox.assigned" => {
+            let caller = body.pointer("/served/caller").and_then(Value::as_str);
+            joined(&[text("verdict"), caller], ": ")
+        }
         kind if kind.starts_with("flow.") && text("host").is_some() => {
             let port = body.get("port").and_then(Value::as_u64);
             let host = text("host").unwrap_or_default();
@@ -140,6 +144,8 @@ mod tests {
         );
         let request = json!({ "host": "h", "port": 80, "method": "GET", "path": "/a" });
         check("flow.opened", request, "allow: h:80: GET /a");
+        let assigned = json!({ "verdict": "allow", "served": { "caller": "ana" }, "policy": "p" });
+        check("sandbox.assigned", assigned, "allow: ana");
         check("apply.started", json!({ "steps": 1 }), "steps 1");
     }
 }

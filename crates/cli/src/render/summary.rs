@@ -187,6 +187,7 @@ pub fn describe_ending(ending: Ending) -> String {
             LimitHit::Memory => "ended: the memory limit was reached",
             LimitHit::Disk => "ended: the disk limit was reached",
             LimitHit::Inodes => "ended: the limit of files was reached",
+            LimitHit::Volume => "ended: the quota of a volume was reached",
         }
         .to_owned(),
         Ending::NotFound => "not found inside the boundary".to_owned(),
@@ -229,6 +230,7 @@ pub fn limit_name(limit: LimitHit) -> &'static str {
         LimitHit::Memory => "memory",
         LimitHit::Disk => "disk",
         LimitHit::Inodes => "inodes",
+        LimitHit::Volume => "volume",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers in the forms of E2B's services.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -62,7 +63,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Response {
     with_retry(json(status, &body), refusal)
 }
 
-fn with_retry(mut response: Response, refusal: &Refusal) -> Response {
+pub(crate) fn with_retry(mut response: Response, refusal: &Refusal) -> Response {
     if let Some(seconds) = refusal.retry_after_s {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -153,4 +154,17 @@ pub(crate) fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
             format!("the body is not understood: {error}"),
         )
     })
+}
+
+/// Refuses the members of a body that this server has no use for, so that none is left out in
+/// silence.
+pub(crate) fn refuse_rest(rest: &BTreeMap<String, Value>) -> Result<(), Refusal> {
+    match rest.iter().find(|(_, value)| !value.is_null()) {
+        Some((name, _)) => Err(Refusal::new(
+            Kind::Invalid,
+            format!("{name}: this server does not offer it"),
+        )
+        .advise("leave it out")),
+        None => Ok(()),
+    }
 }

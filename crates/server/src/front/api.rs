@@ -10,6 +10,7 @@ mod ledger;
 mod processes;
 mod sandboxes;
 mod socket;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -143,6 +144,10 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(kept::snapshots))
         .routes(routes!(kept::remove_snapshot))
         .routes(routes!(kept::fork))
+        .routes(routes!(kept::roll_back))
+        .routes(routes!(volumes::make, volumes::list))
+        .routes(routes!(volumes::get, volumes::remove))
+        .routes(routes!(volumes::snapshot))
         .routes(routes!(sandboxes::resize))
         .routes(routes!(sandboxes::metrics))
         .routes(routes!(sandboxes::events))

@@ -14,9 +14,9 @@ use super::ask::{strange, within};
 use super::listed::{described, list};
 use super::logs::logs;
 use super::observed::{metrics, metrics_of_many, prometheus, ready};
-use super::{Front, events, kept, plain_id};
+use super::{Front, events, kept, plain_id, templates, volumes};
 use crate::protocol::{
-    Ask, CreateAsk, Credential, InAsk, Kind, NetworkAsk, Refusal, Reply, TEMPLATES,
+    Ask, CreateAsk, Credential, InAsk, Kind, MountAsk, NetworkAsk, Refusal, Reply,
 };
 
 /// The version of E2B's service in a sandbox whose behaviour is kept.
@@ -66,22 +66,15 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         }
         ["sandboxes", id, rest @ ..] => of_sandbox(front, parts, id, rest, content).await,
         ["events", rest @ ..] => events::answer(front, parts, rest, content).await,
-        ["templates", "aliases", name] if get => match TEMPLATES.contains(name) {
-            true => {
-                let body = json!({ "templateID": name, "public": true });
-                Ok(answer_json(StatusCode::OK, &body))
-            }
-            false => Err(Refusal::new(
-                Kind::NotFound,
-                format!("there is no template {name:?}"),
-            )),
-        },
         ["snapshots"] if get => kept::snapshots(front, parts).await,
-        ["templates", id] if parts.method == Method::DELETE => kept::remove(front, parts, id).await,
-        [.., "templates" | "volumes" | "secrets"]
-        | ["templates" | "volumes" | "secrets" | "volumecontent", ..] => Err(refused_field(
-            "templates that are built, volumes and secrets",
-        )),
+        ["templates", rest @ ..] | ["v3", "templates", rest @ ..] => {
+            templates::answer(front, parts, rest, content).await
+        }
+        ["volumes", rest @ ..] => volumes::answer(front, parts, rest, content).await,
+        ["volumecontent", volume, what] => {
+            volumes::content(front, parts, volume, what, content).await
+        }
+        [.., "secrets"] | ["secrets", ..] => Err(refused_field("secrets")),
         _ => Err(not_offered(parts)),
     }
 }
@@ -194,7 +187,23 @@ struct Create {
     env_vars: Option<BTreeMap<String, String>>,
     mcp: Option<Value>,
     iam: Option<Value>,
-    volume_mounts: Option<Vec<Value>>,
+    volume_mounts: Option<Vec<Mount>>,
+}
+
+/// A volume to mount: for writing, unless it is a snapshot.
+#[derive(Deserialize)]
+struct Mount {
+    name: String,
+    path: String,
+}
+
+fn volume_mounts(asked: Option<Vec<Mount>>) -> Vec<MountAsk> {
+    let mount = |Mount { name, path }| MountAsk {
+        name,
+        path,
+        read_only: false,
+    };
+    asked.unwrap_or_default().into_iter().map(mount).collect()
 }
 
 #[derive(Default, Deserialize)]
@@ -243,13 +252,6 @@ fn check(create: &Create) -> Result<(), Refusal> {
     let fields = [
         ("mcp", is_set(create.mcp.as_ref())),
         ("iam", is_set(create.iam.as_ref())),
-        (
-            "volumeMounts",
-            create
-                .volume_mounts
-                .as_ref()
-                .is_some_and(|list| !list.is_empty()),
-        ),
     ];
     refuse_first(&fields)
 }
@@ -309,6 +311,7 @@ async fn create(
         auto_pause: create.auto_pause == Some(true),
         auto_resume,
         port_host: network.mask_request_host,
+        volumes: volume_mounts(create.volume_mounts),
         ..CreateAsk::default()
     };
     let mut line = front

@@ -74,25 +74,29 @@ pub(crate) fn token(headers: &HeaderMap) -> Credential {
     }
 }
 
-/// Checks the user that a request names: `Authorization: Basic` of the name and no password.
-pub(crate) fn check_user(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Returns the user that a request names: `Authorization: Basic` of the name and no password.
+pub(crate) fn asked_user(headers: &HeaderMap) -> Option<String> {
     let basic = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    let Some(encoded) = basic.and_then(|value| value.strip_prefix("Basic ")) else {
-        return Ok(());
-    };
+    let encoded = basic.and_then(|value| value.strip_prefix("Basic "))?;
     let decoded = BASE64_STANDARD.decode(encoded.trim()).unwrap_or_default();
     let text = String::from_utf8_lossy(&decoded).into_owned();
     let name = text.split(':').next().unwrap_or_default();
-    named_user(name)
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Checks the user that a request about files names.
+pub(crate) fn check_user(headers: &HeaderMap) -> Result<(), Refusal> {
+    asked_user(headers).map_or(Ok(()), |name| named_user(&name))
 }
 
 /// Refuses a user that is not there.
 pub(crate) fn named_user(name: &str) -> Result<(), Refusal> {
     match name {
         "" => Ok(()),
-        name if name == RESIDENT.name => Ok(()),
+        // Files are always reached with all the rights that programs can have.
+        name if name == RESIDENT.name || name == "root" => Ok(()),
         name => Err(
             Refusal::new(Kind::Unauthenticated, format!("invalid username: '{name}'")).advise(
                 format!("every program is {:?} in these sandboxes", RESIDENT.name),

@@ -15,6 +15,14 @@ use super::control::{ENVD_VERSION, pairs};
 use crate::protocol::{Ask, Credential, Kind, ListAsk, Refusal, Reply, SandboxFacts};
 use crate::rfc3339::time_of;
 
+/// Describes the volumes of a sandbox.
+fn mounts(facts: &SandboxFacts) -> Vec<Value> {
+    let mounts = facts.volumes.iter();
+    mounts
+        .map(|one| json!({ "name": one.name, "path": one.path }))
+        .collect()
+}
+
 /// Describes a sandbox in a list.
 fn listed(facts: &SandboxFacts) -> Value {
     json!({
@@ -30,7 +38,7 @@ fn listed(facts: &SandboxFacts) -> Value {
         "metadata": facts.metadata,
         "state": facts.state,
         "envdVersion": ENVD_VERSION,
-        "volumeMounts": [],
+        "volumeMounts": mounts(facts),
     })
 }
 
@@ -106,6 +114,34 @@ pub(crate) async fn list(
         }
     }
     Ok(response)
+}
+
+/// The most sandboxes that are looked through.
+const ALL_MAX: usize = 10_000;
+
+/// Returns all sandboxes of a tenant that a request names, part by part.
+pub(crate) async fn list_all(
+    front: &Front,
+    key: &Credential,
+    ask: ListAsk,
+) -> Result<Vec<SandboxFacts>, Refusal> {
+    let mut ask = ListAsk { limit: 100, ..ask };
+    let mut all = Vec::new();
+    while all.len() < ALL_MAX {
+        let part = front.ask(key.clone(), Ask::List(ask.clone())).await?;
+        let Reply::Sandboxes {
+            sandboxes, cursor, ..
+        } = part
+        else {
+            return Err(strange());
+        };
+        all.extend(sandboxes);
+        match cursor {
+            Some(cursor) => ask.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    Ok(all)
 }
 
 /// Reads the notes of a filter: pairs, each part of which is encoded once more.

@@ -88,6 +88,7 @@ fn message(kind: &str, body: &Value, fields: &BTreeMap<String, String>) -> Strin
     let exec = fields.get("exec").map_or("?", String::as_str);
     match kind {
         "run.opened" => format!("sandbox opened: {}", field(fields, "verdict")),
+        "sandbox.assigned" => format!("sandbox assigned: {}", field(fields, "verdict")),
         "exec.opened" => format!("exec {exec}: {}", command(body)),
         "exec.closed" => format!("exec {exec} ended: {}", ending(body)),
         "run.closed" => format!("sandbox ended: {}", ending(body)),

@@ -116,6 +116,18 @@ pub(crate) async fn prometheus(front: &Front) -> Result<Response, Refusal> {
             counts.programs as u64,
         ),
         (
+            "atoll_sandboxes_warm",
+            "gauge",
+            "Sandboxes made ahead, that wait for whoever asks for one.",
+            counts.warm as u64,
+        ),
+        (
+            "atoll_sandboxes_assigned_total",
+            "counter",
+            "Sandboxes made ahead that have become a caller's.",
+            counts.assigned,
+        ),
+        (
             "atoll_sandboxes_created_total",
             "counter",
             "Sandboxes made.",

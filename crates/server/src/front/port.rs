@@ -9,6 +9,7 @@ use axum::response::Response;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
+use tokio::net::UnixStream;
 
 use super::Front;
 use super::answers::{empty, gone, json as answer_json, refused};
@@ -38,21 +39,12 @@ pub(crate) async fn answer(
     if let Some(response) = entered(&request, front.is_secure) {
         return response;
     }
-    let ask = within(sandbox, InAsk::Port { port });
     let link = take_link(request.headers_mut());
     let credential = match credential(request.headers()) {
         Credential::Nothing => link.unwrap_or(Credential::Nothing),
         other => other,
     };
-    let opened = async {
-        let mut line = front.begin(credential, ask).await?;
-        let Reply::Connected { host } = line.reply().await? else {
-            return Err(strange());
-        };
-        let stream = line::raw(line.reader, line.writer).map_err(|error| closed(&error))?;
-        Ok((stream, host))
-    };
-    let (stream, host) = match opened.await {
+    let (stream, host) = match open(front, sandbox, port, credential).await {
         Ok(opened) => opened,
         Err(refusal) => return not_open(sandbox, port, &refusal),
     };
@@ -62,6 +54,22 @@ pub(crate) async fn answer(
     }
     let passed = pass_on(TokioIo::new(stream), request).await;
     passed.unwrap_or_else(|error| not_open(sandbox, port, &closed(&error)))
+}
+
+/// Connects to a port of a sandbox; returns with it the host that requests are to name.
+pub(crate) async fn open(
+    front: &Front,
+    sandbox: &str,
+    port: u16,
+    credential: Credential,
+) -> Result<(UnixStream, Option<String>), Refusal> {
+    let ask = within(sandbox, InAsk::Port { port });
+    let mut line = front.begin(credential, ask).await?;
+    let Reply::Connected { host } = line.reply().await? else {
+        return Err(strange());
+    };
+    let stream = line::raw(line.reader, line.writer).map_err(|error| closed(&error))?;
+    Ok((stream, host))
 }
 
 /// Answers a request that comes by a link: a browser keeps it as a cookie of this port, and asks
@@ -137,7 +145,7 @@ fn credential(headers: &HeaderMap) -> Credential {
 }
 
 async fn pass_on(
-    stream: TokioIo<tokio::net::UnixStream>,
+    stream: TokioIo<UnixStream>,
     mut request: Request<Body>,
 ) -> Result<Response, hyper::Error> {
     let (mut sender, connection) = http1::handshake(stream).await?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Front;
 use super::answers::{connect, gone, parsed, whole};
 use super::ask::{Line, strange, within};
-use super::envd::{check_user, token};
+use super::envd::{asked_user, token};
 use super::envelopes::{Envelopes, Out, streamed};
 use crate::line::{Frame, Stream};
 use crate::protocol::{
@@ -132,7 +132,6 @@ pub(crate) async fn answer(
     let answered = async {
         // First, since a connection with an unread body cannot be used again.
         let text = whole(body).await?;
-        check_user(&parts.headers)?;
         let credential = token(&parts.headers);
         let asked: Asked = parsed(&text)?;
         let ask = match method {
@@ -218,7 +217,6 @@ async fn follow(front: &Front, sandbox: &str, method: &str, request: Request<Bod
     let ping = ping_every(&parts.headers);
     let began = async {
         let text = Envelopes::only(whole(body).await?)?;
-        check_user(&parts.headers)?;
         let asked: Asked = parsed(&text)?;
         let ask = match method {
             "Connect" => InAsk::Attach {
@@ -282,7 +280,7 @@ fn start(asked: &Asked, headers: &HeaderMap) -> Result<StartAsk, Refusal> {
         tag: asked.tag.clone(),
         input: asked.stdin.unwrap_or(true),
         timeout_ms: timeout.filter(|timeout| *timeout > 0),
-        user: None,
+        user: asked_user(headers),
     })
 }
 
@@ -342,7 +340,6 @@ async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> R
     let mut envelopes = Envelopes::of(body);
     let mut line: Option<Line> = None;
     let passed = async {
-        check_user(&parts.headers)?;
         while let Some(text) = envelopes.next().await? {
             let message: BTreeMap<String, Value> = parsed(&text)?;
             if let Some(begin) = message.get("start") {

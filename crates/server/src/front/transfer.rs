@@ -1,11 +1,10 @@
 //! Whole files, by plain HTTP: what a signed link is for.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -16,18 +15,16 @@ use flate2::write::GzDecoder;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use super::Front;
 use super::answers::{json as answer_json, refused, refused_in};
 use super::ask::{Line, strange};
 use super::envd::{named_user, token};
+use super::form::{drained, parts_of, wrong_body};
 use super::gathered::Gathered;
+use super::packed::{PACKED_BYTES, Packed, unpacked};
 use crate::protocol::{Ask, ByteRange, Credential, EntryFacts, InAsk, Kind, Refusal, Reply};
 
-/// The longest time, and the most bytes, for which a refused body is still read.
-const DRAINED_WITHIN: Duration = Duration::from_secs(10);
-const DRAINED_BYTES_MAX: usize = 64 << 20;
 /// The bytes that are read from a file at once.
 const BLOCK_BYTES: usize = 512 * 1024;
 
@@ -116,12 +113,20 @@ pub(crate) async fn fetch(
     path: String,
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
-    let range = headers
-        .get(header::RANGE)
-        .and_then(|value| value.to_str().ok());
-    let range = range.and_then(read_range);
+    let range = asked_range(headers);
     let ask = InAsk::Read { path, range };
-    let mut line = front.begin(credential, within(sandbox, ask)).await?;
+    let line = front.begin(credential, within(sandbox, ask)).await?;
+    send(line, range.is_some()).await
+}
+
+/// Returns the part of a file that the headers ask for.
+pub(crate) fn asked_range(headers: &HeaderMap) -> Option<ByteRange> {
+    let range = headers.get(header::RANGE)?.to_str().ok()?;
+    read_range(range)
+}
+
+/// Sends a file that is handed over, or the part of it that was asked for.
+pub(crate) async fn send(mut line: Line, is_part: bool) -> Result<Response, Refusal> {
     let Reply::File {
         size,
         first,
@@ -153,7 +158,7 @@ pub(crate) async fn fetch(
     headers.insert(header::CONTENT_DISPOSITION, kept);
     let sniffed = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, sniffed);
-    if range.is_some() && length < size {
+    if is_part && length < size {
         let last = first + length.saturating_sub(1);
         let part = HeaderValue::from_str(&format!("bytes {first}-{last}/{size}"));
         if let Ok(part) = part {
@@ -196,39 +201,10 @@ async fn upload(
     parts: &Parts,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let (body, rest) = shared(body);
-    let uploaded = upload_of(front, sandbox, parts, body).await;
-    if uploaded.is_err() {
-        // Whoever still sends would find a closed connection in place of the answer.
-        let _ = timeout(DRAINED_WITHIN, rest.drain()).await;
-    }
-    uploaded
-}
-
-/// A body that can still be read once whoever took it has given up.
-#[derive(Clone)]
-struct Rest(Arc<tokio::sync::Mutex<axum::body::BodyDataStream>>);
-
-impl Rest {
-    async fn drain(&self) {
-        let mut blocks = self.0.lock().await;
-        let mut bytes = 0;
-        while let Some(Ok(block)) = blocks.next().await {
-            bytes += block.len();
-            if bytes > DRAINED_BYTES_MAX {
-                return;
-            }
-        }
-    }
-}
-
-fn shared(body: Body) -> (Body, Rest) {
-    let rest = Rest(Arc::new(tokio::sync::Mutex::new(body.into_data_stream())));
-    let blocks = futures_util::stream::unfold(rest.clone(), async |rest| {
-        let block = rest.0.lock().await.next().await?;
-        Some((block, rest))
-    });
-    (Body::from_stream(blocks), rest)
+    drained(body, async |body| {
+        upload_of(front, sandbox, parts, body).await
+    })
+    .await
 }
 
 async fn upload_of(
@@ -260,15 +236,8 @@ async fn upload_of(
         _ => body,
     };
     if let Ok(boundary) = multer::parse_boundary(kind) {
-        let heads = Arc::new(Heads::default());
-        let mut all = multer::Multipart::new(counted(body, &heads), boundary);
-        loop {
-            heads.begin();
-            let next = all.next_field().await.map_err(|error| wrong_body(&error))?;
-            let Some(part) = next else {
-                break;
-            };
-            heads.end();
+        let mut all = parts_of(body, boundary);
+        while let Some(part) = all.next().await? {
             let path = match (&*link.path, part.file_name()) {
                 ("", Some(name)) => name.to_owned(),
                 ("", None) => return Err(Refusal::new(Kind::Invalid, "a part has no file name")),
@@ -325,7 +294,24 @@ pub(crate) async fn store(
     let line = begin(front, Some(sandbox), credential, path).await?;
     let blocks = body.into_data_stream();
     let blocks = blocks.map(|block| block.map_err(io::Error::other));
-    written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await
+    entry(written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await?)
+}
+
+/// Writes a body to a file that is handed over; returns what is told of it then.
+pub(crate) async fn take(line: Line, path: &str, body: Body) -> Result<Reply, Refusal> {
+    let take = async |body: Body| {
+        let blocks = body.into_data_stream();
+        let blocks = blocks.map(|block| block.map_err(io::Error::other));
+        written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await
+    };
+    drained(body, take).await
+}
+
+fn entry(reply: Reply) -> Result<EntryFacts, Refusal> {
+    match reply {
+        Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
+        _ => Err(strange()),
+    }
 }
 
 async fn begin(
@@ -340,88 +326,6 @@ async fn begin(
     front.begin(credential.clone(), within(sandbox, ask)).await
 }
 
-/// The bytes that have come since the head of a part began: it is looked for in all of them, each
-/// time that some come.
-#[derive(Default)]
-struct Heads {
-    is_in_head: AtomicBool,
-    bytes: AtomicUsize,
-}
-
-/// The longest head of a part, bytes, with what is left of the one before.
-const HEAD_BYTES_MAX: usize = 256 * 1024;
-
-impl Heads {
-    fn begin(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
-        self.is_in_head.store(true, Ordering::Relaxed);
-    }
-
-    fn end(&self) {
-        self.is_in_head.store(false, Ordering::Relaxed);
-    }
-
-    /// Counts a block; returns whether the head may still go on.
-    fn count(&self, bytes: usize) -> bool {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        !self.is_in_head.load(Ordering::Relaxed) || before < HEAD_BYTES_MAX
-    }
-}
-
-/// Returns the blocks of a body, which end where a head becomes too long.
-fn counted(
-    body: Body,
-    heads: &Arc<Heads>,
-) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + use<> {
-    let heads = Arc::clone(heads);
-    body.into_data_stream().map(move |block| match block {
-        Ok(block) if heads.count(block.len()) => Ok(block),
-        Ok(_) => Err(io::Error::other("the head of a part is too long")),
-        Err(error) => Err(io::Error::other(error)),
-    })
-}
-
-/// The encoding of a file's content.
-enum Packed {
-    Not,
-    Gzip(Box<GzDecoder<Vec<u8>>>),
-}
-
-/// The most bytes that are unpacked at once: a thousand times as many can come of them.
-const PACKED_BYTES: usize = 1024;
-
-impl Packed {
-    /// Takes a part of a block, and returns what it holds.
-    fn unpack(&mut self, part: Bytes) -> io::Result<Bytes> {
-        match self {
-            Self::Not => Ok(part),
-            Self::Gzip(decoder) => {
-                decoder.write_all(&part)?;
-                decoder.flush()?;
-                Ok(std::mem::take(decoder.get_mut()).into())
-            }
-        }
-    }
-}
-
-/// Unpacks a whole body.
-fn unpacked(body: Body, packed: Packed) -> Body {
-    let begin = (body.into_data_stream(), packed, Bytes::new());
-    let blocks =
-        futures_util::stream::try_unfold(begin, async |(mut blocks, mut packed, mut rest)| {
-            if rest.is_empty() {
-                rest = match blocks.next().await {
-                    None => return Ok(None),
-                    Some(block) => block.map_err(io::Error::other)?,
-                };
-            }
-            let part = rest.split_to(PACKED_BYTES.min(rest.len()));
-            let content = packed.unpack(part)?;
-            Ok::<_, io::Error>(Some((content, (blocks, packed, rest))))
-        });
-    Body::from_stream(blocks)
-}
-
 /// Writes the blocks of one file; returns its description of E2B's.
 async fn write(
     line: Line,
@@ -429,7 +333,7 @@ async fn write(
     packed: &mut Packed,
     path: &str,
 ) -> Result<Value, Refusal> {
-    let entry = written(line, path, blocks, packed).await?;
+    let entry = entry(written(line, path, blocks, packed).await?)?;
     let at = if entry.path.is_empty() {
         path
     } else {
@@ -444,7 +348,7 @@ async fn written(
     path: &str,
     mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
     packed: &mut Packed,
-) -> Result<EntryFacts, Refusal> {
+) -> Result<Reply, Refusal> {
     let Reply::Opened = line.reply().await? else {
         return Err(strange());
     };
@@ -478,10 +382,7 @@ async fn written(
     let put = to.write().await;
     put.map_err(|error| Refusal::of_file(path, &error))?;
     let _ = line.writer.end().await;
-    match line.reply().await? {
-        Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
-        _ => Err(strange()),
-    }
+    line.reply().await
 }
 
 /// Waits for the refusal of a file that is being written.
@@ -490,11 +391,4 @@ async fn refused_meanwhile(line: &mut Line) -> Refusal {
         Err(refusal) => refusal,
         Ok(_) => strange(),
     }
-}
-
-fn wrong_body(error: &dyn std::error::Error) -> Refusal {
-    Refusal::new(
-        Kind::Invalid,
-        format!("the body is not understood: {error}"),
-    )
 }

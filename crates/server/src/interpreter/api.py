@@ -8,7 +8,7 @@ import time
 sys.modules.setdefault("ssl", None)
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from contexts import REGISTRY, RequestError, execute
+from contexts import REGISTRY, RequestError, execute, prepare, set_variables
 
 MAX_BODY = 8 << 20
 KEEPALIVE_SECONDS = 5
@@ -27,6 +27,7 @@ class EventStream:
         self.sock = handler.connection
         self.chunked = handler.request_version != "HTTP/1.0"
         self.closed = False
+        self.keeps_quotes = False
         self.next_keepalive = time.monotonic() + KEEPALIVE_SECONDS
         handler.close_connection = handler.close_connection or not self.chunked
         handler.send_response(200)
@@ -85,11 +86,18 @@ def parse_execute(body):
         raise RequestError(400, "the request needs `code`, a string")
     if context_id and language:
         raise RequestError(400, "Only one of context_id or language can be provided")
-    if not isinstance(env, dict) or not all(isinstance(v, str) and "\0" not in k + v and k and "=" not in k for k, v in env.items()):
-        raise RequestError(400, "`env_vars` must map names to strings")
+    check_variables("env_vars", env)
     language = parse_language(language)
     context = REGISTRY.find(context_id) if context_id else REGISTRY.default(language)
     return context, {"code": code, "env": env, "language": None if context_id else language}
+
+
+def check_variables(member, variables):
+    """Raises a 400 unless these can be variables."""
+    fits = isinstance(variables, dict) and all(
+        isinstance(v, str) and "\0" not in k + v and k and "=" not in k for k, v in variables.items())
+    if not fits:
+        raise RequestError(400, f"`{member}` must map names to strings")
 
 
 def parse_language(language):
@@ -203,8 +211,26 @@ class Handler(BaseHTTPRequestHandler):
 
     def run_cell(self, _path, body):
         """Executes a cell and streams its events."""
-        context, request = parse_execute(parse_json(body))
-        execute(context, request, EventStream(self))
+        body = parse_json(body)
+        context, request = parse_execute(body)
+        stream = EventStream(self)
+        stream.keeps_quotes = body.get("keeps_quotes") is True
+        execute(context, request, stream)
+
+    def prepare(self, _path, body):
+        """Imports modules in Python's default context, ahead of its first cell."""
+        modules = parse_json(body).get("modules")
+        if not isinstance(modules, list) or not all(isinstance(one, str) for one in modules):
+            raise RequestError(400, "the request needs `modules`, a list of names")
+        prepare(REGISTRY.default("python"), modules)
+        self._reply(204, "")
+
+    def set_variables(self, _path, body):
+        """Sets variables of all contexts."""
+        variables = parse_json(body).get("variables")
+        check_variables("variables", variables)
+        set_variables(REGISTRY.default("python"), variables)
+        self._reply(204, "")
 
     def list_contexts(self, _path, _body):
         """Lists the contexts."""
@@ -230,14 +256,22 @@ class Handler(BaseHTTPRequestHandler):
         REGISTRY.find(path[1]).restart("the context was restarted")
         self._reply(204, "")
 
+    def interrupt_context(self, path, _body):
+        """Interrupts the cell that a context executes."""
+        REGISTRY.find(path[1]).interrupt()
+        self._reply(204, "")
+
 
 ROUTES = {
     ("GET", "health", 1): Handler.health,
     ("POST", "execute", 1): Handler.run_cell,
+    ("POST", "prepare", 1): Handler.prepare,
+    ("POST", "variables", 1): Handler.set_variables,
     ("GET", "contexts", 1): Handler.list_contexts,
     ("POST", "contexts", 1): Handler.create_context,
     ("DELETE", "contexts", 2): Handler.remove_context,
     ("POST", "contexts", 3, "restart"): Handler.restart_context,
+    ("POST", "contexts", 3, "interrupt"): Handler.interrupt_context,
 }
 
 

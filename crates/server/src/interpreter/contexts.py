@@ -4,6 +4,7 @@ import collections
 import os
 import select
 import signal
+import socket
 import threading
 import time
 
@@ -11,6 +12,7 @@ from kernels import Kernel, pending_bytes, read_pipe
 
 MAX_PART = 32 << 20
 INTERRUPT_SECONDS = 30
+PREPARE_SECONDS = 30
 REQUIRED = {"r": "Rscript", "javascript": "node", "typescript": "node", "java": "java", "bash": "bash"}
 FIELDS = {
     "text/plain": "text", "text/html": "html", "text/markdown": "markdown", "text/latex": "latex",
@@ -126,6 +128,13 @@ class Context:
         if kernel:
             kernel.kill(reason)
         self.start_idle()
+
+    def interrupt(self):
+        """Interrupts the cell that is executed, if there is one."""
+        if self.turn.try_acquire():
+            self.turn.release()
+        elif self.kernel:
+            self.kernel.signal(signal.SIGINT)
 
 
 class IdleOutput:
@@ -252,7 +261,7 @@ def strip_quotes(text):
     return text
 
 
-def result_events(message):
+def result_events(message, keeps_quotes=False):
     """Makes a result event from a MIME bundle, and an error event for each part that is too large."""
     result, extra, events = {"type": "result"}, {}, []
     mime = message.get("mime")
@@ -264,7 +273,7 @@ def result_events(message):
             result[FIELDS[kind]] = value
         else:
             extra[kind] = value
-    if isinstance(result.get("text"), str):
+    if isinstance(result.get("text"), str) and not keeps_quotes:
         result["text"] = strip_quotes(result["text"])
     if extra:
         result["extra"] = extra
@@ -367,7 +376,7 @@ class Execution:
     def _handle(self, message):
         kind = message.get("type")
         if kind == "result":
-            for event in result_events(message):
+            for event in result_events(message, self.stream.keeps_quotes):
                 self.stream.send(event)
         elif kind == "error":
             self.stream.send(error_event(message.get("name"), message.get("value"), message.get("traceback")))
@@ -394,6 +403,71 @@ def execute(context, request, stream):
         context.turn.release()
     stream.send({"type": "end_of_execution"})
     stream.finish()
+
+
+class Nobody:
+    """The client of a cell that nobody has sent."""
+
+    closed = False
+
+    def __init__(self):
+        self.sock, self.other = socket.socketpair()
+
+    def send(self, _event):
+        """Sends nothing."""
+
+    def keepalive(self):
+        """Sends nothing."""
+
+    def client_gone(self):
+        """Returns that it is still there."""
+        return False
+
+
+def prepare(context, modules):
+    """Has a kernel that has run no cell yet import modules; returns once it has, or cannot."""
+    if not context.turn.acquire(lambda: True):
+        return
+    try:
+        kernel = start_kernel(context)
+        # What is slow the first time is done by a cell of no effect.
+        if kernel.count == 0 and Execution(kernel, Nobody()).run("None", {}, False):
+            kernel.count = 0
+            kernel.send({"id": 0, "prepare": modules})
+            _await_prepared(kernel)
+        IDLE.add(context)
+    except OSError as error:
+        raise RequestError(500, f"no kernel can be started: {error}") from None
+    finally:
+        context.turn.release()
+
+
+def set_variables(context, variables):
+    """Sets variables, for kernels that start later and for the one of this context."""
+    if not context.turn.acquire(lambda: True):
+        return
+    try:
+        os.environ.update(variables)
+        if context.kernel:
+            context.kernel.send({"id": 0, "variables": variables})
+    finally:
+        context.turn.release()
+
+
+def _await_prepared(kernel):
+    limit = time.monotonic() + PREPARE_SECONDS
+    poll = select.poll()
+    for fd in kernel.descriptors():
+        poll.register(fd, select.POLLIN)
+    while time.monotonic() < limit and kernel.alive():
+        for fd, _ in poll.poll(500):
+            if fd != kernel.control.fileno():
+                if read_pipe(fd) == b"":
+                    poll.unregister(fd)
+                continue
+            messages = kernel.receive()
+            if messages is None or any(one.get("type") == "done" for one in messages):
+                return
 
 
 def _execute_now(context, request, stream):

@@ -414,6 +414,38 @@ class Python:
         self.link.error(type(error).__name__, value, trace)
 
 
+def prepare(names):
+    """Imports modules that the first cell may want, and has them do once what is slow the first time."""
+    import gc
+    import importlib
+    import tempfile
+    # What is cached at the import of matplotlib, with the fonts, is not to be in the home.
+    cache = tempfile.mkdtemp(prefix="matplotlib-")
+    before = set_environment({"MPLCONFIGDIR": cache, "XDG_CACHE_HOME": cache})
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            pass
+    set_environment(before)
+    try:
+        sample = sys.modules["pandas"].DataFrame({"a": [1]}) if "pandas" in sys.modules else None
+        representations().bundle(sample)
+    except BaseException:
+        pass
+    linecache.clearcache()
+    gc.collect()
+    gc.freeze()
+
+
+def reseed():
+    """Draws random seeds anew: what was imported ahead has begun with those of another moment."""
+    for name in ("random", "numpy.random"):
+        module = sys.modules.get(name)
+        if module:
+            module.seed()
+
+
 def refuse_input(prompt=""):
     """Stands in for input(): a cell has no terminal."""
     raise RuntimeError("input() is not available: a cell has no terminal. Put the value into the code")
@@ -456,8 +488,22 @@ def serve(link, make_runner):
     threading.Thread(target=receive_requests, args=(link, streams, requests), daemon=True).start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     runner = make_runner(link)
+    is_prepared = False
     while True:
         request = requests.get()
+        if "prepare" in request:
+            is_prepared = True
+            prepare(request["prepare"])
+            link.busy = False
+            link.send({"type": "done", "id": request["id"]})
+            continue
+        if "variables" in request:
+            os.environ.update(request["variables"])
+            link.busy = False
+            continue
+        if is_prepared:
+            is_prepared = False
+            reseed()
         streams.restore()
         INTERRUPTS.install()
         before = set_environment(request["env"])

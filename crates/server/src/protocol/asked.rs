@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::MountAsk;
+
 /// Events of the ledger.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EventsAsk {
@@ -57,6 +59,8 @@ pub struct CreateAsk {
     pub processes: Option<u64>,
     /// The session that it is a part of, which begins with its first sandbox or note.
     pub session: Option<String>,
+    /// The volumes that are mounted in it.
+    pub volumes: Vec<MountAsk>,
     /// The network that the caller asks for; the server's default if `None`.
     pub network: Option<NetworkAsk>,
     /// True if it is paused at its time, and not ended.

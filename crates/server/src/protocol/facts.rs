@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{NetworkAsk, StartAsk};
+use super::{MountAsk, NetworkAsk, StartAsk};
 
 /// A sandbox, as its callers see it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -38,6 +38,9 @@ pub struct SandboxFacts {
     pub disk_mib: u64,
     /// Processes and threads at once.
     pub processes: u64,
+    /// The volumes that are mounted in it.
+    #[serde(default)]
+    pub volumes: Vec<MountAsk>,
     /// The network, in the words of `serve.toml`.
     pub network: String,
     /// The network that the caller asked for.
@@ -201,6 +204,10 @@ pub struct Counts {
     pub sandboxes: usize,
     /// Programs that run in them.
     pub programs: usize,
+    /// Sandboxes that wait for whoever asks for one.
+    pub warm: usize,
+    /// Those of them that have become a caller's since its begin.
+    pub assigned: u64,
     /// Sandboxes that were made since its begin.
     pub created: u64,
     /// Sandboxes that have ended since its begin.

@@ -7,8 +7,8 @@ use atoll_engine::sandboxes::{
     CallDigest, CreateSandbox, NeedsApproval, NotMade, PriorAnswer, Sandbox, Workspace,
 };
 use atoll_ledger::Asked;
-use atoll_model::RunId;
 use atoll_model::network::ASKING_PATIENCE;
+use atoll_model::{RunId, VolumeMount};
 use atoll_store::Role;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -141,6 +141,7 @@ impl Worker {
                 "template": ask.template,
                 "metadata": ask.metadata,
                 "network": ask.network,
+                "volumes": served.volumes.iter().map(VolumeMount::stated).collect::<Vec<_>>(),
                 "variables": ask.environment.keys().collect::<Vec<_>>(),
             }),
             asked,

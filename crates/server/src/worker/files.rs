@@ -229,7 +229,7 @@ fn change(change: &FileChange) -> ChangeFacts {
 }
 
 /// Returns the first byte and the length of a part; the whole where it holds nothing of the file.
-fn part(size: u64, range: Option<ByteRange>) -> (u64, u64) {
+pub(super) fn part(size: u64, range: Option<ByteRange>) -> (u64, u64) {
     match range {
         Some(ByteRange::From(first, last)) if first < size => {
             let last = last.unwrap_or(u64::MAX).min(size - 1);

@@ -6,13 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_engine::sandboxes::{FileWatch, Sandbox};
+use atoll_model::VolumeMount;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+use super::builds::{Rooted, Template, variables};
+use super::callers::Caller;
 use super::files::Files;
+use super::identity::Identity;
 use super::process::Process;
+use super::wanted::environment;
 use crate::configuration::Defaults;
-use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal, Reply, SandboxFacts, Selector};
+use crate::protocol::{
+    CreateAsk, Kind, MountAsk, NetworkAsk, Refusal, Reply, SandboxFacts, Selector,
+};
 
 /// The most watchers of one sandbox.
 const WATCHERS_MAX: usize = 64;
@@ -30,8 +37,18 @@ pub(crate) struct Living {
     pub(crate) session: Option<String>,
     /// The shipped template that it stands on.
     pub(crate) shipped: String,
+    /// Set where its programs are root, or become other users.
+    pub(crate) rooted: Option<Rooted>,
+    /// The layers and homes of its template.
+    pub(crate) layers: Vec<String>,
+    /// True if the code interpreter is a part of its template.
+    pub(crate) is_interpreter: bool,
+    /// True if a template is built in it, which nobody else works in.
+    pub(crate) is_build: bool,
     /// Locked while the code interpreter is started.
     pub(crate) interpreter: tokio::sync::Mutex<()>,
+    /// The volumes that are mounted in it.
+    pub(crate) volumes: Vec<VolumeMount>,
     /// The request that made it, and the name of whoever made that.
     pub(crate) ask: CreateAsk,
     pub(crate) caller: String,
@@ -71,6 +88,11 @@ pub(crate) struct Beginning {
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) session: Option<String>,
     pub(crate) shipped: String,
+    pub(crate) rooted: Option<Rooted>,
+    pub(crate) layers: Vec<String>,
+    pub(crate) is_interpreter: bool,
+    pub(crate) is_build: bool,
+    pub(crate) volumes: Vec<VolumeMount>,
     pub(crate) ask: CreateAsk,
     pub(crate) caller: String,
     pub(crate) environment: BTreeMap<String, String>,
@@ -85,10 +107,51 @@ pub(crate) struct Beginning {
     pub(crate) over: watch::Sender<Option<String>>,
 }
 
+impl Beginning {
+    /// Returns what a request says of it; the rest is to be set.
+    pub(super) fn of(
+        caller: &Caller,
+        maker: Option<String>,
+        ask: CreateAsk,
+        identity: Identity,
+        is_interpreter: bool,
+    ) -> Self {
+        let template = identity.template.as_ref();
+        let variables = variables(template, &ask);
+        Self {
+            tenant: caller.tenant.clone(),
+            template: ask.template.clone(),
+            metadata: ask.metadata.clone(),
+            session: ask.session.clone(),
+            environment: environment(&identity.id, is_interpreter, variables),
+            rooted: template.map(Template::rooted),
+            layers: template.iter().flat_map(|one| one.files()).collect(),
+            is_interpreter,
+            is_build: identity.is_build,
+            id: identity.id,
+            shipped: identity.shipped,
+            asked: ask.network.clone(),
+            token: identity.token,
+            port_token: identity.port_token,
+            port_host: ask.port_host.clone(),
+            ask,
+            caller: maker.unwrap_or_else(|| caller.name.clone()),
+            network: String::new(),
+            volumes: Vec::new(),
+            limits: Defaults::default(),
+            cpus: 0,
+            ends: UNIX_EPOCH,
+            over: watch::channel(None).0,
+        }
+    }
+}
+
 impl Living {
-    pub(crate) fn begin(beginning: Beginning, sandbox: Sandbox) -> Arc<Self> {
-        let sandbox = Arc::new(sandbox);
-        let files = Files::of(&sandbox);
+    pub(crate) fn begin(
+        beginning: Beginning,
+        sandbox: Arc<Sandbox>,
+        files: Arc<Files>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id: beginning.id,
             tenant: beginning.tenant,
@@ -96,7 +159,12 @@ impl Living {
             metadata: beginning.metadata,
             session: beginning.session,
             shipped: beginning.shipped,
+            rooted: beginning.rooted,
+            layers: beginning.layers,
+            is_interpreter: beginning.is_interpreter,
+            is_build: beginning.is_build,
             interpreter: tokio::sync::Mutex::new(()),
+            volumes: beginning.volumes,
             ask: beginning.ask,
             caller: beginning.caller,
             is_pausing: AtomicBool::new(false),
@@ -138,6 +206,7 @@ impl Living {
             memory_mib: limits.memory_mib,
             disk_mib: limits.disk_mib,
             processes: limits.processes,
+            volumes: self.volumes.iter().map(mounted).collect(),
             network,
             asked,
         }
@@ -253,6 +322,17 @@ impl Living {
         })
     }
 
+    /// Keeps a program on its list, until a while after its end.
+    pub(crate) fn keep(self: &Arc<Self>, process: &Arc<Process>) {
+        self.processes().push(Arc::clone(process));
+        let (kept, of) = (Arc::clone(process), Arc::clone(self));
+        tokio::spawn(async move {
+            kept.window.ended().await;
+            tokio::time::sleep(REMEMBERED).await;
+            of.forget(&kept);
+        });
+    }
+
     /// Forgets a program.
     pub(crate) fn forget(&self, process: &Arc<Process>) {
         self.processes().retain(|one| !Arc::ptr_eq(one, process));
@@ -285,6 +365,15 @@ impl Living {
     pub(crate) fn remove_watcher(&self, name: &str) -> Result<(), Refusal> {
         let removed = self.watchers().remove(name);
         removed.map(drop).ok_or_else(|| no_watcher(name))
+    }
+}
+
+/// Describes a volume that is mounted.
+fn mounted(mount: &VolumeMount) -> MountAsk {
+    MountAsk {
+        name: mount.name.clone(),
+        path: mount.inside.display().to_string(),
+        read_only: mount.read_only,
     }
 }
 

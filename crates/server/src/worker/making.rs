@@ -5,19 +5,25 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, KeptHome, NotMade, Sandbox, remove_home};
+use atoll_engine::sandboxes::{CreateSandbox, KeptHome, NotMade, Sandbox};
 use atoll_model::{Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
+use super::files::Files;
+use super::identity::{Identity, Origin};
 use super::living::{Beginning, Living, milliseconds};
 use super::room::For;
 use super::sizes::{Sizes, check_sizes};
-use super::wanted::{Reach, check, ended_by_itself, environment, narrowed, wanted};
-use super::{Worker, fault, name, refusal};
+use super::snapshots::changes_beside;
+use super::wanted::{Reach, check, ended_by_itself, narrowed, wanted};
+use super::warm::Fresh;
+use super::{Worker, fault, refusal};
 use crate::configuration::Defaults;
-use crate::protocol::{CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES};
+use crate::protocol::{
+    CODE_INTERPRETER, CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES,
+};
 use atoll_store::Role;
 
 const MIB: u64 = 1 << 20;
@@ -35,39 +41,6 @@ struct Tenant {
     at: Instant,
     /// Those that are being made, and not on the list yet.
     making: Sizes,
-}
-
-/// The id and tokens that make a sandbox this one to its callers, and the origin of its home.
-pub(super) struct Identity {
-    pub(super) id: String,
-    pub(super) token: String,
-    pub(super) port_token: Option<String>,
-    /// The shipped template that it stands on.
-    pub(super) shipped: String,
-    pub(super) origin: Origin,
-}
-
-/// The origin of a home.
-pub(super) enum Origin {
-    /// Nothing.
-    Empty,
-    /// A copy of this one.
-    Copied(KeptHome),
-    /// This one.
-    Kept(KeptHome),
-}
-
-impl Identity {
-    /// Makes one that no sandbox has had.
-    pub(super) fn new(ask: &CreateAsk, shipped: String, origin: Origin) -> Result<Self, Refusal> {
-        Ok(Self {
-            id: format!("i{}", name(20)?),
-            token: name(40)?,
-            port_token: ask.private_ports.then(|| name(40)).transpose()?,
-            shipped,
-            origin,
-        })
-    }
 }
 
 /// The reason for a sandbox's end, once it has ended.
@@ -100,6 +73,10 @@ impl Worker {
         caller: &Caller,
         ask: CreateAsk,
     ) -> Result<Reply, Refusal> {
+        let built = self.built(&caller.tenant, &ask)?;
+        if let Some(template) = built {
+            return self.create_from(caller, ask, template).await;
+        }
         let (shipped, origin) = match TEMPLATES.contains(&ask.template.as_str()) {
             true => (ask.template.clone(), Origin::Empty),
             false => {
@@ -116,7 +93,15 @@ impl Worker {
                 (snapshot.shipped, Origin::Copied(home))
             }
         };
-        let identity = Identity::new(&ask, shipped, origin)?;
+        let template = self.template_of(&shipped)?;
+        let changed = match (&template, &origin) {
+            (Some(_), Origin::Copied(home)) => Some(changes_beside(&home.path)),
+            _ => None,
+        };
+        let identity = Identity {
+            changed,
+            ..Identity::new(&ask, shipped, origin)?.on(template)
+        };
         let living = self.create_as(caller, None, ask, identity).await?;
         Ok(living.created())
     }
@@ -127,58 +112,96 @@ impl Worker {
         caller: &Caller,
         maker: Option<String>,
         ask: CreateAsk,
-        identity: Identity,
+        mut identity: Identity,
     ) -> Result<Arc<Living>, Refusal> {
         check(&ask)?;
         self.can_make(caller)?;
         let life = self.life(ask.timeout_s)?;
-        let reach = narrowed(self.configuration.network, ask.network.as_ref())?;
+        let reach = match identity.reach.clone() {
+            Some(reach) => reach,
+            None => narrowed(self.configuration.network, ask.network.as_ref())?,
+        };
         let limits = self.limits(&ask)?;
         let cpus = self.processors(ask.cpus);
         let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
-        let Identity { id, shipped, .. } = &identity;
+        let id = identity.id.clone();
+        let (volumes, held) = self.mount(&caller.tenant, &id, &ask.volumes).await?;
         let network = reach.name.to_owned();
-        let mut wanted = self.wanted(served(caller, id, &ask), reach, &limits, ask.cpus);
-        wanted.template = self.template_files(shipped);
+        let mut of = served(caller, &id, &ask);
+        of.volumes.clone_from(&volumes);
+        let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
+        let is_interpreter = self.stand(&identity, &mut wanted);
+        let hold = self.hold_layers();
+        let template = identity.template.clone();
+        template.iter().try_for_each(|one| hold.add(&one.record))?;
         let is_resumed = matches!(identity.origin, Origin::Kept(_));
-        let (sandbox, over) = self.made(caller, &ask, &identity, wanted).await?;
+        let ahead = self.made_ahead(caller, maker.as_ref(), &ask, &identity, &wanted);
+        let fresh = match ahead.await {
+            Some(fresh) => fresh,
+            None => self.made(caller, &ask, &identity, wanted).await?,
+        };
+        identity.id.clone_from(&fresh.id);
+        let over = fresh.over;
         let mut is_over = over.subscribe();
         if over.borrow().is_some() {
             // It has ended before anybody looked.
             is_over.mark_changed();
         }
         let beginning = Beginning {
-            tenant: caller.tenant.clone(),
-            template: ask.template.clone(),
-            metadata: ask.metadata.clone(),
-            session: ask.session.clone(),
-            environment: environment(id, shipped, ask.environment.clone()),
-            id: identity.id,
-            shipped: identity.shipped,
             network,
-            asked: ask.network.clone(),
+            volumes,
             limits,
             cpus,
-            token: identity.token,
-            port_token: identity.port_token,
-            port_host: ask.port_host.clone(),
-            ask,
-            caller: maker.unwrap_or_else(|| caller.name.clone()),
             ends: SystemTime::now() + life,
             over,
+            ..Beginning::of(caller, maker, ask, identity, is_interpreter)
         };
-        let living = Living::begin(beginning, sandbox);
+        let living = Living::begin(beginning, fresh.sandbox, fresh.files);
+        fresh
+            .program
+            .iter()
+            .for_each(|program| living.keep(program));
         self.living().insert(living.id.clone(), Arc::clone(&living));
-        drop(making);
+        held.keep();
+        drop((hold, making));
+        self.take_on(&living, is_resumed, is_over);
+        if let Some(template) = template {
+            self.begin_program(&living, &template.record, caller).await;
+        }
+        Ok(living)
+    }
+
+    /// Has a sandbox stand on its template; returns whether the code interpreter is a part of that.
+    fn stand(&self, identity: &Identity, wanted: &mut CreateSandbox) -> bool {
+        let template = identity.template.as_ref();
+        let is_interpreter = identity.shipped == CODE_INTERPRETER
+            || template.is_some_and(|one| one.record.is_interpreter);
+        wanted.template = self.template_files(is_interpreter);
+        let own = || self.kept_changes(&identity.id);
+        let copied = identity.changed.as_ref().map(|_| own());
+        let changes = identity.changes.clone().or(copied);
+        if let Some(template) = template {
+            wanted.system = Some(self.system_of(template, changes));
+            wanted.requested.root = true;
+        }
+        is_interpreter
+    }
+
+    /// Tells of a sandbox that is on the list now, and watches over it.
+    fn take_on(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        is_resumed: bool,
+        is_over: watch::Receiver<Option<String>>,
+    ) {
         self.created
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match is_resumed {
-            true => self.note_begun(&living, "resumed", "a caller has it go on"),
-            false => self.note_created(&living),
+            true => self.note_begun(living, "resumed", "a caller has it go on"),
+            false => self.note_created(living),
         }
-        let (worker, of) = (Arc::clone(self), Arc::clone(&living));
+        let (worker, of) = (Arc::clone(self), Arc::clone(living));
         tokio::spawn(async move { worker.watch_over(&of, is_over).await });
-        Ok(living)
     }
 
     /// Returns the request to the engine.
@@ -206,15 +229,31 @@ impl Worker {
         ask: &CreateAsk,
         identity: &Identity,
         mut wanted: CreateSandbox,
-    ) -> Result<(Sandbox, Over), Refusal> {
-        wanted.home = self.home_of(&identity.id, &identity.origin).await?;
-        let is_copied = matches!(identity.origin, Origin::Copied(_));
-        let copied = wanted.home.clone().filter(|_| is_copied);
-        let made = self.make(caller, ask, wanted).await;
-        if let (Err(_), Some(home)) = (&made, copied) {
-            let _ = spawn_blocking(move || remove_home(&home.path)).await;
+    ) -> Result<Fresh, Refusal> {
+        let made = async {
+            wanted.home = self.home_of(&identity.id, &identity.origin).await?;
+            if let Some(from) = identity.changed.clone() {
+                let (worker, to) = (Arc::clone(self), self.kept_changes(&identity.id));
+                let copied = spawn_blocking(move || worker.engine.copy_system(&from, &to)).await;
+                let copied = copied.map_err(|error| fault(&error))?;
+                copied.map_err(|failure| refusal(&failure))?;
+            }
+            self.make(caller, ask, wanted).await
+        };
+        let made = made.await;
+        if made.is_err() && matches!(identity.origin, Origin::Copied(_)) {
+            self.drop_kept(&identity.id);
         }
-        made
+        let (sandbox, over) = made?;
+        let sandbox = Arc::new(sandbox);
+        Ok(Fresh {
+            id: identity.id.clone(),
+            files: Files::of(&sandbox),
+            sandbox,
+            over,
+            program: None,
+            made: Instant::now(),
+        })
     }
 
     /// Returns the home that a sandbox begins with: a copy of its own where it is somebody else's.
@@ -284,7 +323,7 @@ impl Worker {
                 ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
             });
         }
-        if self.living().len() >= self.sandboxes_max {
+        if self.living().len() + self.pool.len() >= self.sandboxes_max {
             let what = "as many sandboxes are alive as this server has descriptors for";
             return Err(Refusal {
                 retry_after_s: Some(5),
@@ -329,8 +368,14 @@ impl Worker {
                     if *ends.borrow() > SystemTime::now() {
                         continue;
                     }
-                    if living.ask.auto_pause && self.pause(living).await.is_ok() {
-                        return;
+                    if living.ask.auto_pause {
+                        match self.pause(living).await {
+                            Ok(()) => return,
+                            Err(refusal) => eprintln!(
+                                "atoll serve: sandbox {} is not paused: {}",
+                                living.id, refusal.what
+                            ),
+                        }
                     }
                     return self.end(living, "its time was over").await;
                 }
@@ -408,13 +453,14 @@ pub(super) fn check_maker(caller: &Caller) -> Result<(), Refusal> {
 }
 
 /// Describes a sandbox for the record.
-fn served(caller: &Caller, id: &str, ask: &CreateAsk) -> Served {
+pub(super) fn served(caller: &Caller, id: &str, ask: &CreateAsk) -> Served {
     Served {
         sandbox: id.to_owned(),
         tenant: caller.tenant.clone(),
         caller: Some(caller.name.clone()),
         template: ask.template.clone(),
         metadata: ask.metadata.clone(),
+        volumes: Vec::new(),
         session: ask.session.clone(),
         trace: caller.trace.clone(),
     }

@@ -7,19 +7,24 @@ use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use atoll_engine::sandboxes::{KeptHome, remove_home};
+use atoll_model::VolumeMount;
 use atoll_store::{PausedSandbox, Role, Scope, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::callers::{Caller, is_of_control, may, scopes_in};
+use super::identity::{Identity, Origin};
 use super::living::{Living, is_equal};
-use super::making::{Identity, Origin};
+use super::snapshots::changes_beside;
 use super::{Answered, Worker, fault, refusal};
-use crate::protocol::{CreateAsk, Credential, InAsk, Kind, Refusal, Reply, SandboxFacts};
+use crate::protocol::{CreateAsk, Credential, InAsk, Kind, MountAsk, Refusal, Reply, SandboxFacts};
 
 /// The reason for the end of one that is paused.
 const PAUSED: &str = "it is paused";
+
+/// The end of the name of the directory with root's changes of the system, beside the home.
+pub(super) const CHANGES: &str = ".system";
 
 /// The sandboxes that are paused, by id.
 pub(super) type AllPaused = BTreeMap<String, Arc<Paused>>;
@@ -57,6 +62,11 @@ pub(super) enum OfPaused {
 }
 
 impl Paused {
+    /// Returns the template that it stands on.
+    pub(super) fn shipped(&self) -> &str {
+        &self.record.shipped
+    }
+
     pub(super) fn facts(&self) -> SandboxFacts {
         self.record.facts.clone()
     }
@@ -70,6 +80,21 @@ impl Worker {
     /// Returns the directory of a home that is kept.
     pub(super) fn kept(&self, id: &str) -> PathBuf {
         self.kept_homes().join(id)
+    }
+
+    /// Returns the directory of root's changes of a system that are kept.
+    pub(super) fn kept_changes(&self, id: &str) -> PathBuf {
+        changes_beside(&self.kept(id))
+    }
+
+    /// Removes what a sandbox that is gone has begun with, where something of it is left.
+    pub(super) fn drop_kept(&self, id: &str) {
+        let (home, changes) = (self.kept(id), self.kept_changes(id));
+        if home.exists() || changes.exists() {
+            // What is left of them is removed at the next start.
+            let remove = move || remove_home(&home).and(remove_home(&changes));
+            let _ = std::thread::Builder::new().spawn(remove);
+        }
     }
 
     fn kept_homes(&self) -> PathBuf {
@@ -90,6 +115,7 @@ impl Worker {
                 continue;
             }
             kept.insert(one.id.clone());
+            kept.insert(format!("{}{CHANGES}", one.id));
             let record = match serde_json::from_str(&one.record) {
                 Ok(record) => record,
                 Err(error) => {
@@ -171,7 +197,12 @@ impl Worker {
         let kept = spawn_blocking(move || {
             worker.store.pause(&row).map_err(|error| fault(&error))?;
             let home = worker.kept(&of.id);
-            let kept = of.sandbox.kill_keeping_home(&home);
+            let kept = match of.rooted {
+                None => of.sandbox.kill_keeping_home(&home),
+                Some(_) => of
+                    .sandbox
+                    .kill_keeping_all(&home, &worker.kept_changes(&of.id)),
+            };
             kept.map_err(|failure| refusal(&failure))
         });
         let kept = kept.await.map_err(|error| fault(&error)).flatten();
@@ -188,6 +219,7 @@ impl Worker {
             record,
             is_over: tokio::sync::Mutex::new(false),
         };
+        self.release(&living.id);
         self.paused().insert(living.id.clone(), Arc::new(paused));
         self.living().remove(&living.id);
         self.forget_requests(&living.id);
@@ -220,6 +252,7 @@ impl Worker {
             memory_mib: Some(limits.memory_mib),
             disk_mib: Some(limits.disk_mib),
             processes: Some(limits.processes),
+            volumes: by_id(living),
             network,
             ..living.ask.clone()
         }
@@ -325,6 +358,7 @@ impl Worker {
             return living.ok_or_else(ended);
         }
         let record = paused.record.clone();
+        let is_rooted = self.template_of(&record.shipped)?.is_some();
         let ask = CreateAsk {
             timeout_s: timeout_s.or(record.ask.timeout_s),
             ..record.ask
@@ -333,6 +367,11 @@ impl Worker {
             id: paused.id.clone(),
             token: record.token,
             port_token: record.port_token,
+            template: self.template_of(&record.shipped)?,
+            reach: None,
+            is_build: false,
+            changed: None,
+            changes: is_rooted.then(|| self.kept_changes(&paused.id)),
             shipped: record.shipped,
             origin: Origin::Kept(KeptHome {
                 path: self.kept(&paused.id),
@@ -341,7 +380,11 @@ impl Worker {
         };
         // Who wakes one does not become its maker.
         let maker = record.caller;
-        let living = self.create_as(caller, Some(maker), ask, identity).await?;
+        let made = self.create_as(caller, Some(maker), ask, identity).await;
+        let living = made.map_err(|refusal| paused.stays(refusal))?;
+        // It is answered for before its tree is made: what is kept is, until it is there.
+        let path = "/".to_owned();
+        living.files.answer(InAsk::Stat { path }).await?;
         *is_over = true;
         self.paused().remove(&paused.id);
         self.forget_paused(&paused.id);
@@ -359,14 +402,38 @@ impl Worker {
         self.forget_paused(&paused.id);
         let facts = json!({ "why": "a caller has ended it while it was paused" });
         self.note(&paused.tenant, &paused.id, "killed", &facts);
-        let home = self.kept(&paused.id);
+        let (home, changes) = (self.kept(&paused.id), self.kept_changes(&paused.id));
         // One that cannot be removed now is at the next start.
-        let _ = spawn_blocking(move || remove_home(&home)).await;
+        let removed = spawn_blocking(move || remove_home(&home).and(remove_home(&changes)));
+        let _ = removed.await;
         Ok(())
     }
 }
 
+/// Returns the volumes of a sandbox, so that it gets these again, and none that has taken a name.
+fn by_id(living: &Living) -> Vec<MountAsk> {
+    let mounts = living.volumes.iter();
+    let by_id = |mount: &VolumeMount| MountAsk {
+        name: mount.id.clone(),
+        path: mount.inside.display().to_string(),
+        read_only: mount.read_only,
+    };
+    mounts.map(by_id).collect()
+}
+
 impl Paused {
+    /// Returns the refusal where a volume of it is gone: it is there itself, and stays paused.
+    fn stays(&self, refusal: Refusal) -> Refusal {
+        match refusal.kind {
+            Kind::NotFound => {
+                let what = format!("sandbox {} stays paused: {}", self.id, refusal.what);
+                Refusal::new(Kind::Exists, what)
+                    .advise("end it: without the volume it does not go on")
+            }
+            _ => refusal,
+        }
+    }
+
     fn gone(&self) -> Refusal {
         let what = format!("sandbox {} is paused", self.id);
         Refusal::new(Kind::NoSandbox, what)

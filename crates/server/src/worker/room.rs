@@ -38,6 +38,8 @@ struct Left {
 pub(super) enum For {
     /// A further sandbox.
     Sandbox,
+    /// A sandbox that nobody has asked for yet.
+    Ahead,
     /// A file.
     File,
 }
@@ -81,9 +83,11 @@ impl Room {
     }
 }
 
-/// Returns the refusal where too little is left; twice as much is kept from further sandboxes.
+/// Returns the refusal where too little is left; twice as much is kept from further sandboxes, and
+/// four times as much from those that nobody has asked for.
 fn lacks(left: Left, reserve: &Reserve, wanted: For) -> Option<Refusal> {
     let factor = match wanted {
+        For::Ahead => 4,
         For::Sandbox => 2,
         For::File => 1,
     };
@@ -99,7 +103,7 @@ fn lacks(left: Left, reserve: &Reserve, wanted: For) -> Option<Refusal> {
             ),
         );
     }
-    if wanted == For::Sandbox && is_short(left.memory, reserve.memory_mib) {
+    if wanted != For::File && is_short(left.memory, reserve.memory_mib) {
         let what = "the server's memory is nearly used up";
         return Some(Refusal {
             retry_after_s: Some(5),
@@ -171,6 +175,10 @@ mod tests {
             };
             lacks(left, &reserve, wanted).map(|refusal| refusal.kind)
         };
+        let (disk, memory) = (Kind::NoSpace, Kind::Unavailable);
+        assert_eq!(kind(400, 40, For::Ahead), None);
+        assert_eq!(kind(399, 40, For::Ahead), Some(disk));
+        assert_eq!(kind(400, 39, For::Ahead), Some(memory));
         for (disk, memory, sandbox, file) in [
             (200, 20, None, None),
             (199, 20, Some(Kind::NoSpace), None),

@@ -1,17 +1,19 @@
 //! Snapshots of sandboxes' homes, which further sandboxes begin with, and forks.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{KeptHome, remove_home};
 use atoll_store::Snapshot;
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
+use super::identity::{Identity, Origin};
 use super::living::{Living, milliseconds};
-use super::making::{Identity, Origin};
+use super::paused::CHANGES;
 use super::room::For;
 use super::{Worker, fault, name, refusal};
 use crate::protocol::{CreateAsk, Kind, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
@@ -24,6 +26,11 @@ const NAME_BYTES_MAX: usize = 128;
 impl Worker {
     fn snapshot_place(&self, id: &str) -> PathBuf {
         self.engine.state().join("served/snapshots").join(id)
+    }
+
+    /// Returns the directory of root's changes of the system in a snapshot.
+    fn snapshot_changes(&self, id: &str) -> PathBuf {
+        changes_beside(&self.snapshot_place(id))
     }
 
     /// Removes snapshots that were not copied to their end.
@@ -39,7 +46,8 @@ impl Worker {
 
     /// Removes a snapshot that is not whole: its files first, so that it is found until they are gone.
     fn drop_snapshot(&self, id: &str) {
-        match remove_home(&self.snapshot_place(id)) {
+        let removed = remove_home(&self.snapshot_place(id));
+        match removed.and_then(|()| remove_home(&self.snapshot_changes(id))) {
             Ok(()) => {
                 let _ = self.store.remove_snapshot(id);
             }
@@ -89,7 +97,7 @@ impl Worker {
         let made = spawn_blocking(move || {
             let directory = place.parent().unwrap_or(&place);
             fs::create_dir_all(directory).map_err(|error| fault(&error))?;
-            let copied = of.sandbox.copy_home(&place);
+            let copied = copy_of(&of, &place);
             let copied = copied
                 .map_err(|failure| refusal(&failure))
                 .inspect_err(|_| {
@@ -122,7 +130,7 @@ impl Worker {
         own.iter().find(is_it).cloned().ok_or_else(|| {
             let what = format!("there is no template {named:?}");
             Refusal::new(Kind::NotFound, what)
-                .advise("\"base\" is there, the host's system; and snapshots of the tenant's own")
+                .advise("\"base\" and \"code-interpreter-v1\" are shipped; others are templates and snapshots of the tenant's own")
         })
     }
 
@@ -162,6 +170,79 @@ impl Worker {
         }
     }
 
+    /// Ends the programs of a sandbox, which goes on with the files of a snapshot: with its id, its
+    /// tokens, sizes and network, until its time.
+    pub(super) async fn roll_back(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        caller: &Caller,
+        named: &str,
+    ) -> Result<Reply, Refusal> {
+        let snapshot = self.snapshot_named(&living.tenant, named)?;
+        if snapshot.shipped != living.shipped {
+            let what = format!("the snapshot {named} is of another template");
+            return Err(Refusal::new(Kind::Invalid, what)
+                .advise("make a sandbox from it: the snapshot is its template"));
+        }
+        self.can_make(caller)?;
+        let home = self.snapshot_home(&snapshot);
+        let template = self.template_of(&living.shipped)?;
+        let left = living.ends.borrow().duration_since(SystemTime::now());
+        let ask = CreateAsk {
+            timeout_s: Some(left.unwrap_or_default().as_secs().max(1)),
+            ..self.record_ask(living)
+        };
+        let identity = Identity {
+            id: living.id.clone(),
+            token: living.token.clone(),
+            port_token: living.port_token.clone(),
+            shipped: living.shipped.clone(),
+            reach: None,
+            is_build: false,
+            changes: None,
+            changed: template.as_ref().map(|_| changes_beside(&home.path)),
+            template,
+            origin: Origin::Copied(home),
+        };
+        self.end_for(living, "it goes back to a snapshot").await?;
+        let maker = Some(living.caller.clone());
+        match self.create_as(caller, maker, ask, identity).await {
+            Ok(again) => Ok(again.created()),
+            Err(refusal) => {
+                self.note_killed(living, "it could not go back to a snapshot");
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Ends a sandbox that goes on as another one of its id.
+    async fn end_for(self: &Arc<Self>, living: &Arc<Living>, why: &str) -> Result<(), Refusal> {
+        let is_first = living.over.send_if_modified(|over| {
+            let is_first = over.is_none();
+            if is_first {
+                living.begin_pausing();
+                *over = Some(why.to_owned());
+            }
+            is_first
+        });
+        if !is_first {
+            let why = living.over.borrow().clone().unwrap_or_default();
+            let what = format!("sandbox {} is ending: {why}", living.id);
+            return Err(Refusal::new(Kind::NoSandbox, what));
+        }
+        let of = Arc::clone(living);
+        let killed = spawn_blocking(move || of.sandbox.kill()).await;
+        let killed = killed.map_err(|error| fault(&error))?;
+        if let Err(failure) = killed {
+            living.end_pausing(why);
+            self.end(living, why).await;
+            return Err(refusal(&failure));
+        }
+        self.living().remove(&living.id);
+        self.forget_requests(&living.id);
+        Ok(())
+    }
+
     /// Makes further sandboxes that begin with the home of one, as it is at one moment.
     pub(super) async fn fork(
         self: &Arc<Self>,
@@ -179,7 +260,7 @@ impl Worker {
         let first = self.kept(&format!("fork{}", name(20)?));
         let of = Arc::clone(living);
         let place = first.clone();
-        let copied = spawn_blocking(move || of.sandbox.copy_home(&place)).await;
+        let copied = spawn_blocking(move || copy_of(&of, &place)).await;
         let copied = copied.map_err(|error| fault(&error))?;
         let home = copied.map_err(|failure| refusal(&failure))?;
         let mut forks = Vec::with_capacity(count);
@@ -188,17 +269,41 @@ impl Worker {
                 timeout_s: timeout_s.or(living.ask.timeout_s),
                 ..self.record_ask(living)
             };
+            let template = self.template_of(&living.shipped)?;
             let identity =
                 Identity::new(&ask, living.shipped.clone(), Origin::Copied(home.clone()));
             let made = match identity {
-                Ok(identity) => self.create_as(caller, None, ask, identity).await,
+                Ok(identity) => {
+                    let identity = Identity {
+                        changed: template.as_ref().map(|_| changes_beside(&first)),
+                        ..identity.on(template)
+                    };
+                    self.create_as(caller, None, ask, identity).await
+                }
                 Err(refusal) => Err(refusal),
             };
             forks.push(made.map(|living| Box::new(living.created())));
         }
-        let _ = spawn_blocking(move || remove_home(&first)).await;
+        let removed =
+            spawn_blocking(move || remove_home(&first).and(remove_home(&changes_beside(&first))));
+        let _ = removed.await;
         Ok(Reply::Forks(forks))
     }
+}
+
+/// Copies a sandbox's home, and beside it root's changes of the system if it has any.
+fn copy_of(living: &Living, to: &Path) -> Result<KeptHome, Failure> {
+    match living.rooted {
+        None => living.sandbox.copy_home(to),
+        Some(_) => living.sandbox.copy_all(to, &changes_beside(to)),
+    }
+}
+
+/// Returns the directory of root's changes of the system beside a home.
+pub(super) fn changes_beside(home: &Path) -> PathBuf {
+    let mut path = home.as_os_str().to_owned();
+    path.push(CHANGES);
+    path.into()
 }
 
 fn is_name(text: &str) -> bool {

@@ -1,5 +1,6 @@
 //! The templates that are shipped: the host's system, and an interpreter of code over it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +10,14 @@ use std::time::Duration;
 
 use atoll_engine::sandboxes::TEMPLATE_DIRECTORY;
 use atoll_model::ServedExec;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, sleep};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::files::Files;
 use super::living::Living;
+use super::process::Process;
 use super::{Worker, fault};
 use crate::protocol::{CODE_INTERPRETER, Kind, Refusal, StartAsk};
 
@@ -23,9 +28,47 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(15);
 /// The time between two attempts to reach it.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// The longest time for what it does that no caller has asked for.
+const DONE_WITHIN: Duration = Duration::from_secs(40);
+/// The packages that are imported ahead where they are there.
+const IMPORTED: [&str; 3] = ["numpy", "pandas", "matplotlib.pyplot"];
+/// The beginnings of the variables that it, and these, look at when they begin: the C library's,
+/// the loader's, Python's and theirs.
+const READ_EARLY: [&str; 25] = [
+    "ARROW_",
+    "BLAS_",
+    "FC_",
+    "FONTCONFIG_",
+    "GLIBC_",
+    "GOTO_",
+    "HOME",
+    "LANG",
+    "LC_",
+    "LD_",
+    "MALLOC_",
+    "MATPLOTLIB",
+    "MKL_",
+    "MPL",
+    "NPY_",
+    "NUM",
+    "OMP_",
+    "OPENBLAS_",
+    "PANDAS",
+    "PATH",
+    "PYTHON",
+    "TEMP",
+    "TMP",
+    "TZ",
+    "XDG_",
+];
+/// The length of the beginning of an answer, with its status, bytes.
+const HEAD_BYTES: usize = "HTTP/1.1 204".len();
+/// The file that the interpreter begins with.
+const SERVER: &str = "server.py";
+
 /// The interpreter, which runs in the sandbox with the rights of its programs.
 const FILES: [(&str, &str); 9] = [
-    ("server.py", include_str!("../interpreter/server.py")),
+    (SERVER, include_str!("../interpreter/server.py")),
     ("api.py", include_str!("../interpreter/api.py")),
     ("contexts.py", include_str!("../interpreter/contexts.py")),
     ("kernels.py", include_str!("../interpreter/kernels.py")),
@@ -63,12 +106,25 @@ fn packages(place: &Path) -> Option<PathBuf> {
 /// # Errors
 /// The kernel's.
 pub fn furnish(state: &Path) -> io::Result<PathBuf> {
+    let directory = directory(state);
+    furnish_in(&directory)?;
+    Ok(directory)
+}
+
+fn directory(state: &Path) -> PathBuf {
     let place = place(state);
-    let directory = packages(&place).unwrap_or_else(|| place.join("0"));
-    fs::create_dir_all(&directory)?;
+    packages(&place).unwrap_or_else(|| place.join("0"))
+}
+
+/// Writes the files of the interpreter to a directory, beside its packages.
+///
+/// # Errors
+/// The kernel's.
+pub fn furnish_in(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     let readable =
         |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    readable(&directory, 0o755)?;
+    readable(directory, 0o755)?;
     for (name, content) in FILES {
         let path = directory.join(name);
         let is_there = fs::read(&path)
@@ -81,14 +137,81 @@ pub fn furnish(state: &Path) -> io::Result<PathBuf> {
             fs::rename(&new, &path)?;
         }
     }
-    Ok(directory)
+    Ok(())
+}
+
+/// Returns the command of the interpreter.
+pub(super) fn command() -> [String; 2] {
+    [
+        "python3".to_owned(),
+        format!("{TEMPLATE_DIRECTORY}/{SERVER}"),
+    ]
+}
+
+/// Waits until the interpreter answers at its port.
+pub(super) async fn begun(files: &Arc<Files>, process: &Process) -> Result<(), Refusal> {
+    let until = Instant::now() + BEGINS_WITHIN;
+    while files.connect(INTERPRETER_PORT).await.is_err() {
+        if process.window.over().is_some() {
+            let what = "the code interpreter has ended before it began";
+            return Err(Refusal::new(Kind::Unavailable, what)
+                .advise("python3 of the server's machine runs it, 3.9 or later"));
+        }
+        if Instant::now() > until {
+            let what = "the code interpreter does not begin";
+            return Err(Refusal::new(Kind::Unavailable, what));
+        }
+        sleep(AGAIN).await;
+    }
+    Ok(())
+}
+
+/// Has the interpreter import what its first cell may want; it does without what is not there.
+pub(super) async fn import_ahead(files: &Arc<Files>) -> Result<(), Refusal> {
+    tell(files, "/prepare", &json!({ "modules": IMPORTED })).await
+}
+
+/// Returns whether the interpreter, or what it imports ahead, may have looked at a variable before
+/// it was set.
+pub(super) fn is_read_early(variable: &str) -> bool {
+    READ_EARLY.iter().any(|begin| variable.starts_with(begin))
+}
+
+/// Sets variables of the interpreter's contexts.
+pub(super) async fn set_variables(
+    files: &Arc<Files>,
+    variables: &BTreeMap<String, String>,
+) -> Result<(), Refusal> {
+    tell(files, "/variables", &json!({ "variables": variables })).await
+}
+
+/// Has the interpreter do something of Atoll's own.
+async fn tell(files: &Arc<Files>, path: &str, body: &Value) -> Result<(), Refusal> {
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut port = files.connect(INTERPRETER_PORT).await?;
+    let mut answer = [0; HEAD_BYTES];
+    let asked = timeout(DONE_WITHIN, async {
+        port.write_all(request.as_bytes()).await?;
+        port.read_exact(&mut answer).await
+    });
+    match asked.await {
+        Ok(Ok(_)) if answer.ends_with(b" 204") => Ok(()),
+        _ => {
+            let what = "the code interpreter does not do what it is told";
+            Err(Refusal::new(Kind::Unavailable, what))
+        }
+    }
 }
 
 impl Worker {
-    /// Returns the files of a shipped template, if it has any.
-    pub(super) fn template_files(&self, shipped: &str) -> Option<PathBuf> {
-        let files = self.templates.as_ref()?;
-        (shipped == CODE_INTERPRETER).then(|| files.clone())
+    /// Returns the files of the interpreter, for a sandbox that has one.
+    pub(super) fn template_files(&self, is_interpreter: bool) -> Option<PathBuf> {
+        let files = is_interpreter.then(|| directory(self.engine.state()))?;
+        files.join(SERVER).is_file().then_some(files)
     }
 
     /// Starts the interpreter of a sandbox that has one, where nothing answers at its port; returns
@@ -98,7 +221,7 @@ impl Worker {
         living: &Arc<Living>,
         port: u16,
     ) -> Result<bool, Refusal> {
-        if port != INTERPRETER_PORT || living.shipped != CODE_INTERPRETER {
+        if port != INTERPRETER_PORT || !living.is_interpreter {
             return Ok(false);
         }
         let _one_by_one = living.interpreter.lock().await;
@@ -107,35 +230,18 @@ impl Worker {
             return Ok(true);
         }
         let ask = StartAsk {
-            command: vec![
-                "python3".to_owned(),
-                format!("{TEMPLATE_DIRECTORY}/server.py"),
-            ],
+            command: command().into(),
             ..StartAsk::default()
         };
         let (process, _reading) = self.start(living, ask, ServedExec::default()).await?;
-        let until = Instant::now() + BEGINS_WITHIN;
-        while living.files.connect(port).await.is_err() {
-            if process.window.over().is_some() {
-                let what = "the code interpreter has ended before it began";
-                return Err(Refusal::new(Kind::Unavailable, what)
-                    .advise("python3 of the server's machine runs it, 3.9 or later"));
-            }
-            if Instant::now() > until {
-                let what = "the code interpreter does not begin";
-                return Err(Refusal::new(Kind::Unavailable, what));
-            }
-            sleep(AGAIN).await;
-        }
+        begun(&living.files, &process).await?;
         Ok(true)
     }
 }
 
 /// Prepares the files of the shipped templates.
-pub(super) fn prepare(state: &Path) -> Option<PathBuf> {
-    furnish(state)
-        .inspect_err(|error| {
-            eprintln!("atoll serve: no {CODE_INTERPRETER}: {}", fault(error).what);
-        })
-        .ok()
+pub(super) fn prepare(state: &Path) {
+    if let Err(error) = furnish(state) {
+        eprintln!("atoll serve: no {CODE_INTERPRETER}: {}", fault(&error).what);
+    }
 }

@@ -11,7 +11,7 @@ use atoll_model::{Ending, LimitHit, LimitKey, Served};
 use super::recorded::check_session;
 use super::templates::PACKAGES;
 use crate::configuration::{Defaults, NetworkWord};
-use crate::protocol::{CODE_INTERPRETER, CreateAsk, Kind, NetworkAsk, Refusal};
+use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal};
 
 /// The most notes of a sandbox, and variables.
 const NOTES_MAX: usize = 64;
@@ -71,6 +71,7 @@ pub(super) fn wanted(
         is_attended: true,
         home: None,
         template: None,
+        system: None,
         answer: PriorAnswer::Nobody,
     }
 }
@@ -113,6 +114,7 @@ fn is_host(text: &str) -> bool {
 }
 
 /// The network of one sandbox.
+#[derive(Clone, Debug)]
 pub(super) struct Reach {
     /// The word for it.
     pub(super) name: &'static str,
@@ -177,14 +179,17 @@ pub(super) fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<
 /// Returns the variables of all programs of a sandbox.
 pub(super) fn environment(
     id: &str,
-    shipped: &str,
+    is_interpreter: bool,
     asked: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut all = asked;
-    if shipped == CODE_INTERPRETER {
+    if is_interpreter {
         let packages = format!("{TEMPLATE_DIRECTORY}/{PACKAGES}");
         all.entry("PYTHONPATH".to_owned()).or_insert(packages);
     }
+    // A system that is the sandbox's alone is not broken by what pip installs (PEP 668).
+    let of_pip = "PIP_BREAK_SYSTEM_PACKAGES".to_owned();
+    all.entry(of_pip).or_insert_with(|| "1".to_owned());
     all.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
     all.insert("E2B_SANDBOX_ID".to_owned(), id.to_owned());
     all

@@ -196,15 +196,6 @@ impl State {
 }
 
 impl Reading {
-    /// Returns whether nothing was read by it, from the beginning of all output on.
-    pub(crate) fn is_untouched(&self) -> bool {
-        let state = self.window.state();
-        state
-            .readers
-            .get(&self.reader)
-            .is_some_and(|place| place.at == 0)
-    }
-
     /// Returns whether nobody else reads.
     pub(crate) fn is_alone(&self) -> bool {
         let state = self.window.state();

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::{FileWatch, PriorAnswer};
+use atoll_model::ServedExec;
 use atoll_model::network::{Listener, ListensAt};
-use atoll_model::{RESIDENT, ServedExec};
 use serde_json::json;
 
 use super::approving::{Question, advised};
+use super::completing::completed;
 use super::files;
-use super::living::{Living, REMEMBERED};
+use super::living::Living;
 use super::process::{NotStarted, Process};
 use super::recorded;
 use super::room::For;
@@ -50,11 +51,14 @@ impl Worker {
             }
             InAsk::Port { port } => self.connect(living, port).await,
             InAsk::Start(ask) => {
-                let (process, reading) = match once {
-                    None => self.start(living, *ask, by).await?,
-                    Some(once) => self.start_once(living, &once, *ask, by).await?,
-                };
+                let (process, reading) = self.begin(living, once, *ask, by).await?;
                 follow(living, &process, reading, reader, writer).await
+            }
+            InAsk::Launch(ask) => {
+                let (process, reading) = self.begin(living, once, *ask, by).await?;
+                let started = started(&process, &reading);
+                tokio::spawn(hold(reading));
+                Ok(Answered::Reply(started))
             }
             InAsk::Attach { process, from } => {
                 let process = living.process(&process)?;
@@ -295,6 +299,20 @@ async fn watch(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
 }
 
 impl Worker {
+    /// Starts a program, once for each name of a request.
+    async fn begin(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        once: Option<String>,
+        ask: StartAsk,
+        by: ServedExec,
+    ) -> Result<(Arc<Process>, Reading), Refusal> {
+        match once {
+            None => self.start(living, ask, by).await,
+            Some(once) => self.start_once(living, &once, ask, by).await,
+        }
+    }
+
     /// Starts a program, if one more can be supervised, and once an approver has agreed where
     /// policies ask about it.
     pub(super) async fn start(
@@ -303,7 +321,8 @@ impl Worker {
         ask: StartAsk,
         by: ServedExec,
     ) -> Result<(Arc<Process>, Reading), Refusal> {
-        let ask = completed(living, ask).await?;
+        let mut by = by;
+        let ask = completed(living, ask, &mut by).await?;
         let sandbox = &living.sandbox;
         let place = self.place()?;
         let nobody = PriorAnswer::Nobody;
@@ -342,7 +361,7 @@ impl Worker {
         }
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let place = Arc::clone(&self.programs).try_acquire_owned();
         place.map_err(|_| Refusal {
             retry_after_s: Some(5),
@@ -354,37 +373,8 @@ impl Worker {
     }
 }
 
-/// Completes a request by what is the sandbox's own.
-async fn completed(living: &Living, mut ask: StartAsk) -> Result<StartAsk, Refusal> {
-    check_user(ask.user.as_deref())?;
-    if let Some(directory) = &mut ask.directory {
-        let path = files::place(directory).to_string_lossy().into_owned();
-        let is_there = living
-            .files
-            .answer(InAsk::Stat { path: path.clone() })
-            .await;
-        let missing = |_| Refusal::new(Kind::Invalid, format!("cwd '{directory}' does not exist"));
-        is_there.map_err(missing)?;
-        *directory = path;
-    }
-    let own = living.environment.iter();
-    let own = own.filter(|(name, _)| !ask.environment.contains_key(*name));
-    let own: Vec<_> = own
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    ask.environment.extend(own);
-    Ok(ask)
-}
-
-/// Keeps a program on its sandbox's list, until a while after its end.
 fn kept(living: &Arc<Living>, process: Arc<Process>, reading: Reading) -> (Arc<Process>, Reading) {
-    living.processes().push(Arc::clone(&process));
-    let (kept, of) = (Arc::clone(&process), Arc::clone(living));
-    tokio::spawn(async move {
-        kept.window.ended().await;
-        tokio::time::sleep(REMEMBERED).await;
-        of.forget(&kept);
-    });
+    living.keep(&process);
     (process, reading)
 }
 
@@ -408,22 +398,12 @@ async fn follow(
     writer: &mut Writer,
 ) -> Result<Answered, Refusal> {
     let follow = async {
-        let started = Reply::Started {
-            pid: process.pid(),
-            lost: reading.lost,
-            at: reading.at,
-        };
-        writer.message(&started).await?;
+        writer.message(&started(process, &reading)).await?;
         loop {
             let next = tokio::select! {
                 next = reading.next() => next,
                 // Whoever has asked says nothing more, or is gone.
-                _ = reader.next::<()>() => {
-                    if reading.is_untouched() {
-                        tokio::spawn(hold(reading));
-                    }
-                    return Ok(());
-                }
+                _ = reader.next::<()>() => return Ok(()),
             };
             match next {
                 Next::Content(stream, content) => writer.content(stream, &content).await?,
@@ -446,6 +426,14 @@ async fn follow(
         }
     };
     Ok(Answered::Written(follow.await))
+}
+
+fn started(process: &Process, reading: &Reading) -> Reply {
+    Reply::Started {
+        pid: process.pid(),
+        lost: reading.lost,
+        at: reading.at,
+    }
 }
 
 /// Keeps the output of a program that was only started, until whoever follows it has come, or does
@@ -480,21 +468,6 @@ async fn told(watch: FileWatch, reader: &mut Reader, writer: &mut Writer) -> io:
         };
         if !changes.is_empty() {
             writer.message(&Reply::Changed(changes)).await?;
-        }
-    }
-}
-
-/// Refuses a user that no program can be.
-fn check_user(user: Option<&str>) -> Result<(), Refusal> {
-    match user {
-        None | Some("") => Ok(()),
-        Some(name) if name == RESIDENT.name => Ok(()),
-        Some(name) => {
-            Err(
-                Refusal::new(Kind::Unauthenticated, format!("invalid username: '{name}'")).advise(
-                    format!("every program is {:?} in these sandboxes", RESIDENT.name),
-                ),
-            )
         }
     }
 }

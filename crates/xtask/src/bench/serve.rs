@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         None => suite::program(&root)?,
     };
     let stage = Stage::below(&options.below, "atoll-bench-")?;
-    let server = Server::start(&program, stage.path())?;
+    let server = Server::start(&program, stage.path(), 0, None)?;
     let mut all = Vec::new();
     one_by_one(&server, options.rounds, &mut all)?;
     many(&server, &mut all)?;
@@ -113,17 +113,26 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 }
 
 /// A server of its own, which ends with this.
-struct Server {
+pub(super) struct Server {
     child: Child,
     address: String,
-    key: String,
+    pub(super) key: String,
 }
 
 impl Server {
-    fn start(program: &Path, directory: &Path) -> Result<Self> {
+    /// Starts it, to make so many sandboxes of each kind ahead; one after another in its directory
+    /// has the same key.
+    pub(super) fn start(
+        program: &Path,
+        directory: &Path,
+        warm: usize,
+        known: Option<String>,
+    ) -> Result<Self> {
         let configuration = directory.join("serve.toml");
-        let text = "log = false\n[quota]\nsandboxes = 20000\ncreates_a_minute = 1000000\n\
-                    [defaults]\ntimeout_s = 3600\n";
+        let text = format!(
+            "log = false\n[quota]\nsandboxes = 20000\ncreates_a_minute = 1000000\n\
+             [defaults]\ntimeout_s = 3600\n[warm]\nsandboxes = {warm}\n"
+        );
         fs::write(&configuration, text)?;
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
@@ -148,11 +157,11 @@ impl Server {
         Ok(Self {
             child,
             address: address.context("the server has no address")?,
-            key: key.context("the server has no key")?,
+            key: known.or(key).context("the server has no key")?,
         })
     }
 
-    fn client(&self) -> Result<Client> {
+    pub(super) fn client(&self) -> Result<Client> {
         let stream = TcpStream::connect(&self.address)?;
         stream.set_nodelay(true)?;
         Ok(Client {
@@ -214,7 +223,7 @@ fn available_mib() -> f64 {
 }
 
 /// A connection that is kept.
-struct Client {
+pub(super) struct Client {
     read: BufReader<TcpStream>,
     write: TcpStream,
     key: String,
@@ -222,13 +231,19 @@ struct Client {
 
 /// A sandbox.
 #[derive(Clone)]
-struct Sandbox {
-    id: String,
+pub(super) struct Sandbox {
+    pub(super) id: String,
     token: String,
 }
 
 impl Client {
-    fn send(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<()> {
+    pub(super) fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Result<()> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{headers}\r\n",
             body.len()
@@ -285,15 +300,26 @@ impl Client {
         Ok(())
     }
 
-    fn whole(&mut self) -> Result<(u16, Vec<u8>)> {
+    pub(super) fn whole(&mut self) -> Result<(u16, Vec<u8>)> {
         let mut body = Vec::new();
         let status = self.answer(|block| body.extend_from_slice(block))?;
         Ok((status, body))
     }
 
+    /// Returns the header of its key.
+    pub(super) fn key(&self) -> String {
+        format!("X-API-Key: {}\r\n", self.key)
+    }
+
+    /// Makes a sandbox of the usual template.
     fn create(&mut self) -> Result<Sandbox> {
+        self.create_of("base")
+    }
+
+    pub(super) fn create_of(&mut self, template: &str) -> Result<Sandbox> {
         let headers = format!("X-API-Key: {}\r\n", self.key);
-        self.send("POST", "/v2/sandboxes", &headers, b"{}")?;
+        let body = json!({ "templateID": template }).to_string();
+        self.send("POST", "/v2/sandboxes", &headers, body.as_bytes())?;
         let (status, body) = self.whole()?;
         let made: Value = serde_json::from_slice(&body)?;
         ensure!(status == 201, "create: {status} {made}");
@@ -323,14 +349,14 @@ impl Client {
         self.send("POST", "/process.Process/Start", &headers, &body)
     }
 
-    fn headers(sandbox: &Sandbox) -> String {
+    pub(super) fn headers(sandbox: &Sandbox) -> String {
         format!(
             "E2b-Sandbox-Id: {}\r\nX-Access-Token: {}\r\n",
             sandbox.id, sandbox.token
         )
     }
 
-    fn exec(&mut self, sandbox: &Sandbox) -> Result<()> {
+    pub(super) fn exec(&mut self, sandbox: &Sandbox) -> Result<()> {
         self.start(sandbox, &["/bin/true"])?;
         let (status, body) = self.whole()?;
         let text = String::from_utf8_lossy(&body);
@@ -341,7 +367,7 @@ impl Client {
         Ok(())
     }
 
-    fn kill(&mut self, sandbox: &Sandbox) -> Result<()> {
+    pub(super) fn kill(&mut self, sandbox: &Sandbox) -> Result<()> {
         let headers = format!("X-API-Key: {}\r\n", self.key);
         self.send(
             "DELETE",
@@ -355,13 +381,13 @@ impl Client {
     }
 }
 
-fn milliseconds<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
+pub(super) fn milliseconds<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let begun = Instant::now();
     let done = work()?;
     Ok((begun.elapsed().as_secs_f64() * 1_000.0, done))
 }
 
-fn add(all: &mut Vec<Measured>, name: &str, unit: &str, values: Vec<f64>) {
+pub(super) fn add(all: &mut Vec<Measured>, name: &str, unit: &str, values: Vec<f64>) {
     all.push(Measured {
         name: name.to_owned(),
         unit: unit.to_owned(),

@@ -28,7 +28,7 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 28] = [
+const PACKAGES: [Package; 31] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("podman", "podman"),
@@ -44,6 +44,9 @@ const PACKAGES: [Package; 28] = [
     program("git", "git"),
     program("make", "make"),
     program("busybox-static", "busybox"),
+    program("docker-registry", "docker-registry"),
+    program("umoci", "umoci"),
+    program("skopeo", "skopeo"),
     program("nodejs", "node"),
     program("npm", "npm"),
     program("qemu-system-x86", "qemu-system-x86_64"),
@@ -91,7 +94,7 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 11] = [
+const NPM: [&str; 12] = [
     "@openai/codex@0.169.0",
     CLAUDE_CODE,
     "opencode-ai@1.18.33",
@@ -103,6 +106,7 @@ const NPM: [&str; 11] = [
     "@aws-sdk/lib-storage@3.1173.0",
     "e2b@2.51.0",
     "oidc-provider@9.13.3",
+    "@librechat/agents@3.9.2",
 ];
 
 /// The package of Node.js for this machine. The package `node` has a script that installs it, and
@@ -124,7 +128,7 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 10] = [
+const PIP: [&str; 13] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
@@ -133,6 +137,9 @@ const PIP: [&str; 10] = [
     "e2b==2.63.0",
     "e2b-code-interpreter==2.11.5",
     "langchain-e2b==0.0.6",
+    "opensandbox==1.1.1",
+    "jupyter_kernel_client==1.0.2",
+    "jupyter_server==2.21.1",
     // With an older SDK of E2B's.
     "openai-agents[e2b]==0.24.0",
     "openapi-python-client==0.29.1",

@@ -106,6 +106,28 @@ pub(crate) async fn remove_snapshot(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct RollBackBody {
+    /// The snapshot's id, or name.
+    snapshot: String,
+}
+
+/// End the programs of a sandbox, which goes on with the files of a snapshot.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/rollback", request_body = RollBackBody, params(("sandbox" = String, Path)), tag = "snapshots",
+    responses((status = 200, body = Created), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+pub(crate) async fn roll_back(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    Path(sandbox): Path<String>,
+    content: Body,
+) -> Answered {
+    let RollBackBody { snapshot } = body(content).await?;
+    let ask = InAsk::RollBack { snapshot };
+    let reply = front.ask_in(credential(&headers), &sandbox, ask).await?;
+    Ok(answer_json(StatusCode::OK, &created(reply)?))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ForkBody {
     /// The number of forks, up to 100; one if it is left out.
     count: Option<usize>,

@@ -129,7 +129,7 @@ async fn begin(
     ask: InAsk,
 ) -> Result<(Line, u32, u64), Refusal> {
     let name = match ask {
-        InAsk::Start(_) => once(headers),
+        InAsk::Start(_) | InAsk::Launch(_) => once(headers),
         _ => None,
     };
     let ask = within(sandbox, ask);
@@ -158,7 +158,7 @@ pub(crate) async fn start(
     content: Body,
 ) -> Answered {
     let asked: StartAsk = body(content).await?;
-    let ask = InAsk::Start(Box::new(asked));
+    let ask = InAsk::Launch(Box::new(asked));
     let (_, pid, _) = begin(&front, &headers, &sandbox, ask).await?;
     Ok(answer_json(StatusCode::CREATED, &Started { pid }))
 }

@@ -2,7 +2,7 @@
 
 use atoll_store::{Role, Scope, Scopes};
 
-use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply};
+use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply, VolumesAsk};
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
 pub(in crate::worker) fn may(role: Role, ask: &InAsk) -> bool {
@@ -26,6 +26,7 @@ pub(in crate::worker) fn is_of_control(ask: &InAsk) -> bool {
             | InAsk::Pause
             | InAsk::Snapshot { .. }
             | InAsk::Fork { .. }
+            | InAsk::RollBack { .. }
             | InAsk::SetTimeout { .. }
             | InAsk::Link { .. }
             | InAsk::SetNetwork(_)
@@ -69,7 +70,12 @@ pub(in crate::worker) fn scopes_for(ask: &Ask) -> &'static [Scope] {
         | Ask::Checkpoint
         | Ask::Approvals => &[Scope::Read],
         Ask::Note { .. } => &[Scope::Create, Scope::Exec],
-        Ask::Snapshots(_) => &[Scope::Create],
+        Ask::Snapshots(_) | Ask::Templates(_) => &[Scope::Create],
+        // The token of the build is what counts.
+        Ask::Upload { .. } => &[],
+        Ask::Volumes(VolumesAsk::List | VolumesAsk::Get { .. }) => &[Scope::Read, Scope::Create],
+        Ask::Volumes(_) => &[Scope::Create],
+        Ask::Content { .. } => &[Scope::Files],
         Ask::Count | Ask::Keys(_) | Ask::Webhooks(_) => &[],
         Ask::In { ask, .. } => scopes_in(ask),
     }
@@ -87,11 +93,13 @@ pub(in crate::worker) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
         | InAsk::Pause
         | InAsk::Snapshot { .. }
         | InAsk::Fork { .. }
+        | InAsk::RollBack { .. }
         | InAsk::SetTimeout { .. }
         | InAsk::SetNetwork(_)
         | InAsk::SetSizes(_) => &[Scope::Create],
         InAsk::Link { .. } => &[Scope::Create, Scope::Ports],
         InAsk::Start(_)
+        | InAsk::Launch(_)
         | InAsk::Attach { .. }
         | InAsk::Input { .. }
         | InAsk::CloseInput { .. }
@@ -163,6 +171,9 @@ pub(in crate::worker) fn without_tokens(scopes: &Scopes, reply: Reply) -> Reply 
             },
             port_token: port_token.filter(|_| scopes.has(Scope::Ports)),
         },
+        Reply::Volume(facts, token) => {
+            Reply::Volume(facts, token.filter(|_| scopes.has(Scope::Files)))
+        }
         other => other,
     }
 }

@@ -1,0 +1,235 @@
+//! A client of the code interpreter in a sandbox. A program of the sandbox answers: nothing rests on
+//! what it says, all of it has a limit, and results are passed on as they are.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Front;
+use super::port::open;
+use crate::protocol::{Credential, Kind, Refusal};
+
+/// The port of the interpreter.
+const PORT: u16 = 49999;
+/// The longest event of a cell, bytes.
+const EVENT_BYTES_MAX: usize = 16 << 20;
+/// The longest event that needs no place among the large ones, bytes.
+const SMALL_BYTES_MAX: usize = 256 * 1024;
+/// The most large events at once, of all sandboxes together; others wait.
+const LARGE_MAX: usize = 8;
+/// The longest time for a large event to come.
+const LARGE_WITHIN: Duration = Duration::from_secs(30);
+/// The longest answer to any other request, bytes, and the longest time for it.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// The large events that come, or are passed on.
+static LARGE: Semaphore = Semaphore::const_new(LARGE_MAX);
+
+/// A place among the large events, for as long as anything of one is held.
+pub(crate) type Place = Option<Arc<SemaphorePermit<'static>>>;
+
+/// The interpreter of one sandbox.
+pub(crate) struct Interpreter<'a> {
+    pub(crate) front: &'a Front,
+    pub(crate) credential: &'a Credential,
+    pub(crate) sandbox: &'a str,
+}
+
+/// Something that happens while a cell is executed. Its values are JSON, and nothing else is known of
+/// them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(crate) kind: Cow<'a, str>,
+    pub(crate) execution_count: Option<u64>,
+    /// The text that was written, or that a result is.
+    #[serde(borrow)]
+    pub(crate) text: Option<&'a RawValue>,
+    pub(crate) html: Option<&'a RawValue>,
+    pub(crate) markdown: Option<&'a RawValue>,
+    pub(crate) latex: Option<&'a RawValue>,
+    pub(crate) svg: Option<&'a RawValue>,
+    pub(crate) png: Option<&'a RawValue>,
+    pub(crate) jpeg: Option<&'a RawValue>,
+    pub(crate) pdf: Option<&'a RawValue>,
+    pub(crate) json: Option<&'a RawValue>,
+    pub(crate) javascript: Option<&'a RawValue>,
+    /// Further parts of a result, by the types of their content.
+    pub(crate) extra: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(crate) is_main_result: bool,
+    /// The parts of an error.
+    pub(crate) name: Option<&'a RawValue>,
+    pub(crate) value: Option<&'a RawValue>,
+    pub(crate) traceback: Option<&'a RawValue>,
+}
+
+/// An event as it came.
+pub(crate) struct Line {
+    text: Bytes,
+    pub(crate) place: Place,
+}
+
+/// The events of a cell. To drop them interrupts it.
+pub(crate) struct Events {
+    body: Incoming,
+    got: BytesMut,
+    /// The bytes in which no end of a line is.
+    looked: usize,
+}
+
+impl Interpreter<'_> {
+    /// Executes a cell in the default context of a language.
+    pub(crate) async fn execute(&self, language: &str, code: &str) -> Result<Events, Refusal> {
+        let asked = json!({ "code": code, "language": language, "keeps_quotes": true });
+        let body = self.send(Method::POST, "/execute", Some(&asked)).await?;
+        Ok(Events {
+            body,
+            got: BytesMut::new(),
+            looked: 0,
+        })
+    }
+
+    /// Interrupts the cell that the default context of a language executes, or starts its kernel
+    /// again; without such a context there is nothing to do.
+    pub(crate) async fn steer(&self, language: &str, what: &str) -> Result<(), Refusal> {
+        let steered = timeout(ANSWER_WITHIN, async {
+            let body = self.send(Method::GET, "/contexts", None).await?;
+            let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let text = text.map_err(|error| strange(&*error))?.to_bytes();
+            let all: Vec<Context> =
+                serde_json::from_slice(&text).map_err(|error| strange(&error))?;
+            let Some(context) = all.iter().find(|one| one.language == language) else {
+                return Ok(());
+            };
+            let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if !is_id(&context.id) {
+                return Err(strange(&"an id that is none"));
+            }
+            let path = format!("/contexts/{}/{what}", context.id);
+            self.send(Method::POST, &path, None).await.map(drop)
+        });
+        let late = |_| Refusal::new(Kind::Late, "the code interpreter does not answer");
+        steered.await.map_err(late)?
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        asked: Option<&Value>,
+    ) -> Result<Incoming, Refusal> {
+        let credential = self.credential.clone();
+        let (stream, _) = open(self.front, self.sandbox, PORT, credential).await?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| strange(&error))?;
+        tokio::spawn(async move {
+            // What went wrong is in the answer, or breaks it off.
+            let _ = connection.await;
+        });
+        let body = asked.map(Value::to_string).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body))
+            .map_err(|error| strange(&error))?;
+        let answer = sender.send_request(request).await;
+        let answer = answer.map_err(|error| strange(&error))?;
+        match answer.status() {
+            StatusCode::OK | StatusCode::NO_CONTENT => Ok(answer.into_body()),
+            status => Err(strange(&status)),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Context {
+    id: String,
+    language: String,
+}
+
+impl Events {
+    /// Waits for the next event; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Line>, Refusal> {
+        while self.got.len() <= SMALL_BYTES_MAX {
+            if let Some(text) = self.line() {
+                return Ok(Some(Line { text, place: None }));
+            }
+            if !self.fill().await? {
+                return Ok(None);
+            }
+        }
+        let place = LARGE.acquire().await.map_err(|error| strange(&error))?;
+        let place = Some(Arc::new(place));
+        let until = Instant::now() + LARGE_WITHIN;
+        loop {
+            if let Some(text) = self.line() {
+                return Ok(Some(Line { text, place }));
+            }
+            if self.got.len() > EVENT_BYTES_MAX {
+                let what = format!("a result is longer than {} MiB", EVENT_BYTES_MAX >> 20);
+                return Err(Refusal::new(Kind::Invalid, what).advise("write it to a file"));
+            }
+            let late = |_| Refusal::new(Kind::Late, "a large result did not come in time");
+            if !timeout_at(until, self.fill()).await.map_err(late)?? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads some more; returns whether there is any.
+    async fn fill(&mut self) -> Result<bool, Refusal> {
+        let Some(frame) = self.body.frame().await else {
+            return Ok(false);
+        };
+        let frame = frame.map_err(|error| strange(&error))?;
+        if let Ok(data) = frame.into_data() {
+            self.got.extend_from_slice(&data);
+        }
+        Ok(true)
+    }
+
+    /// Takes the next whole line.
+    fn line(&mut self) -> Option<Bytes> {
+        let rest = self.got.get(self.looked..)?;
+        match rest.iter().position(|byte| *byte == b'\n') {
+            Some(place) => {
+                let line = self.got.split_to(self.looked + place + 1);
+                self.looked = 0;
+                Some(line.freeze())
+            }
+            None => {
+                self.looked = self.got.len();
+                None
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Reads the event.
+    pub(crate) fn event(&self) -> Result<Event<'_>, Refusal> {
+        serde_json::from_slice(&self.text).map_err(|error| strange(&error))
+    }
+}
+
+fn strange(error: &(impl std::fmt::Display + ?Sized)) -> Refusal {
+    let what = format!("the code interpreter has broken off: {error}");
+    Refusal::new(Kind::Unavailable, what).advise("try again; a restart begins it anew")
+}

@@ -1,0 +1,159 @@
+//! The network of a sandbox as OpenSandbox' policies have it: a default, and rules by target.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::front::Front;
+use crate::front::answers::{body, json as answer_json};
+use crate::front::ask::strange;
+use crate::front::control::not_offered;
+use crate::protocol::{Credential, InAsk, Kind, NetworkAsk, Refusal, Reply, SandboxFacts};
+
+/// A policy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Policy {
+    #[serde(default)]
+    default_action: Action,
+    #[serde(default)]
+    egress: Option<Vec<Rule>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    #[default]
+    Deny,
+    Allow,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    action: Action,
+    target: String,
+}
+
+impl Policy {
+    /// Returns the request for it: everything, or what is named and nothing else.
+    pub(super) fn ask(self) -> Result<NetworkAsk, Refusal> {
+        let rules = self.egress.unwrap_or_default();
+        let (allow, deny): (Vec<Rule>, Vec<Rule>) = rules
+            .into_iter()
+            .partition(|rule| rule.action == Action::Allow);
+        match (self.default_action, deny.first()) {
+            // What is closed needs no rule that closes it.
+            (Action::Deny, _) => Ok(NetworkAsk {
+                internet: Some(false),
+                allow: allow.into_iter().map(|rule| rule.target).collect(),
+                deny: Vec::new(),
+            }),
+            (Action::Allow, None) => Ok(NetworkAsk::default()),
+            (Action::Allow, Some(rule)) => Err(Refusal::new(
+                Kind::Forbidden,
+                format!(
+                    "{}: this server closes single targets only by default",
+                    rule.target
+                ),
+            )
+            .advise("deny by default, and allow what is reached")),
+        }
+    }
+
+    /// Returns the policy of a sandbox.
+    fn of(facts: &SandboxFacts) -> Self {
+        let asked = facts.asked.as_ref();
+        let allowed = asked
+            .map(|asked| asked.allow.as_slice())
+            .unwrap_or_default();
+        let rule = |target: &String| Rule {
+            action: Action::Allow,
+            target: target.clone(),
+        };
+        Self {
+            default_action: match facts.network.as_str() {
+                "internet" => Action::Allow,
+                _ => Action::Deny,
+            },
+            egress: Some(allowed.iter().map(rule).collect()),
+        }
+    }
+
+    /// Puts rules before those that are there.
+    fn merge(&mut self, rules: Vec<Rule>) {
+        let own = self.egress.get_or_insert_default();
+        own.retain(|one| !rules.iter().any(|rule| rule.target == one.target));
+        own.splice(0..0, rules);
+    }
+
+    fn remove(&mut self, targets: &[String]) {
+        let own = self.egress.get_or_insert_default();
+        own.retain(|one| !targets.contains(&one.target));
+    }
+}
+
+/// Answers a request about the policy of a sandbox.
+pub(super) async fn answer(
+    front: &Front,
+    key: Credential,
+    parts: &Parts,
+    id: &str,
+    content: Body,
+) -> Result<Response, Refusal> {
+    let facts = async |key: &Credential| match front.ask_in(key.clone(), id, InAsk::Get).await? {
+        Reply::Sandbox(facts) => Ok(facts),
+        _ => Err(strange()),
+    };
+    let mut policy = Policy::of(&*facts(&key).await?);
+    match parts.method.as_str() {
+        "GET" => {}
+        "PUT" => policy = body(content).await?,
+        "PATCH" => policy.merge(body(content).await?),
+        "DELETE" => policy.remove(&body::<Vec<String>>(content).await?),
+        _ => return Err(not_offered(parts)),
+    }
+    if parts.method != "GET" {
+        let ask = InAsk::SetNetwork(policy.ask()?);
+        front.ask_in(key.clone(), id, ask).await?;
+    }
+    let facts = facts(&key).await?;
+    let told = json!({ "status": "ok", "mode": facts.network, "policy": Policy::of(&facts) });
+    Ok(answer_json(StatusCode::OK, &told))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn policies_become_requests_or_are_refused() {
+        let closed = |allow: &[&str]| NetworkAsk {
+            internet: Some(false),
+            allow: allow.iter().map(|one| (*one).to_owned()).collect(),
+            deny: vec![],
+        };
+        let cases = [
+            (r#"{}"#, Some(closed(&[]))),
+            (
+                r#"{"defaultAction":"deny","egress":[{"action":"allow","target":"a.example"}]}"#,
+                Some(closed(&["a.example"])),
+            ),
+            (r#"{"defaultAction":"allow"}"#, Some(NetworkAsk::default())),
+            (
+                r#"{"defaultAction":"allow","egress":[{"action":"deny","target":"a.example"}]}"#,
+                None,
+            ),
+        ];
+        for (text, expected) in cases {
+            let policy: Policy = serde_json::from_str(text).unwrap();
+            assert_eq!(policy.ask().ok(), expected, "{text}");
+        }
+        assert!(serde_json::from_str::<Policy>(r#"{"ingress":[]}"#).is_err());
+    }
+}

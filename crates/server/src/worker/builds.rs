@@ -1,0 +1,465 @@
+//! Templates that callers build: their layers, and what sandboxes made from them begin with.
+
+mod begun;
+mod digest;
+mod holding;
+mod image;
+mod leaving;
+mod progress;
+mod steps;
+mod uploads;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use atoll_engine::sandboxes::{KeptHome, System, remove_home};
+use atoll_model::RESIDENT;
+use atoll_store::StoredTemplate;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+
+use super::callers::Caller;
+use super::living::milliseconds;
+use super::{Worker, fault, name};
+use crate::protocol::{
+    BuildFacts, BuildPlan, CODE_INTERPRETER, CreateAsk, Kind, Refusal, Reply, TemplateFacts,
+    TemplatesAsk,
+};
+pub(super) use begun::variables;
+pub(super) use holding::Held;
+pub(super) use progress::Builds;
+
+/// The longest name of a template, bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// The tag that a name has where none is written.
+const DEFAULT_TAG: &str = ":default";
+/// The mark in the name of one that another has replaced.
+const REPLACED: char = '@';
+/// The most lines of a log in one answer.
+const LINES_MAX: usize = 100;
+
+/// The names of the templates of E2B's SDKs, and the shipped ones that take their place.
+pub(crate) const MAPPED: [(&str, &str); 3] = [
+    ("e2bdev/base", "base"),
+    ("e2bdev/base:latest", "base"),
+    ("e2bdev/code-interpreter:latest", CODE_INTERPRETER),
+];
+
+/// All that sandboxes are made from a template by.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Record {
+    /// The ids of its layers, the topmost first.
+    pub(super) layers: Vec<String>,
+    /// True if the host's system lies beneath them.
+    pub(super) over_host: bool,
+    /// True if the code interpreter is a part of it.
+    pub(super) is_interpreter: bool,
+    /// The home that sandboxes begin with a copy of; the name of its directory beside the layers.
+    pub(super) home: Option<String>,
+    /// Made by host root: the first of the ids that the home's files belong to.
+    pub(super) base: Option<u32>,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) user: String,
+    pub(super) directory: Option<String>,
+    pub(super) start: Option<String>,
+    pub(super) ready: Option<String>,
+    pub(super) cpus: Option<u32>,
+    pub(super) memory_mib: Option<u64>,
+    /// The digest of all that it was built from.
+    pub(super) digest: String,
+    /// The image at the bottom of it.
+    pub(super) image: Option<image::ImageRecord>,
+}
+
+/// A template that was built.
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    pub(super) id: String,
+    pub(super) tenant: String,
+    pub(super) name: String,
+    pub(super) created_ms: u64,
+    pub(super) record: Record,
+}
+
+/// The programs of a sandbox that are root or become other users.
+#[derive(Clone, Debug)]
+pub(super) struct Rooted {
+    /// The user where none is named.
+    pub(super) user: String,
+    /// The directory where none is named.
+    pub(super) directory: Option<String>,
+}
+
+impl Record {
+    /// Returns the names of its directories beside the layers of others.
+    pub(super) fn files(&self) -> impl Iterator<Item = &String> {
+        let of_image = self.image.iter();
+        let of_image = of_image.flat_map(|image| [&image.layer].into_iter().chain(&image.home));
+        self.layers.iter().chain(&self.home).chain(of_image)
+    }
+}
+
+impl Template {
+    fn of(stored: StoredTemplate) -> Option<Self> {
+        let record = serde_json::from_str(&stored.record);
+        let record = record.inspect_err(|error| {
+            eprintln!("atoll serve: template {}: {error}", stored.id);
+        });
+        Some(Self {
+            id: stored.id,
+            tenant: stored.tenant,
+            name: stored.name,
+            created_ms: stored.created_ms,
+            record: record.ok()?,
+        })
+    }
+
+    /// Returns the names of its layers and homes.
+    pub(super) fn files(&self) -> Vec<String> {
+        self.record.files().cloned().collect()
+    }
+
+    pub(super) fn rooted(&self) -> Rooted {
+        Rooted {
+            user: self.record.user.clone(),
+            directory: self.record.directory.clone(),
+        }
+    }
+}
+
+impl Worker {
+    fn layers(&self) -> PathBuf {
+        self.engine.state().join("served/layers")
+    }
+
+    fn layer(&self, id: &str) -> PathBuf {
+        self.layers().join(id)
+    }
+
+    /// Returns the templates of all tenants.
+    fn all_templates(&self) -> Result<Vec<Template>, Refusal> {
+        let all = self.store.templates().map_err(|error| fault(&error))?;
+        Ok(all.into_iter().filter_map(Template::of).collect())
+    }
+
+    /// Finds a template of a tenant that was built, by its id or name.
+    pub(super) fn template_named(
+        &self,
+        tenant: &str,
+        named: &str,
+    ) -> Result<Option<Template>, Refusal> {
+        let named = named.strip_suffix(DEFAULT_TAG).unwrap_or(named);
+        let all = self.all_templates()?;
+        let is_it = |one: &Template| one.tenant == tenant && (one.id == named || one.name == named);
+        Ok(all.into_iter().find(is_it))
+    }
+
+    /// Finds the template that a sandbox stands on; `None` for a shipped one.
+    pub(super) fn template_of(&self, shipped: &str) -> Result<Option<Template>, Refusal> {
+        if crate::protocol::TEMPLATES.contains(&shipped) {
+            return Ok(None);
+        }
+        let all = self.all_templates()?;
+        let found = all.into_iter().find(|one| one.id == shipped);
+        let gone = || {
+            let what = format!("the template {shipped} that it stands on is not there any more");
+            Refusal::new(Kind::NotFound, what)
+        };
+        found.map(Some).ok_or_else(gone)
+    }
+
+    /// Returns the system of sandboxes that stand on a template.
+    pub(super) fn system_of(&self, template: &Template, begins: Option<PathBuf>) -> System {
+        let layers = template.record.layers.iter();
+        System {
+            name: template.id.clone(),
+            layers: layers.map(|id| self.layer(id)).collect(),
+            over_host: template.record.over_host,
+            begins,
+        }
+    }
+
+    /// Returns the home that sandboxes of a template begin with a copy of.
+    pub(super) fn home_of_template(&self, record: &Record) -> Option<KeptHome> {
+        let home = record.home.as_ref()?;
+        Some(KeptHome {
+            path: self.layers().join(home),
+            base: record.base,
+        })
+    }
+
+    /// Removes layers and homes that no template has, as a build that did not come to its end
+    /// leaves them, and what was uploaded.
+    pub(super) fn find_layers(&self) {
+        let _ = remove_home(&self.uploads());
+        let paused = self.store.paused().map_or(usize::MAX, |all| all.len());
+        let is_known = paused == self.paused().len();
+        for one in self.all_templates().unwrap_or_default() {
+            let is_replaced = one.name.contains(REPLACED);
+            if is_known && is_replaced && self.users_of(&one).is_ok_and(|users| users == 0) {
+                let _ = self.store.remove_template(&one.id);
+            }
+        }
+        let (Ok(all), Ok(rows)) = (self.all_templates(), self.store.templates()) else {
+            return;
+        };
+        if all.len() != rows.len() {
+            // Of another version of Atoll, which has their files.
+            return;
+        }
+        let had: BTreeSet<&String> = all.iter().flat_map(|one| one.record.files()).collect();
+        let there = fs::read_dir(self.layers()).into_iter().flatten().flatten();
+        for one in there.filter(|one| {
+            let name = one.file_name().to_string_lossy().into_owned();
+            !had.contains(&name)
+        }) {
+            let _ = remove_home(&one.path());
+        }
+    }
+
+    /// Carries out a request about templates.
+    pub(super) async fn templates(
+        self: &Arc<Self>,
+        caller: &Caller,
+        ask: TemplatesAsk,
+    ) -> Result<Reply, Refusal> {
+        match ask {
+            TemplatesAsk::List => {
+                let mut all = self.all_templates()?;
+                all.retain(|one| one.tenant == caller.tenant);
+                let facts = all.iter().map(|one| self.template_facts(one));
+                Ok(Reply::Templates(facts.collect()))
+            }
+            TemplatesAsk::Get { id } => {
+                let found = self.template_named(&caller.tenant, &id)?;
+                let found = found.ok_or_else(|| no_template(&id))?;
+                Ok(Reply::Template(Box::new(self.template_facts(&found))))
+            }
+            TemplatesAsk::Remove { id } => {
+                self.can_make(caller)?;
+                self.remove_template(caller, &id).await
+            }
+            TemplatesAsk::Request {
+                name,
+                cpus,
+                memory_mib,
+            } => self.request_build(caller, name, cpus, memory_mib),
+            TemplatesAsk::Link { template } => {
+                self.can_make(caller)?;
+                let token = self.builds.link(&caller.tenant, &template)?;
+                Ok(Reply::UploadToken(token))
+            }
+            TemplatesAsk::Start {
+                template,
+                build,
+                plan,
+            } => self.start_build(caller, &template, &build, *plan),
+            TemplatesAsk::Status {
+                template,
+                build,
+                from,
+                limit,
+            } => {
+                let limit = limit.clamp(1, LINES_MAX);
+                let facts = self
+                    .builds
+                    .facts(&caller.tenant, &template, &build, from, limit)?;
+                Ok(Reply::BuildStatus(Box::new(facts)))
+            }
+        }
+    }
+
+    fn template_facts(&self, one: &Template) -> TemplateFacts {
+        let defaults = &self.configuration.defaults;
+        TemplateFacts {
+            id: one.id.clone(),
+            name: one.name.clone(),
+            created_ms: one.created_ms,
+            digest: one.record.digest.clone(),
+            user: one.record.user.clone(),
+            cpus: self.processors(one.record.cpus),
+            memory_mib: one.record.memory_mib.unwrap_or(defaults.memory_mib),
+            sandboxes: self.stand_on(&one.id),
+        }
+    }
+
+    /// Counts the sandboxes that stand on a template.
+    fn stand_on(&self, id: &str) -> usize {
+        let living = self
+            .living()
+            .values()
+            .filter(|one| one.shipped == id)
+            .count();
+        let paused = self.paused();
+        living + paused.values().filter(|one| one.shipped() == id).count()
+    }
+
+    fn request_build(
+        self: &Arc<Self>,
+        caller: &Caller,
+        named: String,
+        cpus: Option<u32>,
+        memory_mib: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        self.can_make(caller)?;
+        let named = named.strip_suffix(DEFAULT_TAG).unwrap_or(&named).to_owned();
+        if !is_name(&named) || crate::protocol::TEMPLATES.contains(&&*named) {
+            let what = format!(
+                "a template's name has up to {NAME_BYTES_MAX} letters, digits, '.', '_', '-', ':', \
+                 '/', and is none of a shipped one"
+            );
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        let sizes = CreateAsk {
+            cpus,
+            memory_mib,
+            ..CreateAsk::default()
+        };
+        self.limits(&sizes)?;
+        let there = self.template_named(&caller.tenant, &named)?;
+        if there.is_none() {
+            self.check_templates(&caller.tenant)?;
+        }
+        // Another one each time: sandboxes that are paused go on with the files they had.
+        let id = format!("tpl{}", name(20)?);
+        let begun = progress::Wanted {
+            tenant: caller.tenant.clone(),
+            name: named,
+            cpus,
+            memory_mib,
+        };
+        let (build, forgotten) = self.builds.request(&id, begun)?;
+        if let Some(forgotten) = forgotten {
+            let worker = Arc::clone(self);
+            tokio::spawn(async move { worker.drop_uploads(&forgotten).await });
+        }
+        Ok(Reply::Build {
+            template: id,
+            build,
+        })
+    }
+
+    /// Refuses one template more than a tenant may have.
+    fn check_templates(&self, tenant: &str) -> Result<(), Refusal> {
+        let all = self.all_templates()?;
+        let most = self.configuration.quota.templates;
+        if all.iter().filter(|one| one.tenant == tenant).count() < most {
+            return Ok(());
+        }
+        let what = format!("the tenant has {most} templates, as many as it may");
+        Err(Refusal::new(Kind::Quota, what)
+            .advise("delete one, or raise quota.templates in serve.toml"))
+    }
+
+    fn start_build(
+        self: &Arc<Self>,
+        caller: &Caller,
+        template: &str,
+        build: &str,
+        plan: BuildPlan,
+    ) -> Result<Reply, Refusal> {
+        self.can_make(caller)?;
+        let wanted = self.builds.begin(&caller.tenant, template, build)?;
+        let (worker, caller) = (Arc::clone(self), caller.clone());
+        let (template, build) = (template.to_owned(), build.to_owned());
+        tokio::spawn(async move {
+            let log = progress::Log::of(&worker, &build, &caller);
+            let built = worker.build(&caller, &template, &wanted, plan, &log).await;
+            worker.drop_uploads(&template).await;
+            worker.builds.end(&template, &build, built);
+        });
+        Ok(Reply::Done)
+    }
+
+    /// Keeps a template. The one that has its name gives it up, and is no more unless sandboxes or
+    /// snapshots stand on it.
+    async fn keep_template(
+        self: &Arc<Self>,
+        id: &str,
+        wanted: &progress::Wanted,
+        record: Record,
+    ) -> Result<(), Refusal> {
+        let stored = StoredTemplate {
+            id: id.to_owned(),
+            tenant: wanted.tenant.clone(),
+            name: wanted.name.clone(),
+            created_ms: milliseconds(SystemTime::now()),
+            record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
+        };
+        let before = self.template_named(&wanted.tenant, &wanted.name)?;
+        let Some(before) = before.filter(|before| before.name == wanted.name) else {
+            self.check_templates(&wanted.tenant)?;
+            return self
+                .store
+                .keep_template(&stored)
+                .map_err(|error| fault(&error));
+        };
+        let replaced = self.store.replace_template(&before.id, &stored);
+        replaced.map_err(|error| fault(&error))?;
+        if self.users_of(&before)? == 0 {
+            let removed = self.store.remove_template(&before.id);
+            removed.map_err(|error| fault(&error))?;
+            self.drop_layers(&before.record).await;
+        }
+        Ok(())
+    }
+
+    /// Counts the sandboxes and snapshots that stand on a template.
+    fn users_of(&self, one: &Template) -> Result<usize, Refusal> {
+        let snapshots = self.store.snapshots().map_err(|error| fault(&error))?;
+        let snapshots = snapshots.iter().filter(|kept| kept.shipped == one.id);
+        Ok(self.stand_on(&one.id) + snapshots.count())
+    }
+
+    /// Removes the files of a template that no other one, and no sandbox, has.
+    async fn drop_layers(self: &Arc<Self>, record: &Record) {
+        let (worker, ids) = (Arc::clone(self), record.files().cloned());
+        let ids: Vec<String> = ids.collect();
+        let _ = spawn_blocking(move || worker.drop_files(ids.into_iter())).await;
+    }
+
+    /// Returns whether a living sandbox began with a layer.
+    fn is_mounted(&self, id: &str) -> bool {
+        self.living()
+            .values()
+            .any(|one| one.layers.iter().any(|own| own == id))
+    }
+
+    async fn remove_template(
+        self: &Arc<Self>,
+        caller: &Caller,
+        named: &str,
+    ) -> Result<Reply, Refusal> {
+        let found = self.template_named(&caller.tenant, named)?;
+        let found = found.ok_or_else(|| no_template(named))?;
+        let users = self.users_of(&found)?;
+        if users > 0 {
+            let what = format!("{users} sandboxes and snapshots stand on template {named}");
+            return Err(Refusal::new(Kind::Exists, what).advise("end or delete them first"));
+        }
+        self.store
+            .remove_template(&found.id)
+            .map_err(|error| fault(&error))?;
+        self.drop_layers(&found.record).await;
+        Ok(Reply::Done)
+    }
+}
+
+/// Returns the refusal for a template that is not there.
+pub(super) fn no_template(named: &str) -> Refusal {
+    Refusal::new(Kind::NotFound, format!("there is no template {named:?}"))
+        .advise("\"base\" and \"code-interpreter-v1\" are shipped; others are those that the tenant has built")
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(fits)
+}
+
+fn resident() -> String {
+    RESIDENT.name.to_owned()
+}

@@ -1,0 +1,90 @@
+//! Sandboxes that begin with a template that was built.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::ServedExec;
+
+use super::super::Worker;
+use super::super::callers::Caller;
+use super::super::identity::{Identity, Origin};
+use super::super::living::Living;
+use super::{Record, Template};
+use crate::protocol::{CreateAsk, Refusal, Reply, StartAsk, TEMPLATES};
+
+/// The longest time that a create waits for the program of its template.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+impl Worker {
+    /// Returns the template that was built which a request names.
+    pub(in crate::worker) fn built(
+        &self,
+        tenant: &str,
+        ask: &CreateAsk,
+    ) -> Result<Option<Template>, Refusal> {
+        match TEMPLATES.contains(&ask.template.as_str()) {
+            true => Ok(None),
+            false => self.template_named(tenant, &ask.template),
+        }
+    }
+
+    /// Makes a sandbox from a template that was built.
+    pub(in crate::worker) async fn create_from(
+        self: &Arc<Self>,
+        caller: &Caller,
+        ask: CreateAsk,
+        template: Template,
+    ) -> Result<Reply, Refusal> {
+        let origin = match self.home_of_template(&template.record) {
+            Some(home) => Origin::Copied(home),
+            None => Origin::Empty,
+        };
+        let ask = CreateAsk {
+            cpus: ask.cpus.or(template.record.cpus),
+            memory_mib: ask.memory_mib.or(template.record.memory_mib),
+            ..ask
+        };
+        let shipped = template.id.clone();
+        let identity = Identity::new(&ask, shipped, origin)?.on(Some(template));
+        let living = self.create_as(caller, None, ask, identity).await?;
+        Ok(living.created())
+    }
+
+    /// Starts the program that each sandbox of a template begins with, and waits until it is ready,
+    /// for so long: a caller can look why it is not.
+    pub(in crate::worker) async fn begin_program(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        record: &Record,
+        caller: &Caller,
+    ) {
+        let Some(start) = &record.start else { return };
+        let ask = |command: &String| StartAsk {
+            command: ["/bin/sh", "-c", command].map(str::to_owned).to_vec(),
+            ..StartAsk::default()
+        };
+        let by = ServedExec {
+            caller: Some(caller.name.clone()),
+            trace: caller.trace.clone(),
+            user: None,
+        };
+        // Nobody reads it here: it is not held up by that.
+        let started = self.start(living, ask(start), by.clone()).await;
+        let started = started.map(|(process, _)| process);
+        if let (Ok(_), Some(ready)) = (started, &record.ready) {
+            let ready = ask(ready);
+            let _ = self.wait_ready(living, &ready, &by, READY_WITHIN).await;
+        }
+    }
+}
+
+/// Returns the variables of a sandbox: its template's, and over them those that are asked for.
+pub(in crate::worker) fn variables(
+    template: Option<&Template>,
+    ask: &CreateAsk,
+) -> BTreeMap<String, String> {
+    let mut all = template.map_or_else(BTreeMap::new, |one| one.record.environment.clone());
+    all.extend(ask.environment.clone());
+    all
+}

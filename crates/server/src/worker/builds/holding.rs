@@ -1,0 +1,118 @@
+//! Layers and homes of templates that a build or a create uses: nobody removes them meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atoll_engine::sandboxes::remove_home;
+
+use super::super::{Worker, name};
+use super::Record;
+use crate::protocol::{Kind, Refusal};
+
+/// The uses of each.
+pub(in crate::worker) type Held = Mutex<BTreeMap<String, usize>>;
+
+/// Uses of some of them, until it is dropped. What was made by it, and is no template's then, is
+/// removed.
+pub(in crate::worker) struct Hold {
+    worker: Arc<Worker>,
+    used: Mutex<Vec<Used>>,
+}
+
+struct Used {
+    id: String,
+    is_fresh: bool,
+}
+
+impl Worker {
+    pub(in crate::worker) fn hold_layers(self: &Arc<Self>) -> Arc<Hold> {
+        Arc::new(Hold {
+            worker: Arc::clone(self),
+            used: Mutex::default(),
+        })
+    }
+
+    /// Removes those of these that no template, no sandbox and nobody who holds them has.
+    pub(super) fn drop_files(&self, ids: impl Iterator<Item = String>) {
+        let Ok(all) = self.all_templates() else {
+            return;
+        };
+        for id in ids {
+            let is_had = all
+                .iter()
+                .any(|one| one.record.files().any(|own| *own == id));
+            if is_had || self.is_mounted(&id) {
+                continue;
+            }
+            // Out of the way before anybody can take it again.
+            let gone = self.layer(&format!("gone-{id}"));
+            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let moved = !held.contains_key(&id) && fs::rename(self.layer(&id), &gone).is_ok();
+            drop(held);
+            if moved {
+                let _ = remove_home(&gone);
+            }
+        }
+    }
+}
+
+impl Hold {
+    /// Adds all that a template has.
+    pub(in crate::worker) fn add(&self, record: &Record) -> Result<(), Refusal> {
+        for id in record.files() {
+            self.count(id.clone(), false);
+            if !self.worker.layer(id).is_dir() {
+                let what = "the files of the template have just been removed";
+                return Err(Refusal::new(Kind::NotFound, what).advise("build it again"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an id for what is to be made.
+    pub(super) fn fresh(&self) -> Result<String, Refusal> {
+        let id = format!("layer{}", name(20)?);
+        self.count(id.clone(), true);
+        Ok(id)
+    }
+
+    fn count(&self, id: String, is_fresh: bool) {
+        let held = &self.worker.held;
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        *held.entry(id.clone()).or_default() += 1;
+        drop(held);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.push(Used { id, is_fresh });
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut held = self
+            .worker
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for one in &used {
+            if let Some(count) = held.get_mut(&one.id) {
+                *count -= 1;
+                if *count == 0 {
+                    held.remove(&one.id);
+                }
+            }
+        }
+        drop(held);
+        let fresh: Vec<String> = used
+            .into_iter()
+            .filter_map(|one| one.is_fresh.then_some(one.id))
+            .collect();
+        if fresh.is_empty() {
+            return;
+        }
+        let worker = Arc::clone(&self.worker);
+        // What is left of them is removed at the next start.
+        let _ = std::thread::Builder::new().spawn(move || worker.drop_files(fresh.into_iter()));
+    }
+}

@@ -1,0 +1,220 @@
+//! Images of registries: fetched and unpacked in a sandbox, which reaches what its network allows,
+//! and whose root the files belong to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use atoll_engine::sandboxes::{import_image, remove_home};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::super::callers::Caller;
+use super::super::living::Living;
+use super::super::wanted::Reach;
+use super::super::window::Next;
+use super::super::{Worker, fault, refusal};
+use super::holding::Hold;
+use super::progress::{Log, Wanted};
+use super::{Record, resident};
+use crate::line::Stream;
+use crate::protocol::{End, Kind, Refusal, RegistryLogin, StartAsk};
+
+/// The program that fetches and unpacks an image.
+const FETCH: &str = include_str!("../../interpreter/fetch.py");
+/// The longest answer of it, bytes.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// The beginning of the digest of a template that is an image alone.
+const IMAGE: &str = "image:";
+
+/// The answer of the program.
+#[derive(Debug, Deserialize)]
+struct Fetched {
+    /// The digest of its manifest.
+    digest: String,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+}
+
+/// An image that somebody wants.
+struct Wish<'a> {
+    caller: &'a Caller,
+    image: &'a str,
+    login: Option<&'a RegistryLogin>,
+}
+
+impl Worker {
+    /// Makes what a build begins with of an image; the tenant's own layer of it if there is one.
+    pub(super) async fn import(
+        self: &Arc<Self>,
+        caller: &Caller,
+        image: &str,
+        login: Option<&RegistryLogin>,
+        log: &Log,
+        hold: &Arc<Hold>,
+    ) -> Result<Record, Refusal> {
+        log.line(&format!("Looking for {image}"), false);
+        let wanted = Wanted {
+            tenant: caller.tenant.clone(),
+            name: "base".to_owned(),
+            cpus: None,
+            memory_mib: None,
+        };
+        let host = self.shipped_record("base");
+        let allow = self.configuration.images();
+        if allow.is_empty() {
+            let what = "this server fetches no images: it names no registry";
+            return Err(Refusal::new(Kind::Forbidden, what)
+                .advise("images = [\"registry-1.docker.io\", …] in serve.toml names them"));
+        }
+        let reach = Reach {
+            name: "images",
+            presets: Vec::new(),
+            allow,
+        };
+        let living = self.begin_build(caller, "base", &wanted, &host, Some(reach));
+        let living = living.await?;
+        let imported = self
+            .import_in(
+                &living,
+                &Wish {
+                    caller,
+                    image,
+                    login,
+                },
+                log,
+                hold,
+            )
+            .await;
+        if imported.is_err() || !living.is_pausing() {
+            self.end(&living, "its image is known").await;
+        }
+        imported
+    }
+
+    async fn import_in(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        wish: &Wish<'_>,
+        log: &Log,
+        hold: &Arc<Hold>,
+    ) -> Result<Record, Refusal> {
+        let Wish {
+            caller,
+            image,
+            login,
+        } = *wish;
+        let found = self.fetch(living, "find", image, login, log).await?;
+        let digest = format!("{IMAGE}{}", found.digest);
+        log.line(&format!("{image} is {}", found.digest), false);
+        let all = self.all_templates()?;
+        let mut known = all.iter().filter(|one| one.tenant == caller.tenant);
+        if let Some(known) =
+            known.find_map(|one| one.record.image.as_ref().filter(|one| one.digest == digest))
+        {
+            log.line("its files are here: CACHED", false);
+            return Ok(known.as_record());
+        }
+        let fetched = self.fetch(living, "fetch", image, login, log).await?;
+        if fetched.digest != found.digest {
+            let what = format!("{image} has just become another image");
+            return Err(Refusal::new(Kind::Unavailable, what).advise("build again"));
+        }
+        let left = self.leave(living, "its image is there", hold).await?;
+        let (worker, hold) = (Arc::clone(self), Arc::clone(hold));
+        let made = spawn_blocking(move || {
+            let (id, home_id) = (hold.fresh()?, hold.fresh()?);
+            let (layer, home) = (worker.layer(&id), worker.layer(&home_id));
+            let imported = import_image(&left.home, &layer, &home);
+            let _ = remove_home(&left.changes);
+            let _ = remove_home(&left.home.path);
+            let home = imported.map_err(|failure| refusal(&failure))?;
+            Ok(ImageRecord {
+                digest,
+                layer: id,
+                home: home.as_ref().map(|_| home_id),
+                base: home.and_then(|home| home.base),
+                environment: fetched.environment,
+            })
+        });
+        let made: Result<ImageRecord, Refusal> =
+            made.await.map_err(|error| fault(&error)).flatten();
+        made.map(|image| image.as_record())
+    }
+
+    /// Runs the program in the sandbox; its login goes to its input, and is not recorded.
+    async fn fetch(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        what: &str,
+        image: &str,
+        login: Option<&RegistryLogin>,
+        log: &Log,
+    ) -> Result<Fetched, Refusal> {
+        let words = ["/usr/bin/python3", "-I", "-c", FETCH, what, image];
+        let ask = StartAsk {
+            command: words.map(str::to_owned).to_vec(),
+            user: Some("root".to_owned()),
+            directory: Some(atoll_model::RESIDENT.home.to_owned()),
+            input: true,
+            ..StartAsk::default()
+        };
+        let (process, mut reading) = self.start(living, ask, log.by.clone()).await?;
+        let login = login.map(|login| json!({ "user": login.user, "password": login.password }));
+        let login = serde_json::to_vec(&login).map_err(|error| fault(&error))?;
+        process.write(&login).await?;
+        process.close_input().await?;
+        let mut answer = Vec::new();
+        let mut why = String::new();
+        let end = loop {
+            match reading.next().await {
+                Next::Content(Stream::Output, content) => {
+                    let room = ANSWER_BYTES_MAX.saturating_sub(answer.len());
+                    answer.extend_from_slice(
+                        content.get(..room.min(content.len())).unwrap_or_default(),
+                    );
+                }
+                Next::Content(_, content) => {
+                    for line in String::from_utf8_lossy(&content).lines() {
+                        log.line(line, false);
+                        line.clone_into(&mut why);
+                    }
+                }
+                Next::End(end) => break end,
+            }
+        };
+        match end {
+            End::Exited(0) => serde_json::from_slice(&answer).map_err(|error| fault(&error)),
+            _ => Err(
+                Refusal::new(Kind::Invalid, format!("{image} cannot be had: {why}"))
+                    .advise("images in serve.toml names the registries, and what they redirect to"),
+            ),
+        }
+    }
+}
+
+/// The files of an image, which templates of a tenant share.
+#[derive(Clone, Debug, serde::Serialize, Deserialize)]
+pub(in crate::worker) struct ImageRecord {
+    digest: String,
+    pub(super) layer: String,
+    pub(super) home: Option<String>,
+    base: Option<u32>,
+    environment: BTreeMap<String, String>,
+}
+
+impl ImageRecord {
+    fn as_record(&self) -> Record {
+        Record {
+            layers: vec![self.layer.clone()],
+            over_host: false,
+            home: self.home.clone(),
+            base: self.base,
+            environment: self.environment.clone(),
+            user: resident(),
+            digest: self.digest.clone(),
+            image: Some(self.clone()),
+            ..Record::default()
+        }
+    }
+}

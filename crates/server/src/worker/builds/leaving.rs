@@ -1,0 +1,98 @@
+//! The end of a build: the layer and the home that its sandbox leaves.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use atoll_engine::sandboxes::{KeptHome, make_template_layer, remove_home};
+use tokio::task::spawn_blocking;
+
+use super::super::living::Living;
+use super::super::{Worker, fault, refusal};
+use super::Record;
+use super::holding::Hold;
+use crate::protocol::{Kind, Refusal};
+
+/// A sandbox that is gone, and what it leaves.
+pub(super) struct Left {
+    pub(super) home: KeptHome,
+    /// The directory of root's changes.
+    pub(super) changes: PathBuf,
+}
+
+impl Worker {
+    /// Ends a sandbox, and keeps what it leaves.
+    pub(super) async fn leave(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        why: &str,
+        hold: &Arc<Hold>,
+    ) -> Result<Left, Refusal> {
+        let is_first = living.over.send_if_modified(|over| {
+            let is_first = over.is_none();
+            if is_first {
+                living.begin_pausing();
+                *over = Some(why.to_owned());
+            }
+            is_first
+        });
+        if !is_first {
+            let why = living.over.borrow().clone().unwrap_or_default();
+            let what = format!("the sandbox of the build has ended: {why}");
+            return Err(Refusal::new(Kind::NoSandbox, what));
+        }
+        let (worker, of, hold) = (Arc::clone(self), Arc::clone(living), Arc::clone(hold));
+        let kept = spawn_blocking(move || {
+            fs::create_dir_all(worker.layers()).map_err(|error| fault(&error))?;
+            let (home, changes) = (worker.layer(&hold.fresh()?), worker.layer(&hold.fresh()?));
+            let home = of.sandbox.kill_keeping_all(&home, &changes);
+            let home = home.map_err(|failure| refusal(&failure))?;
+            Ok(Left { home, changes })
+        });
+        let kept: Result<Left, Refusal> = kept.await.map_err(|error| fault(&error)).flatten();
+        match kept {
+            Ok(left) => {
+                self.living().remove(&living.id);
+                self.forget_requests(&living.id);
+                self.note_killed(living, why);
+                Ok(left)
+            }
+            Err(refusal) => {
+                living.end_pausing(&format!("it could not be kept: {}", refusal.what));
+                self.end(living, "it could not be kept").await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Makes the layer of what a build leaves, and the home that sandboxes begin with.
+    pub(super) async fn layer_of(
+        self: &Arc<Self>,
+        left: Left,
+        base: &Record,
+        hold: &Arc<Hold>,
+    ) -> Result<Record, Refusal> {
+        let (worker, base, hold) = (Arc::clone(self), base.clone(), Arc::clone(hold));
+        let made = spawn_blocking(move || {
+            let id = hold.fresh()?;
+            let layer = worker.layer(&id);
+            let made = make_template_layer(&left.changes, left.home.base, &layer);
+            let _ = remove_home(&left.changes);
+            made.map_err(|failure| refusal(&failure))?;
+            let mut layers = base.layers.clone();
+            layers.insert(0, id);
+            let is_empty = fs::read_dir(&left.home.path).is_ok_and(|mut all| all.next().is_none());
+            if is_empty {
+                let _ = remove_home(&left.home.path);
+            }
+            let home = left.home.path.file_name().filter(|_| !is_empty);
+            Ok(Record {
+                layers,
+                home: home.map(|name| name.to_string_lossy().into_owned()),
+                base: left.home.base,
+                ..base
+            })
+        });
+        made.await.map_err(|error| fault(&error)).flatten()
+    }
+}

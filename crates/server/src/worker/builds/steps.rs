@@ -1,0 +1,525 @@
+//! A build: a sandbox whose programs are root, each step in it, and the layer that is left.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::{RESIDENT, ServedExec};
+use tokio::io::AsyncReadExt;
+
+use super::super::callers::Caller;
+use super::super::identity::{Identity, Origin};
+use super::super::living::Living;
+use super::super::process::Process;
+use super::super::wanted::Reach;
+use super::super::window::Next;
+use super::super::{Worker, fault};
+use super::digest::is_gzip;
+use super::holding::Hold;
+use super::progress::{Lines, Log, Wanted};
+use super::{MAPPED, Record, Template, no_template, resident};
+use crate::protocol::{
+    BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, InAsk, Kind, Refusal,
+    StartAsk, TEMPLATES,
+};
+
+/// The longest time of a build, seconds.
+const BUILT_WITHIN_S: u64 = 3_600;
+/// The longest time for a program to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// The time between two looks whether it is.
+const READY_LOOK: Duration = Duration::from_millis(100);
+/// The most layers of a template, of which each sandbox mounts all.
+const LAYERS_MAX: usize = 8;
+/// The bytes of an upload that are read at once.
+const BLOCK_BYTES: usize = 64 * 1024;
+const SIGKILL: u8 = 9;
+/// The most variables of a template, and bytes of one.
+const VARIABLES_MAX: usize = 64;
+const VARIABLE_BYTES_MAX: usize = 4_096;
+/// The search path where no step has set another.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The template where none is named.
+const TEMPLATE: &str = "base";
+/// The step after the last.
+const FINALIZE: &str = "finalize";
+
+/// Puts uploaded files in place: the source, the target, the owner, the mode, the directory to
+/// which they were unpacked, and the working directory.
+const COPY: &str = r#"
+set -e
+cd "$5"
+case "$2" in /*) to=$2;; *) to=$6/$2;; esac
+[ -z "$3" ] || chown -R "$3" .
+[ -z "$4" ] || chmod -R "$4" .
+IFS=
+set -- $1
+if [ ! -e "$1" ] && [ ! -L "$1" ]; then echo "nothing is called $1" >&2; exit 1; fi
+for from do
+  if [ -d "$from" ] && [ ! -L "$from" ]; then
+    mkdir -p "$to"; cp -a "$from"/. "$to"/
+  elif [ $# -gt 1 ] || [ -d "$to" ] || [ "${to%/}" != "$to" ]; then
+    mkdir -p "$to"; cp -a "$from" "$to"/
+  else
+    mkdir -p "$(dirname "$to")"; cp -a "$from" "$to"
+  fi
+done
+"#;
+
+/// The state that steps change.
+struct Shell {
+    /// The program that runs commands.
+    program: &'static str,
+    user: String,
+    directory: Option<String>,
+    environment: BTreeMap<String, String>,
+}
+
+impl Worker {
+    /// Builds a template.
+    pub(super) async fn build(
+        self: &Arc<Self>,
+        caller: &Caller,
+        id: &str,
+        wanted: &Wanted,
+        plan: BuildPlan,
+        log: &Log,
+    ) -> Result<(), Refusal> {
+        log.step(
+            "base",
+            &format!("Building {} for {}", wanted.name, caller.tenant),
+        );
+        // Until it is a template's, or is not to be one.
+        let hold = self.hold_layers();
+        let base = self.base_of(caller, &plan.from, log, &hold).await?;
+        hold.add(&base)?;
+        let digest = self.digest_of(id, &base, &plan).await?;
+        if !plan.force {
+            let all = self.all_templates()?;
+            let is_same =
+                |one: &Template| one.tenant == wanted.tenant && one.record.digest == digest;
+            if let Some(same) = all.into_iter().find(is_same) {
+                log.line("the same was built before: CACHED", false);
+                hold.add(&same.record)?;
+                let record = Record {
+                    cpus: wanted.cpus,
+                    memory_mib: wanted.memory_mib,
+                    ..same.record
+                };
+                return self.keep_template(id, wanted, record).await;
+            }
+        }
+        if base.layers.len() >= LAYERS_MAX {
+            let what = format!("a template has {LAYERS_MAX} layers at most");
+            return Err(Refusal::new(Kind::Invalid, what)
+                .advise("begin with an earlier template, and carry out all the steps on that"));
+        }
+        let living = self.begin_build(caller, id, wanted, &base, None).await?;
+        let carried = self.all_steps(&living, id, &plan, &base, log).await;
+        let carried = carried.and_then(|shell| {
+            check_variables(&shell.environment)?;
+            Ok(shell)
+        });
+        let shell = match carried {
+            Ok(shell) => shell,
+            Err(refusal) => {
+                self.end(&living, "the build has failed").await;
+                return Err(refusal);
+            }
+        };
+        log.step(FINALIZE, "Keeping the layer");
+        let left = self.leave(&living, "the template is built", &hold).await?;
+        let record = self.layer_of(left, &base, &hold).await?;
+        let record = Record {
+            environment: shell.environment,
+            user: shell.user,
+            directory: shell.directory,
+            start: plan.start.or(base.start),
+            ready: plan.ready.or(base.ready),
+            cpus: wanted.cpus,
+            memory_mib: wanted.memory_mib,
+            digest,
+            ..record
+        };
+        self.keep_template(id, wanted, record).await?;
+        log.line("Build finished", false);
+        Ok(())
+    }
+
+    /// Returns the record of a shipped template, which is the host's system alone.
+    pub(super) fn shipped_record(&self, named: &str) -> Record {
+        let is_interpreter = named == CODE_INTERPRETER;
+        Record {
+            over_host: true,
+            is_interpreter,
+            user: resident(),
+            digest: if is_interpreter { named } else { TEMPLATE }.to_owned(),
+            ..Record::default()
+        }
+    }
+
+    /// Finds what a build begins with.
+    async fn base_of(
+        self: &Arc<Self>,
+        caller: &Caller,
+        from: &BuildFrom,
+        log: &Log,
+        hold: &Arc<Hold>,
+    ) -> Result<Record, Refusal> {
+        match from {
+            BuildFrom::Host => Ok(self.shipped_record(TEMPLATE)),
+            BuildFrom::Template(named) if TEMPLATES.contains(&&**named) => {
+                Ok(self.shipped_record(named))
+            }
+            BuildFrom::Template(named) => {
+                let found = self.template_named(&caller.tenant, named)?;
+                found
+                    .map(|found| found.record)
+                    .ok_or_else(|| no_template(named))
+            }
+            BuildFrom::Image { name, login } => {
+                if let Some((_, shipped)) = MAPPED.iter().find(|(image, _)| image == name) {
+                    log.line(&format!("{name} is the shipped template {shipped}"), false);
+                    return Ok(self.shipped_record(shipped));
+                }
+                self.import(caller, name, login.as_deref(), log, hold).await
+            }
+        }
+    }
+
+    /// Makes the sandbox of a build.
+    pub(super) async fn begin_build(
+        self: &Arc<Self>,
+        caller: &Caller,
+        id: &str,
+        wanted: &Wanted,
+        base: &Record,
+        reach: Option<Reach>,
+    ) -> Result<Arc<Living>, Refusal> {
+        let template = Template {
+            id: id.to_owned(),
+            tenant: caller.tenant.clone(),
+            name: wanted.name.clone(),
+            created_ms: 0,
+            record: Record {
+                start: None,
+                ready: None,
+                ..base.clone()
+            },
+        };
+        let life = self.configuration.quota.timeout_s.min(BUILT_WITHIN_S);
+        let ask = CreateAsk {
+            template: wanted.name.clone(),
+            timeout_s: Some(life),
+            cpus: wanted.cpus,
+            memory_mib: wanted.memory_mib,
+            metadata: BTreeMap::from([("atoll.build".to_owned(), wanted.name.clone())]),
+            ..CreateAsk::default()
+        };
+        let origin = match self.home_of_template(base) {
+            Some(home) => Origin::Copied(home),
+            None => Origin::Empty,
+        };
+        let shipped = template.id.clone();
+        let identity = Identity {
+            reach,
+            is_build: true,
+            ..Identity::new(&ask, shipped, origin)?.on(Some(template))
+        };
+        self.create_as(caller, None, ask, identity).await
+    }
+
+    /// Carries out the steps; returns what they have set.
+    async fn all_steps(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        id: &str,
+        plan: &BuildPlan,
+        base: &Record,
+        log: &Log,
+    ) -> Result<Shell, Refusal> {
+        let path = "/bin/bash".to_owned();
+        let has_bash = living.files.answer(InAsk::Stat { path }).await.is_ok();
+        let mut shell = Shell {
+            program: if has_bash { "/bin/bash" } else { "/bin/sh" },
+            user: base.user.clone(),
+            directory: base.directory.clone(),
+            environment: base.environment.clone(),
+        };
+        for (at, step) in plan.steps.iter().enumerate() {
+            let number = (at + 1).to_string();
+            log.step(&number, &told(step));
+            self.step(living, id, step, &mut shell, log).await?;
+        }
+        if let Some(start) = &plan.start {
+            log.step(FINALIZE, &format!("START {start}"));
+            let started = self.start(living, shell.ask(start), log.by.clone());
+            // Nobody reads it: it is not held up by that.
+            let program = started.await.map(|(program, _)| program)?;
+            if let Some(ready) = &plan.ready {
+                let ready = shell.ask(ready);
+                let is_ready = self.wait_ready(living, &ready, &log.by, READY_WITHIN);
+                tokio::select! {
+                    ready = is_ready => ready?,
+                    why = failed(&program) => return Err(why),
+                }
+            } else if let Some(end) = program.window.over().filter(|end| *end != End::Exited(0)) {
+                let what = format!("the start command has failed: {}", ended(&end));
+                return Err(Refusal::new(Kind::Invalid, what));
+            }
+        }
+        Ok(shell)
+    }
+
+    async fn step(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        id: &str,
+        step: &BuildStep,
+        shell: &mut Shell,
+        log: &Log,
+    ) -> Result<(), Refusal> {
+        match step {
+            BuildStep::Run { command, user } => {
+                let mut ask = shell.ask(command);
+                ask.user = user.clone().or(ask.user);
+                self.run_logged(living, ask, None, log).await
+            }
+            BuildStep::Environment(variables) => {
+                let all = variables.iter();
+                let all = all.map(|(name, value)| (name.clone(), shell.expanded(value)));
+                let all: Vec<(String, String)> = all.collect();
+                shell.environment.extend(all);
+                Ok(())
+            }
+            BuildStep::User(user) => {
+                shell.user.clone_from(user);
+                Ok(())
+            }
+            BuildStep::Directory(directory) => {
+                let at = shell.place(&shell.expanded(directory));
+                let script = "[ -d \"$1\" ] || { mkdir -p \"$1\" && chown \"$2\" \"$1\"; }";
+                let words = ["-c", script, "sh", &at, &shell.user];
+                let ask = as_root(words.map(str::to_owned).to_vec(), shell);
+                self.run_logged(living, ask, None, log).await?;
+                shell.directory = Some(at);
+                Ok(())
+            }
+            BuildStep::Copy {
+                upload,
+                from,
+                to,
+                owner,
+                mode,
+            } => {
+                let file = self.upload_place(id, upload);
+                let unpacked = format!("/data/.copy-{}", super::name(10)?);
+                let script = "mkdir -p \"$1\" && cd \"$1\" && \
+                              if [ \"$2\" = gzip ]; then gzip -dc; else cat; fi | tar -xf -";
+                let packing = if is_gzip(&file)? { "gzip" } else { "" };
+                let words = ["-c", script, "sh", &unpacked, packing];
+                let mut ask = as_root(words.map(str::to_owned).to_vec(), shell);
+                ask.input = true;
+                self.run_logged(living, ask, Some(&file), log).await?;
+                let owner = owner.as_deref().filter(|owner| !owner.is_empty());
+                let owner = owner.unwrap_or(&shell.user);
+                let mode = mode.as_deref().unwrap_or_default();
+                let here = shell.place("");
+                let words = ["-c", COPY, "sh", from, to, owner, mode, &unpacked, &here];
+                let ask = as_root(words.map(str::to_owned).to_vec(), shell);
+                self.run_logged(living, ask, None, log).await?;
+                let words = ["-c", "rm -rf \"$1\"", "sh", &unpacked];
+                let ask = as_root(words.map(str::to_owned).to_vec(), shell);
+                self.run_logged(living, ask, None, log).await
+            }
+        }
+    }
+
+    /// Runs a program to its end, with this file as its input; what it writes goes to the log.
+    pub(super) async fn run_logged(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        ask: StartAsk,
+        input: Option<&Path>,
+        log: &Log,
+    ) -> Result<(), Refusal> {
+        let (process, mut reading) = self.start(living, ask, log.by.clone()).await?;
+        let fed = async {
+            let Some(input) = input else { return Ok(()) };
+            let mut file = tokio::fs::File::open(input)
+                .await
+                .map_err(|error| fault(&error))?;
+            let mut block = vec![0; BLOCK_BYTES];
+            loop {
+                let got = file.read(&mut block).await.map_err(|error| fault(&error))?;
+                if got == 0 {
+                    return process.close_input().await;
+                }
+                process.write(block.get(..got).unwrap_or_default()).await?;
+            }
+        };
+        let heard = async {
+            let mut lines = Lines::default();
+            loop {
+                match reading.next().await {
+                    Next::Content(stream, content) => lines.take(stream, &content, log),
+                    Next::End(end) => {
+                        lines.end(log);
+                        return end;
+                    }
+                }
+            }
+        };
+        let fed = async {
+            let fed = fed.await;
+            if fed.is_err() {
+                // It waits for the rest of its input.
+                process.signal(SIGKILL);
+            }
+            fed
+        };
+        let (fed, end) = tokio::join!(fed, heard);
+        match end {
+            // One that needs no more of its input has ended before that did.
+            End::Exited(0) => Ok(()),
+            end => {
+                let _ = fed;
+                let what = format!("the command has failed: {}", ended(&end));
+                Err(Refusal::new(Kind::Invalid, what))
+            }
+        }
+    }
+
+    /// Waits until a program succeeds.
+    pub(in crate::worker) async fn wait_ready(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        ask: &StartAsk,
+        by: &ServedExec,
+        within: Duration,
+    ) -> Result<(), Refusal> {
+        let until = tokio::time::Instant::now() + within;
+        loop {
+            let started = self.start(living, ask.clone(), by.clone()).await;
+            let process = started.map(|(process, _)| process)?;
+            let ended = tokio::time::timeout_at(until, process.window.ended()).await;
+            if ended.is_err() {
+                process.signal(SIGKILL);
+                let what = "the program is not ready in time";
+                return Err(Refusal::new(Kind::Late, what).advise("look at the ready command"));
+            }
+            if process.window.over() == Some(End::Exited(0)) {
+                return Ok(());
+            }
+            tokio::time::sleep(READY_LOOK).await;
+        }
+    }
+}
+
+impl Shell {
+    /// Returns the request that runs a command.
+    fn ask(&self, command: &str) -> StartAsk {
+        let words = [self.program, "-l", "-c", command];
+        StartAsk {
+            command: words.map(str::to_owned).to_vec(),
+            environment: self.environment.clone(),
+            directory: self.directory.clone(),
+            user: Some(self.user.clone()),
+            ..StartAsk::default()
+        }
+    }
+
+    /// Puts variables in the place of `$NAME` and `${NAME}`, as a Dockerfile has it; one that is not
+    /// set is empty.
+    fn expanded(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push_str(before);
+            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let braced = after.strip_prefix('{').and_then(|one| one.split_once('}'));
+            let (name, left) = match braced {
+                Some((name, left)) if name.chars().all(is_name) => (name, left),
+                _ => after.split_at(after.find(|one| !is_name(one)).unwrap_or(after.len())),
+            };
+            match (name, self.environment.get(name)) {
+                ("", _) => out.push('$'),
+                (_, Some(value)) => out.push_str(value),
+                ("PATH", None) => out.push_str(PATH),
+                _ => {}
+            }
+            rest = left;
+        }
+        out + rest
+    }
+
+    /// Returns a path, which may be relative to the directory.
+    fn place(&self, path: &str) -> String {
+        let here = self.directory.as_deref().unwrap_or(RESIDENT.home);
+        Path::new(here).join(path).to_string_lossy().into_owned()
+    }
+}
+
+/// Refuses variables that no program could have.
+fn check_variables(all: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let is_odd = |(name, value): (&String, &String)| {
+        name.is_empty()
+            || name.contains(['=', '\0'])
+            || value.contains('\0')
+            || name.len() + value.len() > VARIABLE_BYTES_MAX
+    };
+    if all.len() <= VARIABLES_MAX && !all.iter().any(is_odd) {
+        return Ok(());
+    }
+    let what =
+        format!("a template has {VARIABLES_MAX} variables of {VARIABLE_BYTES_MAX} bytes at most");
+    Err(Refusal::new(Kind::Invalid, what))
+}
+
+/// Waits until a start command has failed.
+async fn failed(program: &Process) -> Refusal {
+    program.window.ended().await;
+    match program.window.over() {
+        // Others it has left behind may be what is waited for.
+        None | Some(End::Exited(0)) => std::future::pending().await,
+        Some(end) => {
+            let what = format!("the start command has failed: {}", ended(&end));
+            Refusal::new(Kind::Invalid, what)
+        }
+    }
+}
+
+fn as_root(words: Vec<String>, shell: &Shell) -> StartAsk {
+    let program = shell.program.to_owned();
+    StartAsk {
+        command: std::iter::once(program).chain(words).collect(),
+        directory: Some("/".to_owned()),
+        user: Some("root".to_owned()),
+        ..StartAsk::default()
+    }
+}
+
+/// Tells a step as a Dockerfile has it.
+fn told(step: &BuildStep) -> String {
+    match step {
+        BuildStep::Copy { from, to, .. } => format!("COPY {from} {to}"),
+        BuildStep::Run { command, .. } => format!("RUN {command}"),
+        BuildStep::Environment(variables) => {
+            let names: Vec<&str> = variables.keys().map(String::as_str).collect();
+            format!("ENV {}", names.join(" "))
+        }
+        BuildStep::Directory(directory) => format!("WORKDIR {directory}"),
+        BuildStep::User(user) => format!("USER {user}"),
+    }
+}
+
+fn ended(end: &End) -> String {
+    match end {
+        End::Exited(status) => format!("exit status {status}"),
+        End::Signalled(signal) => format!("signal {signal}"),
+        End::Otherwise(why) | End::Gone(why) => why.clone(),
+        End::Late => "its time was over".to_owned(),
+        End::TooSlow => "its output was read too slowly".to_owned(),
+    }
+}
