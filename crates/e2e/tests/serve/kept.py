@@ -292,11 +292,35 @@ def servers_come_and_go(key):
     server.end()
 
 
+def a_sandbox_goes_back_to_a_snapshot(server):
+    id, token = server.made(environment={"NAME": "value"})
+    server.run(id, "echo before > file; sleep 100 &")
+    status, _, snapshot = server.ask("POST", f"/v1/sandboxes/{id}/snapshots", {"name": "before"})
+    assert status == 201, snapshot
+    for back in (snapshot["id"], "before"):
+        server.run(id, "echo after > file; touch later; sleep 100 &")
+        status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/rollback", {"snapshot": back})
+        assert status == 200 and (told["sandbox"]["id"], told["token"]) == (id, token), told
+        assert server.run(id, "cat file; ls; echo $NAME; pgrep sleep | wc -l") == "before\nfile\nvalue\n0\n"
+    assert server.ask("POST", f"/v1/sandboxes/{id}/rollback", {"snapshot": "none"})[0] == 404
+    # Of another kind: it would have another system beneath it.
+    other, _ = server.made(template="code-interpreter-v1")
+    assert server.ask("POST", f"/v1/sandboxes/{other}/rollback", {"snapshot": "before"})[0] == 400
+    # Nobody goes back by the sandbox's own token, and nothing was lost by any of this.
+    status, _, _ = server.ask(
+        "POST", f"/v1/sandboxes/{id}/rollback", {"snapshot": "before"}, X_API_Key=None, X_Access_Token=token)
+    assert status == 401, status
+    assert server.run(id, "cat file") == "before\n"
+    for one in (id, other):
+        server.ask("DELETE", f"/v1/sandboxes/{one}")
+    assert server.ask("DELETE", f"/v1/snapshots/{snapshot['id']}")[0] == 200
+
+
 CHECKS = [
     a_pause_keeps_files_and_goes_on, a_pause_at_its_time_loses_nothing,
     a_request_with_its_token_wakes_one_that_says_so, a_snapshot_is_a_template_of_its_tenant,
     forks_share_what_was_and_nothing_else, homes_of_all_kinds_are_kept, limits_hold_after_a_pause,
-    answers_are_for_whoever_could_have_them,
+    answers_are_for_whoever_could_have_them, a_sandbox_goes_back_to_a_snapshot,
 ]
 
 
@@ -323,4 +347,5 @@ def main():
     sys.exit(failed or bool(left))
 
 
-main()
+if __name__ == "__main__":
+    main()

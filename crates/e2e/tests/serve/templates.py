@@ -1,0 +1,345 @@
+"""Templates that are built: by steps, from images of registries, for whom, and what attacks of those
+images come to. E2B's own SDK builds them.
+
+Starts servers itself: reads ATOLL, CONFIG and the environment that they begin with. Prints `ok NAME`
+or `failed NAME: why` for each check, and exits 1 if one failed.
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from urllib.parse import urlsplit
+
+from e2b import Sandbox, Template
+from e2b.exceptions import BuildException, NotFoundException, SandboxException
+
+CONFIG = os.path.join(os.environ["CONFIG"], "atoll", "serve.toml")
+TOML = """
+images = ["git.example", "unknown.example"]
+[defaults]
+disk_mib = 300
+"""
+
+
+class Server:
+    """A server, with the key that it makes, or the one of the server before."""
+
+    def __init__(self, key=None):
+        os.makedirs(os.path.dirname(CONFIG), exist_ok=True)
+        with open(CONFIG, "w") as file:
+            file.write(TOML)
+        self.process = subprocess.Popen(
+            [os.environ["ATOLL"], "serve", "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        told = ""
+        while "Ctrl-C" not in told:
+            line = self.process.stdout.readline()
+            assert line, told
+            told += line
+        self.at = re.search(r"E2B_API_URL=(\S+)", told)[1]
+        self.key = key or re.search(r"E2B_API_KEY=(\S+)", told)[1]
+        self.options = {"api_url": self.at, "sandbox_url": self.at, "api_key": self.key}
+
+    def ask(self, method, path, body=None, key=None):
+        at = urlsplit(self.at)
+        connection = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
+        text = json.dumps(body) if body is not None else None
+        connection.request(method, path, text, {"X-API-Key": key or self.key})
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text[:1] in (b"{", b"[") else text
+
+    def build(self, template, name, **more):
+        """Builds a template; returns its id and the lines of the log."""
+        lines = []
+        built = Template.build(
+            template, name=name, on_build_logs=lambda line: lines.append(line.message),
+            **more, **self.options)
+        return built.template_id, lines
+
+    def fails(self, template, name):
+        """Builds a template that cannot be built; returns why."""
+        try:
+            self.build(template, name)
+        except BuildException as error:
+            return str(error)
+        raise AssertionError("it was built")
+
+    def made(self, template, **more):
+        return Sandbox.create(template, **more, **self.options)
+
+    def end(self, how=signal.SIGINT):
+        self.process.send_signal(how)
+        self.process.wait(60)
+
+    def files(self):
+        """Returns all files of layers that the server keeps on its host."""
+        found = []
+        for top, _, names in os.walk(layers()):
+            found += [os.path.join(top, name) for name in names]
+        return found
+
+
+def layers():
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.environ["HOME"], ".local/state")
+    return os.path.join(state, "atoll/served/layers")
+
+
+def context(**files):
+    """Makes a directory with these files."""
+    place = tempfile.mkdtemp()
+    for name, text in files.items():
+        path = os.path.join(place, name.replace("__", "/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+    return place
+
+
+def steps_make_a_template(server):
+    place = context(one="1\n", many__two="2\n", many__three="3\n")
+    template = (
+        Template(file_context_path=place).from_base_image()
+        .copy("one", "/app/").copy("many", "/app/all", mode=0o700).copy("one", "/home/user/named")
+        .set_envs({"GREETING": "hello", "TOP": "/app"}).set_envs({"PATH": "$TOP/bin:${PATH}", "EMPTY": "[$NONE]"})
+        .set_workdir("$TOP/work")
+        .run_cmd("echo $GREETING > greeted; id -un > who")
+        .run_cmd("echo root > /usr/local/made; echo x > /etc/made; mkdir /srv/made", user="root"))
+    _, lines = server.build(template, "steps")
+    assert "RUN echo $GREETING > greeted; id -un > who" in lines, lines
+    with server.made("steps") as sandbox:
+        run = lambda command, **more: sandbox.commands.run(command, **more).stdout
+        assert run("id -un; pwd; echo $GREETING") == "user\n/app/work\nhello\n"
+        assert run("echo $EMPTY; python3 -c 'import os; print(os.environ[\"TOP\"])'") == "[]\n/app\n"
+        assert run("cat greeted who /usr/local/made /etc/made; ls -d /srv/made") == (
+            "hello\nuser\nroot\nx\n/srv/made\n")
+        assert run("cat /app/one /app/all/two /app/all/three ~/named; stat -c %a /app/all/two") == (
+            "1\n2\n3\n1\n700\n")
+        assert run("id -u; cd; pwd", user="root") == "0\n/root\n"
+        assert run("touch /usr/mine && stat -c %U /usr/mine", user="root") == "root\n"
+        assert run("touch /usr/not 2>&1 || true").count("denied") == 1
+        assert run("cat /proc/self/status | grep CapEff", user="root").endswith("fb\n")
+        assert run("id -u", user="12345") == "12345\n"
+        sandbox.files.write("/opt/written", "by the file API")
+        assert run("stat -c %U /opt/written; cat /opt/written") == "user\nby the file API"
+        # Another one has none of that.
+        with server.made("steps") as other:
+            assert other.commands.run("ls /usr/mine /opt/written 2>&1 || true").stdout.count("No such") == 2
+
+
+def a_failure_names_its_step(server):
+    template = Template().from_base_image().run_cmd("true").run_cmd("echo why >&2; exit 7")
+    status, asked = server.ask("POST", "/v3/templates", {"name": "fails"})
+    assert status == 202, asked
+    at = f"/v2/templates/{asked['templateID']}/builds/{asked['buildID']}"
+    steps = [{"type": "RUN", "args": [one]} for one in ("true", "echo why >&2; exit 7")]
+    assert server.ask("POST", at, {"steps": steps})[0] == 202
+    at = at.replace("/v2", "") + "/status"
+    while (told := server.ask("GET", at)[1])["status"] in ("building", "waiting"):
+        time.sleep(0.1)
+    assert told["status"] == "error" and told["reason"]["step"] == "2", told
+    assert "exit status 7" in told["reason"]["message"] and "why" in told["logs"], told
+    assert "exit status 7" in server.fails(template, "fails")
+    assert server.ask("GET", "/templates/aliases/fails")[0] == 404
+    started = Template().from_base_image().set_start_cmd("exit 3", "false")
+    assert "the start command has failed: exit status 3 (step finalize)" in server.fails(started, "fails")
+    for steps in ([{"type": "MOUNT", "args": ["x"]}], [{"type": "ENV", "args": ["x"]}], [{"type": "RUN"}]):
+        status, asked = server.ask("POST", "/v3/templates", {"name": "wrong"})
+        at = f"/v2/templates/{asked['templateID']}/builds/{asked['buildID']}"
+        assert server.ask("POST", at, {"steps": steps})[0] == 400
+
+
+def the_same_is_not_built_again(server):
+    place = context(file="1\n")
+    template = lambda: Template(file_context_path=place).from_base_image().copy("file", "/app/")
+    server.build(template(), "same")
+    _, lines = server.build(template(), "same-again")
+    assert any("CACHED" in line for line in lines), lines
+    assert server.made("same-again").commands.run("cat /app/file").stdout == "1\n"
+    _, lines = server.build(template(), "same-again", skip_cache=True)
+    assert not any("CACHED" in line for line in lines), lines
+    # What a client calls its files says nothing about them: the same name with other content.
+    for text in ("2\n", "3\n"):
+        status, asked = server.ask("POST", "/v3/templates", {"name": "poisoned"})
+        id, build = asked["templateID"], asked["buildID"]
+        status, link = server.ask("GET", f"/templates/{id}/files/{'0' * 64}")
+        assert (status, link["present"]) == (201, False), link
+        packed = subprocess.run(
+            ["tar", "-czf", "-", "-C", context(file=text), "file"], capture_output=True, check=True)
+        at = urlsplit(link["url"])
+        connection = http.client.HTTPConnection(at.hostname, at.port)
+        connection.request("PUT", f"{at.path}?{at.query}", packed.stdout)
+        assert connection.getresponse().status == 200
+        wrong = http.client.HTTPConnection(at.hostname, at.port)
+        wrong.request("PUT", f"{at.path}?token=wrong", packed.stdout)
+        assert wrong.getresponse().status == 404
+        step = {"type": "COPY", "args": ["file", "/app/", "", ""], "filesHash": "0" * 64}
+        assert server.ask("POST", f"/v2/templates/{id}/builds/{build}", {"steps": [step]})[0] == 202
+        while server.ask("GET", f"/templates/{id}/builds/{build}/status")[1]["status"] == "building":
+            time.sleep(0.1)
+        assert server.made("poisoned").commands.run("cat /app/file").stdout == text
+
+
+def templates_stand_on_templates(server):
+    server.build(Template().from_base_image().run_cmd("echo 1 > /opt/first; echo 1 > /opt/both", user="root"), "lower")
+    upper = (Template().from_template("lower")
+             .run_cmd("rm /opt/first; echo 2 > /opt/both; rm -r /var/log; mkdir /var/log; touch /var/log/own", user="root")
+             .set_start_cmd("sleep 0.3; touch ~/started; sleep 1000", "test -e ~/started"))
+    server.build(upper, "upper")
+    with server.made("upper") as sandbox:
+        told = sandbox.commands.run("ls /opt/first 2>&1; cat /opt/both; ls /var/log; ls ~/started; pgrep sleep | wc -l").stdout
+        assert "No such" in told and told.endswith("2\nown\n/home/user/started\n1\n"), told
+
+
+def pauses_snapshots_and_forks_keep_roots_changes(server):
+    server.build(Template().from_base_image().run_cmd("echo 1 > /opt/one", user="root"), "rooted")
+    sandbox = server.made("rooted")
+    sandbox.commands.run("echo kept > /usr/local/kept; rm /opt/one; chmod 700 /srv; echo 1 > /srv/x", user="root")
+    for _ in range(2):
+        sandbox.pause()
+        sandbox = Sandbox.connect(sandbox.sandbox_id, **server.options)
+        told = sandbox.commands.run("cat /usr/local/kept /srv/x; ls /opt/one 2>&1 || true", user="root").stdout
+        assert told.startswith("kept\n1\n") and "No such" in told, told
+    snapshot = sandbox.create_snapshot()
+    sandbox.commands.run("echo later > /usr/local/kept", user="root")
+    with server.made(snapshot.snapshot_id) as other:
+        assert other.commands.run("cat /usr/local/kept").stdout == "kept\n"
+        assert other.commands.run("id -u; cat /srv/x", user="root").stdout == "0\n1\n"
+    forks = sandbox.fork()
+    assert forks[0].commands.run("cat /usr/local/kept").stdout == "later\n"
+    # Nothing goes away beneath a sandbox, or a snapshot.
+    assert server.ask("DELETE", "/templates/rooted")[0] == 409
+    for one in [sandbox, *forks]:
+        one.kill()
+    assert server.ask("DELETE", "/templates/rooted")[0] == 409
+    Sandbox.delete_snapshot(snapshot.snapshot_id, **server.options)
+    assert server.ask("DELETE", "/templates/rooted")[0] == 204
+    assert server.ask("GET", "/templates/rooted")[0] == 404
+    # One that is paused goes on with what its template was.
+    build = lambda text: server.build(
+        Template().from_base_image().run_cmd(f"echo {text} > /opt/version", user="root"), "changed")
+    build("1")
+    sandbox = server.made("changed")
+    sandbox.pause()
+    build("2")
+    with server.made("changed") as other:
+        assert other.commands.run("cat /opt/version").stdout == "2\n"
+    sandbox = Sandbox.connect(sandbox.sandbox_id, **server.options)
+    assert sandbox.commands.run("cat /opt/version").stdout == "1\n"
+
+
+def an_image_is_a_template(server):
+    template = (
+        Template().from_image("git.example/box:1")
+        .run_cmd("id -un; cat ~/own; echo $OF_IMAGE")
+        .run_cmd("cat /etc/replaced; ls /etc/removed /opt/gone 2>&1; stat -c '%u %g' /srv/owned; echo new > /etc/new", user="root"))
+    _, lines = server.build(template, "box")
+    for expected in ("user", "of the image", "yes", "2", "1234 1234"):
+        assert expected in lines, (expected, lines)
+    assert sum("No such" in line for line in lines) == 2, lines
+    with server.made("box") as sandbox:
+        run = lambda command, **more: sandbox.commands.run(command, **more).stdout
+        assert run("cat ~/own /etc/new; echo $OF_IMAGE; ls /usr; touch ~/writable") == "of the image\nnew\nyes\nbin\n"
+        assert run("id -u", user="owner") == "1234\n"
+        # Nothing of the host's system is there, and set-id bits mean nothing.
+        assert run("ls /usr/bin /lib /sbin 2>&1 || true").count("No such") == 2
+        assert run("busybox id -u") == "1000\n"
+    # Its files are there already.
+    _, lines = server.build(Template().from_image("git.example/box:1").run_cmd("true"), "box-again")
+    assert any("CACHED" in line for line in lines), lines
+    assert "404" in server.fails(Template().from_image("git.example/none:1"), "none")
+    told = server.fails(Template().from_image("example.com/box:1"), "elsewhere")
+    assert "cannot be had" in told, told
+
+
+def hostile_images_stay_in_their_sandbox(server):
+    before = set(server.files())
+    refused = {
+        "above": "leads out", "hard": "link to nothing", "hard-above": "leads out", "round": "too many links",
+        "hiding-above": "", "digest": "", "longer": "longer than", "shorter": "not what it is called",
+        "redirects": "", "turns": "another image", "bomb": "",
+    }
+    for name, why in refused.items():
+        told = server.fails(Template().from_image(f"unknown.example/{name}:1"), "evil")
+        assert why in told, (name, told)
+    assert set(server.files()) == before, set(server.files()) - before
+    for name in ("through", "special"):
+        told = server.fails(Template().from_image(f"unknown.example/{name}:1").run_cmd("true"), "evil")
+        # There is no shell in it, and what it was unpacked to is no part of a template.
+        assert "there is no such program" in told, told
+    for path in ("/opt/planted", "/etc/planted"):
+        assert not os.path.exists(path), path
+    for path in server.files():
+        assert os.lstat(path).st_mode & 0o6000 == 0, path
+
+
+def tenants_see_nothing_of_each_other(server):
+    create = [os.environ["ATOLL"], "serve", "keys", "create", "--tenant", "other", "--name", "o"]
+    key = subprocess.run(create, capture_output=True, text=True, check=True).stdout.strip()
+    id, _ = server.build(Template().from_base_image().run_cmd("true"), "own")
+    for named in ("own", id):
+        for method, path in [("GET", f"/templates/{named}"), ("GET", f"/templates/aliases/{named}"),
+                             ("DELETE", f"/templates/{named}"), ("GET", f"/templates/{named}/files/x")]:
+            assert server.ask(method, path, key=key)[0] == 404, (method, path)
+        status, told = server.ask("POST", "/v2/sandboxes", {"templateID": named}, key=key)
+        assert status == 404, told
+    assert server.ask("GET", "/templates", key=key)[1] == []
+    status, asked = server.ask("POST", "/v3/templates", {"name": "own"})
+    at = f"/templates/{id}/builds/{asked['buildID']}"
+    assert server.ask("POST", "/v2" + at, {"steps": []}, key=key)[0] == 404
+    assert server.ask("GET", at + "/status", key=key)[0] == 404
+    # The same name is another template.
+    status, asked = server.ask("POST", "/v3/templates", {"name": "own"}, key=key)
+    assert status == 202 and asked["templateID"] != id, asked
+    status, told = server.ask("POST", "/v3/templates", {"name": "base"})
+    assert status == 400, told
+
+
+def a_server_that_dies_in_a_build_leaves_nothing(server):
+    id, _ = server.build(Template().from_base_image().run_cmd("echo 1 > /opt/one", user="root"), "lasting")
+    status, asked = server.ask("POST", "/v3/templates", {"name": "cut"})
+    at = f"/v2/templates/{asked['templateID']}/builds/{asked['buildID']}"
+    steps = [{"type": "RUN", "args": ["echo x > /opt/x; sleep 100", "root"]}]
+    assert server.ask("POST", at, {"steps": steps})[0] == 202
+    before = set(os.listdir(layers()))
+    time.sleep(2)
+    server.end(signal.SIGKILL)
+    again = Server(server.key)
+    try:
+        assert again.ask("GET", "/templates/cut")[0] == 404
+        assert set(os.listdir(layers())) <= before
+        assert again.made("lasting").commands.run("cat /opt/one").stdout == "1\n"
+    finally:
+        again.end()
+
+
+CHECKS = [steps_make_a_template, a_failure_names_its_step, the_same_is_not_built_again,
+          templates_stand_on_templates, pauses_snapshots_and_forks_keep_roots_changes,
+          an_image_is_a_template, hostile_images_stay_in_their_sandbox,
+          tenants_see_nothing_of_each_other, a_server_that_dies_in_a_build_leaves_nothing]
+failed = False
+key = None
+for check in CHECKS:
+    if sys.argv[1:] and check.__name__ not in sys.argv[1:]:
+        continue
+    # It is shown once.
+    server = Server(key)
+    key = server.key
+    try:
+        check(server)
+        print("ok", check.__name__)
+    except BaseException as error:
+        failed = True
+        print(f"failed {check.__name__}: {error}")
+        traceback.print_exc()
+    finally:
+        if server.process.poll() is None:
+            server.end()
+sys.exit(failed)
