@@ -533,6 +533,7 @@ impl Worker {
             trace,
         } = request;
         let id = sandbox.as_deref().unwrap_or_default();
+        self.wait_paused(id).await;
         let paused = self.paused().get(id).cloned();
         if let Some(paused) = paused {
             let of = self.of_paused(&paused, &credential, &ask, trace.as_ref());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::{KeptHome, remove_home};
 use atoll_model::VolumeMount;
@@ -20,6 +21,10 @@ use super::snapshots::changes_beside;
 use super::{Answered, Worker, fault, refusal};
 use crate::protocol::{CreateAsk, Credential, InAsk, Kind, MountAsk, Refusal, Reply, SandboxFacts};
 
+/// The longest time for which a request waits while its sandbox is being paused, and that between
+/// two looks.
+const PAUSED_WITHIN: Duration = Duration::from_secs(30);
+const PAUSED_LOOK: Duration = Duration::from_millis(10);
 /// The reason for the end of one that is paused.
 const PAUSED: &str = "it is paused";
 
@@ -155,6 +160,18 @@ impl Worker {
     /// Makes the directory of homes that are kept.
     pub(super) fn make_kept_homes(&self) -> Result<(), Refusal> {
         fs::create_dir_all(self.kept_homes()).map_err(|error| fault(&error))
+    }
+
+    /// Waits while a sandbox is just being paused: it is neither living nor paused then.
+    pub(super) async fn wait_paused(&self, id: &str) {
+        let until = Instant::now() + PAUSED_WITHIN;
+        while Instant::now() < until {
+            let is_pausing = |one: &Arc<Living>| one.is_pausing();
+            if !self.living().get(id).is_some_and(is_pausing) {
+                return;
+            }
+            tokio::time::sleep(PAUSED_LOOK).await;
+        }
     }
 
     /// Pauses a sandbox: its programs end, and its home is kept, on disk before this returns.
