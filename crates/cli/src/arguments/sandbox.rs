@@ -201,7 +201,7 @@ pub struct ResumeSandboxArguments {
     pub id: String,
 }
 
-/// Copy the files of a sandbox for others to begin with, and print the copy's id
+/// Copy the files of a sandbox for others to begin with
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotArguments {
     /// The sandbox.
@@ -213,7 +213,7 @@ pub struct SnapshotArguments {
     pub name: Option<String>,
 }
 
-/// Make sandboxes that begin with the files of one, and print their ids
+/// Make sandboxes that begin with the files of one
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct ForkArguments {
     /// The sandbox.
@@ -225,7 +225,7 @@ pub struct ForkArguments {
     pub count: u32,
 }
 
-/// Have a sandbox go on with the files of a snapshot; its programs end
+/// Have a sandbox go on with the files of a snapshot
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct RollbackArguments {
     /// The sandbox.
