@@ -6,6 +6,7 @@ mod holding;
 mod image;
 mod leaving;
 mod progress;
+mod shell;
 mod steps;
 mod uploads;
 

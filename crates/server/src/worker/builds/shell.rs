@@ -1,0 +1,131 @@
+//! The state that the steps of a build change, and how they and their ends are told.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use atoll_model::RESIDENT;
+
+use super::super::process::Process;
+use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk};
+
+/// The most variables of a template, and bytes of one.
+const VARIABLES_MAX: usize = 64;
+const VARIABLE_BYTES_MAX: usize = 4_096;
+/// The search path where no step has set another.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The state that steps change.
+pub(super) struct Shell {
+    /// The program that runs commands.
+    pub(super) program: &'static str,
+    pub(super) user: String,
+    pub(super) directory: Option<String>,
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+impl Shell {
+    /// Returns the request that runs a command.
+    pub(super) fn ask(&self, command: &str) -> StartAsk {
+        let words = [self.program, "-l", "-c", command];
+        StartAsk {
+            command: words.map(str::to_owned).to_vec(),
+            environment: self.environment.clone(),
+            directory: self.directory.clone(),
+            user: Some(self.user.clone()),
+            ..StartAsk::default()
+        }
+    }
+
+    /// Puts variables in the place of `$NAME` and `${NAME}`, as a Dockerfile has it; one that is not
+    /// set is empty.
+    pub(super) fn expanded(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push_str(before);
+            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let braced = after.strip_prefix('{').and_then(|one| one.split_once('}'));
+            let (name, left) = match braced {
+                Some((name, left)) if name.chars().all(is_name) => (name, left),
+                _ => after.split_at(after.find(|one| !is_name(one)).unwrap_or(after.len())),
+            };
+            match (name, self.environment.get(name)) {
+                ("", _) => out.push('$'),
+                (_, Some(value)) => out.push_str(value),
+                ("PATH", None) => out.push_str(PATH),
+                _ => {}
+            }
+            rest = left;
+        }
+        out + rest
+    }
+
+    /// Returns a path, which may be relative to the directory.
+    pub(super) fn place(&self, path: &str) -> String {
+        let here = self.directory.as_deref().unwrap_or(RESIDENT.home);
+        Path::new(here).join(path).to_string_lossy().into_owned()
+    }
+}
+
+/// Refuses variables that no program could have.
+pub(super) fn check_variables(all: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let is_odd = |(name, value): (&String, &String)| {
+        name.is_empty()
+            || name.contains(['=', '\0'])
+            || value.contains('\0')
+            || name.len() + value.len() > VARIABLE_BYTES_MAX
+    };
+    if all.len() <= VARIABLES_MAX && !all.iter().any(is_odd) {
+        return Ok(());
+    }
+    let what =
+        format!("a template has {VARIABLES_MAX} variables of {VARIABLE_BYTES_MAX} bytes at most");
+    Err(Refusal::new(Kind::Invalid, what))
+}
+
+/// Waits until a start command has failed.
+pub(super) async fn failed(program: &Process) -> Refusal {
+    program.window.ended().await;
+    match program.window.over() {
+        // Others it has left behind may be what is waited for.
+        None | Some(End::Exited(0)) => std::future::pending().await,
+        Some(end) => {
+            let what = format!("the start command has failed: {}", ended(&end));
+            Refusal::new(Kind::Invalid, what)
+        }
+    }
+}
+
+pub(super) fn as_root(words: Vec<String>, shell: &Shell) -> StartAsk {
+    let program = shell.program.to_owned();
+    StartAsk {
+        command: std::iter::once(program).chain(words).collect(),
+        directory: Some("/".to_owned()),
+        user: Some("root".to_owned()),
+        ..StartAsk::default()
+    }
+}
+
+/// Tells a step as a Dockerfile has it.
+pub(super) fn told(step: &BuildStep) -> String {
+    match step {
+        BuildStep::Copy { from, to, .. } => format!("COPY {from} {to}"),
+        BuildStep::Run { command, .. } => format!("RUN {command}"),
+        BuildStep::Environment(variables) => {
+            let names: Vec<&str> = variables.keys().map(String::as_str).collect();
+            format!("ENV {}", names.join(" "))
+        }
+        BuildStep::Directory(directory) => format!("WORKDIR {directory}"),
+        BuildStep::User(user) => format!("USER {user}"),
+    }
+}
+
+pub(super) fn ended(end: &End) -> String {
+    match end {
+        End::Exited(status) => format!("exit status {status}"),
+        End::Signalled(signal) => format!("signal {signal}"),
+        End::Otherwise(why) | End::Gone(why) => why.clone(),
+        End::Late => "its time was over".to_owned(),
+        End::TooSlow => "its output was read too slowly".to_owned(),
+    }
+}
