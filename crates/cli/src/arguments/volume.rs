@@ -12,7 +12,7 @@ Examples:
 
 ATOLL_URL and ATOLL_API_KEY name the server and the key; else E2B_API_URL and E2B_API_KEY.";
 
-/// Make and remove volumes of a server: files that outlive its sandboxes
+/// Make and remove volumes, whose files outlive sandboxes
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = VOLUME_EXAMPLES)]
 pub struct VolumeArguments {
