@@ -95,11 +95,10 @@ pub(crate) fn check_user(headers: &HeaderMap) -> Result<(), Refusal> {
 pub(crate) fn named_user(name: &str) -> Result<(), Refusal> {
     match name {
         "" => Ok(()),
-        // Files are always reached with all the rights that programs can have.
-        name if name == RESIDENT.name || name == "root" => Ok(()),
+        name if name == RESIDENT.name => Ok(()),
         name => Err(
             Refusal::new(Kind::Unauthenticated, format!("invalid username: '{name}'")).advise(
-                format!("every program is {:?} in these sandboxes", RESIDENT.name),
+                format!("files are reached, and made, for {:?}", RESIDENT.name),
             ),
         ),
     }
