@@ -113,6 +113,7 @@ fn wanted(allow: &[String]) -> CreateSandbox {
         is_attended: false,
         home: None,
         template: None,
+        frozen: None,
         system: None,
         answer: PriorAnswer::Nobody,
     }

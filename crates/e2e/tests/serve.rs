@@ -1365,3 +1365,22 @@ fn sandboxes_made_ahead_are_given_as_policies_say() {
     all_passed_of(&python.within(LONG).run(), 9);
     verify_ledger(&world);
 }
+
+/// Interpreters share a file with what they have loaded, and nothing else.
+#[test]
+fn interpreters_go_on_from_a_file() {
+    let world = World::new("interpreters_go_on_from_a_file");
+    let package = Package {
+        name: "e2b-code-interpreter==2.11.5",
+        wheel: "e2b_code_interpreter-2.11.5-",
+    };
+    let Some(site) = python_package(&world, &package) else {
+        return;
+    };
+    let python = world.host(site.join("bin/python")).arg(checks("frozen.py"));
+    let python = python
+        .env("CONFIG", world.config())
+        .env("STATE", world.state());
+    all_passed_of(&python.within(LONG).run(), 5);
+    verify_ledger(&world);
+}

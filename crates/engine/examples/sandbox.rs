@@ -35,6 +35,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         is_attended: false,
         home: None,
         template: None,
+        frozen: None,
         system: None,
         answer: PriorAnswer::Nobody,
     })?;

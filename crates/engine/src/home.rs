@@ -53,6 +53,7 @@ pub struct Home {
     /// sandbox never comes to be, or this process dies.
     begins: Option<KeptHome>,
     template: Option<PathBuf>,
+    frozen: Option<PathBuf>,
     system: Option<System>,
     /// The directory to which its changes of the system are moved at the end.
     keep_system: Mutex<Option<PathBuf>>,
@@ -64,11 +65,13 @@ impl Home {
     pub(crate) fn new(
         begins: Option<KeptHome>,
         template: Option<PathBuf>,
+        frozen: Option<PathBuf>,
         system: Option<System>,
     ) -> Arc<Self> {
         Arc::new(Self {
             begins,
             template,
+            frozen,
             system,
             keep_system: Mutex::default(),
             keep: Mutex::default(),
@@ -119,6 +122,10 @@ impl Home {
 
     pub(crate) fn template(&self) -> Option<PathBuf> {
         self.template.clone()
+    }
+
+    pub(crate) fn frozen(&self) -> Option<PathBuf> {
+        self.frozen.clone()
     }
 
     pub(crate) fn begins(&self) -> Option<&KeptHome> {

@@ -104,6 +104,7 @@ pub(crate) fn place(
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
             accounts: served.filter(|_| !boundary.root).map(|one| one.accounts),
             template: request.home.and_then(Home::template),
+            frozen: request.home.and_then(Home::frozen),
             links: rooted::links(request.home, boundary.root)?,
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
@@ -469,8 +470,8 @@ impl Placing<'_> {
             kept.layers.clone_from(&earlier.layers);
             kept.base = earlier.base;
         };
-        let (state, run) = (self.request.state, &self.request.call.run);
-        update_run(state, run, Durability::Buffered, taken)?;
+        let call = &self.request.call;
+        update_run(self.request.state, &call.run, Durability::Buffered, taken)?;
         std::fs::rename(&from, &to).map_err(|error| PlaceError::Resume {
             run: earlier.run.clone(),
             error,
@@ -481,10 +482,9 @@ impl Placing<'_> {
 
     pub(crate) fn run_dir(&self) -> PathBuf {
         let run = &self.request.call.run;
-        if self.request.is_scratch() {
-            self.request.state.scratch_dir(run)
-        } else {
-            self.request.state.run_dir(run)
+        match self.request.is_scratch() {
+            true => self.request.state.scratch_dir(run),
+            false => self.request.state.run_dir(run),
         }
     }
 }

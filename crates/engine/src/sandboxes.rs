@@ -19,8 +19,8 @@ use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
-    Change, Decision, Entry, EntryKind, FileChange, FileServer, FileWatch, InUse, Pending, Size,
-    TEMPLATE_DIRECTORY,
+    Change, Decision, Entry, EntryKind, FROZEN_FILE, FileChange, FileServer, FileWatch, InUse,
+    Pending, Size, TEMPLATE_DIRECTORY,
 };
 use atoll_sandbox::{Host, Spawner, detect_groups, forecast, in_use, memory_in_use};
 use atoll_store::load_run;
@@ -102,6 +102,8 @@ pub struct CreateSandbox {
     pub home: Option<KeptHome>,
     /// The files of a served one's template: a directory to read at [`TEMPLATE_DIRECTORY`].
     pub template: Option<PathBuf>,
+    /// A file with the memory of its interpreter, to read at [`FROZEN_FILE`].
+    pub frozen: Option<PathBuf>,
     /// The system of a served one whose programs are root, as a template has it.
     pub system: Option<System>,
     /// The answer of an approver about a served one, if one was asked.
@@ -206,7 +208,12 @@ impl Engine {
         let (owner, owned) = line.map_err(NotMade::Failed)?;
         let kept = wanted.clone();
         let system = wanted.system.clone();
-        let home = Home::new(wanted.home.take(), wanted.template.clone(), system);
+        let home = Home::new(
+            wanted.home.take(),
+            wanted.template.clone(),
+            wanted.frozen.clone(),
+            system,
+        );
         let own = Arc::clone(&home);
         let shared = Arc::clone(&self.shared);
         let assigned = Arc::<OnceLock<Call>>::default();

@@ -80,7 +80,7 @@ pub use session::{Assembled, Running, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
-pub use tree::{ACCOUNTS, HOME_FILE_BYTES_MAX, TEMPLATE_DIRECTORY};
+pub use tree::{ACCOUNTS, FROZEN_FILE, HOME_FILE_BYTES_MAX, TEMPLATE_DIRECTORY};
 pub use trial::{Trial, try_namespaces};
 pub use trusting::furnish_trust;
 

@@ -35,6 +35,8 @@ pub struct Placement {
     pub accounts: Option<PathBuf>,
     /// The files of a served sandbox's template, to read at [`TEMPLATE_DIRECTORY`](crate::TEMPLATE_DIRECTORY).
     pub template: Option<PathBuf>,
+    /// A file with the memory of its interpreter, to read at [`FROZEN_FILE`](crate::FROZEN_FILE).
+    pub frozen: Option<PathBuf>,
     /// Links at the root of a template's system, with what they lead to.
     pub links: Vec<(PathBuf, Vec<u8>)>,
     /// The views of the boundary that are not shown, by their paths in the sandbox: they

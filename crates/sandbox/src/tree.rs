@@ -106,14 +106,7 @@ pub(crate) fn plan(
     if let Some(accounts) = &placement.accounts {
         plan.accounts(accounts)?;
     }
-    if let Some(template) = &placement.template {
-        plan.read_only(template, Path::new(TEMPLATE_DIRECTORY), false, placement)?;
-        // Where code that models write expects its files. Root's own may have something there.
-        let is_at = |mount: &VolumeMount| mount.inside.starts_with(DATA);
-        if !boundary.root && !boundary.volumes.iter().any(is_at) {
-            plan.link(Path::new(DATA), boundary.home.as_os_str().as_bytes());
-        }
-    }
+    plan.template(boundary, placement)?;
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
     }
@@ -133,6 +126,9 @@ pub(crate) fn plan(
 
 /// The directory of a served sandbox's template in it.
 pub const TEMPLATE_DIRECTORY: &str = "/run/atoll/template";
+
+/// The file with the memory of a served sandbox's interpreter, in it.
+pub const FROZEN_FILE: &str = "/run/atoll/frozen";
 
 /// The other name of the home in a sandbox that has a template.
 const DATA: &str = "/mnt/data";
@@ -212,6 +208,27 @@ impl Plan {
                     as_caller: false,
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// Shows the files of a served sandbox's template, and the memory of its interpreter.
+    fn template(&mut self, boundary: &Boundary, placement: &Placement) -> Result<(), SandboxError> {
+        if let Some(template) = &placement.template {
+            self.read_only(template, Path::new(TEMPLATE_DIRECTORY), false, placement)?;
+            // Where code that models write expects its files. Root's own may have something there.
+            let is_at = |mount: &VolumeMount| mount.inside.starts_with(DATA);
+            if !boundary.root && !boundary.volumes.iter().any(is_at) {
+                self.link(Path::new(DATA), boundary.home.as_os_str().as_bytes());
+            }
+        }
+        if let Some(frozen) = &placement.frozen {
+            self.memory_file(Path::new(FROZEN_FILE), Vec::new());
+            self.operations.push(Operation::ReadOnlyFile {
+                path: relative(Path::new(FROZEN_FILE)),
+                source: source(frozen)?,
+                as_caller: false,
+            });
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod completing;
 mod content;
 mod events;
 mod files;
+mod frozen;
 mod identity;
 mod issuers;
 mod living;
@@ -122,6 +123,8 @@ pub struct Worker {
     held: builds::Held,
     /// The sandboxes made ahead.
     pool: warm::Pool,
+    /// The memory of interpreters, in files.
+    frozen: frozen::Frozen,
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
     requests: Arc<tokio::sync::Semaphore>,
@@ -201,6 +204,7 @@ impl Worker {
             builds: builds::Builds::default(),
             held: builds::Held::default(),
             pool: warm::Pool::default(),
+            frozen: frozen::Frozen::default(),
             is_draining: AtomicBool::new(false),
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
@@ -234,6 +238,7 @@ pub fn serve(
         worker.find_paused();
         worker.find_snapshots();
         worker.find_layers();
+        worker.find_frozen();
         worker.find_volumes();
         worker.note_lost();
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);

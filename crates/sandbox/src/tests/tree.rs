@@ -63,6 +63,7 @@ impl World {
             trust: None,
             accounts: None,
             template: None,
+            frozen: None,
             links: Vec::new(),
             ssh: None,
             repository: None,

@@ -415,7 +415,10 @@ class Python:
 
 
 def prepare(names):
-    """Imports modules that the first cell may want, and has them do once what is slow the first time."""
+    """Imports modules that the first cell may want, and has them do once what is slow the first time.
+
+    Returns the directory of their caches.
+    """
     import gc
     import importlib
     import tempfile
@@ -436,6 +439,7 @@ def prepare(names):
     linecache.clearcache()
     gc.collect()
     gc.freeze()
+    return cache
 
 
 def reseed():
@@ -444,6 +448,8 @@ def reseed():
         module = sys.modules.get(name)
         if module:
             module.seed()
+    if sys.modules.get("ssl"):
+        sys.modules["ssl"].RAND_add(os.urandom(64), 64.0)
 
 
 def refuse_input(prompt=""):

@@ -10,6 +10,8 @@ import termios
 import threading
 import time
 
+from thawed import thawed
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAX_MESSAGE = 96 << 20
 # Python's and Java's control sockets have a high number, which a cell does not meet by accident.
@@ -102,6 +104,17 @@ class Process:
         return self.status
 
 
+def start(command, language, descriptors):
+    """Starts a kernel: from the file with its libraries loaded where that may be executed."""
+    quick = thawed(command) if language == "python" else None
+    if quick:
+        try:
+            return Process(quick, *descriptors)
+        except OSError:
+            pass
+    return Process(command, *descriptors)
+
+
 class Kernel:
     """One kernel process, with its control socket and output pipes."""
 
@@ -115,7 +128,7 @@ class Kernel:
         child.close()
         ends = {name: os.pipe() for name in ("stdout", "stderr")}
         try:
-            self.process = Process(COMMANDS[language](cwd), fd, ends["stdout"][1], ends["stderr"][1])
+            self.process = start(COMMANDS[language](cwd), language, (fd, ends["stdout"][1], ends["stderr"][1]))
         except OSError:
             for read_end, _ in ends.values():
                 os.close(read_end)

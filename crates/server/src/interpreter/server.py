@@ -9,79 +9,46 @@ A message of a kernel is one line: the kernel's random token, a space, JSON. Oth
 dropped, so that bytes which a cell writes to the descriptor by accident do no harm. A cell runs
 in the kernel's process: it can forge its own results, and nothing else.
 """
-import argparse
 import os
+import sys
+
+from thawed import thawed
+
+AS_IT_IS = "--as-it-is"
+if __name__ == "__main__" and AS_IT_IS not in sys.argv and (quick := thawed([sys.executable, *sys.argv, AS_IT_IS])):
+    try:
+        os.execv(quick[0], quick)
+    except OSError:
+        pass
+
 import signal
 import socket
-import sys
-import time
+
+PORT = 49999
 
 
-def serve(listener, supervisor):
-    """Runs the server until its supervisor ends. The kernel starts first, while the rest is loaded."""
-    import threading
+def keep_from_kernels():
+    """Marks inherited descriptors close-on-exec."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2:
+            try:
+                os.set_inheritable(fd, False)
+            except OSError:
+                pass
 
+
+def serve():
+    """Serves until it is ended. The kernel starts first, while the rest is loaded."""
     from contexts import IDLE, REGISTRY
 
-    def end_with_supervisor():
-        os.read(supervisor, 1)
-        for context in list(REGISTRY.contexts.values()):
-            if context.kernel:
-                context.kernel.kill()
-        os._exit(0)
-
+    keep_from_kernels()
+    listener = socket.create_server(("0.0.0.0", PORT), backlog=128)
     signal.signal(signal.SIGINT, lambda *_: None)
     IDLE.start()
-    threading.Thread(target=end_with_supervisor, daemon=True).start()
     REGISTRY.default("python").start_idle()
     from api import Server
     Server(listener).serve_forever(poll_interval=3600)
 
 
-def supervise(listener):
-    """Keeps a server process running: a cell that kills its parent costs the contexts, not the port."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    while True:
-        read_end, write_end = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(write_end)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            try:
-                serve(listener, read_end)
-            finally:
-                os._exit(1)
-        os.close(read_end)
-        started = time.monotonic()
-        os.waitpid(pid, 0)
-        os.close(write_end)
-        if time.monotonic() - started < 0.5:
-            time.sleep(0.5)
-
-
-def keep_from_kernels(fd):
-    """Marks an inherited descriptor close-on-exec."""
-    try:
-        os.set_inheritable(fd, False)
-    except OSError:
-        pass
-
-
-def main():
-    """Parses the arguments and serves."""
-    parser = argparse.ArgumentParser(description="Runs cells of code for E2B's code interpreter SDKs.")
-    parser.add_argument("--port", type=int, default=49999, help="listen on this port (default 49999)")
-    parser.add_argument("--host", default="0.0.0.0", help="listen on this address (default 0.0.0.0)")
-    options = parser.parse_args()
-    for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd > 2:
-            keep_from_kernels(fd)
-    listener = socket.create_server((options.host, options.port), backlog=128)
-    try:
-        supervise(listener)
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
 if __name__ == "__main__":
-    main()
+    serve()

@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::files::Files;
+use super::frozen;
 use super::identity::{Identity, Origin};
 use super::living::{Beginning, Living, milliseconds};
 use super::room::For;
@@ -131,6 +132,12 @@ impl Worker {
         of.volumes.clone_from(&volumes);
         let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
         let is_interpreter = self.stand(&identity, &mut wanted);
+        if let Some(marks) = frozen::Marks::of(&caller.tenant, &wanted) {
+            wanted.frozen = self.frozen.file(&marks);
+            if !identity.is_build {
+                self.freeze_later(marks, &wanted);
+            }
+        }
         let hold = self.hold_layers();
         let template = identity.template.clone();
         template.iter().try_for_each(|one| hold.add(&one.record))?;

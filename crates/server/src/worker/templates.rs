@@ -31,10 +31,10 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// The longest time for what it does that no caller has asked for.
 const DONE_WITHIN: Duration = Duration::from_secs(40);
 /// The packages that are imported ahead where they are there.
-const IMPORTED: [&str; 3] = ["numpy", "pandas", "matplotlib.pyplot"];
+pub(super) const IMPORTED: [&str; 3] = ["numpy", "pandas", "matplotlib.pyplot"];
 /// The beginnings of the variables that it, and these, look at when they begin: the C library's,
 /// the loader's, Python's and theirs.
-const READ_EARLY: [&str; 25] = [
+pub(super) const READ_EARLY: [&str; 25] = [
     "ARROW_",
     "BLAS_",
     "FC_",
@@ -67,10 +67,12 @@ const HEAD_BYTES: usize = "HTTP/1.1 204".len();
 const SERVER: &str = "server.py";
 
 /// The interpreter, which runs in the sandbox with the rights of its programs.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 11] = [
     (SERVER, include_str!("../interpreter/server.py")),
     ("api.py", include_str!("../interpreter/api.py")),
     ("contexts.py", include_str!("../interpreter/contexts.py")),
+    ("frozen.py", include_str!("../interpreter/frozen.py")),
+    ("thawed.py", include_str!("../interpreter/thawed.py")),
     ("kernels.py", include_str!("../interpreter/kernels.py")),
     ("kernel.py", include_str!("../interpreter/kernel.py")),
     (
@@ -81,6 +83,9 @@ const FILES: [(&str, &str); 9] = [
     ("kernel.js", include_str!("../interpreter/kernel.js")),
     ("Kernel.java", include_str!("../interpreter/Kernel.java")),
 ];
+/// The program that goes on from a file with the interpreter's memory; empty where there is none
+/// for this architecture.
+const THAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/thaw"));
 /// The directory of the packages that were built, beside these.
 pub const PACKAGES: &str = "site";
 
@@ -125,15 +130,17 @@ pub fn furnish_in(directory: &Path) -> io::Result<()> {
     let readable =
         |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     readable(directory, 0o755)?;
-    for (name, content) in FILES {
+    let texts = FILES.map(|(name, text)| (name, text.as_bytes(), 0o644));
+    let program = (!THAW.is_empty()).then_some(("thaw", THAW, 0o755));
+    for (name, content, mode) in texts.into_iter().chain(program) {
         let path = directory.join(name);
-        let is_there = fs::read(&path)
-            .is_ok_and(|there| Sha256::digest(there) == Sha256::digest(content.as_bytes()));
+        let is_there =
+            fs::read(&path).is_ok_and(|there| Sha256::digest(there) == Sha256::digest(content));
         if !is_there {
             // A sandbox that runs has the one before: another file takes its name.
             let new = directory.join(format!(".{name}"));
             fs::write(&new, content)?;
-            readable(&new, 0o644)?;
+            readable(&new, mode)?;
             fs::rename(&new, &path)?;
         }
     }

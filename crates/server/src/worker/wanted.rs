@@ -71,6 +71,7 @@ pub(super) fn wanted(
         is_attended: true,
         home: None,
         template: None,
+        frozen: None,
         system: None,
         answer: PriorAnswer::Nobody,
     }

@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::files::Files;
+use super::frozen;
 use super::identity::{Identity, Origin};
 use super::making::{Over, served};
 use super::process::{NotStarted, Process};
@@ -372,6 +373,10 @@ impl Worker {
         let may = may.map_err(|error| fault(&error))?;
         if !may.map_err(|failure| refusal(&failure))? {
             return Ok(None);
+        }
+        if let Some(marks) = frozen::Marks::of(marks.tenant, &wanted) {
+            self.freeze(&marks, &wanted).await;
+            wanted.frozen = self.frozen.file(&marks);
         }
         let made = self.attempt(&wanted).await?;
         let (sandbox, over) = made.map_err(|why| refusal(&why.failure()))?;

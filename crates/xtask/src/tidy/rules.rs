@@ -47,6 +47,9 @@ pub(crate) struct LongFile {
 pub(crate) struct Audited {
     pub(crate) crates: Vec<String>,
     pub(crate) unsafe_only_in: String,
+    /// Files of programs that run in sandboxes alone.
+    #[serde(default)]
+    pub(crate) unsafe_programs: Vec<String>,
 }
 
 #[derive(Deserialize)]
