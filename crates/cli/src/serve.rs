@@ -12,6 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::at_rest::AtRest;
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::run::refuse_nesting;
@@ -77,6 +78,9 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
                 configuration.network.name()
             ),
         );
+        let at_rest = AtRest::of(&places.state);
+        let place = places.state.display();
+        line(output, &format!("sandboxes' files, in {place}: {at_rest}"));
         return Ok(0);
     }
     refuse_nesting()?;

@@ -13,6 +13,7 @@
 mod accounts;
 mod approvals;
 mod asking;
+pub mod at_rest;
 mod call;
 pub mod changes;
 pub mod configuration;
