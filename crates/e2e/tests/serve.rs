@@ -809,7 +809,7 @@ fn mistakes_are_told_before_anything_begins() {
     };
     let right = check("listen = '127.0.0.1:3333'\nnetwork = 'registries'\n[defaults]\ncpus = 1\n");
     let told = "right: http://127.0.0.1:3333, network registries\n";
-    assert!(right.success().out().starts_with(told), "{right}");
+    assert!(right.success().out().starts_with(told));
     for (text, words) in [
         ("listen = '0.0.0.0:3000'", ["not on the loopback", "TLS"]),
         (
@@ -1288,7 +1288,7 @@ fn pauses_snapshots_and_forks_keep_files() {
     let world = World::new("pauses_snapshots_and_forks_keep_files");
     let python = world.host("python3").arg(checks("kept.py"));
     let run = python.env("CONFIG", world.config()).within(LONG).run();
-    all_passed_of(&run, 11);
+    all_passed_of(&run, 12);
     verify_ledger(&world);
 }
 

@@ -138,6 +138,41 @@ def a_pause_at_its_time_loses_nothing(server):
         assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
 
 
+def a_pause_waits_for_what_is_being_written(server):
+    made = [server.made(timeout_s=3, auto_pause=True)[0] for _ in range(6)]
+    length, last = 1 << 20, {}
+
+    def overwrite(id):
+        number = 0
+        while True:
+            number += 1
+            connection = http.client.HTTPConnection(server.at.hostname, server.at.port, timeout=60)
+            try:
+                connection.request("PUT", f"/v1/sandboxes/{id}/files/content?path=file",
+                                   bytes([97 + number % 26]) * length, {"X-API-Key": server.key})
+                status = connection.getresponse().status
+            except OSError:
+                status = 0
+            if status not in (200, 201):
+                break
+            last[id] = number
+
+    threads = [threading.Thread(target=overwrite, args=[id]) for id in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(last) == len(made), last
+    for id in made:
+        until(lambda: server.ask("GET", f"/v1/sandboxes/{id}")[2].get("state") == "paused")
+        assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {"timeout_s": 60})[0] == 201
+        text = server.ask("GET", f"/v1/sandboxes/{id}/files/content?path=file")[2]
+        # Whole: what was acknowledged last, or what followed it.
+        possible = [bytes([97 + number % 26]) * length for number in (last[id], last[id] + 1)]
+        assert text in possible, (id, last[id], len(text), set(text))
+        assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+
+
 def a_request_with_its_token_wakes_one_that_says_so(server):
     for auto_resume in (True, False):
         id, token = server.made(auto_pause=True, auto_resume=auto_resume)
@@ -318,6 +353,7 @@ def a_sandbox_goes_back_to_a_snapshot(server):
 
 CHECKS = [
     a_pause_keeps_files_and_goes_on, a_pause_at_its_time_loses_nothing,
+    a_pause_waits_for_what_is_being_written,
     a_request_with_its_token_wakes_one_that_says_so, a_snapshot_is_a_template_of_its_tenant,
     forks_share_what_was_and_nothing_else, homes_of_all_kinds_are_kept, limits_hold_after_a_pause,
     answers_are_for_whoever_could_have_them, a_sandbox_goes_back_to_a_snapshot,

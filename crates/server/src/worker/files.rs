@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Component, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use atoll_engine::sandboxes::{
     Change, Entry, EntryKind, FileChange, FileServer, FileWatch, Sandbox,
@@ -13,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::refusal;
 use crate::line::{Frame, Reader, Writer};
@@ -25,12 +27,19 @@ const FILE_MODE: u16 = 0o644;
 /// The most requests about files of one sandbox at once.
 const AT_ONCE_MAX: usize = 8;
 
+/// The most files of one sandbox that are being written at once.
+const WRITES_MAX: u32 = 1024;
+/// The longest time for which an end waits until they are written.
+pub(super) const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
+
 /// The file servers of one sandbox.
 pub(crate) struct Files {
     sandbox: Arc<Sandbox>,
     idle: Mutex<Vec<FileServer>>,
     /// So that a sandbox whose file servers do not answer holds up no others.
     places: Semaphore,
+    /// Those that are being written.
+    writes: Semaphore,
 }
 
 impl Files {
@@ -39,6 +48,7 @@ impl Files {
             sandbox: Arc::clone(sandbox),
             idle: Mutex::new(Vec::new()),
             places: Semaphore::new(AT_ONCE_MAX),
+            writes: Semaphore::new(WRITES_MAX as usize),
         })
     }
 
@@ -85,6 +95,13 @@ impl Files {
             done.map_err(|error| refused(&path, &error))
         });
         done.await.unwrap_or_else(|error| Err(fault(&error)))
+    }
+
+    /// Waits until the files are written that are being written, and begins no other: one that is cut
+    /// short has lost what it was before. Whoever writes slowly is not waited for.
+    pub(crate) async fn settled(&self) {
+        let _none = timeout(WRITTEN_WITHIN, self.writes.acquire_many(WRITES_MAX)).await;
+        self.writes.close();
     }
 
     /// Connects to a port of the sandbox.
@@ -178,6 +195,11 @@ impl Files {
         from: &mut Reader,
         to: &mut Writer,
     ) -> Result<Reply, Refusal> {
+        let writing = self.writes.acquire().await;
+        let _writing = writing.map_err(|_| {
+            let what = "the sandbox has just been paused";
+            Refusal::new(Kind::NoSandbox, what).advise("connect to it: it goes on then")
+        })?;
         let at = place(path);
         let open = move |server: &FileServer| server.open(&at, Some(FILE_MODE));
         let file = self.with(path, open).await?;

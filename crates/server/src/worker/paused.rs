@@ -210,6 +210,7 @@ impl Worker {
             let what = format!("sandbox {} is ending: {why}", living.id);
             return Err(Refusal::new(Kind::NoSandbox, what));
         }
+        living.files.settled().await;
         let (worker, of) = (Arc::clone(self), Arc::clone(living));
         let kept = spawn_blocking(move || {
             worker.store.pause(&row).map_err(|error| fault(&error))?;

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::approving::{Question, advised};
 use super::completing::completed;
-use super::files;
+use super::files::{self, WRITTEN_WITHIN};
+
 use super::living::Living;
 use super::process::{NotStarted, Process};
 use super::recorded;
@@ -130,7 +131,11 @@ impl Worker {
         let mut over = living.over.subscribe();
         loop {
             tokio::select! {
-                _ = over.wait_for(Option::is_some) => {
+                _ = async { drop(over.wait_for(Option::is_some).await) } => {
+                    // What is kept of it is not to be cut short.
+                    if living.is_pausing() {
+                        tokio::time::sleep(WRITTEN_WITHIN).await;
+                    }
                     let why = living.over.borrow().clone().unwrap_or_default();
                     let what = format!("sandbox {} has ended: {why}", living.id);
                     return Refusal::new(Kind::NoSandbox, what);
