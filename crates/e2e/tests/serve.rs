@@ -233,8 +233,8 @@ fn key_of_another(world: &World) -> String {
 fn the_sdk_of_opensandbox_works_unmodified() {
     let world = World::new("the_sdk_of_opensandbox_works_unmodified");
     let package = Package {
-        name: "opensandbox==1.1.1",
-        wheel: "opensandbox-1.1.1-",
+        name: "opensandbox-code-interpreter==1.1.1",
+        wheel: "opensandbox_code_interpreter-1.1.1-",
     };
     let Some(site) = python_package(&world, &package) else {
         return;
@@ -245,7 +245,7 @@ fn the_sdk_of_opensandbox_works_unmodified() {
     let python = python.env("OPEN_SANDBOX_DOMAIN", format!("{}/opensandbox", server.url));
     let python = python.env("OPEN_SANDBOX_API_KEY", &server.key);
     let python = python.env("OTHER_KEY", key_of_another(&world));
-    all_passed_of(&server.client(python), 9);
+    all_passed_of(&server.client(python), 10);
     let _ = server.end();
     verify_ledger(&world);
 }

@@ -1,4 +1,4 @@
-"""Drives an unmodified SDK of OpenSandbox (PyPI `opensandbox`) against a server.
+"""Drives unmodified SDKs of OpenSandbox (PyPI `opensandbox`, `opensandbox-code-interpreter`) against a server.
 
 Reads OPEN_SANDBOX_DOMAIN, OPEN_SANDBOX_API_KEY and OTHER_KEY, a key of another tenant.
 Prints `ok NAME` or `failed NAME: why` for each check; exits 1 if one failed.
@@ -11,6 +11,8 @@ import traceback
 from datetime import timedelta
 
 import httpx
+import threading
+from code_interpreter import CodeInterpreter, CodeInterpreterSync
 from opensandbox import Sandbox, SandboxManager, SandboxManagerSync, SandboxSync
 from opensandbox.config import ConnectionConfig
 from opensandbox.config.connection_sync import ConnectionConfigSync
@@ -170,12 +172,52 @@ def refusals(box):
     expect(SandboxSync.connect(box.id, connection_config=ConnectionConfigSync(use_server_proxy=True)).commands.run("echo by key").text, "by key")
 
 
+def code(_):
+    box = SandboxSync.create("opensandbox/code-interpreter:v1.0.1", timeout=timedelta(minutes=5))
+    codes = CodeInterpreterSync.create(sandbox=box).codes
+    seen = []
+    handlers = ExecutionHandlersSync(on_stdout=lambda message: seen.append(message.text))
+    ran = codes.run("x = 20\nprint('out')\nx + 1", handlers=handlers)
+    expect(([one.text for one in ran.result], "".join(seen).strip(), ran.error, ran.execution_count), (["21"], "out", None, 1))
+    expect(ran.complete is not None, True)
+    own = codes.create_context("python")
+    expect(codes.run("'x' in globals()", context=own).result[0].text, "False")
+    expect(codes.run("x * 2").result[0].text, "40")
+    failed = codes.run("1 / 0", context=own)
+    expect((failed.error.name, failed.error.value), ("ZeroDivisionError", "division by zero"))
+    expect("1 / 0" in failed.error.traceback[0], True)
+    expect(codes.run("console.log(6 * 7)", language="javascript").logs.stdout[0].text.strip(), "42")
+    expect(own.id in [one.id for one in codes.list_contexts("python")], True)
+    expect(codes.get_context(own.id).language, "python")
+    # An execution is interrupted by its id, and its context goes on.
+    started = threading.Event()
+    ids = []
+    begun = ExecutionHandlersSync(on_init=lambda one: ids.append(one.id), on_stdout=lambda _: started.set())
+    told = []
+    loop = "import time\nkept = 1\nprint('on', flush=True)\nwhile True: time.sleep(0.1)"
+    thread = threading.Thread(target=lambda: told.append(codes.run(loop, context=own, handlers=begun)))
+    thread.start()
+    expect(started.wait(20), True)
+    codes.interrupt(ids[0])
+    thread.join(20)
+    expect(told[0].error.name, "KeyboardInterrupt")
+    expect(codes.run("kept", context=own).result[0].text, "1")
+    codes.delete_context(own.id)
+    refused(404, lambda: codes.get_context(own.id))
+    refused(404, lambda: codes.run("1", context=own))
+    refused(400, lambda: codes.create_context("cobol"))
+    refused(404, lambda: codes.delete_context("..%2f..%2fvariables"))
+    box.kill()
+
+
 def asynchronous(_):
     async def check():
         box = await Sandbox.create("opensandbox/code-interpreter:v1.0.1", entrypoint=["/opt/opensandbox/code-interpreter.sh"],
                                    timeout=timedelta(minutes=5), connection_config=ConnectionConfig())
         ran = await box.commands.run("echo $E2B_SANDBOX_ID")
         expect(ran.text, box.id)
+        interpreter = await CodeInterpreter.create(sandbox=box)
+        expect((await interpreter.codes.run("40 + 2")).result[0].text, "42")
         await box.files.write_file("a.txt", "text")
         expect(await box.files.read_file("a.txt"), "text")
         await box.kill()
@@ -192,7 +234,7 @@ def main():
     failed = False
     box = SandboxSync.create("base", timeout=timedelta(minutes=5), env={"FROM": "sandbox"}, metadata={"a b": "c&d"},
                              resource={"cpu": "1", "memory": "512Mi"}, secure_access=True)
-    for check in [described, commands, background, files, ports, network, refusals, life, asynchronous]:
+    for check in [described, commands, background, files, ports, network, code, refusals, life, asynchronous]:
         try:
             check(box)
             print("ok", check.__name__, flush=True)

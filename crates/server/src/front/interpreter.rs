@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -23,7 +24,7 @@ use super::port::open;
 use crate::protocol::{Credential, Kind, Refusal};
 
 /// The port of the interpreter.
-const PORT: u16 = 49999;
+pub(crate) const PORT: u16 = 49999;
 /// The longest event of a cell, bytes.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 /// The longest event that needs no place among the large ones, bytes.
@@ -95,7 +96,18 @@ pub(crate) struct Events {
 impl Interpreter<'_> {
     /// Executes a cell in the default context of a language.
     pub(crate) async fn execute(&self, language: &str, code: &str) -> Result<Events, Refusal> {
-        let asked = json!({ "code": code, "language": language, "keeps_quotes": true });
+        self.execute_in(json!({ "language": language }), code).await
+    }
+
+    /// Executes a cell in a context.
+    pub(crate) async fn execute_by_id(&self, context: &str, code: &str) -> Result<Events, Refusal> {
+        self.execute_in(json!({ "context_id": context }), code)
+            .await
+    }
+
+    async fn execute_in(&self, mut asked: Value, code: &str) -> Result<Events, Refusal> {
+        asked["code"] = code.into();
+        asked["keeps_quotes"] = true.into();
         let body = self.send(Method::POST, "/execute", Some(&asked)).await?;
         Ok(Events {
             body,
@@ -107,24 +119,48 @@ impl Interpreter<'_> {
     /// Interrupts the cell that the default context of a language executes, or starts its kernel
     /// again; without such a context there is nothing to do.
     pub(crate) async fn steer(&self, language: &str, what: &str) -> Result<(), Refusal> {
-        let steered = timeout(ANSWER_WITHIN, async {
-            let body = self.send(Method::GET, "/contexts", None).await?;
-            let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let text = text.map_err(|error| strange(&*error))?.to_bytes();
-            let all: Vec<Context> =
-                serde_json::from_slice(&text).map_err(|error| strange(&error))?;
-            let Some(context) = all.iter().find(|one| one.language == language) else {
-                return Ok(());
-            };
-            let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-            if !is_id(&context.id) {
-                return Err(strange(&"an id that is none"));
-            }
-            let path = format!("/contexts/{}/{what}", context.id);
-            self.send(Method::POST, &path, None).await.map(drop)
-        });
+        let all = self.contexts().await?;
+        match all.iter().find(|one| one.language == language) {
+            Some(context) => self.steer_by_id(&context.id, what).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Does the same with a context.
+    pub(crate) async fn steer_by_id(&self, context: &str, what: &str) -> Result<(), Refusal> {
+        let path = format!("/contexts/{}/{what}", id(context)?);
+        self.in_time(self.send(Method::POST, &path, None))
+            .await
+            .map(drop)
+    }
+
+    /// Returns the contexts.
+    pub(crate) async fn contexts(&self) -> Result<Vec<Context>, Refusal> {
+        self.in_time(async { read(self.send(Method::GET, "/contexts", None).await?).await })
+            .await
+    }
+
+    /// Makes a context.
+    pub(crate) async fn make_context(&self, language: &str) -> Result<Context, Refusal> {
+        let asked = json!({ "language": language });
+        let make = async { read(self.send(Method::POST, "/contexts", Some(&asked)).await?).await };
+        self.in_time(make).await
+    }
+
+    /// Removes a context.
+    pub(crate) async fn remove_context(&self, context: &str) -> Result<(), Refusal> {
+        let path = format!("/contexts/{}", id(context)?);
+        self.in_time(self.send(Method::DELETE, &path, None))
+            .await
+            .map(drop)
+    }
+
+    async fn in_time<T>(
+        &self,
+        asked: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
         let late = |_| Refusal::new(Kind::Late, "the code interpreter does not answer");
-        steered.await.map_err(late)?
+        timeout(ANSWER_WITHIN, asked).await.map_err(late)?
     }
 
     async fn send(
@@ -153,15 +189,38 @@ impl Interpreter<'_> {
         let answer = answer.map_err(|error| strange(&error))?;
         match answer.status() {
             StatusCode::OK | StatusCode::NO_CONTENT => Ok(answer.into_body()),
+            StatusCode::NOT_FOUND => Err(Refusal::new(Kind::NotFound, "there is no such context")),
+            StatusCode::BAD_REQUEST => {
+                let what = "the code interpreter does not know this language";
+                Err(Refusal::new(Kind::Invalid, what)
+                    .advise("python, javascript, typescript, bash, java or r"))
+            }
             status => Err(strange(&status)),
         }
     }
 }
 
+/// A context, whose cells see what the ones before have left.
 #[derive(Deserialize)]
-struct Context {
-    id: String,
-    language: String,
+pub(crate) struct Context {
+    pub(crate) id: String,
+    pub(crate) language: String,
+}
+
+/// Reads a short answer.
+async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
+    let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let text = text.map_err(|error| strange(&*error))?.to_bytes();
+    serde_json::from_slice(&text).map_err(|error| strange(&error))
+}
+
+/// Returns a context's id where it can be a part of a path.
+fn id(text: &str) -> Result<&str, Refusal> {
+    let is_id = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match is_id {
+        true => Ok(text),
+        false => Err(Refusal::new(Kind::NotFound, "there is no such context")),
+    }
 }
 
 impl Events {

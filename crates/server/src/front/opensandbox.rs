@@ -1,6 +1,7 @@
 //! OpenSandbox' API: its lifecycle API beneath `/opensandbox/v1`, and the service in a sandbox, which
 //! it calls execd, beneath `/opensandbox/execd/ID`.
 
+mod code;
 mod commands;
 mod files;
 mod network;
@@ -74,6 +75,7 @@ async fn execd(
             Ok(empty(StatusCode::OK))
         }
         ("GET", ["metrics"]) => metrics(&inside).await,
+        (_, ["code", ..]) => code::answer(&inside, parts, path, content).await,
         (_, ["command", ..]) => commands::answer(&inside, parts, path, content).await,
         (_, ["files" | "directories", ..]) => files::answer(&inside, parts, path, content).await,
         _ => Err(not_offered(parts)),

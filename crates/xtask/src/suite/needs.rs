@@ -137,7 +137,7 @@ const PIP: [&str; 13] = [
     "e2b==2.63.0",
     "e2b-code-interpreter==2.11.5",
     "langchain-e2b==0.0.6",
-    "opensandbox==1.1.1",
+    "opensandbox-code-interpreter==1.1.1",
     "jupyter_kernel_client==1.0.2",
     "jupyter_server==2.21.1",
     // With an older SDK of E2B's.

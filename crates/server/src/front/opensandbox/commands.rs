@@ -108,10 +108,8 @@ fn process(id: &str) -> Result<Selector, Refusal> {
 /// Runs a command and streams what it writes; one in the background goes on by itself.
 async fn run(inside: &Inside<'_>, asked: Run) -> Result<Response, Refusal> {
     let background = asked.background;
-    let began = Instant::now();
     let (line, pid) = inside.start(asked.ask()?).await?;
-    let (send, receive) = mpsc::channel::<io::Result<Bytes>>(EVENTS_MAX);
-    let events = Events { send, began };
+    let (events, response) = Events::stream();
     tokio::spawn(async move {
         if events
             .send("init", json!({ "text": pid.to_string() }))
@@ -123,26 +121,38 @@ async fn run(inside: &Inside<'_>, asked: Run) -> Result<Response, Refusal> {
             }
         }
     });
-    let stream = futures_util::stream::unfold(receive, async |mut receive| {
-        receive.recv().await.map(|event| (event, receive))
-    });
-    let mut response = Response::new(Body::from_stream(stream));
-    let headers = response.headers_mut();
-    let kind = HeaderValue::from_static("text/event-stream");
-    headers.insert(header::CONTENT_TYPE, kind);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-/// The events of one command.
-struct Events {
+/// The events of one command, or of one cell.
+pub(super) struct Events {
     send: mpsc::Sender<io::Result<Bytes>>,
     began: Instant,
 }
 
 impl Events {
+    /// Begins a stream of events; returns the answer that it is.
+    pub(super) fn stream() -> (Self, Response) {
+        let (send, receive) = mpsc::channel::<io::Result<Bytes>>(EVENTS_MAX);
+        let stream = futures_util::stream::unfold(receive, async |mut receive| {
+            receive.recv().await.map(|event| (event, receive))
+        });
+        let mut response = Response::new(Body::from_stream(stream));
+        let headers = response.headers_mut();
+        let kind = HeaderValue::from_static("text/event-stream");
+        headers.insert(header::CONTENT_TYPE, kind);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let began = Instant::now();
+        (Self { send, began }, response)
+    }
+
+    /// Waits until the other side is gone.
+    pub(super) async fn closed(&self) {
+        self.send.closed().await;
+    }
+
     /// Sends an event; returns whether the other side is there.
-    async fn send(&self, kind: &str, fields: Value) -> bool {
+    pub(super) async fn send(&self, kind: &str, fields: Value) -> bool {
         let mut event = json!({ "type": kind, "timestamp": now_ms() });
         if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
             event.extend(fields);
@@ -153,13 +163,13 @@ impl Events {
             .is_ok()
     }
 
-    async fn complete(&self) {
+    pub(super) async fn complete(&self) {
         let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.send("execution_complete", json!({ "execution_time": took }))
             .await;
     }
 
-    async fn failed(&self, name: &str, value: &str, why: &str) {
+    pub(super) async fn failed(&self, name: &str, value: &str, why: &str) {
         let error = json!({ "ename": name, "evalue": value, "traceback": [why] });
         self.send("error", json!({ "error": error })).await;
     }
@@ -178,7 +188,7 @@ async fn follow(mut line: Line, events: &Events) {
     loop {
         let frame = tokio::select! {
             frame = line.reader.next::<Reply>() => frame,
-            () = events.send.closed() => return,
+            () = events.closed() => return,
         };
         let (kind, text) = match frame {
             Ok(Some(Frame::Content(Stream::Error, content))) => ("stderr", stderr.take(&content)),

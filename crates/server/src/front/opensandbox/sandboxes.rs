@@ -18,6 +18,7 @@ use crate::front::Front;
 use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
 use crate::front::ask::strange;
 use crate::front::control::{no_template, not_offered, pairs};
+use crate::front::interpreter::{self, Interpreter};
 use crate::front::listed::list_all;
 use crate::protocol::{
     Ask, CODE_INTERPRETER, CreateAsk, Credential, InAsk, Kind, ListAsk, Refusal, Reply,
@@ -30,9 +31,12 @@ const EXECD_PORT: u16 = 44772;
 /// The images that clients name, and the shipped templates that stand for them; any other is the name
 /// of a template or snapshot.
 const IMAGES: [(&str, &str); 1] = [("opensandbox/code-interpreter", CODE_INTERPRETER)];
+/// The variable with the port of the interpreter, as programs in the sandbox look for it.
+const PORT_VARIABLE: &str = "JUPYTER_PORT";
 /// The programs that clients name only to keep a container alive: nothing has to run here for that.
-const ENTRYPOINTS: [&[&str]; 2] = [
+const ENTRYPOINTS: [&[&str]; 3] = [
     &["tail", "-f", "/dev/null"],
+    &["/opt/code-interpreter/code-interpreter.sh"],
     &["/opt/opensandbox/code-interpreter.sh"],
 ];
 /// The sandboxes in one part of a list, unless the caller says otherwise, and the most.
@@ -203,9 +207,24 @@ fn mebibytes(text: &str) -> Option<u64> {
 }
 
 async fn create(front: &Front, key: Credential, asked: Create) -> Result<Response, Refusal> {
-    let ask = Ask::Create(Box::new(asked.ask()?));
-    match front.ask(key, ask).await.map_err(no_template)? {
+    let mut ask = asked.ask()?;
+    if ask.template == CODE_INTERPRETER {
+        // Its SDK looks inside, by a command, whether something listens there.
+        let port = interpreter::PORT.to_string();
+        ask.environment.insert(PORT_VARIABLE.to_owned(), port);
+    }
+    let ask = Ask::Create(Box::new(ask));
+    match front.ask(key.clone(), ask).await.map_err(no_template)? {
         Reply::Created { sandbox, .. } => {
+            if sandbox.template == CODE_INTERPRETER {
+                // The first request starts it; one that fails is told when code is to run.
+                let interpreter = Interpreter {
+                    front,
+                    credential: &key,
+                    sandbox: &sandbox.id,
+                };
+                let _ = interpreter.contexts().await;
+            }
             Ok(answer_json(StatusCode::ACCEPTED, &described(&sandbox)))
         }
         _ => Err(strange()),
