@@ -58,30 +58,7 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     let configuration = configuration(&places, arguments)?;
     worker::check_key_files(&configuration.issuers)?;
     if arguments.check {
-        if configuration
-            .tls
-            .as_ref()
-            .is_some_and(|tls| tls.certificate.is_some())
-        {
-            identity(&places, &configuration)?;
-        }
-        line(
-            output,
-            &format!(
-                "right: {}://{}, network {}",
-                if configuration.tls.is_some() {
-                    "https"
-                } else {
-                    "http"
-                },
-                configuration.listen,
-                configuration.network.name()
-            ),
-        );
-        let at_rest = AtRest::of(&places.state);
-        let place = places.state.display();
-        line(output, &format!("sandboxes' files, in {place}: {at_rest}"));
-        return Ok(0);
+        return checked(&places, &configuration, output);
     }
     refuse_nesting()?;
     // Before anything starts a thread, which would have its own.
@@ -121,6 +98,34 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     line(output, &greeting(&place, network, first.as_deref()));
     tell_service_manager();
     worker::serve(&worker, &listener, stop).doing("the server cannot go on")?;
+    Ok(0)
+}
+
+/// Says whether serve.toml is right, and how the files of sandboxes lie.
+fn checked(places: &Places, configuration: &Configuration, output: &Output) -> Result<u8, Failure> {
+    if configuration
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.certificate.is_some())
+    {
+        identity(places, configuration)?;
+    }
+    line(
+        output,
+        &format!(
+            "right: {}://{}, network {}",
+            if configuration.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            },
+            configuration.listen,
+            configuration.network.name()
+        ),
+    );
+    let at_rest = AtRest::of(&places.state);
+    let place = places.state.display();
+    line(output, &format!("sandboxes' files, in {place}: {at_rest}"));
     Ok(0)
 }
 

@@ -96,19 +96,18 @@ pub(crate) struct Events {
 impl Interpreter<'_> {
     /// Executes a cell in the default context of a language.
     pub(crate) async fn execute(&self, language: &str, code: &str) -> Result<Events, Refusal> {
-        self.execute_in(json!({ "language": language }), code).await
+        let asked = json!({ "language": language, "code": code, "keeps_quotes": true });
+        self.execute_asked(&asked).await
     }
 
     /// Executes a cell in a context.
     pub(crate) async fn execute_by_id(&self, context: &str, code: &str) -> Result<Events, Refusal> {
-        self.execute_in(json!({ "context_id": context }), code)
-            .await
+        let asked = json!({ "context_id": context, "code": code, "keeps_quotes": true });
+        self.execute_asked(&asked).await
     }
 
-    async fn execute_in(&self, mut asked: Value, code: &str) -> Result<Events, Refusal> {
-        asked["code"] = code.into();
-        asked["keeps_quotes"] = true.into();
-        let body = self.send(Method::POST, "/execute", Some(&asked)).await?;
+    async fn execute_asked(&self, asked: &Value) -> Result<Events, Refusal> {
+        let body = self.send(Method::POST, "/execute", Some(asked)).await?;
         Ok(Events {
             body,
             got: BytesMut::new(),
