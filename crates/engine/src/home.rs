@@ -29,14 +29,16 @@ pub struct System {
     pub layers: Vec<PathBuf>,
     /// True if the host's system lies beneath them.
     pub over_host: bool,
+    /// Names of further directories at its root.
+    pub roots: Vec<String>,
     /// The changes of it that the sandbox begins with, and goes on in where they lie.
     pub begins: Option<PathBuf>,
 }
 
-/// The list of the directories at the root of a template that is no layer over the host's system,
-/// in its layer: a name in each line.
-pub const ROOTS: &str = "roots";
-/// The list of the links there: a name, a tab and the target in each line.
+/// The part of a template's layer that holds all which is no layer over the host's system: the
+/// directories at the root, by their names.
+pub const WHOLE: &str = "root";
+/// The list of the links at the root of a template that is no layer over the host's system: a name, a tab and the target in each line.
 pub const LINKS: &str = "links";
 
 /// Returns the name of a part of the system in a template's layer.

@@ -1,19 +1,23 @@
 //! Root in the sandbox: the layers over the system, and an ordinary user's subordinate ids.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use atoll_model::{Access, Boundary, ViewKind};
-use atoll_sandbox::{FurtherIds, PlacedLayer, Subordinate, furnish_system, make_layer};
+use atoll_model::{Access, Boundary, View, ViewKind};
+use atoll_sandbox::{
+    FurtherIds, PlacedLayer, Subordinate, furnish_part, furnish_system, make_layer,
+};
 
 use atoll_store::remove_directory;
 
-use crate::home::{Home, LINKS, ROOTS, System, part_name};
+use crate::home::{Home, LINKS, System, WHOLE, part_name};
+use crate::host_layer::is_part;
 use crate::place::Placing;
 use crate::place_error::state_error;
 use crate::{PlaceError, accounts, ranged};
@@ -24,7 +28,7 @@ pub(crate) const SYSTEM_LAYERS: &str = "layers/system";
 /// show.
 const COPIED_SYSTEM: [&str; 2] = ["/etc", "/var/cache/debconf"];
 /// The directory of the system that root in the sandbox has of its own, beneath the views.
-const OWN_SYSTEM: &str = "/var";
+pub(crate) const OWN_SYSTEM: &str = "/var";
 
 /// The shortest time of preparation that is worth a notice.
 const TOLD_FROM: Duration = Duration::from_millis(500);
@@ -59,18 +63,23 @@ pub(crate) fn place(
     } else if placing.base.is_none() {
         placing.notices.push(ONE_ID.to_owned());
     }
-    let of_template = placing.request.home.and_then(Home::system);
-    if let Some(system) = of_template.filter(|system| !system.over_host) {
-        return Ok((template(placing, system, empty)?, further));
-    }
-    layers.extend(system(placing, empty, Path::new(OWN_SYSTEM), empty)?);
-    if let Some(system) = of_template {
-        layers.extend(template(placing, system, empty)?);
-    }
-    for view in &boundary.views {
-        if view.kind == ViewKind::System && view.access != Access::ReadOnly {
-            layers.extend(system(placing, &view.host, &view.inside, empty)?);
+    let is_changed =
+        |view: &&View| view.kind == ViewKind::System && view.access != Access::ReadOnly;
+    let mut views: Vec<&View> = boundary.views.iter().filter(is_changed).collect();
+    match placing.request.home.and_then(Home::system) {
+        None => layers.extend(system(placing, empty, Path::new(OWN_SYSTEM), empty)?),
+        Some(system) => {
+            if !system.over_host {
+                views.clear();
+            }
+            let is_own = |view: &&View| placing.base.is_some() && is_part(&view.inside);
+            let (own, others): (Vec<_>, _) = views.into_iter().partition(is_own);
+            layers.push(whole(placing, system, &own, empty)?);
+            views = others;
         }
+    }
+    for view in views {
+        layers.extend(system(placing, &view.host, &view.inside, empty)?);
     }
     let took = begun.elapsed();
     if took >= TOLD_FROM {
@@ -87,7 +96,7 @@ pub(crate) fn place(
 const OWN_PLACES: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 
 /// The directories that images and builds often have at the root, where nothing can be made later.
-const USUAL_PLACES: [&str; 9] = [
+pub(crate) const USUAL_PLACES: [&str; 9] = [
     "app",
     "code",
     "data",
@@ -99,32 +108,90 @@ const USUAL_PLACES: [&str; 9] = [
     "workspace",
 ];
 
-/// Makes a layer over each directory at the root of a template's own.
-fn template(
+/// The most directories at the root of a template, each of which is a mount.
+const ROOTS_MAX: usize = 128;
+
+/// Makes the one layer of all directories of a template that lie over nothing of the host's; the
+/// lowest layer of one over the host has copies of these views.
+fn whole(
     placing: &mut Placing<'_>,
     system: &System,
+    views: &[&View],
     empty: &Path,
-) -> Result<Vec<PlacedLayer>, PlaceError> {
-    let mut layers = Vec::new();
-    for inside in roots(system).map_err(state_error("reading", empty))? {
-        let mut over = parts(system, &inside);
-        let lower = over.pop().unwrap_or_else(|| empty.to_path_buf());
-        layers.push(layer(placing, &lower, over, &inside)?);
+) -> Result<PlacedLayer, PlaceError> {
+    let root = Path::new("/");
+    let mut whole = layer(placing, empty, parts(system, root), root)?;
+    let mut roots = roots(system).map_err(state_error("reading", empty))?;
+    if system.over_host {
+        // Those that the boundary does not show are not shown.
+        roots.retain(|name| !is_part(&root.join(name)));
+        let at_root = views
+            .iter()
+            .filter(|view| view.inside.parent() == Some(root));
+        roots.extend(at_root.filter_map(|view| Some(view.inside.file_name()?.to_owned())));
+        roots.extend(Path::new(OWN_SYSTEM).file_name().map(OsStr::to_owned));
+        let own = Path::new(OWN_SYSTEM);
+        if make_part(placing, &whole, own)? {
+            let why = furnish_part(&whole, own, placing.base)?;
+            why.map_or(Ok(()), |why| {
+                Err(PlaceError::System(own.to_path_buf(), why))
+            })?;
+        }
     }
-    Ok(layers)
+    if roots.len() > ROOTS_MAX {
+        let why = format!("it has more than {ROOTS_MAX} directories at its root");
+        return Err(PlaceError::System(root.to_path_buf(), why));
+    }
+    for name in &roots {
+        make_part(placing, &whole, &root.join(name))?;
+    }
+    whole.parts = roots.iter().map(|name| root.join(name)).collect();
+    Ok(whole)
 }
 
-/// Returns the directories at the root of a template, from the list that lies beside each layer.
-fn roots(system: &System) -> io::Result<BTreeSet<PathBuf>> {
-    let usual = USUAL_PLACES.iter().map(|name| Path::new("/").join(name));
-    let mut all: BTreeSet<PathBuf> = usual.collect();
-    for layer in &system.layers {
-        for name in fs::read_to_string(layer.join(ROOTS))?.lines() {
-            if !OWN_PLACES.contains(&name) {
-                all.insert(Path::new("/").join(name));
+/// Makes a directory at the root of the upper one of a template's own layer; returns whether it was
+/// not there, and in no layer beneath.
+fn make_part(
+    placing: &Placing<'_>,
+    whole: &PlacedLayer,
+    inside: &Path,
+) -> Result<bool, PlaceError> {
+    let Some(name) = inside.file_name() else {
+        return Ok(false);
+    };
+    let place = whole.upper.join(name);
+    let mut there = std::iter::once(&whole.upper).chain(&whole.over);
+    if there.any(|one| one.join(name).is_dir()) {
+        return Ok(false);
+    }
+    let make = || -> io::Result<()> {
+        fs::DirBuilder::new().mode(0o755).create(&place)?;
+        match placing.base {
+            Some(base) => lchown(&place, Some(base), Some(base)),
+            None => Ok(()),
+        }
+    };
+    make().map_err(state_error("making", &place))?;
+    Ok(true)
+}
+
+/// Returns the names of the directories at the root of a template's own: those of its layers, and
+/// usual ones.
+fn roots(system: &System) -> io::Result<BTreeSet<OsString>> {
+    let mut all: BTreeSet<OsString> = USUAL_PLACES.iter().map(OsString::from).collect();
+    let links = links_of(system)?;
+    let is_link = |name: &&String| links.iter().any(|(link, _)| link == *name);
+    let further = system.roots.iter().filter(|name| !is_link(name));
+    all.extend(further.map(OsString::from));
+    for layer in parts(system, Path::new("/")) {
+        for entry in fs::read_dir(layer)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                all.insert(entry.file_name());
             }
         }
     }
+    all.retain(|name| !OWN_PLACES.iter().any(|own| name == own));
     Ok(all)
 }
 
@@ -136,24 +203,42 @@ pub(crate) fn links(
     let system = home
         .and_then(Home::system)
         .filter(|one| !one.over_host && is_root);
-    let Some(lowest) = system.and_then(|system| system.layers.last()) else {
+    let Some(system) = system else {
         return Ok(Vec::new());
     };
-    let text = fs::read_to_string(lowest.join(LINKS)).map_err(state_error("reading", lowest))?;
+    let reading = state_error("reading", Path::new(LINKS));
+    let mut links = links_of(system).map_err(reading)?;
+    // Where the sandbox has a directory of its own there can be no link.
+    links.retain(|(name, _)| !OWN_PLACES.contains(&&**name) && !USUAL_PLACES.contains(&&**name));
+    let at_root = |(name, to): (String, String)| (Path::new("/").join(name), to.into_bytes());
+    Ok(links.into_iter().map(at_root).collect())
+}
+
+/// Returns the links in the layer of an image, each with what it leads to.
+fn links_of(system: &System) -> io::Result<Vec<(String, String)>> {
+    let lowest = system.layers.last().filter(|_| !system.over_host);
+    let text = lowest.map(|lowest| fs::read_to_string(lowest.join(LINKS)));
+    let text = text.transpose()?.unwrap_or_default();
     let link = |line: &str| {
         let (name, to) = line.split_once('\t')?;
-        // Where the sandbox has a directory of its own there can be no link.
-        let is_taken = OWN_PLACES.contains(&name) || USUAL_PLACES.contains(&name);
-        (!is_taken).then(|| (Path::new("/").join(name), to.as_bytes().to_vec()))
+        Some((name.to_owned(), to.to_owned()))
     };
     Ok(text.lines().filter_map(link).collect())
 }
 
 /// Returns a part of the system in the layers of a template that have it, the topmost first.
 fn parts(system: &System, inside: &Path) -> Vec<PathBuf> {
-    let name = part_name(inside);
+    let name = name_of(inside);
     let all = system.layers.iter().map(|layer| layer.join(&name));
     all.filter(|part| part.is_dir()).collect()
+}
+
+/// Returns the name of a part of the system in a template's layer, and of root's changes of it.
+fn name_of(inside: &Path) -> String {
+    match inside == Path::new("/") {
+        true => WHOLE.to_owned(),
+        false => part_name(inside),
+    }
 }
 
 /// Makes a layer for root's changes of a directory.
@@ -168,7 +253,7 @@ fn layer(
         Some(home) => home.system_path(&changes),
         None => changes,
     };
-    let directory = changes.join(part_name(inside));
+    let directory = changes.join(name_of(inside));
     let upper = directory.join("upper");
     let before = upper.symlink_metadata().ok();
     // One that was mounted without waiting for the disk is refused again, also after a sudden end.

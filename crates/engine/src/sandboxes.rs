@@ -30,10 +30,10 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-pub use crate::home::{Home, KeptHome, LINKS, ROOTS, System, part_name};
+pub use crate::home::{Home, KeptHome, LINKS, System, WHOLE, part_name};
 use crate::run::{At, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, owner};
-use crate::{CallError, ChangeRetention};
+use crate::{CallError, ChangeRetention, host_layer};
 
 mod ahead;
 mod approving;
@@ -55,6 +55,7 @@ pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
 pub use recorded::{FoundEvents, ServedSession, WantedEvents};
+pub(crate) use templates::own;
 pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{
     Staged, VolumeEntry, VolumeFiles, VolumeWrite, clear_staging, volume_files, volume_usage,
@@ -165,6 +166,24 @@ impl Engine {
     #[must_use]
     pub fn state(&self) -> &Path {
         self.shared.state.path()
+    }
+
+    /// Returns a digest of the host's system, by which a layer of it is known again; `None` where
+    /// sandboxes stand on the host's own.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn host_digest(&self) -> Result<Option<String>, Failure> {
+        let is_root = self.shared.machine.is_root;
+        is_root.then(host_layer::digest).transpose()
+    }
+
+    /// Makes a layer of the host's system, in a new directory: the lowest one of templates over it.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub fn make_host_layer(&self, layer: &Path) -> Result<(), Failure> {
+        host_layer::make(layer)
     }
 
     /// Returns whether this host enforces a limit of sandboxes; one that is asked for and cannot be

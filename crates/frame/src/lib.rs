@@ -19,7 +19,7 @@ pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 pub use spec::{
     Funnel, INWARD_MAX, Identity, KILL, LOWER_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
     Place, ROOT_CAPABILITIES, ResourceLimit, Room, SPEC_BYTES_MAX, SandboxSpec, Source, Terminal,
-    Watch,
+    WHOLE, Watch,
 };
 pub use wire::Malformed;
 

@@ -1,3 +1,5 @@
+use std::ffi::CStr;
+
 use crate::wire::{Malformed, Reader, Writer};
 
 /// The longest encoded [`SandboxSpec`] or [`ExecSpec`](crate::ExecSpec), bytes.
@@ -8,7 +10,10 @@ pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const LOWER_MAX: usize = 12;
 
 /// The version of the encoding; any other is refused.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
+
+/// The place at which a layer is mounted of which only parts are shown.
+pub const WHOLE: &CStr = c".whole";
 
 /// The capabilities that root in a sandbox can have, each with its reason, as bits of their numbers
 /// in capabilities(7). They apply to the sandbox's own ids only.
@@ -188,15 +193,19 @@ pub enum Operation {
         source: Source,
         as_caller: bool,
     },
-    /// Host directories, the topmost first, with an overlay; `volatile` if nothing of it is kept, so
-    /// that nothing waits for it to reach the disk.
+    /// Host directories, the topmost first, with an overlay; the owners of the first `own` of them
+    /// are the program's already; `volatile` if nothing of it is kept, so that nothing waits for it
+    /// to reach the disk.
     Layer {
         path: Place,
         lower: Vec<Source>,
+        own: u32,
         upper: Source,
         work: Source,
         volatile: bool,
     },
+    /// A directory of the layer at [`WHOLE`], by the same path there.
+    Part { path: Place },
     /// A host directory with all mounts beneath it, for where the kernel does not let mounts be
     /// left out. Its sockets and pipes work until they are hidden.
     ReadOnlyWhole { path: Place, source: Source },
@@ -604,12 +613,14 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
         Operation::Layer {
             path,
             lower,
+            own,
             upper,
             work,
             volatile,
         } => {
             start(out, 6, path);
             out.list(lower, write_source);
+            out.u32(*own);
             for source in [upper, work] {
                 write_source(out, source);
             }
@@ -652,6 +663,7 @@ fn write_mounts(out: &mut Writer, operation: &Operation) {
         Operation::HideDirectory { path } => start(out, 13, path),
         Operation::Pin { path } => start(out, 14, path),
         Operation::Inexecutable { path } => start(out, 16, path),
+        Operation::Part { path } => start(out, 17, path),
         Operation::Directory { .. }
         | Operation::Link { .. }
         | Operation::File { .. }
@@ -663,8 +675,7 @@ fn write_mounts(out: &mut Writer, operation: &Operation) {
 }
 
 fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
-    let tag = from.u8()?;
-    let path = from.text()?;
+    let (tag, path) = (from.u8()?, from.text()?);
     Ok(match tag {
         0 => Operation::Directory {
             path,
@@ -698,6 +709,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         6 => Operation::Layer {
             path,
             lower: read_lower(from)?,
+            own: from.u32()?,
             upper: read_source(from)?,
             work: read_source(from)?,
             volatile: from.flag()?,
@@ -724,6 +736,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
         13 => Operation::HideDirectory { path },
         14 => Operation::Pin { path },
         16 => Operation::Inexecutable { path },
+        17 => Operation::Part { path },
         15 => Operation::ReadOnlyWhole {
             path,
             source: read_source(from)?,

@@ -116,6 +116,7 @@ fn every_operation() -> Vec<Operation> {
         Operation::Layer {
             path: path(),
             lower: vec![source(b"/l", 4), source(b"/m", 10)],
+            own: 1,
             upper: source(b"/u", 5),
             work: source(b"/k", 6),
             volatile: true,
@@ -130,6 +131,7 @@ fn every_operation() -> Vec<Operation> {
             source: source(b"/etc", 9),
         },
         Operation::Seal { path: path() },
+        Operation::Part { path: path() },
         Operation::Device {
             path: path(),
             source: source(b"/dev/null", 8),
@@ -753,6 +755,7 @@ fn held(spec: &SandboxSpec) -> usize {
             | Operation::Inexecutable { path }
             | Operation::Terminals { path, .. }
             | Operation::Processes { path }
+            | Operation::Part { path }
             | Operation::HideDirectory { path } => path.capacity(),
             Operation::Link { path, to } => path.capacity() + to.capacity(),
             Operation::File { path, content, .. } => path.capacity() + content.capacity(),
@@ -774,6 +777,7 @@ fn held(spec: &SandboxSpec) -> usize {
             Operation::Layer {
                 path,
                 lower,
+                own: _,
                 upper,
                 work,
                 volatile: _,
@@ -886,7 +890,7 @@ fn operations() -> impl Strategy<Value = Operation> {
     let numbers = (any::<u32>(), any::<bool>());
     let places = (sources(), sources(), sources());
     let content = vec(any::<u8>(), 0..24);
-    (0..16_u8, texts(), texts(), content, numbers, places).prop_map(
+    (0..18_u8, texts(), texts(), content, numbers, places).prop_map(
         |(which, path, to, content, (small, flag), (one, two, three))| match which {
             0 => Operation::Directory {
                 path,
@@ -914,6 +918,7 @@ fn operations() -> impl Strategy<Value = Operation> {
             6 => Operation::Layer {
                 path,
                 lower: vec![one],
+                own: small,
                 upper: two,
                 work: three,
                 volatile: flag,
@@ -927,6 +932,7 @@ fn operations() -> impl Strategy<Value = Operation> {
             8 => Operation::Seal { path },
             13 => Operation::Pin { path },
             15 => Operation::Inexecutable { path },
+            16 => Operation::Part { path },
             9 => Operation::Device { path, source: one },
             10 => Operation::Terminals { path, max: small },
             11 => Operation::Processes { path },

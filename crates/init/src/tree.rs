@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{Identity, Nesting, Operation, Room, SandboxSpec, Source, Stage};
+use atoll_frame::{Identity, Nesting, Operation, Room, SandboxSpec, Source, Stage, WHOLE};
 use atoll_sys::descriptor;
 use atoll_sys::mount::{self, Attributes, FsOption};
 
@@ -30,6 +30,8 @@ struct Maker<'a> {
     nesting: Nesting,
     /// A read-only overlay of the host's root, parts of which are shown.
     system: Option<OwnedFd>,
+    /// The layer of which parts are shown.
+    whole: Option<OwnedFd>,
     /// The mount that hides files, with its source on the host.
     null: Option<(Source, OwnedFd)>,
     /// The directory that hides directories: the one beneath the proc mount, which is empty.
@@ -55,7 +57,7 @@ pub(crate) fn build(spec: &SandboxSpec, ids: Option<BorrowedFd<'_>>) -> Result<O
         }
         Identity::Unmapped { uid, gid } => Some((uid, gid)),
     };
-    for place in [SCRATCH, SYSTEM, EMPTY] {
+    for place in [SCRATCH, SYSTEM, EMPTY, WHOLE] {
         descriptor::make_directory(root.as_fd(), place, 0o700).at(Stage::Root)?;
     }
     let mut maker = Maker {
@@ -64,6 +66,7 @@ pub(crate) fn build(spec: &SandboxSpec, ids: Option<BorrowedFd<'_>>) -> Result<O
         owner,
         nesting: spec.nesting,
         system: None,
+        whole: None,
         null: None,
         empty: None,
     };
@@ -74,10 +77,10 @@ pub(crate) fn build(spec: &SandboxSpec, ids: Option<BorrowedFd<'_>>) -> Result<O
             detail: path,
         })?;
     }
-    if let Some(system) = maker.system.take() {
-        mount::detach(system.as_fd()).at(Stage::Root)?;
+    for made in [maker.system.take(), maker.whole.take()].iter().flatten() {
+        mount::detach(made.as_fd()).at(Stage::Root)?;
     }
-    for place in [SCRATCH, SYSTEM, EMPTY] {
+    for place in [SCRATCH, SYSTEM, EMPTY, WHOLE] {
         descriptor::remove_directory(root.as_fd(), place).at(Stage::Root)?;
     }
     mount::restrict(root.as_fd(), READ_ONLY, None).at(Stage::Root)?;
@@ -99,7 +102,7 @@ fn room(spec: &SandboxSpec) -> Room {
         _ => 0,
     };
     let own: u64 = spec.operations.iter().map(taken).sum();
-    let places = 1 + 3 + spec.operations.len() as u64;
+    let places = 1 + 4 + spec.operations.len() as u64;
     Room {
         bytes: spec.memory.bytes.max(page).saturating_add(own),
         inodes: spec.memory.inodes.saturating_add(places),
@@ -139,10 +142,17 @@ impl Maker<'_> {
             Operation::Layer {
                 path,
                 lower,
+                own,
                 upper,
                 work,
                 volatile,
-            } => (path, self.layer(path, lower, [upper, work], *volatile)),
+            } => {
+                let own = usize::try_from(*own).unwrap_or(usize::MAX);
+                let lower = lower.iter().enumerate();
+                let lower = lower.map(|(at, one)| (one, at >= own));
+                (path, self.layer(path, lower, [upper, work], *volatile))
+            }
+            Operation::Part { path } => (path, self.part(path)),
             Operation::ReadOnlyWhole { path, source } => (path, self.whole(path, source)),
             Operation::Writable {
                 path,
@@ -284,16 +294,17 @@ impl Maker<'_> {
         self.attach(&copied, path)
     }
 
-    fn layer(
-        &self,
+    fn layer<'l>(
+        &mut self,
         path: &[u8],
-        lower: &[Source],
+        lower: impl Iterator<Item = (&'l Source, bool)>,
         [upper, work]: [&Source; 2],
         volatile: bool,
     ) -> io::Result<()> {
         let (upper, work) = (open(upper)?, open(work)?);
-        let lower = lower.iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        let shown = lower.iter().map(|one| self.shown(one, true));
+        let lower = lower.map(|(one, as_caller)| Ok((open(one)?, as_caller)));
+        let lower = lower.collect::<io::Result<Vec<_>>>()?;
+        let shown = lower.iter().map(|(one, mapped)| self.shown(one, *mapped));
         let mut shown = shown.collect::<io::Result<Vec<_>>>()?;
         let paths: Vec<String> = shown.iter().map(|one| number_path(one.fd())).collect();
         let value = |path: String| CString::new(path).map_err(io::Error::other);
@@ -317,7 +328,19 @@ impl Maker<'_> {
         while let Some(topmost) = shown.pop() {
             drop(topmost);
         }
-        self.attach(&made, path)
+        self.attach(&made, path)?;
+        if path == WHOLE.to_bytes() {
+            self.whole = Some(made);
+        }
+        Ok(())
+    }
+
+    /// Shows a directory of the layer of which only parts are shown: copying it costs a fraction of
+    /// another overlay.
+    fn part(&self, path: &[u8]) -> io::Result<()> {
+        let whole = self.whole.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let part = descriptor::open_beneath(whole.as_fd(), &text(path)?, O_PATH, 0)?;
+        self.attach(&mount::copy(part.as_fd())?, path)
     }
 
     /// Returns a host directory as an overlay may use it: itself, or for a shifted identity a copy

@@ -90,6 +90,7 @@ fn mounted(operation: &Operation) -> Option<PathBuf> {
         | Operation::ReadOnly { path, .. }
         | Operation::ReadOnlyFile { path, .. }
         | Operation::Layer { path, .. }
+        | Operation::Part { path }
         | Operation::ReadOnlyWhole { path, .. }
         | Operation::Writable { path, .. } => {
             Some(Path::new("/").join(std::ffi::OsStr::from_bytes(path)))

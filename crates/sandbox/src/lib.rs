@@ -79,7 +79,7 @@ pub use roots::read_roots;
 pub use session::{Assembled, Running, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use subordinate::Subordinate;
-pub use system::furnish_system;
+pub use system::{furnish_part, furnish_system};
 pub use tree::{ACCOUNTS, FROZEN_FILE, HOME_FILE_BYTES_MAX, TEMPLATE_DIRECTORY};
 pub use trial::{Trial, try_namespaces};
 pub use trusting::furnish_trust;

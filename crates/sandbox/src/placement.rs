@@ -58,6 +58,12 @@ impl Placement {
         !self.hidden.contains(&view.inside)
     }
 
+    /// Returns whether a path lies in a layer of which only parts are shown.
+    pub(crate) fn is_part(&self, path: &Path) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|layer| !layer.parts.is_empty() && layer.holds(path))
+    }
+
     /// Returns the mode of isolation.
     pub(crate) fn mode(&self) -> Mode {
         match self.fence {
@@ -112,14 +118,33 @@ pub struct PlacedLayer {
     pub lower: PathBuf,
     /// Directories of a template over it, the topmost first.
     pub over: Vec<PathBuf>,
+    /// The number of these whose files belong to the sandbox's own ids already.
+    pub own: u32,
     /// The path in the sandbox.
     pub inside: PathBuf,
+    /// The directories of it that alone are shown, if not all of it is.
+    pub parts: Vec<PathBuf>,
     /// The upper directory, for changes.
     pub upper: PathBuf,
     /// The work directory of the file system, beside `upper`.
     pub work: PathBuf,
     /// Set if nothing of it is kept, so that it is never synced to disk.
     pub volatile: bool,
+}
+
+impl PlacedLayer {
+    /// Returns the paths in the sandbox at which it is mounted.
+    pub(crate) fn places(&self) -> &[PathBuf] {
+        match &*self.parts {
+            [] => std::slice::from_ref(&self.inside),
+            parts => parts,
+        }
+    }
+
+    /// Returns whether a path in the sandbox lies in it, if in no other one within.
+    pub(crate) fn holds(&self, path: &Path) -> bool {
+        self.places().iter().any(|place| path.starts_with(place))
+    }
 }
 
 /// The number of ids of a shifted sandbox.
@@ -182,7 +207,9 @@ pub fn make_layer(
             PlacedLayer {
                 lower,
                 over: Vec::new(),
+                own: 0,
                 inside,
+                parts: Vec::new(),
                 upper,
                 work,
                 volatile: false,

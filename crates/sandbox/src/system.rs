@@ -21,7 +21,7 @@ use crate::{Host, IDS, PlacedLayer, SandboxError};
 /// The most entries of a directory of the system that are inspected.
 const ENTRIES_MAX: usize = 400_000;
 /// The largest file that is copied to a layer, bytes.
-const COPIED_FILE_BYTES_MAX: u64 = 64 << 20;
+const COPIED_FILE_BYTES_MAX: u64 = 128 << 20;
 
 /// A directory that a distribution fills with world-readable files (the Filesystem Hierarchy
 /// Standard calls it shareable), except the part that belongs to the host.
@@ -32,6 +32,9 @@ const LOCAL: &str = "/usr/local";
 const CHANGED: [&str; 2] = ["/etc", "/var"];
 /// The directories with so many files that they are only added and removed.
 const LARGE: [&str; 2] = ["dpkg/info", "apt/lists"];
+
+/// The directory whose files are made anew by those who want them.
+const CACHE: &str = "/var/cache/apt";
 
 /// The directory that root in the sandbox has of its own.
 const OWN: &str = "/var";
@@ -58,17 +61,36 @@ pub fn furnish_system(
         Some(_) if layer.lower == from => furnisher.take_out(host),
         Some(_) | None => furnisher.make_own_once(),
     };
-    match furnished {
-        Ok(()) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ok(Some(format!(
-            "{} holds more than {ENTRIES_MAX} files, too many to look through for what only root \
-             may read: root inside can read it as everybody can, and not change it",
-            layer.inside.display()
-        ))),
-        Err(error) => Err(SandboxError::host(
-            "a layer over the system could not be made",
-        )(error)),
-    }
+    furnisher.told(furnished)
+}
+
+/// Makes a part of a layer that lies over nothing look as the host's directory: all that everybody
+/// may read is copied. Returns why not, as [`furnish_system`] does.
+///
+/// # Errors
+/// [`SandboxError::Host`].
+pub fn furnish_part(
+    whole: &PlacedLayer,
+    from: &Path,
+    base: Option<u32>,
+) -> Result<Option<String>, SandboxError> {
+    let layer = PlacedLayer {
+        inside: from.to_path_buf(),
+        upper: whole.upper.join(from.strip_prefix("/").unwrap_or(from)),
+        parts: Vec::new(),
+        ..whole.clone()
+    };
+    let mut furnisher = Furnisher {
+        layer: &layer,
+        from,
+        base,
+        looked: 0,
+    };
+    let furnished = match from == Path::new(OWN) {
+        true => furnisher.make_var(),
+        false => furnisher.make_own(),
+    };
+    furnisher.told(furnished)
 }
 
 struct Furnisher<'a> {
@@ -89,6 +111,20 @@ enum Taken {
 }
 
 impl Furnisher<'_> {
+    fn told(&self, furnished: io::Result<()>) -> Result<Option<String>, SandboxError> {
+        match furnished {
+            Ok(()) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ok(Some(format!(
+                "{} holds more than {ENTRIES_MAX} files, too many to look through for what only \
+                 root may read: root inside can read it as everybody can, and not change it",
+                self.layer.inside.display()
+            ))),
+            Err(error) => Err(SandboxError::host(
+                "a layer over the system could not be made",
+            )(error)),
+        }
+    }
+
     /// For host root: hides files that are not world-readable, and copies those that are
     /// mounted over others, which a layer does not show.
     fn take_out(&mut self, host: &Host) -> io::Result<()> {
@@ -166,7 +202,9 @@ impl Furnisher<'_> {
         let mut waiting = vec![self.from.to_path_buf()];
         while let Some(directory) = waiting.pop() {
             let is_changed = CHANGED.iter().any(|top| directory.starts_with(top));
-            let is_large = LARGE.iter().any(|one| directory.ends_with(one));
+            let is_over = self.layer.lower == self.from;
+            let is_large = is_over && LARGE.iter().any(|one| directory.ends_with(one))
+                || !is_over && directory.starts_with(CACHE);
             for (path, facts) in self.entries(&directory, |kind| kind.is_dir() || is_changed)? {
                 let kind = facts.file_type();
                 if kind.is_dir() {
@@ -273,7 +311,7 @@ impl Furnisher<'_> {
             return Ok(());
         };
         DirBuilder::new().mode(0o700).create(&to)?;
-        if closed {
+        if closed && self.layer.lower == self.from {
             let mark = match self.base {
                 Some(_) => "trusted.overlay.opaque",
                 None => "user.overlay.opaque",
@@ -293,6 +331,8 @@ impl Furnisher<'_> {
             Some(content) => Taken::Replaced(content),
         };
         match taken {
+            // Nothing of the host's lies beneath.
+            Taken::Away if self.layer.lower != self.from => Ok(()),
             // What overlayfs knows as a removed file.
             Taken::Away => Ok(mknodat(
                 CWD,

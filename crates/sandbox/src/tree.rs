@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use atoll_frame::{Operation, Permission, Source};
+use atoll_frame::{Operation, Permission, Source, WHOLE};
 use atoll_model::{Access, Boundary, View, ViewKind, VolumeMount};
 
 use crate::execution;
@@ -167,7 +167,8 @@ impl Plan {
             &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)]
         };
         for (path, mode) in memory {
-            let is_layer = |layer: &PlacedLayer| layer.inside == Path::new(path);
+            let is_layer =
+                |layer: &PlacedLayer| layer.places().iter().any(|place| place == Path::new(path));
             if !placement.layers.iter().any(is_layer) {
                 self.memory(Path::new(path), *mode);
             }
@@ -321,6 +322,8 @@ impl Plan {
                     return self.layer_over(layer);
                 }
                 Some(layer) => return self.layer(layer, host),
+                // It is a part of one that is there already.
+                None if placement.is_part(&view.inside) => return Ok(()),
                 None if facts.is_file() => return self.copied_file(view, facts.size()),
                 // No layer can be made here: it can be read, as any other view.
                 None => {}
@@ -599,10 +602,17 @@ impl Plan {
     }
 
     fn layer_over(&mut self, layer: &PlacedLayer) -> Result<(), SandboxError> {
-        self.directory(&layer.inside, true);
+        let path = match &*layer.parts {
+            [] => {
+                self.directory(&layer.inside, true);
+                relative(&layer.inside)
+            }
+            _ => WHOLE.to_bytes().to_vec(),
+        };
         let over = layer.over.iter();
         self.operations.push(Operation::Layer {
-            path: relative(&layer.inside),
+            path,
+            own: layer.own,
             lower: over
                 .chain([&layer.lower])
                 .map(|one| source(one))
@@ -611,7 +621,12 @@ impl Plan {
             work: source(&layer.work)?,
             volatile: layer.volatile,
         });
-        self.made.insert(layer.inside.clone());
+        for part in &layer.parts {
+            self.directory(part, true);
+            let path = relative(part);
+            self.operations.push(Operation::Part { path });
+        }
+        self.made.extend(layer.places().iter().cloned());
         Ok(())
     }
 
@@ -753,8 +768,8 @@ impl Plan {
         if !matches!(placement.workspace, WorkspacePlace::ReadOnly) {
             give(workspace, false, true, false);
         }
-        for layer in &placement.layers {
-            give(&layer.inside, false, true, false);
+        for place in placement.layers.iter().flat_map(PlacedLayer::places) {
+            give(place, false, true, false);
         }
         let changed = boundary.volumes.iter().filter(|mount| !mount.read_only);
         self.permissions.extend(changed.map(|mount| Permission {

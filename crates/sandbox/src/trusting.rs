@@ -105,7 +105,7 @@ pub fn furnish_trust(
     base: Option<u32>,
 ) -> Result<(), SandboxError> {
     let put = |path: &Path, file: &str, is_new: bool| -> io::Result<()> {
-        let of = |layer: &&PlacedLayer| path.starts_with(&layer.inside);
+        let of = |layer: &&PlacedLayer| layer.holds(path);
         let deepest = |layer: &&PlacedLayer| layer.inside.components().count();
         let Some(layer) = layers.iter().filter(of).max_by_key(deepest) else {
             return Ok(());

@@ -14,7 +14,7 @@ use super::home::{copy, remove_home, settle};
 use super::{Engine, Sandbox};
 use crate::accounts;
 use crate::failure::{Doing, Failure};
-use crate::home::{KeptHome, LINKS, ROOTS, forget_work, part_name};
+use crate::home::{KeptHome, LINKS, WHOLE, forget_work};
 use crate::rooted::SYSTEM_LAYERS;
 
 /// The directory of an unpacked image in a home.
@@ -22,7 +22,7 @@ pub const IMAGE: &str = "rootfs";
 /// The most directories at the root of an image, each of which is a mount.
 const ROOTS_MAX: usize = 64;
 /// The directory of the system that has its users.
-const ACCOUNTS: &str = "/etc";
+const ACCOUNTS: &str = "etc";
 /// The home of a template in an image.
 const HOME: [&str; 2] = ["home", "user"];
 
@@ -80,8 +80,6 @@ pub fn make_template_layer(changes: &Path, base: Option<u32>, layer: &Path) -> R
             let part = part?;
             fs::rename(part.path().join("upper"), layer.join(part.file_name()))?;
         }
-        // At the root nothing can be made: there is what the template had.
-        fs::write(layer.join(ROOTS), "")?;
         own(layer, base)
     };
     make().doing("the layer is not kept")?;
@@ -108,7 +106,7 @@ pub fn import_image(
     let begins = take_home(&image, unpacked.base, home).doing(unkept)?;
     take_roots(&image, layer).doing(unkept)?;
     own(layer, unpacked.base).doing(unkept)?;
-    let etc = layer.join(part_name(Path::new(ACCOUNTS)));
+    let etc = layer.join(WHOLE).join(ACCOUNTS);
     accounts::ensure_resident(&etc, false).doing(unkept)?;
     settle(layer)?;
     Ok(begins)
@@ -136,9 +134,12 @@ fn take_home(image: &Path, base: Option<u32>, to: &Path) -> io::Result<Option<Ke
     }))
 }
 
-/// Moves the directories at the root of an image to a layer, and lists them and the links there.
+/// Moves the directories at the root of an image to a layer, and lists the links there.
 fn take_roots(image: &Path, layer: &Path) -> io::Result<()> {
-    let (mut roots, mut links) = (String::new(), String::new());
+    let (mut roots, mut links) = (0, String::new());
+    let whole = layer.join(WHOLE);
+    fs::create_dir(&whole)?;
+    fs::set_permissions(&whole, Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(image)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -147,13 +148,12 @@ fn take_roots(image: &Path, layer: &Path) -> io::Result<()> {
         };
         let facts = entry.path().symlink_metadata()?;
         if facts.is_dir() {
-            let to = layer.join(part_name(&Path::new("/").join(name)));
-            if roots.lines().count() >= ROOTS_MAX || to.exists() {
+            roots += 1;
+            if roots > ROOTS_MAX {
                 let what = format!("an image has {ROOTS_MAX} directories at its root at most");
                 return Err(io::Error::other(what));
             }
-            fs::rename(entry.path(), to)?;
-            roots.push_str(&format!("{name}\n"));
+            fs::rename(entry.path(), whole.join(name))?;
         } else if facts.is_symlink() {
             let to = fs::read_link(entry.path())?;
             if let Some(to) = plain(to.as_os_str()) {
@@ -161,7 +161,6 @@ fn take_roots(image: &Path, layer: &Path) -> io::Result<()> {
             }
         }
     }
-    fs::write(layer.join(ROOTS), roots)?;
     fs::write(layer.join(LINKS), links)
 }
 
@@ -173,7 +172,7 @@ fn plain(text: &OsStr) -> Option<&str> {
 
 /// Gives the files of a layer to the ids that they have in a sandbox, as each sandbox shows them
 /// shifted to its own. Set-id bits, which mean nothing there, would mean something here.
-fn own(layer: &Path, base: Option<u32>) -> io::Result<()> {
+pub(crate) fn own(layer: &Path, base: Option<u32>) -> io::Result<()> {
     let mut waiting = vec![layer.to_path_buf()];
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory)? {

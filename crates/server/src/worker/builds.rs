@@ -49,14 +49,21 @@ pub(crate) const MAPPED: [(&str, &str); 3] = [
     ("e2bdev/code-interpreter:latest", CODE_INTERPRETER),
 ];
 
+/// The form of layers: those of another one cannot be used.
+const FORM: u32 = 1;
+
 /// All that sandboxes are made from a template by.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Record {
+    /// The form of its layers.
+    pub(super) form: u32,
     /// The ids of its layers, the topmost first.
     pub(super) layers: Vec<String>,
     /// True if the host's system lies beneath them.
     pub(super) over_host: bool,
+    /// Names of directories at its root that its steps make.
+    pub(super) roots: Vec<String>,
     /// True if the code interpreter is a part of it.
     pub(super) is_interpreter: bool,
     /// The home that sandboxes begin with a copy of; the name of its directory beside the layers.
@@ -70,6 +77,8 @@ pub(super) struct Record {
     pub(super) ready: Option<String>,
     pub(super) cpus: Option<u32>,
     pub(super) memory_mib: Option<u64>,
+    /// The digest of the host's system that its lowest layer is a copy of.
+    pub(super) host: Option<String>,
     /// The digest of all that it was built from.
     pub(super) digest: String,
     /// The image at the bottom of it.
@@ -106,16 +115,17 @@ impl Record {
 
 impl Template {
     fn of(stored: StoredTemplate) -> Option<Self> {
-        let record = serde_json::from_str(&stored.record);
+        let record = serde_json::from_str::<Record>(&stored.record);
         let record = record.inspect_err(|error| {
             eprintln!("atoll serve: template {}: {error}", stored.id);
         });
+        let record = record.ok().filter(|record| record.form == FORM);
         Some(Self {
             id: stored.id,
             tenant: stored.tenant,
             name: stored.name,
             created_ms: stored.created_ms,
-            record: record.ok()?,
+            record: record?,
         })
     }
 
@@ -180,6 +190,7 @@ impl Worker {
             name: template.id.clone(),
             layers: layers.map(|id| self.layer(id)).collect(),
             over_host: template.record.over_host,
+            roots: template.record.roots.clone(),
             begins,
         }
     }
@@ -197,6 +208,7 @@ impl Worker {
     /// leaves them, and what was uploaded.
     pub(super) fn find_layers(&self) {
         let _ = remove_home(&self.uploads());
+        self.drop_old();
         let paused = self.store.paused().map_or(usize::MAX, |all| all.len());
         let is_known = paused == self.paused().len();
         for one in self.all_templates().unwrap_or_default() {
@@ -219,6 +231,21 @@ impl Worker {
             !had.contains(&name)
         }) {
             let _ = remove_home(&one.path());
+        }
+    }
+
+    /// Removes templates whose layers have an earlier form.
+    fn drop_old(&self) {
+        for row in self.store.templates().unwrap_or_default() {
+            let record = serde_json::from_str::<Record>(&row.record);
+            if record.is_ok_and(|record| record.form < FORM) {
+                let (name, id) = (&row.name, &row.id);
+                eprintln!(
+                    "atoll serve: template {name} ({id}) was built by an earlier version of Atoll, \
+                     and is removed: build it again"
+                );
+                let _ = self.store.remove_template(id);
+            }
         }
     }
 
@@ -389,7 +416,11 @@ impl Worker {
             tenant: wanted.tenant.clone(),
             name: wanted.name.clone(),
             created_ms: milliseconds(SystemTime::now()),
-            record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
+            record: serde_json::to_string(&Record {
+                form: FORM,
+                ..record
+            })
+            .map_err(|error| fault(&error))?,
         };
         let before = self.template_named(&wanted.tenant, &wanted.name)?;
         let Some(before) = before.filter(|before| before.name == wanted.name) else {

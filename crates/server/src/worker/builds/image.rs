@@ -60,7 +60,7 @@ impl Worker {
             cpus: None,
             memory_mib: None,
         };
-        let host = self.shipped_record("base");
+        let host = self.host_record("base", hold).await?;
         let allow = self.configuration.images();
         if allow.is_empty() {
             let what = "this server fetches no images: it names no registry";

@@ -1,11 +1,12 @@
 //! The state that the steps of a build change, and how they and their ends are told.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use atoll_model::RESIDENT;
 
 use super::super::process::Process;
+use super::Record;
 use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk};
 
 /// The most variables of a template, and bytes of one.
@@ -65,6 +66,56 @@ impl Shell {
         let here = self.directory.as_deref().unwrap_or(RESIDENT.home);
         Path::new(here).join(path).to_string_lossy().into_owned()
     }
+}
+
+/// The names at the root of a system over the host's that are the host's, or the sandbox's own.
+const HOSTS: [&str; 12] = [
+    "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix", "gnu", "var",
+];
+/// The most directories at the root that the steps of a build make.
+const ROOTS_MAX: usize = 16;
+
+/// Adds the names of the directories at the root which steps make: only those that are known before
+/// can be made there.
+pub(super) fn with_roots(base: Record, steps: &[BuildStep]) -> Record {
+    let mut shell = Shell {
+        program: "",
+        user: String::new(),
+        directory: base.directory.clone(),
+        environment: base.environment.clone(),
+    };
+    let mut roots = base.roots.clone();
+    for step in steps {
+        let at = match step {
+            BuildStep::Environment(variables) => {
+                let all = variables.iter();
+                let all = all.map(|(name, value)| (name.clone(), shell.expanded(value)));
+                let all: Vec<(String, String)> = all.collect();
+                shell.environment.extend(all);
+                continue;
+            }
+            BuildStep::Directory(directory) => {
+                let at = shell.place(&shell.expanded(directory));
+                shell.directory = Some(at.clone());
+                at
+            }
+            BuildStep::Copy { to, .. } => shell.place(to),
+            BuildStep::Run { .. } | BuildStep::User(_) => continue,
+        };
+        let mut parts = Path::new(&at).components().skip(1);
+        let Some(Component::Normal(name)) = parts.next() else {
+            continue;
+        };
+        let name = name.to_string_lossy().into_owned();
+        let is_hosts = base.over_host && HOSTS.contains(&&*name);
+        // A file at the root cannot be; most directories have no dot in their names.
+        let is_copied = matches!(step, BuildStep::Copy { .. });
+        let is_file = is_copied && parts.next().is_none() && at.contains('.');
+        if !is_hosts && !is_file && !roots.contains(&name) && roots.len() < ROOTS_MAX {
+            roots.push(name);
+        }
+    }
+    Record { roots, ..base }
 }
 
 /// Refuses variables that no program could have.

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use atoll_model::ServedExec;
 use tokio::io::AsyncReadExt;
+use tokio::task::spawn_blocking;
 
 use super::super::callers::Caller;
 use super::super::identity::{Identity, Origin};
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
-use super::super::{Worker, fault};
+use super::super::{Worker, fault, refusal};
 use super::digest::is_gzip;
 use super::holding::Hold;
 use super::progress::{Lines, Log, Wanted};
-use super::shell::{Shell, as_root, check_variables, ended, failed, told};
+use super::shell::{Shell, as_root, check_variables, ended, failed, told, with_roots};
 use super::{MAPPED, Record, Template, no_template, resident};
 use crate::protocol::{
     BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, InAsk, Kind, Refusal,
@@ -96,11 +97,13 @@ impl Worker {
                 return self.keep_template(id, wanted, record).await;
             }
         }
-        if base.layers.len() >= LAYERS_MAX {
+        let of_host = usize::from(base.host.is_some());
+        if base.layers.len() >= LAYERS_MAX + of_host {
             let what = format!("a template has {LAYERS_MAX} layers at most");
             return Err(Refusal::new(Kind::Invalid, what)
                 .advise("begin with an earlier template, and carry out all the steps on that"));
         }
+        let base = with_roots(base, &plan.steps);
         let living = self.begin_build(caller, id, wanted, &base, None).await?;
         let carried = self.all_steps(&living, id, &plan, &base, log).await;
         let carried = carried.and_then(|shell| {
@@ -133,16 +136,46 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the record of a shipped template, which is the host's system alone.
-    pub(super) fn shipped_record(&self, named: &str) -> Record {
+    /// Returns the record of a shipped template: the host's system alone, with a layer that templates
+    /// share for as long as that is the same.
+    pub(super) async fn host_record(
+        self: &Arc<Self>,
+        named: &str,
+        hold: &Arc<Hold>,
+    ) -> Result<Record, Refusal> {
         let is_interpreter = named == CODE_INTERPRETER;
-        Record {
+        let (worker, hold) = (Arc::clone(self), Arc::clone(hold));
+        let made = spawn_blocking(move || {
+            let digest = worker.engine.host_digest();
+            let Some(digest) = digest.map_err(|failure| refusal(&failure))? else {
+                return Ok((Vec::new(), None));
+            };
+            let all = worker.all_templates()?;
+            let same = all.iter().map(|one| &one.record);
+            let mut same = same.filter(|one| one.host.as_ref() == Some(&digest));
+            let there = same.find_map(|one| one.layers.last());
+            let layer = match there {
+                Some(layer) => layer.clone(),
+                None => {
+                    let id = hold.fresh()?;
+                    let made = worker.engine.make_host_layer(&worker.layer(&id));
+                    made.map_err(|failure| refusal(&failure))?;
+                    id
+                }
+            };
+            Ok((vec![layer], Some(digest)))
+        });
+        let made: Result<_, Refusal> = made.await.map_err(|error| fault(&error)).flatten();
+        let (layers, host) = made?;
+        Ok(Record {
+            layers,
+            host,
             over_host: true,
             is_interpreter,
             user: resident(),
             digest: if is_interpreter { named } else { TEMPLATE }.to_owned(),
             ..Record::default()
-        }
+        })
     }
 
     /// Finds what a build begins with.
@@ -154,9 +187,9 @@ impl Worker {
         hold: &Arc<Hold>,
     ) -> Result<Record, Refusal> {
         match from {
-            BuildFrom::Host => Ok(self.shipped_record(TEMPLATE)),
+            BuildFrom::Host => self.host_record(TEMPLATE, hold).await,
             BuildFrom::Template(named) if TEMPLATES.contains(&&**named) => {
-                Ok(self.shipped_record(named))
+                self.host_record(named, hold).await
             }
             BuildFrom::Template(named) => {
                 let found = self.template_named(&caller.tenant, named)?;
@@ -167,7 +200,7 @@ impl Worker {
             BuildFrom::Image { name, login } => {
                 if let Some((_, shipped)) = MAPPED.iter().find(|(image, _)| image == name) {
                     log.line(&format!("{name} is the shipped template {shipped}"), false);
-                    return Ok(self.shipped_record(shipped));
+                    return self.host_record(shipped, hold).await;
                 }
                 self.import(caller, name, login.as_deref(), log, hold).await
             }
