@@ -54,8 +54,10 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
         }
         SandboxAction::Snapshot(arguments) => {
             let path = sandbox_path(&arguments.id, "/snapshots");
-            let made = server.json("POST", &path, &json!({ "name": arguments.name }))?;
+            let body = json!({ "name": arguments.name });
+            let (made, filed) = server.filed(&path, &body)?;
             output.result(&format!("{}\n", text_of(&made, "id")));
+            output.say(&filed);
             Ok(0)
         }
         SandboxAction::Fork(arguments) => fork(&server, arguments, output),
@@ -74,7 +76,7 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
 /// Makes forks, and prints their ids; fails if one of them was not made.
 fn fork(server: &Server, arguments: &ForkArguments, output: &Output) -> Result<u8, Failure> {
     let path = sandbox_path(&arguments.id, "/fork");
-    let forks = server.json("POST", &path, &json!({ "count": arguments.count }))?;
+    let (forks, filed) = server.filed(&path, &json!({ "count": arguments.count }))?;
     let mut why = None;
     for one in forks.as_array().into_iter().flatten() {
         match one.pointer("/problem").and_then(Value::as_str) {
@@ -85,6 +87,7 @@ fn fork(server: &Server, arguments: &ForkArguments, output: &Output) -> Result<u
             }
         }
     }
+    output.say(&filed);
     match why {
         None => Ok(0),
         Some(why) => Err(Failure::new("not every fork was made").because(why)),
@@ -146,14 +149,29 @@ impl Server {
     }
 
     fn json(&self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
-        let answer = match body {
+        read(self.sent(method, path, body)?)
+    }
+
+    fn sent(&self, method: &str, path: &str, body: &Value) -> Result<Response<Body>, Failure> {
+        match body {
             Value::Null => self.ask(method, path, SendBody::none()),
             _ => {
                 let mut text = io::Cursor::new(body.to_string().into_bytes());
                 self.ask(method, path, SendBody::from_reader(&mut text))
             }
+        }
+    }
+
+    /// Asks for others that begin with a sandbox's files; returns also what is to be said of these.
+    fn filed(&self, path: &str, body: &Value) -> Result<(Value, String), Failure> {
+        let answer = self.sent("POST", path, body)?;
+        let how = answer.headers().get("atoll-files");
+        let said = match how.map(|how| how.as_bytes()) {
+            Some(b"shared") => "its files are shared: none was copied",
+            Some(b"flattened") => "its files were copied: as many layers as can be lay beneath",
+            _ => "its files were copied",
         };
-        read(answer?)
+        Ok((read(answer)?, format!("{said}\n")))
     }
 }
 

@@ -1288,7 +1288,7 @@ fn pauses_snapshots_and_forks_keep_files() {
     let world = World::new("pauses_snapshots_and_forks_keep_files");
     let python = world.host("python3").arg(checks("kept.py"));
     let run = python.env("CONFIG", world.config()).within(LONG).run();
-    all_passed_of(&run, 12);
+    all_passed_of(&run, 17);
     verify_ledger(&world);
 }
 
@@ -1309,7 +1309,7 @@ fn templates_are_built_of_steps_and_images() {
     let servers = fs::read_to_string(checks("registry.py")).unwrap();
     let names = ["git.example", "unknown.example"];
     let run = on_servers(&world, &servers, &names, &command).env("CONFIG", world.config());
-    all_passed_of(&run.within(LONG).run(), 9);
+    all_passed_of(&run.within(LONG).run(), 12);
     verify_ledger(&world);
 }
 

@@ -13,10 +13,26 @@ use crate::slug::slug;
 /// A home without a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptHome {
-    /// Its directory.
+    /// Its directory; where layers lie beneath, that of its upper and work directories.
     pub path: PathBuf,
     /// Made by host root: the first of the ids that its files belong to.
     pub base: Option<u32>,
+    /// The directories of the layers beneath, the topmost first, which no sandbox changes.
+    pub layers: Vec<PathBuf>,
+}
+
+/// The name of the upper directory, in that of a home with layers beneath.
+pub const UPPER: &str = "upper";
+
+impl KeptHome {
+    /// Returns the directory of the files that are its own.
+    #[must_use]
+    pub fn files(&self) -> PathBuf {
+        match self.layers.is_empty() {
+            true => self.path.clone(),
+            false => self.path.join(UPPER),
+        }
+    }
 }
 
 /// The system of a served sandbox whose programs are root, as a template has it.
@@ -31,6 +47,9 @@ pub struct System {
     pub over_host: bool,
     /// Names of further directories at its root.
     pub roots: Vec<String>,
+    /// The changes of it that lie over these layers, the topmost first: each a directory as
+    /// `begins` is, which no sandbox changes.
+    pub changed: Vec<PathBuf>,
     /// The changes of it that the sandbox begins with, and goes on in where they lie.
     pub begins: Option<PathBuf>,
 }
@@ -136,8 +155,8 @@ impl Home {
 
     /// Returns the directory of the home; `made` if it begins with none.
     pub(crate) fn path(&self, made: &Path) -> PathBuf {
-        let begun = self.begins.as_ref().map(|home| home.path.as_path());
-        begun.unwrap_or(made).to_owned()
+        let begun = self.begins.as_ref().map(KeptHome::files);
+        begun.unwrap_or_else(|| made.to_owned())
     }
 
     /// Sets the place to which it is moved at the end.
@@ -149,13 +168,18 @@ impl Home {
     /// that it begins with stays.
     pub(crate) fn end(&self, made: &Path, has_failed: bool) -> io::Result<()> {
         let home = self.path(made);
-        match self.kept().take() {
-            Some(to) if to == home => Ok(()),
-            Some(to) => move_home(&home, &to),
-            None if self.begins.is_some() && !has_failed => {
-                remove_directory(&home).map_err(io::Error::other)
+        let begun = self.begins.as_ref().map(|home| &home.path);
+        let remove = |path: &Path| remove_directory(path).map_err(io::Error::other);
+        match (self.kept().take(), begun) {
+            (Some(to), Some(begun)) if to == *begun && home == to => Ok(()),
+            (Some(to), Some(begun)) if to == *begun => remove(&begun.join("work")),
+            (Some(to), Some(begun)) if home != *begun => {
+                move_home(&home, &to)?;
+                remove(begun)
             }
-            None => Ok(()),
+            (Some(to), _) => move_home(&home, &to),
+            (None, Some(begun)) if !has_failed => remove(begun),
+            (None, _) => Ok(()),
         }
     }
 

@@ -37,7 +37,6 @@ pub mod git_settings;
 mod given_up;
 pub mod hidden;
 mod home;
-mod host_layer;
 mod kept;
 pub mod kept_changes;
 pub mod learning;

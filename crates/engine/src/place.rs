@@ -253,7 +253,7 @@ impl Placing<'_> {
         let home = self.run_dir().join(&below);
         let home = make_home(&home, self.base, self.request.home)?;
         self.note_workspace(LayerHow::Copy, below, self.request.now);
-        Ok(WorkspacePlace::Copy(home))
+        Ok(home)
     }
 
     fn copy(&mut self) -> Result<WorkspacePlace, PlaceError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use atoll_sandbox::{
 
 use atoll_store::remove_directory;
 
-use crate::home::{Home, LINKS, System, WHOLE, part_name};
-use crate::host_layer::is_part;
+use crate::home::{Home, LINKS, System, UPPER, WHOLE, part_name};
 use crate::place::Placing;
 use crate::place_error::state_error;
+use crate::served::look_again;
 use crate::{PlaceError, accounts, ranged};
 
 /// The directory of root's changes of the system, in a run's directory.
@@ -29,6 +29,21 @@ pub(crate) const SYSTEM_LAYERS: &str = "layers/system";
 const COPIED_SYSTEM: [&str; 2] = ["/etc", "/var/cache/debconf"];
 /// The directory of the system that root in the sandbox has of its own, beneath the views.
 pub(crate) const OWN_SYSTEM: &str = "/var";
+
+/// The directories of the host that the lowest layer of templates has copies of.
+pub(crate) const PARTS: [&str; 11] = [
+    "/etc",
+    "/var/cache/apt",
+    "/var/cache/debconf",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+    "/var/lib/pam",
+    "/var/lib/python",
+    "/var/lib/sgml-base",
+    "/var/lib/systemd/deb-systemd-helper-enabled",
+    "/var/lib/ucf",
+    "/var/lib/xml-core",
+];
 
 /// The shortest time of preparation that is worth a notice.
 const TOLD_FROM: Duration = Duration::from_millis(500);
@@ -110,6 +125,11 @@ pub(crate) const USUAL_PLACES: [&str; 9] = [
 
 /// The most directories at the root of a template, each of which is a mount.
 const ROOTS_MAX: usize = 128;
+
+/// Returns whether a directory of the host's system is a copy in the lowest layer of templates.
+fn is_part(inside: &Path) -> bool {
+    PARTS.iter().any(|one| inside == Path::new(one))
+}
 
 /// Makes the one layer of all directories of a template that lie over nothing of the host's; the
 /// lowest layer of one over the host has copies of these views.
@@ -233,6 +253,16 @@ fn parts(system: &System, inside: &Path) -> Vec<PathBuf> {
     all.filter(|part| part.is_dir()).collect()
 }
 
+/// Returns root's changes of a part of the system in the layers that it begins with, the topmost
+/// first.
+fn changed(placing: &Placing<'_>, inside: &Path) -> Vec<PathBuf> {
+    let system = placing.request.home.and_then(Home::system);
+    let all = system.map_or(&[][..], |system| &system.changed);
+    let name = name_of(inside);
+    let all = all.iter().map(|layer| layer.join(&name).join(UPPER));
+    all.filter(|part| part.is_dir()).collect()
+}
+
 /// Returns the name of a part of the system in a template's layer, and of root's changes of it.
 fn name_of(inside: &Path) -> String {
     match inside == Path::new("/") {
@@ -260,15 +290,18 @@ fn layer(
     remove_directory(&directory.join("work"))
         .map_err(|error| state_error("removing", &directory)(io::Error::other(error)))?;
     // The topmost is what the directory itself looks like, until root has changed that.
-    let top = over.first().map_or(lower, PathBuf::as_path);
+    let changed = changed(placing, inside);
+    let top = changed.iter().chain(&over).next();
+    let top = top.map_or(lower, PathBuf::as_path);
     let (mut layer, _) = make_layer(&directory, top, inside, placing.base)?;
     if let Some(before) = before {
-        let again = lchown(&upper, Some(before.uid()), Some(before.gid()));
-        let again = again.and_then(|()| fs::set_permissions(&upper, before.permissions()));
-        again.map_err(state_error("giving back", &upper))?;
+        look_again(&upper, &before).map_err(state_error("giving back", &upper))?;
     }
     layer.lower = lower.to_path_buf();
-    layer.over = over;
+    layer.own = u32::try_from(changed.len()).unwrap_or(u32::MAX);
+    layer.over = changed.into_iter().chain(over).collect();
+    // What is kept of it goes on without its work directory.
+    layer.linked = placing.request.home.and_then(Home::system).is_none();
     layer.volatile = placing.request.is_scratch();
     Ok(layer)
 }

@@ -20,7 +20,7 @@ use atoll_policy::HostFacts;
 pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FROZEN_FILE, FileChange, FileServer, FileWatch, InUse,
-    Pending, Size, TEMPLATE_DIRECTORY,
+    Pending, Size, TEMPLATE_DIRECTORY, disk_bytes,
 };
 use atoll_sandbox::{Host, Spawner, detect_groups, forecast, in_use, memory_in_use};
 use atoll_store::load_run;
@@ -30,15 +30,16 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-pub use crate::home::{Home, KeptHome, LINKS, System, WHOLE, part_name};
+pub use crate::home::{Home, KeptHome, LINKS, System, UPPER, WHOLE, part_name};
 use crate::run::{At, read_machine};
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, owner};
-use crate::{CallError, ChangeRetention, host_layer};
+use crate::{CallError, ChangeRetention};
 
 mod ahead;
 mod approving;
 mod exec;
 mod home;
+mod host_layer;
 mod named;
 mod nobody;
 mod preparing;
@@ -55,7 +56,6 @@ pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
 pub use recorded::{FoundEvents, ServedSession, WantedEvents};
-pub(crate) use templates::own;
 pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{
     Staged, VolumeEntry, VolumeFiles, VolumeWrite, clear_staging, volume_files, volume_usage,
@@ -414,7 +414,10 @@ impl Sandbox {
     /// Measures the resources that it uses now.
     #[must_use]
     pub fn in_use(&self) -> InUse {
-        in_use(&self.shared.machine, &self.run, self.home_path())
+        let begun = self.home.begins().map(|home| home.layers.clone());
+        let mut files = begun.unwrap_or_default();
+        files.push(self.home_path());
+        in_use(&self.shared.machine, &self.run, &files)
     }
 
     /// Reads what its programs have changed, at one moment: it stands still meanwhile. Of a sandbox

@@ -4,13 +4,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use atoll_model::RESIDENT;
-use atoll_sandbox::{ACCOUNTS, IDS};
+use atoll_sandbox::{ACCOUNTS, IDS, WorkspacePlace, make_layer};
+use atoll_store::remove_directory;
 
-use crate::home::Home;
+use crate::home::{Home, UPPER};
 use crate::place_error::state_error;
 use crate::{PlaceError, Request};
 
@@ -52,15 +53,18 @@ impl ServedPlace {
     }
 }
 
-/// Makes the home of a served sandbox: a directory of its own, since there is nothing beneath that
-/// it could be a layer over; or finds the one that it begins with. Returns where it is.
+/// Makes the home of a served sandbox: a directory of its own where there is nothing beneath that it
+/// could be a layer over; or finds the one that it begins with.
 pub(crate) fn make_home(
     home: &Path,
     base: Option<u32>,
     kept: Option<&Home>,
-) -> Result<PathBuf, PlaceError> {
+) -> Result<WorkspacePlace, PlaceError> {
     if let Some(kept) = kept.and_then(Home::begins) {
-        return Ok(kept.path.clone());
+        return match &*kept.layers {
+            [] => Ok(WorkspacePlace::Copy(kept.path.clone())),
+            layers => layer_over(&kept.path, layers, base),
+        };
     }
     let make = || -> io::Result<()> {
         fs::create_dir(home)?;
@@ -71,7 +75,45 @@ pub(crate) fn make_home(
         }
     };
     make().map_err(state_error("making", home))?;
-    Ok(home.to_owned())
+    Ok(WorkspacePlace::Copy(home.to_owned()))
+}
+
+/// Makes the upper directory of a home over layers whose files belong to its ids already, or finds
+/// the one that it had.
+fn layer_over(
+    directory: &Path,
+    layers: &[PathBuf],
+    base: Option<u32>,
+) -> Result<WorkspacePlace, PlaceError> {
+    let home = Path::new(RESIDENT.home);
+    let Some((lowest, over)) = layers.split_last() else {
+        return Err(PlaceError::System(
+            home.to_owned(),
+            "it has no layer".to_owned(),
+        ));
+    };
+    let upper = directory.join(UPPER);
+    let before = upper.symlink_metadata().ok();
+    // One that was mounted without waiting for the disk is refused again, also after a sudden end.
+    remove_directory(&directory.join("work"))
+        .map_err(|error| state_error("removing", directory)(io::Error::other(error)))?;
+    let top = over.first().unwrap_or(lowest);
+    let (mut layer, _) = make_layer(directory, top, home, base)?;
+    if let Some(before) = before {
+        look_again(&upper, &before).map_err(state_error("giving back", &upper))?;
+    }
+    layer.lower.clone_from(lowest);
+    layer.over = over.to_vec();
+    layer.own = u32::try_from(layers.len()).unwrap_or(u32::MAX);
+    layer.linked = false;
+    layer.volatile = true;
+    Ok(WorkspacePlace::Layer(layer))
+}
+
+/// Gives an upper directory the owner and mode that it had.
+pub(crate) fn look_again(upper: &Path, before: &fs::Metadata) -> io::Result<()> {
+    lchown(upper, Some(before.uid()), Some(before.gid()))?;
+    fs::set_permissions(upper, before.permissions())
 }
 
 /// Returns the text of a file of accounts: root, the resident, and nobody.

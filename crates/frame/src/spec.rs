@@ -194,14 +194,16 @@ pub enum Operation {
         as_caller: bool,
     },
     /// Host directories, the topmost first, with an overlay; the owners of the first `own` of them
-    /// are the program's already; `volatile` if nothing of it is kept, so that nothing waits for it
-    /// to reach the disk.
+    /// are the program's already; `linked` if hard links beneath stay such where one is written to,
+    /// which needs the work directory ever after; `volatile` if nothing waits for it to reach the
+    /// disk.
     Layer {
         path: Place,
         lower: Vec<Source>,
         own: u32,
         upper: Source,
         work: Source,
+        linked: bool,
         volatile: bool,
     },
     /// A directory of the layer at [`WHOLE`], by the same path there.
@@ -616,6 +618,7 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             own,
             upper,
             work,
+            linked,
             volatile,
         } => {
             start(out, 6, path);
@@ -624,6 +627,7 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
             for source in [upper, work] {
                 write_source(out, source);
             }
+            out.u8(u8::from(*linked));
             out.u8(u8::from(*volatile));
         }
         other => write_mounts(out, other),
@@ -712,6 +716,7 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
             own: from.u32()?,
             upper: read_source(from)?,
             work: read_source(from)?,
+            linked: from.flag()?,
             volatile: from.flag()?,
         },
         7 => Operation::Writable {
@@ -719,7 +724,6 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
             source: read_source(from)?,
             as_caller: from.flag()?,
         },
-        8 => Operation::Seal { path },
         9 => Operation::Device {
             path,
             source: read_source(from)?,
@@ -728,19 +732,27 @@ fn read_operation(from: &mut Reader<'_>) -> Result<Operation, Malformed> {
             path,
             max: from.u32()?,
         },
-        11 => Operation::Processes { path },
         12 => Operation::HideFile {
             path,
             null: read_source(from)?,
         },
-        13 => Operation::HideDirectory { path },
-        14 => Operation::Pin { path },
-        16 => Operation::Inexecutable { path },
-        17 => Operation::Part { path },
         15 => Operation::ReadOnlyWhole {
             path,
             source: read_source(from)?,
         },
-        _ => return Err(Malformed::Tag),
+        _ => return read_plain(tag, path),
     })
+}
+
+/// Decodes a step that is a path alone.
+fn read_plain(tag: u8, path: Place) -> Result<Operation, Malformed> {
+    match tag {
+        8 => Ok(Operation::Seal { path }),
+        11 => Ok(Operation::Processes { path }),
+        13 => Ok(Operation::HideDirectory { path }),
+        14 => Ok(Operation::Pin { path }),
+        16 => Ok(Operation::Inexecutable { path }),
+        17 => Ok(Operation::Part { path }),
+        _ => Err(Malformed::Tag),
+    }
 }

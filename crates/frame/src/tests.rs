@@ -119,6 +119,7 @@ fn every_operation() -> Vec<Operation> {
             own: 1,
             upper: source(b"/u", 5),
             work: source(b"/k", 6),
+            linked: true,
             volatile: true,
         },
         Operation::Writable {
@@ -780,6 +781,7 @@ fn held(spec: &SandboxSpec) -> usize {
                 own: _,
                 upper,
                 work,
+                linked: _,
                 volatile: _,
             } => {
                 path.capacity()
@@ -921,6 +923,7 @@ fn operations() -> impl Strategy<Value = Operation> {
                 own: small,
                 upper: two,
                 work: three,
+                linked: !flag,
                 volatile: flag,
             },
             7 => Operation::Writable {

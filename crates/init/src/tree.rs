@@ -145,12 +145,16 @@ impl Maker<'_> {
                 own,
                 upper,
                 work,
+                linked,
                 volatile,
             } => {
                 let own = usize::try_from(*own).unwrap_or(usize::MAX);
                 let lower = lower.iter().enumerate();
                 let lower = lower.map(|(at, one)| (one, at >= own));
-                (path, self.layer(path, lower, [upper, work], *volatile))
+                (
+                    path,
+                    self.layer(path, lower, [upper, work], [*linked, *volatile]),
+                )
             }
             Operation::Part { path } => (path, self.part(path)),
             Operation::ReadOnlyWhole { path, source } => (path, self.whole(path, source)),
@@ -299,7 +303,7 @@ impl Maker<'_> {
         path: &[u8],
         lower: impl Iterator<Item = (&'l Source, bool)>,
         [upper, work]: [&Source; 2],
-        volatile: bool,
+        [linked, volatile]: [bool; 2],
     ) -> io::Result<()> {
         let (upper, work) = (open(upper)?, open(work)?);
         let lower = lower.map(|(one, as_caller)| Ok((open(one)?, as_caller)));
@@ -316,7 +320,8 @@ impl Maker<'_> {
             (c"workdir", Some(&work)),
         ];
         if self.owner.is_some() {
-            options.extend([(c"redirect_dir", Some(c"on")), (c"index", Some(c"on"))]);
+            let index = if linked { c"on" } else { c"off" };
+            options.extend([(c"redirect_dir", Some(c"on")), (c"index", Some(index))]);
         } else {
             options.push((c"userxattr", None));
         }

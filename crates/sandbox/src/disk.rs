@@ -227,9 +227,9 @@ impl DiskWatch {
     }
 }
 
-/// Counts the bytes in a layer.
-pub(crate) fn bytes_in(layer: PathBuf) -> u64 {
-    Count::of(&[layer], u64::MAX, ENTRIES_MAX as u64).bytes
+/// Counts the bytes in layers.
+pub(crate) fn bytes_in(layers: &[PathBuf]) -> u64 {
+    Count::of(layers, u64::MAX, ENTRIES_MAX as u64).bytes
 }
 
 /// The result of counting, up to the limit.

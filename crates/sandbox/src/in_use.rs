@@ -42,14 +42,20 @@ pub fn resize(
     groups.resize(memory_bytes, cpu_millis)
 }
 
-/// Measures a run whose workspace's layer has this upper directory.
+/// Counts the bytes that directories take on the disk, which no program works in.
 #[must_use]
-pub fn in_use(host: &Host, run: &RunId, upper: PathBuf) -> InUse {
+pub fn disk_bytes(all: &[PathBuf]) -> u64 {
+    disk::bytes_in(all)
+}
+
+/// Measures a run whose workspace's files lie in these directories.
+#[must_use]
+pub fn in_use(host: &Host, run: &RunId, files: &[PathBuf]) -> InUse {
     let groups = Groups::plan(&detect_groups(host), run);
     let groups = groups.as_ref();
     InUse {
         memory_bytes: groups.and_then(Groups::memory_now),
         cpu_us: groups.and_then(|groups| groups.counted().cpu_us),
-        disk_bytes: disk::bytes_in(upper),
+        disk_bytes: disk::bytes_in(files),
     }
 }

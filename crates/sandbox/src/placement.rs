@@ -128,6 +128,9 @@ pub struct PlacedLayer {
     pub upper: PathBuf,
     /// The work directory of the file system, beside `upper`.
     pub work: PathBuf,
+    /// Set if hard links beneath stay such where one is written to, for as long as the work directory
+    /// is kept.
+    pub linked: bool,
     /// Set if nothing of it is kept, so that it is never synced to disk.
     pub volatile: bool,
 }
@@ -212,6 +215,7 @@ pub fn make_layer(
                 parts: Vec::new(),
                 upper,
                 work,
+                linked: true,
                 volatile: false,
             },
             since,

@@ -619,6 +619,7 @@ impl Plan {
                 .collect::<Result<_, _>>()?,
             upper: source(&layer.upper)?,
             work: source(&layer.work)?,
+            linked: layer.linked,
             volatile: layer.volatile,
         });
         for part in &layer.parts {

@@ -17,8 +17,8 @@ pub use asked::{
     StartAsk, TerminalSize,
 };
 pub use facts::{
-    ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, KeyFacts, LifecycleEventFacts, Measures,
-    PortFacts, ProcessFacts, SandboxFacts, SessionFacts, SnapshotFacts,
+    ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, Filed, KeyFacts, LifecycleEventFacts,
+    Measures, PortFacts, ProcessFacts, SandboxFacts, SessionFacts, SnapshotFacts,
 };
 pub use refusal::{Kind, Refusal};
 pub use templates::{
@@ -382,7 +382,7 @@ pub enum Reply {
         /// True if it was paused before.
         resumed: bool,
     },
-    Snapshot(SnapshotFacts),
+    Snapshot(SnapshotFacts, Filed),
     Snapshots(Vec<SnapshotFacts>),
     Templates(Vec<TemplateFacts>),
     Template(Box<TemplateFacts>),
@@ -398,7 +398,7 @@ pub enum Reply {
     Volumes(Vec<VolumeFacts>),
     Content(Vec<ContentFacts>),
     /// Of each fork that it is made, or why not.
-    Forks(Vec<Result<Box<Reply>, Refusal>>),
+    Forks(Vec<Result<Box<Reply>, Refusal>>, Filed),
     Sandbox(Box<SandboxFacts>),
     Sandboxes {
         sandboxes: Vec<SandboxFacts>,

@@ -9,9 +9,11 @@ mod completing;
 mod content;
 mod events;
 mod files;
+mod found;
 mod frozen;
 mod identity;
 mod issuers;
+mod layered;
 mod living;
 mod making;
 mod once;
@@ -559,7 +561,13 @@ impl Worker {
                 trace,
                 ..caller.clone()
             };
-            let forked = self.fork(&living, &caller, *count, *timeout_s).await?;
+            let ask = crate::protocol::CreateAsk {
+                timeout_s: timeout_s.or(living.ask.timeout_s),
+                ..self.record_ask(&living)
+            };
+            let of = snapshots::Forked::new(&living.shipped, ask, *count)?;
+            let of_it = snapshots::Source::Living(&living);
+            let forked = self.fork(of_it, of, &caller).await?;
             return Ok(Answered::Reply(without_tokens(&caller.scopes, forked)));
         }
         if let (InAsk::RollBack { snapshot }, Some(caller)) = (&ask, &caller) {
@@ -654,7 +662,7 @@ impl Worker {
     }
 
     /// Takes a sandbox that is gone off the list.
-    fn forget(&self, living: &Living) {
+    fn forget(self: &Arc<Self>, living: &Living) {
         let gone = self.living().remove(&living.id);
         let Some(gone) = gone else {
             return;
@@ -665,6 +673,7 @@ impl Worker {
         let why = gone.over.borrow().clone();
         let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
         self.note_killed(&gone, &why);
+        self.release_layers(gone.begun.all().cloned().collect());
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() >= ENDED_MAX {
             ended.pop_front();

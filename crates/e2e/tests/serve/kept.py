@@ -234,10 +234,146 @@ def forks_share_what_was_and_nothing_else(server):
     assert [one["pid"] for one in server.ask("GET", f"/v1/sandboxes/{id}/processes")[2]] == [process]
     for wrong in (0, 101):
         assert server.ask("POST", f"/sandboxes/{id}/fork", {"count": wrong})[0] == 400
-    server.ask("POST", f"/v1/sandboxes/{id}/pause")
-    assert server.ask("POST", f"/sandboxes/{id}/fork", {})[0] in (404, 409)
     for one in [id] + [one["sandboxID"] for one in forks]:
         server.ask("DELETE", f"/v1/sandboxes/{one}")
+
+
+def layers():
+    there = os.path.join(state(), "layers")
+    return sorted(os.listdir(there)) if os.path.isdir(there) else []
+
+
+def content(path):
+    """Returns all that a layer holds, with its owners and modes."""
+    found = []
+    for top, directories, names in os.walk(path):
+        for name in sorted(directories + names):
+            at = os.path.join(top, name)
+            facts = os.lstat(at)
+            text = open(at, "rb").read() if os.path.isfile(at) and not os.path.islink(at) else b""
+            found.append((at, facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns, text))
+    return found
+
+
+def forks_of_a_paused_one_share_its_files(server):
+    id, _ = server.made()
+    server.run(id, "mkdir -p d/e; echo there > d/file; ln d/file d/name; echo gone > d/e/gone; chmod 700 d")
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    status, headers, told = server.ask("POST", f"/sandboxes/{id}/fork", {"count": 3})
+    is_root = os.geteuid() == 0
+    assert (status, headers["atoll-files"]) == (201, "shared" if is_root else "copied"), (status, told)
+    forks = [one["sandbox"]["sandboxID"] for one in told]
+    before = {one: content(os.path.join(state(), "layers", one)) for one in layers()}
+    assert not is_root or len(before) == 1 and any(one[5] == b"there\n" for one in sum(before.values(), [])), before
+    script = "cat d/name; stat -c %a d; echo mine > d/file; cat d/file; mv d/e d/moved; rm d/moved/gone; ls d d/moved"
+    for one in forks:
+        assert server.run(one, script) == "there\n700\nmine\nd:\nfile\nmoved\nname\n\nd/moved:\n", one
+    # No sandbox changes what lies beneath it: not of the others, and not of the first.
+    assert {one: content(os.path.join(state(), "layers", one)) for one in layers()} == before
+    status, headers, told = server.ask("POST", f"/sandboxes/{id}/snapshots", {"name": "of-paused"})
+    assert (status, headers["atoll-files"]) == (201, "shared" if is_root else "copied"), told
+    assert server.ask("POST", f"/v1/sandboxes/{id}/connect")[0] == 201
+    assert server.run(id, "cat d/name d/e/gone; echo own > d/file") == "there\ngone\n"
+    copy, _ = server.made(template="of-paused")
+    assert server.run(copy, "cat d/file; ls d") == "there\ne\nfile\nname\n"
+    # A fork of a fork that runs: what it changed is copied, over what it began with.
+    status, headers, told = server.ask("POST", f"/sandboxes/{forks[0]}/fork", {})
+    assert (status, headers["atoll-files"]) == (201, "copied"), told
+    again = told[0]["sandbox"]["sandboxID"]
+    assert server.run(again, "cat d/file; ls d d/moved") == "mine\nd:\nfile\nmoved\nname\n\nd/moved:\n"
+    # A second pause and another fork of the first: over what it has written since.
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    second = server.ask("POST", f"/sandboxes/{id}/fork", {})[2][0]["sandbox"]["sandboxID"]
+    # Names of one file that lie beneath are two files once one is written to.
+    other = "there" if is_root else "own"
+    assert server.run(second, "cat d/file d/name d/e/gone") == f"own\n{other}\ngone\n"
+    for one in forks + [id, copy, again, second]:
+        assert server.ask("DELETE", f"/v1/sandboxes/{one}")[0] == 200, one
+    assert server.ask("DELETE", f"/v1/snapshots/{server.ask('GET', '/v1/snapshots')[2][0]['id']}")[0] == 200
+    until(lambda: layers() == [])
+
+
+def too_many_layers_are_made_one(server):
+    if os.geteuid() != 0:
+        return
+    id, _ = server.made()
+    seen = []
+    for at in range(12):
+        server.run(id, f"echo {at} > file{at}; rm -f file{at - 2}; mkdir -p d{at}; mv d{at} moved{at}; echo {at} > moved{at}/x")
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+        status, headers, told = server.ask("POST", f"/sandboxes/{id}/fork", {})
+        assert status == 201, told
+        seen.append(headers["atoll-files"])
+        server.ask("DELETE", f"/v1/sandboxes/{id}")
+        id = told[0]["sandbox"]["sandboxID"]
+        expected = "".join(f"{one}\n" for one in range(max(0, at - 1), at + 1)) + "".join(f"{one}\n" for one in sorted(range(at + 1), key=str))
+        assert server.run(id, "cat file* moved*/x | sort -n") == "".join(sorted(expected.splitlines(True), key=int)), at
+    assert seen.count("flattened") == 1 and set(seen) == {"flattened", "shared"}, seen
+    server.ask("DELETE", f"/v1/sandboxes/{id}")
+    until(lambda: layers() == [])
+
+
+def what_programs_leave_in_a_layer_means_nothing(server):
+    """Set-id bits, whiteouts, and attributes of overlays: the program's own files are changed by them at
+    most, and what it may not set it cannot."""
+    id, _ = server.made()
+    script = """
+import os
+for name in ("a/b/c", "target"):
+    os.makedirs(name)
+open("a/b/c/file", "w").write("there\\n")
+open("secret", "w").write("own\\n")
+def attempt(what, *arguments):
+    try:
+        what(*arguments)
+        print("could", arguments[1:2])
+    except OSError as error:
+        pass
+for name in ("opaque", "redirect", "metacopy", "origin", "whiteout"):
+    value = b"/../../../../etc" if name == "redirect" else b"y"
+    attempt(os.setxattr, "target", f"trusted.overlay.{name}", value)
+    try:
+        os.setxattr("target", f"user.overlay.{name}", value)
+    except OSError:
+        pass
+try:
+    os.mknod("a/white", 0o600 | 0o020000, 0)
+except OSError:
+    pass
+os.symlink("/etc/shadow", "target/link")
+os.system("cp /usr/bin/id set-id; chmod 6755 set-id")
+print("done")
+"""
+    assert server.run(id, f"python3 -c '{script}'") == "done\n"
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    fork = server.ask("POST", f"/sandboxes/{id}/fork", {})[2][0]["sandbox"]["sandboxID"]
+    # The positive control: what is usual is there.
+    assert server.run(fork, "cat a/b/c/file secret; stat -c %a set-id; ./set-id -u; ls target") == "there\nown\n6755\n1000\nlink\n"
+    assert server.run(fork, "cat target/link 2>&1; ls target/shadow target/passwd 2>&1").count("No such") >= 2
+    # All of it can be changed, and removed.
+    assert server.run(fork, "echo x > target/new; mv a/b a/moved && cat a/moved/c/file; rm -rf a target; ls") == "there\nsecret\nset-id\n"
+    for one in (fork, id):
+        assert server.ask("DELETE", f"/v1/sandboxes/{one}")[0] == 200
+
+
+def layers_are_their_tenants(server):
+    made = subprocess.run([os.environ["ATOLL"], "serve", "keys", "create", "--name", "z", "--tenant", "strange", "--json"],
+                          capture_output=True, text=True)
+    stranger = json.loads(made.stdout)["key"]
+    id, token = server.made()
+    server.run(id, "echo own > file")
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    for what in ("fork", "snapshots"):
+        for headers in ({"X_API_Key": stranger}, {"X_API_Key": None, "X_Access_Token": token}, {"X_API_Key": None}):
+            status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/{what}", {}, **headers)
+            assert status in (401, 403, 404), (what, headers, status, told)
+    # By its owner it can be.
+    fork = server.ask("POST", f"/v1/sandboxes/{id}/fork", {})[2][0]["created"]["sandbox"]["id"]
+    for named in layers() + ["../layers/" + one for one in layers()]:
+        for key in (server.key, stranger):
+            assert server.ask("POST", "/v1/sandboxes", {"template": named}, X_API_Key=key)[0] in (400, 404), named
+    for one in (fork, id):
+        assert server.ask("DELETE", f"/v1/sandboxes/{one}")[0] == 200
 
 
 def homes_of_all_kinds_are_kept(server):
@@ -327,6 +463,53 @@ def servers_come_and_go(key):
     server.end()
 
 
+def a_server_that_ends_in_a_fork_loses_nothing(key):
+    """The server is killed after each step of a fork of a paused sandbox."""
+    if os.geteuid() != 0:
+        return
+    for is_moved in (True, False):
+        server = Server("", key)
+        for one in server.ask("GET", "/v1/snapshots")[2]:
+            server.ask("DELETE", f"/v1/snapshots/{one['id']}")
+        until(lambda: layers() == [])
+        id, _ = server.made()
+        server.run(id, "echo kept > file")
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+        fork = server.ask("POST", f"/v1/sandboxes/{id}/fork", {})[2][0]["created"]["sandbox"]["id"]
+        server.end(signal.SIGKILL)
+        [layer] = layers()
+        if not is_moved:
+            # As it is where the layer is written down, and not moved to its place yet.
+            os.rename(os.path.join(state(), "layers", layer), os.path.join(state(), "homes", id))
+        # What nobody has is removed.
+        os.makedirs(os.path.join(state(), "layers", "layerleft", "x"))
+        server = Server("", key)
+        assert server.ask("GET", f"/v1/sandboxes/{fork}")[0] == 404
+        assert layers() == [layer], layers()
+        assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {})[0] == 201
+        assert server.run(id, "cat file; echo more >> file") == "kept\n"
+        # A roll back that the server does not survive leaves the snapshot as it was.
+        assert server.ask("POST", f"/v1/sandboxes/{id}/snapshots", {"name": "last"})[0] == 201
+        threading.Thread(target=lambda: quietly(server, id), daemon=True).start()
+        time.sleep(0.02 if is_moved else 0.005)
+        server.end(signal.SIGKILL)
+        server = Server("", key)
+        copy, _ = server.made(template="last")
+        assert server.run(copy, "cat file") == "kept\nmore\n"
+        assert server.ask("DELETE", f"/v1/sandboxes/{copy}")[0] == 200
+        for one in server.ask("GET", "/v1/snapshots")[2]:
+            assert server.ask("DELETE", f"/v1/snapshots/{one['id']}")[0] == 200
+        until(lambda: layers() == [] and os.listdir(os.path.join(state(), "homes")) == [])
+        server.end()
+
+
+def quietly(server, id):
+    try:
+        server.ask("POST", f"/v1/sandboxes/{id}/rollback", {"snapshot": "last"})
+    except (OSError, http.client.HTTPException):
+        pass
+
+
 def a_sandbox_goes_back_to_a_snapshot(server):
     id, token = server.made(environment={"NAME": "value"})
     server.run(id, "echo before > file; sleep 100 &")
@@ -355,7 +538,9 @@ CHECKS = [
     a_pause_keeps_files_and_goes_on, a_pause_at_its_time_loses_nothing,
     a_pause_waits_for_what_is_being_written,
     a_request_with_its_token_wakes_one_that_says_so, a_snapshot_is_a_template_of_its_tenant,
-    forks_share_what_was_and_nothing_else, homes_of_all_kinds_are_kept, limits_hold_after_a_pause,
+    forks_share_what_was_and_nothing_else, forks_of_a_paused_one_share_its_files,
+    too_many_layers_are_made_one, what_programs_leave_in_a_layer_means_nothing, layers_are_their_tenants,
+    homes_of_all_kinds_are_kept, limits_hold_after_a_pause,
     answers_are_for_whoever_could_have_them, a_sandbox_goes_back_to_a_snapshot,
 ]
 
@@ -379,6 +564,7 @@ def main():
     left = os.listdir(os.path.join(state(), "homes"))
     server.end()
     one(servers_come_and_go, server.key)
+    one(a_server_that_ends_in_a_fork_loses_nothing, server.key)
     print(f"ok nothing_is_left" if not left else f"failed nothing_is_left: {left}")
     sys.exit(failed or bool(left))
 

@@ -9,7 +9,9 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -198,6 +200,78 @@ def templates_stand_on_templates(server):
         assert "No such" in told and told.endswith("2\nown\n/home/user/started\n1\n"), told
 
 
+def places_at_the_root_are_those_of_its_steps(server):
+    place = context(one="1\n", many__two="2\n")
+    template = (
+        Template(file_context_path=place).from_base_image().set_envs({"AT": "/somewhere"})
+        .copy("one", "/copied/").copy("many", "/whole").set_workdir("$AT/deep").run_cmd("echo made > made"))
+    server.build(template, "places")
+    server.build(Template().from_template("places").set_workdir("/further").run_cmd("touch x"), "further")
+    with server.made("further") as sandbox:
+        run = lambda command, **more: sandbox.commands.run(command, **more).stdout
+        assert run("cat /copied/one /whole/two /somewhere/deep/made; ls /further; echo own > /somewhere/deep/own") == "1\n2\nmade\nx\n"
+        # What is at the root stays there, and nothing else can be made there.
+        assert run("rmdir /app 2>&1; mv /data /moved 2>&1; mkdir /new 2>&1; rm -r /whole/two; rmdir /whole 2>&1 || true", user="root").count("/") >= 4
+        assert run("ls -d /app /data /whole /new 2>&1 || true").count("No such") == 1
+        sandbox.pause()
+        sandbox = Sandbox.connect(sandbox.sandbox_id, **server.options)
+        assert sandbox.commands.run("cat /somewhere/deep/own; ls /whole").stdout == "own\n"
+
+
+def what_only_root_may_read_is_not_shown(server):
+    """Whether it was there when the template was made, or came since."""
+    if os.geteuid() != 0:
+        return
+    mark = f"atoll-test-{os.getpid()}"
+    places = [f"/opt/{mark}", f"/usr/local/{mark}", f"/etc/{mark}", f"/var/lib/dpkg/{mark}"]
+    read = "; ".join(f"cat {at}/before/* {at}/since/* 2>&1" for at in places) + "; true"
+
+    def plant(when):
+        for at in places:
+            os.makedirs(f"{at}/{when}")
+            for name, mode in (("open", 0o644), ("closed", 0o600)):
+                with open(f"{at}/{when}/{name}", "w") as file:
+                    file.write(f"{name} {when}\n")
+                os.chmod(f"{at}/{when}/{name}", mode)
+
+    try:
+        plant("before")
+        server.build(Template().from_base_image().run_cmd("true"), "secrets")
+        for when in ("before", "since"):
+            if when == "since":
+                plant("since")
+            with server.made("secrets") as sandbox:
+                told = sandbox.commands.run(read, user="root").stdout
+                assert "closed" not in told.replace("/closed", ""), told
+                # The positive control: what everybody may read.
+                assert told.count("open before\n") == len(places), told
+                # What is a layer over the host's shows it; a copy does not.
+                assert told.count("open since\n") == (2 if when == "since" else 0), told
+    finally:
+        for at in places:
+            shutil.rmtree(at, ignore_errors=True)
+
+
+def templates_of_an_earlier_form_are_no_more(server):
+    server.build(Template().from_base_image().run_cmd("true"), "earlier")
+    server.end()
+    store = sqlite3.connect(os.path.join(os.path.dirname(layers()), "../serve.sqlite"))
+    ((record,),) = store.execute("SELECT record FROM templates WHERE name = 'earlier'").fetchall()
+    record = json.loads(record)
+    assert record["form"] == 1, record
+    record["form"] = 0
+    store.execute("UPDATE templates SET record = ? WHERE name = 'earlier'", [json.dumps(record)])
+    store.commit()
+    store.close()
+    again = Server(server.key)
+    try:
+        assert again.ask("GET", "/templates/earlier")[0] == 404
+        again.build(Template().from_base_image().run_cmd("echo 2 > /opt/two", user="root"), "earlier")
+        assert again.made("earlier").commands.run("cat /opt/two").stdout == "2\n"
+    finally:
+        again.end()
+
+
 def pauses_snapshots_and_forks_keep_roots_changes(server):
     server.build(Template().from_base_image().run_cmd("echo 1 > /opt/one", user="root"), "rooted")
     sandbox = server.made("rooted")
@@ -214,6 +288,17 @@ def pauses_snapshots_and_forks_keep_roots_changes(server):
         assert other.commands.run("id -u; cat /srv/x", user="root").stdout == "0\n1\n"
     forks = sandbox.fork()
     assert forks[0].commands.run("cat /usr/local/kept").stdout == "later\n"
+    # One that is paused shares its system and its home with its forks.
+    sandbox.commands.run("echo latest > /usr/local/kept; rm -r /srv/x; mkdir /srv/x; mv /srv/x /srv/y", user="root")
+    sandbox.pause()
+    status, told = server.ask("POST", f"/sandboxes/{sandbox.sandbox_id}/fork", {})
+    assert status == 201, told
+    fork = Sandbox.connect(told[0]["sandbox"]["sandboxID"], **server.options)
+    forks.append(fork)
+    assert fork.commands.run("cat /usr/local/kept; ls /srv; ls -d /srv/x /opt/one 2>&1 || true", user="root").stdout.startswith("latest\ny\nls:")
+    fork.commands.run("echo fork > /usr/local/kept; touch ~/fork", user="root")
+    sandbox = Sandbox.connect(sandbox.sandbox_id, **server.options)
+    assert sandbox.commands.run("cat /usr/local/kept; ls /home/user; ls /srv", user="root").stdout == "latest\ny\n"
     # Nothing goes away beneath a sandbox, or a snapshot.
     assert server.ask("DELETE", "/templates/rooted")[0] == 409
     for one in [sandbox, *forks]:
@@ -321,7 +406,8 @@ def a_server_that_dies_in_a_build_leaves_nothing(server):
 
 
 CHECKS = [steps_make_a_template, a_failure_names_its_step, the_same_is_not_built_again,
-          templates_stand_on_templates, pauses_snapshots_and_forks_keep_roots_changes,
+          templates_stand_on_templates, places_at_the_root_are_those_of_its_steps,
+          what_only_root_may_read_is_not_shown, templates_of_an_earlier_form_are_no_more, pauses_snapshots_and_forks_keep_roots_changes,
           an_image_is_a_template, hostile_images_stay_in_their_sandbox,
           tenants_see_nothing_of_each_other, a_server_that_dies_in_a_build_leaves_nothing]
 failed = False

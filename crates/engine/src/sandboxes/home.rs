@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use atoll_sandbox::identity_base;
+use atoll_sandbox::{identity_base, merged, shown_path};
 use atoll_store::remove_directory;
 use rustix::fs::{Mode, OFlags, open, syncfs};
 
@@ -28,7 +28,20 @@ impl Engine {
         Ok(KeptHome {
             path: to.to_owned(),
             base: home.base,
+            layers: Vec::new(),
         })
+    }
+
+    /// Copies the home that these layers make together, the topmost first, to a new directory, on
+    /// disk before this returns.
+    ///
+    /// # Errors
+    /// When they cannot be read, or it cannot be written; nothing is left then.
+    pub fn flatten_home(&self, layers: &[PathBuf], to: &Path) -> Result<(), Failure> {
+        let failed = "the layers cannot be made one";
+        let merged = merged(layers).doing(failed)?;
+        copy(&shown_path(&merged), to)?;
+        settle(to)
     }
 }
 
@@ -83,22 +96,40 @@ impl Sandbox {
         if kept.is_err() {
             let _ = remove_home(to);
         }
-        kept.map(|()| KeptHome {
-            path: to.to_owned(),
-            base: self.home_base(),
-        })
+        kept.map(|()| self.kept_at(to))
     }
 
-    /// Copies its home, at one moment: it stands still meanwhile.
+    /// Ends it, and leaves its home, and root's changes of the system, at these new places, for
+    /// whoever removes them.
+    ///
+    /// # Errors
+    /// When it did not come to its end as it should have.
+    pub fn kill_leaving(&self, home: &Path, system: &Path) -> Result<(), Failure> {
+        self.home.keep(home.to_owned());
+        if self.home.system().is_some() {
+            self.home.keep_system(system.to_owned());
+        }
+        self.kill()
+    }
+
+    /// Returns its home, at the place where it is kept.
+    pub(super) fn kept_at(&self, path: &Path) -> KeptHome {
+        let begun = self.home.begins().filter(|home| home.path == path);
+        KeptHome {
+            path: path.to_owned(),
+            base: self.home_base(),
+            layers: begun.map_or_else(Vec::new, |home| home.layers.clone()),
+        }
+    }
+
+    /// Copies its home, at one moment: it stands still meanwhile. Of one with layers beneath it is
+    /// what lies over these.
     ///
     /// # Errors
     /// When it cannot stand still, or its home cannot be copied.
     pub fn copy_home(&self, to: &Path) -> Result<KeptHome, Failure> {
         self.copied(&[(&self.home_path(), to)])?;
-        Ok(KeptHome {
-            path: to.to_owned(),
-            base: self.home_base(),
-        })
+        Ok(self.kept_at(to))
     }
 
     /// Copies these directories, each to a new one, while it stands still.

@@ -50,10 +50,7 @@ impl Sandbox {
         let changes = self.home.system_path(&made);
         self.copied(&[(&self.home_path(), home), (&changes, system)])?;
         forget_work(system).doing("the copy is not kept")?;
-        Ok(KeptHome {
-            path: home.to_owned(),
-            base: self.home_base(),
-        })
+        Ok(self.kept_at(home))
     }
 }
 
@@ -131,6 +128,7 @@ fn take_home(image: &Path, base: Option<u32>, to: &Path) -> io::Result<Option<Ke
     Ok(Some(KeptHome {
         path: to.to_owned(),
         base,
+        layers: Vec::new(),
     }))
 }
 
@@ -172,7 +170,7 @@ fn plain(text: &OsStr) -> Option<&str> {
 
 /// Gives the files of a layer to the ids that they have in a sandbox, as each sandbox shows them
 /// shifted to its own. Set-id bits, which mean nothing there, would mean something here.
-pub(crate) fn own(layer: &Path, base: Option<u32>) -> io::Result<()> {
+pub(super) fn own(layer: &Path, base: Option<u32>) -> io::Result<()> {
     let mut waiting = vec![layer.to_path_buf()];
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory)? {

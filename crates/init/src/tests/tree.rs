@@ -280,3 +280,53 @@ fn what_was_exchanged_since_it_was_judged_is_refused() {
     symlink("away", &judged).unwrap();
     built(operations.clone(), fails_with(ELOOP));
 }
+
+#[test]
+fn of_a_whole_layer_only_its_parts_are_seen() {
+    let place = tempfile::tempdir().unwrap();
+    let (lower, upper, work) = (
+        place.path().join("lower"),
+        place.path().join("upper"),
+        place.path().join("work"),
+    );
+    for path in [&lower, &upper, &work] {
+        fs::create_dir(path).unwrap();
+    }
+    fs::create_dir(lower.join("part")).unwrap();
+    fs::create_dir(lower.join("secret")).unwrap();
+    fs::write(lower.join("part/file"), "lower").unwrap();
+    symlink("/", lower.join("link")).unwrap();
+    let whole = |volatile: bool| Operation::Layer {
+        path: atoll_frame::WHOLE.to_bytes().to_vec(),
+        lower: vec![source(&lower)],
+        own: 0,
+        upper: source(&upper),
+        work: source(&work),
+        linked: false,
+        volatile,
+    };
+    let part = |path: &str| Operation::Part { path: path.into() };
+    built(vec![whole(true), directory("part"), part("part")], |made| {
+        made.unwrap();
+        let names: Vec<_> = fs::read_dir("/")
+            .unwrap()
+            .map(|one| one.unwrap().file_name())
+            .collect();
+        assert_eq!(names, ["part"]);
+        fs::write("/part/file", "upper").unwrap();
+        assert_eq!(fs::read("/part/../part/file").unwrap(), b"upper");
+    });
+    assert_eq!(fs::read(lower.join("part/file")).unwrap(), b"lower");
+    assert_eq!(fs::read(upper.join("part/file")).unwrap(), b"upper");
+    fs::remove_dir_all(&work).unwrap();
+    fs::create_dir(&work).unwrap();
+    for wrong in ["link", "link/etc", "../part", "part/..", "none"] {
+        built(vec![whole(false), directory("part"), part(wrong)], |made| {
+            assert_eq!(made.unwrap_err().stage, Stage::Tree, "{wrong}");
+        });
+    }
+    // Without a layer there are no parts of it.
+    built(vec![directory("part"), part("part")], |made| {
+        assert_eq!(made.unwrap_err().stage, Stage::Tree);
+    });
+}

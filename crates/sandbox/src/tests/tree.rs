@@ -194,6 +194,7 @@ fn path_of(operation: &Operation) -> &[u8] {
         | Operation::Writable { path, .. }
         | Operation::Seal { path }
         | Operation::Pin { path }
+        | Operation::Part { path }
         | Operation::Inexecutable { path }
         | Operation::Device { path, .. }
         | Operation::Terminals { path, .. }
@@ -220,6 +221,7 @@ fn sources_of(operation: &Operation) -> Vec<&Source> {
         | Operation::Memory { .. }
         | Operation::Seal { .. }
         | Operation::Pin { .. }
+        | Operation::Part { .. }
         | Operation::Inexecutable { .. }
         | Operation::Terminals { .. }
         | Operation::Processes { .. }
@@ -734,4 +736,39 @@ fn a_repository_in_whose_place_another_directory_is_refuses_the_run() {
         let error = planned().unwrap_err().to_string();
         assert!(error.contains("something else took its place"), "{error}");
     }
+}
+
+#[test]
+fn only_parts_of_a_whole_layer_are_shown() {
+    let world = World::new();
+    let lower = world.path("home/whole");
+    fs::create_dir(&lower).unwrap();
+    let mut layer = world.layer("whole", &lower);
+    layer.inside = PathBuf::from("/");
+    layer.parts = vec![PathBuf::from("/app"), PathBuf::from("/etc")];
+    let mut placement = world.copy_on_write();
+    placement.layers.push(layer);
+    let etc = View {
+        access: Access::Layer(Layering { keep: Keep::Run }),
+        ..view(PathBuf::from("/etc"), ViewKind::System)
+    };
+    let boundary = boundary(&world.path("home"), vec![etc]);
+    let plan = plan(&boundary, &world.workspace(), &placement, &host()).unwrap();
+    let mounts: Vec<&Operation> = plan
+        .operations
+        .iter()
+        .filter(|one| matches!(one, Operation::Layer { .. } | Operation::Part { .. }))
+        .collect();
+    let paths: Vec<&[u8]> = mounts.iter().map(|one| path_of(one)).collect();
+    assert_eq!(paths.get(..3), Some(&[&b".whole"[..], b"app", b"etc"][..]));
+    // The host's own directory is not shown beneath, or in place of, the part.
+    let is_etc = |one: &&Operation| path_of(one) == b"etc";
+    let at_etc: Vec<&Operation> = plan.operations.iter().filter(is_etc).collect();
+    assert!(
+        matches!(
+            *at_etc,
+            [Operation::Directory { .. }, Operation::Part { .. }]
+        ),
+        "{at_etc:?}"
+    );
 }

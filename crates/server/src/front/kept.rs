@@ -11,7 +11,7 @@ use super::answers::{body, empty, json as answer_json, status as status_of};
 use super::ask::strange;
 use super::control::{created, created_body, credential, pairs};
 use super::{Front, plain_id};
-use crate::protocol::{Ask, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
+use crate::protocol::{Ask, Filed, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
 use crate::rfc3339::time_of;
 
 #[derive(Default, Deserialize)]
@@ -74,19 +74,19 @@ pub(crate) async fn answer(
                 count,
                 timeout_s: timeout,
             };
-            let Reply::Forks(forks) = front.ask_in(key, &id, ask).await? else {
+            let Reply::Forks(forks, how) = front.ask_in(key, &id, ask).await? else {
                 return Err(strange());
             };
             let all: Vec<Value> = forks.into_iter().map(fork).collect();
-            Ok(answer_json(StatusCode::CREATED, &all))
+            Ok(filed(answer_json(StatusCode::CREATED, &all), how))
         }
         _ => {
             let Named { name } = body(content).await?;
             let ask = InAsk::Snapshot { name };
             match front.ask_in(key, &id, ask).await? {
-                Reply::Snapshot(facts) => {
+                Reply::Snapshot(facts, how) => {
                     let response = answer_json(StatusCode::CREATED, &told(&facts));
-                    Ok(keeps_files(response))
+                    Ok(filed(keeps_files(response), how))
                 }
                 _ => Err(strange()),
             }
@@ -98,6 +98,13 @@ pub(crate) async fn answer(
 pub(crate) fn keeps_files(mut response: Response) -> Response {
     let kept = HeaderValue::from_static("files");
     response.headers_mut().insert("atoll-kept", kept);
+    response
+}
+
+/// Says in an answer whether files were copied.
+pub(crate) fn filed(mut response: Response, how: Filed) -> Response {
+    let how = HeaderValue::from_static(how.name());
+    response.headers_mut().insert("atoll-files", how);
     response
 }
 

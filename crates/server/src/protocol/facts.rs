@@ -75,6 +75,28 @@ pub struct PortFacts {
     pub url: String,
 }
 
+/// The way in which others come to begin with a sandbox's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Filed {
+    /// No file was copied: they lie beneath each.
+    Shared,
+    /// Copied, as they were at one moment.
+    Copied,
+    /// Copied, because as many layers as there can be were beneath them.
+    Flattened,
+}
+
+impl Filed {
+    /// Returns its name in answers.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Copied => "copied",
+            Self::Flattened => "flattened",
+        }
+    }
+}
+
 /// A copy of a sandbox's files, which others can begin with: as a template.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]

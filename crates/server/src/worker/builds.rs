@@ -10,19 +10,20 @@ mod shell;
 mod steps;
 mod uploads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_engine::sandboxes::{KeptHome, System, remove_home};
+use atoll_engine::sandboxes::{System, remove_home};
 use atoll_model::RESIDENT;
 use atoll_store::StoredTemplate;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
+use super::layered::Begun;
 use super::living::milliseconds;
 use super::{Worker, fault, name};
 use crate::protocol::{
@@ -30,7 +31,7 @@ use crate::protocol::{
     TemplatesAsk,
 };
 pub(super) use begun::variables;
-pub(super) use holding::Held;
+pub(super) use holding::{Held, Hold};
 pub(super) use progress::Builds;
 
 /// The longest name of a template, bytes.
@@ -66,8 +67,8 @@ pub(super) struct Record {
     pub(super) roots: Vec<String>,
     /// True if the code interpreter is a part of it.
     pub(super) is_interpreter: bool,
-    /// The home that sandboxes begin with a copy of; the name of its directory beside the layers.
-    pub(super) home: Option<String>,
+    /// The layers of the home that sandboxes begin with, the topmost first.
+    pub(super) home: Vec<String>,
     /// Made by host root: the first of the ids that the home's files belong to.
     pub(super) base: Option<u32>,
     pub(super) environment: BTreeMap<String, String>,
@@ -105,6 +106,15 @@ pub(super) struct Rooted {
 }
 
 impl Record {
+    /// Returns the layers that sandboxes begin with.
+    pub(super) fn begun(&self) -> Begun {
+        Begun {
+            home: self.home.clone(),
+            system: Vec::new(),
+            base: self.base.filter(|_| !self.home.is_empty()),
+        }
+    }
+
     /// Returns the names of its directories beside the layers of others.
     pub(super) fn files(&self) -> impl Iterator<Item = &String> {
         let of_image = self.image.iter();
@@ -143,11 +153,11 @@ impl Template {
 }
 
 impl Worker {
-    fn layers(&self) -> PathBuf {
+    pub(super) fn layers(&self) -> PathBuf {
         self.engine.state().join("served/layers")
     }
 
-    fn layer(&self, id: &str) -> PathBuf {
+    pub(super) fn layer(&self, id: &str) -> PathBuf {
         self.layers().join(id)
     }
 
@@ -184,24 +194,16 @@ impl Worker {
     }
 
     /// Returns the system of sandboxes that stand on a template.
-    pub(super) fn system_of(&self, template: &Template, begins: Option<PathBuf>) -> System {
+    pub(super) fn system_of(&self, template: &Template) -> System {
         let layers = template.record.layers.iter();
         System {
             name: template.id.clone(),
             layers: layers.map(|id| self.layer(id)).collect(),
             over_host: template.record.over_host,
             roots: template.record.roots.clone(),
-            begins,
+            changed: Vec::new(),
+            begins: None,
         }
-    }
-
-    /// Returns the home that sandboxes of a template begin with a copy of.
-    pub(super) fn home_of_template(&self, record: &Record) -> Option<KeptHome> {
-        let home = record.home.as_ref()?;
-        Some(KeptHome {
-            path: self.layers().join(home),
-            base: record.base,
-        })
     }
 
     /// Removes layers and homes that no template has, as a build that did not come to its end
@@ -217,14 +219,15 @@ impl Worker {
                 let _ = self.store.remove_template(&one.id);
             }
         }
-        let (Ok(all), Ok(rows)) = (self.all_templates(), self.store.templates()) else {
+        let (all, rows) = (self.all_templates(), self.store.templates());
+        let (Ok(all), Ok(rows), Ok(mut had)) = (all, rows, self.begun_with()) else {
             return;
         };
-        if all.len() != rows.len() {
+        if all.len() != rows.len() || !is_known {
             // Of another version of Atoll, which has their files.
             return;
         }
-        let had: BTreeSet<&String> = all.iter().flat_map(|one| one.record.files()).collect();
+        had.extend(all.iter().flat_map(Template::files));
         let there = fs::read_dir(self.layers()).into_iter().flatten().flatten();
         for one in there.filter(|one| {
             let name = one.file_name().to_string_lossy().into_owned();
@@ -409,18 +412,15 @@ impl Worker {
         self: &Arc<Self>,
         id: &str,
         wanted: &progress::Wanted,
-        record: Record,
+        mut record: Record,
     ) -> Result<(), Refusal> {
+        record.form = FORM;
         let stored = StoredTemplate {
             id: id.to_owned(),
             tenant: wanted.tenant.clone(),
             name: wanted.name.clone(),
             created_ms: milliseconds(SystemTime::now()),
-            record: serde_json::to_string(&Record {
-                form: FORM,
-                ..record
-            })
-            .map_err(|error| fault(&error))?,
+            record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
         };
         let before = self.template_named(&wanted.tenant, &wanted.name)?;
         let Some(before) = before.filter(|before| before.name == wanted.name) else {

@@ -133,7 +133,7 @@ impl Worker {
 
     /// Makes the file of these marks in a sandbox that is wanted as this one is, unless there is a
     /// current one, or nobody may. It is for speed alone: without it interpreters begin by themselves.
-    pub(super) async fn freeze(self: &Arc<Self>, marks: &Marks, wanted: &CreateSandbox) {
+    pub(super) async fn keep_interpreter(self: &Arc<Self>, marks: &Marks, wanted: &CreateSandbox) {
         let _turn = self.frozen.turn.lock().await;
         if self.frozen.is_current(marks) || self.room.check(For::Ahead).is_err() {
             return;
@@ -153,14 +153,14 @@ impl Worker {
     }
 
     /// Has the file of a sandbox that is wanted made for the next one, later, unless one is being made.
-    pub(super) fn freeze_later(self: &Arc<Self>, marks: Marks, wanted: &CreateSandbox) {
+    pub(super) fn keep_interpreter_later(self: &Arc<Self>, marks: Marks, wanted: &CreateSandbox) {
         if self.frozen.is_current(&marks) || self.frozen.turn.try_lock().is_err() {
             return;
         }
         let (worker, wanted) = (Arc::clone(self), wanted.clone());
         tokio::spawn(async move {
             sleep(FIRST_REQUESTS).await;
-            worker.freeze(&marks, &wanted).await;
+            worker.keep_interpreter(&marks, &wanted).await;
         });
     }
 

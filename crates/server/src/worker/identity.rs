@@ -1,15 +1,12 @@
-//! The identity of a sandbox to its callers, and the files that it begins with.
-
-use std::path::PathBuf;
-
-use atoll_engine::sandboxes::KeptHome;
+//! The identity of a sandbox to its callers, and the layers that it begins with.
 
 use super::builds::Template;
+use super::layered::Begun;
 use super::name;
 use super::wanted::Reach;
 use crate::protocol::{CreateAsk, Refusal};
 
-/// The id and tokens that make a sandbox this one to its callers, and the origin of its home.
+/// The id and tokens that make a sandbox this one to its callers, and its beginning.
 pub(super) struct Identity {
     pub(super) id: String,
     pub(super) token: String,
@@ -22,26 +19,15 @@ pub(super) struct Identity {
     pub(super) reach: Option<Reach>,
     /// True if a template is built in it.
     pub(super) is_build: bool,
-    /// Root's changes of its system that it begins with.
-    pub(super) changes: Option<PathBuf>,
-    /// Those of another one, of which it begins with a copy.
-    pub(super) changed: Option<PathBuf>,
-    pub(super) origin: Origin,
-}
-
-/// The origin of a home.
-pub(super) enum Origin {
-    /// Nothing.
-    Empty,
-    /// A copy of this one.
-    Copied(KeptHome),
-    /// This one.
-    Kept(KeptHome),
+    /// The layers that it begins with.
+    pub(super) begun: Begun,
+    /// True if it goes on in a home, and in root's changes of a system, that are kept for it.
+    pub(super) is_kept: bool,
 }
 
 impl Identity {
     /// Makes one that no sandbox has had.
-    pub(super) fn new(ask: &CreateAsk, shipped: String, origin: Origin) -> Result<Self, Refusal> {
+    pub(super) fn new(ask: &CreateAsk, shipped: String, begun: Begun) -> Result<Self, Refusal> {
         Ok(Self {
             id: format!("i{}", name(20)?),
             token: name(40)?,
@@ -50,9 +36,8 @@ impl Identity {
             template: None,
             reach: None,
             is_build: false,
-            changes: None,
-            changed: None,
-            origin,
+            begun,
+            is_kept: false,
         })
     }
 

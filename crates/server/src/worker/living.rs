@@ -14,6 +14,7 @@ use super::builds::{Rooted, Template, variables};
 use super::callers::Caller;
 use super::files::Files;
 use super::identity::Identity;
+use super::layered::Begun;
 use super::process::Process;
 use super::wanted::environment;
 use crate::configuration::Defaults;
@@ -39,8 +40,9 @@ pub(crate) struct Living {
     pub(crate) shipped: String,
     /// Set where its programs are root, or become other users.
     pub(crate) rooted: Option<Rooted>,
-    /// The layers and homes of its template.
+    /// The layers of its template, and those that it began with.
     pub(crate) layers: Vec<String>,
+    pub(super) begun: Begun,
     /// True if the code interpreter is a part of its template.
     pub(crate) is_interpreter: bool,
     /// True if a template is built in it, which nobody else works in.
@@ -90,6 +92,7 @@ pub(crate) struct Beginning {
     pub(crate) shipped: String,
     pub(crate) rooted: Option<Rooted>,
     pub(crate) layers: Vec<String>,
+    pub(super) begun: Begun,
     pub(crate) is_interpreter: bool,
     pub(crate) is_build: bool,
     pub(crate) volumes: Vec<VolumeMount>,
@@ -125,7 +128,11 @@ impl Beginning {
             session: ask.session.clone(),
             environment: environment(&identity.id, is_interpreter, variables),
             rooted: template.map(Template::rooted),
-            layers: template.iter().flat_map(|one| one.files()).collect(),
+            layers: {
+                let of_template = template.iter().flat_map(|one| one.files());
+                of_template.chain(identity.begun.all().cloned()).collect()
+            },
+            begun: identity.begun,
             is_interpreter,
             is_build: identity.is_build,
             id: identity.id,
@@ -161,6 +168,7 @@ impl Living {
             shipped: beginning.shipped,
             rooted: beginning.rooted,
             layers: beginning.layers,
+            begun: beginning.begun,
             is_interpreter: beginning.is_interpreter,
             is_build: beginning.is_build,
             interpreter: tokio::sync::Mutex::new(()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, KeptHome, NotMade, Sandbox};
+use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox};
 use atoll_model::{Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -13,11 +13,12 @@ use tokio::task::spawn_blocking;
 use super::callers::Caller;
 use super::files::Files;
 use super::frozen;
-use super::identity::{Identity, Origin};
+use super::identity::Identity;
+use super::layered::Begun;
 use super::living::{Beginning, Living, milliseconds};
 use super::room::For;
 use super::sizes::{Sizes, check_sizes};
-use super::snapshots::changes_beside;
+use super::snapshots::begun_of;
 use super::wanted::{Reach, check, ended_by_itself, narrowed, wanted};
 use super::warm::Fresh;
 use super::{Worker, fault, refusal};
@@ -78,11 +79,11 @@ impl Worker {
         if let Some(template) = built {
             return self.create_from(caller, ask, template).await;
         }
-        let (shipped, origin) = match TEMPLATES.contains(&ask.template.as_str()) {
-            true => (ask.template.clone(), Origin::Empty),
+        let (shipped, begun) = match TEMPLATES.contains(&ask.template.as_str()) {
+            true => (ask.template.clone(), Begun::default()),
             false => {
                 let snapshot = self.snapshot_named(&caller.tenant, &ask.template)?;
-                let home = self.snapshot_home(&snapshot);
+                let begun = begun_of(&snapshot);
                 let disk_mib = self.limits(&ask)?.disk_mib;
                 if snapshot.bytes.div_ceil(MIB) > disk_mib {
                     let what = format!(
@@ -91,18 +92,11 @@ impl Worker {
                     );
                     return Err(Refusal::new(Kind::Invalid, what).advise("ask for more"));
                 }
-                (snapshot.shipped, Origin::Copied(home))
+                (snapshot.shipped, begun)
             }
         };
         let template = self.template_of(&shipped)?;
-        let changed = match (&template, &origin) {
-            (Some(_), Origin::Copied(home)) => Some(changes_beside(&home.path)),
-            _ => None,
-        };
-        let identity = Identity {
-            changed,
-            ..Identity::new(&ask, shipped, origin)?.on(template)
-        };
+        let identity = Identity::new(&ask, shipped, begun)?.on(template);
         let living = self.create_as(caller, None, ask, identity).await?;
         Ok(living.created())
     }
@@ -135,19 +129,24 @@ impl Worker {
         if let Some(marks) = frozen::Marks::of(&caller.tenant, &wanted) {
             wanted.frozen = self.frozen.file(&marks);
             if !identity.is_build {
-                self.freeze_later(marks, &wanted);
+                self.keep_interpreter_later(marks, &wanted);
             }
         }
         let hold = self.hold_layers();
         let template = identity.template.clone();
         template.iter().try_for_each(|one| hold.add(&one.record))?;
-        let is_resumed = matches!(identity.origin, Origin::Kept(_));
+        hold.add_all(identity.begun.all())?;
+        let is_resumed = identity.is_kept;
         let ahead = self.made_ahead(caller, maker.as_ref(), &ask, &identity, &wanted);
         let fresh = match ahead.await {
             Some(fresh) => fresh,
             None => self.made(caller, &ask, &identity, wanted).await?,
         };
         identity.id.clone_from(&fresh.id);
+        if identity.begun.base.is_none() {
+            // It has copies of its own.
+            identity.begun = Begun::default();
+        }
         let over = fresh.over;
         let mut is_over = over.subscribe();
         if over.borrow().is_some() {
@@ -184,11 +183,8 @@ impl Worker {
         let is_interpreter = identity.shipped == CODE_INTERPRETER
             || template.is_some_and(|one| one.record.is_interpreter);
         wanted.template = self.template_files(is_interpreter);
-        let own = || self.kept_changes(&identity.id);
-        let copied = identity.changed.as_ref().map(|_| own());
-        let changes = identity.changes.clone().or(copied);
         if let Some(template) = template {
-            wanted.system = Some(self.system_of(template, changes));
+            wanted.system = Some(self.system_of(template));
             wanted.requested.root = true;
         }
         is_interpreter
@@ -238,17 +234,20 @@ impl Worker {
         mut wanted: CreateSandbox,
     ) -> Result<Fresh, Refusal> {
         let made = async {
-            wanted.home = self.home_of(&identity.id, &identity.origin).await?;
-            if let Some(from) = identity.changed.clone() {
-                let (worker, to) = (Arc::clone(self), self.kept_changes(&identity.id));
-                let copied = spawn_blocking(move || worker.engine.copy_system(&from, &to)).await;
-                let copied = copied.map_err(|error| fault(&error))?;
-                copied.map_err(|failure| refusal(&failure))?;
-            }
+            let (worker, id) = (Arc::clone(self), identity.id.clone());
+            let (begun, is_kept) = (identity.begun.clone(), identity.is_kept);
+            let begin = spawn_blocking(move || {
+                wanted.home = worker.begin_home(&id, &begun, is_kept)?;
+                if let Some(system) = &mut wanted.system {
+                    (system.begins, system.changed) = worker.begin_system(&id, &begun, is_kept)?;
+                }
+                Ok(wanted)
+            });
+            let wanted = begin.await.map_err(|error| fault(&error)).flatten()?;
             self.make(caller, ask, wanted).await
         };
         let made = made.await;
-        if made.is_err() && matches!(identity.origin, Origin::Copied(_)) {
+        if made.is_err() && !identity.is_kept {
             self.drop_kept(&identity.id);
         }
         let (sandbox, over) = made?;
@@ -261,24 +260,6 @@ impl Worker {
             program: None,
             made: Instant::now(),
         })
-    }
-
-    /// Returns the home that a sandbox begins with: a copy of its own where it is somebody else's.
-    async fn home_of(
-        self: &Arc<Self>,
-        id: &str,
-        origin: &Origin,
-    ) -> Result<Option<KeptHome>, Refusal> {
-        let from = match origin {
-            Origin::Empty => return Ok(None),
-            Origin::Kept(home) => return Ok(Some(home.clone())),
-            Origin::Copied(from) => from.clone(),
-        };
-        self.make_kept_homes()?;
-        let (worker, to) = (Arc::clone(self), self.kept(id));
-        let copied = spawn_blocking(move || worker.engine.copy_home(&from, &to)).await;
-        let copied = copied.map_err(|error| fault(&error))?;
-        copied.map(Some).map_err(|failure| refusal(&failure))
     }
 
     /// Makes a sandbox, once; returns it with the reason for its end, once it has one.

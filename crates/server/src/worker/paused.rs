@@ -1,13 +1,12 @@
 //! Paused sandboxes: their homes are kept, their programs are not. They go on as new sandboxes of
 //! the same id, with the same tokens.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_engine::sandboxes::{KeptHome, remove_home};
+use atoll_engine::sandboxes::remove_home;
 use atoll_model::VolumeMount;
 use atoll_store::{PausedSandbox, Role, Scope, Scopes};
 use serde::{Deserialize, Serialize};
@@ -15,9 +14,10 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::callers::{Caller, is_of_control, may, scopes_in};
-use super::identity::{Identity, Origin};
+use super::identity::Identity;
+use super::layered::Begun;
 use super::living::{Living, is_equal};
-use super::snapshots::changes_beside;
+use super::snapshots::{Forked, Source, changes_beside};
 use super::{Answered, Worker, fault, refusal};
 use crate::protocol::{CreateAsk, Credential, InAsk, Kind, MountAsk, Refusal, Reply, SandboxFacts};
 
@@ -40,13 +40,15 @@ pub(super) struct Paused {
     pub(super) id: String,
     pub(super) tenant: String,
     record: Record,
+    /// The layers that it begins with.
+    begun: Mutex<Begun>,
     /// True once it has gone on, or is no more; locked while one of both happens.
     is_over: tokio::sync::Mutex<bool>,
 }
 
 /// All that one is made again by, besides its home.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Record {
+pub(super) struct Record {
     ask: CreateAsk,
     /// The name of whoever made it.
     caller: String,
@@ -54,6 +56,9 @@ struct Record {
     port_token: Option<String>,
     base: Option<u32>,
     shipped: String,
+    /// The layers that it begins with, beneath what is kept for it alone.
+    #[serde(default)]
+    pub(super) begun: Begun,
     /// Its description.
     facts: SandboxFacts,
 }
@@ -74,6 +79,45 @@ impl Paused {
 
     pub(super) fn facts(&self) -> SandboxFacts {
         self.record.facts.clone()
+    }
+
+    pub(super) fn begun(&self) -> Begun {
+        self.begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Returns what is written of it where it begins with these layers.
+    pub(super) fn row_with(&self, begun: &Begun) -> Result<PausedSandbox, Refusal> {
+        let record = Record {
+            begun: begun.clone(),
+            ..self.record.clone()
+        };
+        Ok(PausedSandbox {
+            id: self.id.clone(),
+            tenant: self.tenant.clone(),
+            record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
+        })
+    }
+
+    pub(super) fn set_begun(&self, begun: &Begun) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = begun.clone();
+    }
+
+    /// Returns one that is paused, with all that it is made again by.
+    pub(super) fn of(id: String, tenant: String, record: Record) -> Arc<Self> {
+        let begun = Begun {
+            base: record.base,
+            ..record.begun.clone()
+        };
+        Arc::new(Self {
+            id,
+            tenant,
+            record,
+            begun: Mutex::new(begun),
+            is_over: tokio::sync::Mutex::new(false),
+        })
     }
 }
 
@@ -102,64 +146,14 @@ impl Worker {
         }
     }
 
-    fn kept_homes(&self) -> PathBuf {
+    pub(super) fn kept_homes(&self) -> PathBuf {
         self.engine.state().join("served/homes")
     }
 
-    /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
-    pub(super) fn find_paused(&self) {
-        let found = match self.store.paused() {
-            Ok(found) => found,
-            // Whose homes those are is not known then: they stay.
-            Err(error) => return eprintln!("atoll serve: {error}"),
-        };
-        let mut kept = BTreeSet::new();
-        for one in found {
-            if !self.kept(&one.id).is_dir() {
-                self.forget_paused(&one.id);
-                continue;
-            }
-            kept.insert(one.id.clone());
-            kept.insert(format!("{}{CHANGES}", one.id));
-            let record = match serde_json::from_str(&one.record) {
-                Ok(record) => record,
-                Err(error) => {
-                    // Of another version of Atoll, which can have it go on.
-                    eprintln!("atoll serve: sandbox {} stays paused: {error}", one.id);
-                    continue;
-                }
-            };
-            let paused = Paused {
-                id: one.id.clone(),
-                tenant: one.tenant,
-                record,
-                is_over: tokio::sync::Mutex::new(false),
-            };
-            self.paused().insert(one.id, Arc::new(paused));
-        }
-        let homes = fs::read_dir(self.kept_homes()).into_iter().flatten();
-        let homes = homes.flatten();
-        let left = homes.filter(|home| !kept.contains(&*home.file_name().to_string_lossy()));
-        let left: Vec<PathBuf> = left.map(|home| home.path()).collect();
-        // Nothing waits for that; what is left of them is removed at the next start.
-        let _ = std::thread::Builder::new().spawn(move || {
-            for path in left {
-                if fs::remove_file(&path).is_err() {
-                    let _ = remove_home(&path);
-                }
-            }
-        });
-    }
-
-    fn forget_paused(&self, id: &str) {
+    pub(super) fn forget_paused(&self, id: &str) {
         if let Err(error) = self.store.unpause(id) {
             eprintln!("atoll serve: {error}");
         }
-    }
-
-    /// Makes the directory of homes that are kept.
-    pub(super) fn make_kept_homes(&self) -> Result<(), Refusal> {
-        fs::create_dir_all(self.kept_homes()).map_err(|error| fault(&error))
     }
 
     /// Waits while a sandbox is just being paused: it is neither living nor paused then.
@@ -231,14 +225,9 @@ impl Worker {
             self.end(living, &why).await;
             return Err(refusal);
         }
-        let paused = Paused {
-            id: living.id.clone(),
-            tenant: living.tenant.clone(),
-            record,
-            is_over: tokio::sync::Mutex::new(false),
-        };
         self.release(&living.id);
-        self.paused().insert(living.id.clone(), Arc::new(paused));
+        let paused = Paused::of(living.id.clone(), living.tenant.clone(), record);
+        self.paused().insert(living.id.clone(), paused);
         self.living().remove(&living.id);
         self.forget_requests(&living.id);
         self.note_ended_as(living, "paused", "its files are kept, its programs are not");
@@ -253,6 +242,7 @@ impl Worker {
             port_token: living.port_token.clone(),
             base: living.sandbox.home_base(),
             shipped: living.shipped.clone(),
+            begun: living.begun.clone(),
             facts: SandboxFacts {
                 state: "paused".to_owned(),
                 ..living.facts()
@@ -318,6 +308,9 @@ impl Worker {
                 }
             }
             InAsk::Alive => return Err(gone()),
+            InAsk::Fork { .. } | InAsk::Snapshot { .. } => {
+                self.begin_as_paused(paused, &caller, ask).await?
+            }
             _ if paused.record.ask.auto_resume && caller.scopes.has(Scope::Create) => {
                 self.resume(paused, &caller, None).await?;
                 return Ok(OfPaused::GoesOn);
@@ -328,6 +321,47 @@ impl Worker {
             &caller.scopes,
             answer,
         ))))
+    }
+
+    /// Makes others that begin with the files of a paused sandbox, which stays so.
+    async fn begin_as_paused(
+        self: &Arc<Self>,
+        paused: &Arc<Paused>,
+        caller: &Caller,
+        ask: &InAsk,
+    ) -> Result<Reply, Refusal> {
+        let _stays = self.stays_paused(paused).await?;
+        let of = Source::Paused(paused);
+        match ask {
+            InAsk::Fork { count, timeout_s } => {
+                let ask = CreateAsk {
+                    timeout_s: timeout_s.or(paused.record.ask.timeout_s),
+                    ..paused.record.ask.clone()
+                };
+                let forked = Forked::new(paused.shipped(), ask, *count)?;
+                self.fork(of, forked, caller).await
+            }
+            InAsk::Snapshot { name } => {
+                let made = self.snapshot(of, name.clone()).await?;
+                let facts = json!({ "why": "a caller has made a snapshot" });
+                self.note(&paused.tenant, &paused.id, "checkpointed", &facts);
+                Ok(made)
+            }
+            _ => Err(paused.gone()),
+        }
+    }
+
+    /// Has a paused sandbox stay so for as long as the guard is kept.
+    async fn stays_paused<'p>(
+        &self,
+        paused: &'p Paused,
+    ) -> Result<tokio::sync::MutexGuard<'p, bool>, Refusal> {
+        let is_over = paused.is_over.lock().await;
+        if *is_over {
+            let what = format!("sandbox {} has just gone on, or ended", paused.id);
+            return Err(Refusal::new(Kind::NoSandbox, what).advise("ask again"));
+        }
+        Ok(is_over)
     }
 
     /// Finds who asks something of a paused sandbox. Whoever holds no token of it wakes nothing.
@@ -376,7 +410,6 @@ impl Worker {
             return living.ok_or_else(ended);
         }
         let record = paused.record.clone();
-        let is_rooted = self.template_of(&record.shipped)?.is_some();
         let ask = CreateAsk {
             timeout_s: timeout_s.or(record.ask.timeout_s),
             ..record.ask
@@ -388,13 +421,9 @@ impl Worker {
             template: self.template_of(&record.shipped)?,
             reach: None,
             is_build: false,
-            changed: None,
-            changes: is_rooted.then(|| self.kept_changes(&paused.id)),
             shipped: record.shipped,
-            origin: Origin::Kept(KeptHome {
-                path: self.kept(&paused.id),
-                base: record.base,
-            }),
+            begun: paused.begun(),
+            is_kept: true,
         };
         // Who wakes one does not become its maker.
         let maker = record.caller;
@@ -410,7 +439,7 @@ impl Worker {
     }
 
     /// Ends a paused sandbox: its home is removed.
-    async fn end_paused(&self, paused: &Arc<Paused>) -> Result<(), Refusal> {
+    async fn end_paused(self: &Arc<Self>, paused: &Arc<Paused>) -> Result<(), Refusal> {
         let mut is_over = paused.is_over.lock().await;
         if std::mem::replace(&mut *is_over, true) {
             let what = format!("sandbox {} has just gone on", paused.id);
@@ -424,6 +453,7 @@ impl Worker {
         // One that cannot be removed now is at the next start.
         let removed = spawn_blocking(move || remove_home(&home).and(remove_home(&changes)));
         let _ = removed.await;
+        self.release_layers(paused.begun().all().cloned().collect());
         Ok(())
     }
 }

@@ -1,19 +1,19 @@
-//! Snapshots of sandboxes' homes, which further sandboxes begin with, and forks.
+//! Snapshots of sandboxes' files, which further sandboxes begin with, and forks.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{KeptHome, remove_home};
+use atoll_engine::sandboxes::{disk_bytes, remove_home};
 use atoll_store::Snapshot;
 use tokio::task::spawn_blocking;
 
+use super::builds::Hold;
 use super::callers::Caller;
-use super::identity::{Identity, Origin};
+use super::identity::Identity;
+use super::layered::{Begun, Frozen};
 use super::living::{Living, milliseconds};
-use super::paused::CHANGES;
+use super::paused::{CHANGES, Paused};
 use super::room::For;
 use super::{Worker, fault, name, refusal};
 use crate::protocol::{CreateAsk, Kind, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
@@ -24,41 +24,62 @@ const FORKS_MAX: usize = 100;
 const NAME_BYTES_MAX: usize = 128;
 
 impl Worker {
-    fn snapshot_place(&self, id: &str) -> PathBuf {
-        self.engine.state().join("served/snapshots").join(id)
-    }
-
-    /// Returns the directory of root's changes of the system in a snapshot.
-    fn snapshot_changes(&self, id: &str) -> PathBuf {
-        changes_beside(&self.snapshot_place(id))
-    }
-
-    /// Removes snapshots that were not copied to their end.
-    pub(super) fn find_snapshots(&self) {
+    /// Removes snapshots that were not made to their end, and gives those of an earlier form a layer.
+    pub(super) fn find_snapshots(self: &Arc<Self>) {
         let all = self.store.snapshots().unwrap_or_else(|error| {
             eprintln!("atoll serve: {error}");
             Vec::new()
         });
-        for one in all.iter().filter(|one| !one.is_whole) {
-            self.drop_snapshot(&one.id);
-        }
-    }
-
-    /// Removes a snapshot that is not whole: its files first, so that it is found until they are gone.
-    fn drop_snapshot(&self, id: &str) {
-        let removed = remove_home(&self.snapshot_place(id));
-        match removed.and_then(|()| remove_home(&self.snapshot_changes(id))) {
-            Ok(()) => {
-                let _ = self.store.remove_snapshot(id);
+        let old = self.engine.state().join("served/snapshots");
+        let mut are_moved = true;
+        for one in all {
+            if !one.is_whole {
+                self.drop_snapshot(&one);
+            } else if one.layers.is_empty()
+                && let Err(refusal) = self.give_layer(&one, &old.join(&one.id))
+            {
+                eprintln!("atoll serve: snapshot {}: {}", one.id, refusal.what);
+                are_moved = false;
             }
-            Err(failure) => eprintln!("atoll serve: {}", refusal(&failure).what),
+        }
+        // Root's changes stand on templates that are no more.
+        if are_moved {
+            let _ = remove_home(&old);
         }
     }
 
-    /// Copies a sandbox's home, which stands still meanwhile.
+    /// Makes a layer of the home of a snapshot of an earlier form. Again and again it comes to the
+    /// same: the server can end in between.
+    fn give_layer(&self, one: &Snapshot, home: &Path) -> Result<(), Refusal> {
+        let begun = Begun {
+            home: vec![format!("layer{}", one.id)],
+            system: Vec::new(),
+            base: one.base,
+        };
+        std::fs::create_dir_all(self.layers()).map_err(|error| fault(&error))?;
+        for to in self.paths(&begun.home).iter().filter(|to| !to.exists()) {
+            std::fs::rename(home, to).map_err(|error| fault(&error))?;
+        }
+        let layers = serde_json::to_string(&begun).map_err(|error| fault(&error))?;
+        let kept = self.store.keep_snapshot(&Snapshot {
+            layers,
+            ..one.clone()
+        });
+        kept.map_err(|error| fault(&error))
+    }
+
+    /// Removes a snapshot, and those of its layers that nobody else has.
+    fn drop_snapshot(self: &Arc<Self>, one: &Snapshot) {
+        match self.store.remove_snapshot(&one.id) {
+            Ok(_) => self.release_layers(begun_of(one).all().cloned().collect()),
+            Err(error) => eprintln!("atoll serve: {error}"),
+        }
+    }
+
+    /// Makes a snapshot of a sandbox, which stands still meanwhile.
     pub(super) async fn snapshot(
         self: &Arc<Self>,
-        living: &Arc<Living>,
+        of: Source<'_>,
         named: Option<String>,
     ) -> Result<Reply, Refusal> {
         self.room.check(For::Sandbox)?;
@@ -71,7 +92,8 @@ impl Worker {
         // Counted with those that are being made, one after the other.
         let one_by_one = self.resizing.lock().await;
         let all = self.store.snapshots().map_err(|error| fault(&error))?;
-        let own = all.iter().filter(|one| one.tenant == living.tenant);
+        let (tenant, sandbox, shipped) = of.facts();
+        let own = all.iter().filter(|one| one.tenant == *tenant);
         let most = self.configuration.quota.snapshots;
         if own.count() >= most {
             let what = format!("the tenant has {most} snapshots, as many as it may");
@@ -80,46 +102,53 @@ impl Worker {
         }
         let begun = Snapshot {
             id: format!("snap{}", name(20)?),
-            tenant: living.tenant.clone(),
+            tenant: tenant.clone(),
             name: named,
-            sandbox: living.id.clone(),
-            shipped: living.shipped.clone(),
+            sandbox: sandbox.clone(),
+            shipped: shipped.to_owned(),
             created_ms: milliseconds(SystemTime::now()),
             base: None,
             bytes: 0,
             is_whole: false,
+            layers: String::new(),
         };
         let begin = self.store.keep_snapshot(&begun);
         begin.map_err(|error| fault(&error))?;
         drop(one_by_one);
-        let place = self.snapshot_place(&begun.id);
-        let (worker, of) = (Arc::clone(self), Arc::clone(living));
+        let hold = self.hold_layers();
+        let (worker, of_it, held) = (Arc::clone(self), of.clone_of(), Arc::clone(&hold));
         let made = spawn_blocking(move || {
-            let directory = place.parent().unwrap_or(&place);
-            fs::create_dir_all(directory).map_err(|error| fault(&error))?;
-            let copied = copy_of(&of, &place);
-            let copied = copied
-                .map_err(|failure| refusal(&failure))
-                .inspect_err(|_| {
-                    worker.drop_snapshot(&begun.id);
-                })?;
+            let frozen = worker.freeze(&of_it, &held);
+            let frozen = frozen.inspect_err(|_| worker.drop_snapshot(&begun))?;
             let whole = Snapshot {
-                base: copied.base,
-                bytes: of.sandbox.in_use().disk_bytes,
+                base: frozen.begun.base,
+                bytes: disk_bytes(&worker.paths(&frozen.begun.home)),
                 is_whole: true,
+                layers: serde_json::to_string(&frozen.begun).map_err(|error| fault(&error))?,
                 ..begun
             };
             let kept = worker.store.keep_snapshot(&whole);
-            kept.map(|()| whole).map_err(|error| fault(&error))
+            let kept = kept.map(|()| (whole, frozen.filed));
+            kept.map_err(|error| fault(&error))
         });
-        let made: Snapshot = made.await.map_err(|error| fault(&error)).flatten()?;
-        self.note_as(living, "checkpointed", "a caller has made a snapshot");
-        Ok(Reply::Snapshot(facts(made)))
+        let (made, filed) = made.await.map_err(|error| fault(&error)).flatten()?;
+        if let Source::Living(living) = of {
+            self.note_as(living, "checkpointed", "a caller has made a snapshot");
+        }
+        Ok(Reply::Snapshot(facts(made), filed))
+    }
+
+    /// Makes layers of what a sandbox has at one moment.
+    fn freeze(self: &Arc<Self>, of: &Own, hold: &Arc<Hold>) -> Result<Frozen, Refusal> {
+        match of {
+            Own::Living(living) => self.freeze_living(living, hold),
+            Own::Paused(paused) => self.freeze_paused(paused, hold),
+        }
     }
 
     fn snapshots_of(&self, tenant: &str) -> Result<Vec<Snapshot>, Refusal> {
         let mut all = self.store.snapshots().map_err(|error| fault(&error))?;
-        all.retain(|one| one.tenant == tenant && one.is_whole);
+        all.retain(|one| one.tenant == tenant && one.is_whole && !one.layers.is_empty());
         Ok(all)
     }
 
@@ -132,14 +161,6 @@ impl Worker {
             Refusal::new(Kind::NotFound, what)
                 .advise("\"base\" and \"code-interpreter-v1\" are shipped; others are templates and snapshots of the tenant's own")
         })
-    }
-
-    /// Returns the home of a snapshot.
-    pub(super) fn snapshot_home(&self, one: &Snapshot) -> KeptHome {
-        KeptHome {
-            path: self.snapshot_place(&one.id),
-            base: one.base,
-        }
     }
 
     /// Carries out a request about snapshots.
@@ -157,14 +178,8 @@ impl Worker {
             }
             SnapshotsAsk::Remove { id } => {
                 let one = self.snapshot_named(&caller.tenant, &id)?;
-                let gone = Snapshot {
-                    is_whole: false,
-                    ..one
-                };
-                let marked = self.store.keep_snapshot(&gone);
-                marked.map_err(|error| fault(&error))?;
                 let worker = Arc::clone(self);
-                let dropped = spawn_blocking(move || worker.drop_snapshot(&gone.id)).await;
+                let dropped = spawn_blocking(move || worker.drop_snapshot(&one)).await;
                 dropped.map(|()| Reply::Done).map_err(|error| fault(&error))
             }
         }
@@ -185,7 +200,9 @@ impl Worker {
                 .advise("make a sandbox from it: the snapshot is its template"));
         }
         self.can_make(caller)?;
-        let home = self.snapshot_home(&snapshot);
+        let hold = self.hold_layers();
+        let begun = begun_of(&snapshot);
+        hold.add_all(begun.all())?;
         let template = self.template_of(&living.shipped)?;
         let left = living.ends.borrow().duration_since(SystemTime::now());
         let ask = CreateAsk {
@@ -199,10 +216,9 @@ impl Worker {
             shipped: living.shipped.clone(),
             reach: None,
             is_build: false,
-            changes: None,
-            changed: template.as_ref().map(|_| changes_beside(&home.path)),
             template,
-            origin: Origin::Copied(home),
+            begun,
+            is_kept: false,
         };
         self.end_for(living, "it goes back to a snapshot").await?;
         let maker = Some(living.caller.clone());
@@ -230,8 +246,14 @@ impl Worker {
             let what = format!("sandbox {} is ending: {why}", living.id);
             return Err(Refusal::new(Kind::NoSandbox, what));
         }
-        let of = Arc::clone(living);
-        let killed = spawn_blocking(move || of.sandbox.kill()).await;
+        // What it had is out of the way at once, and removed while others go on.
+        let left = self.kept(&format!("gone{}", name(20)?));
+        self.make_kept_homes()?;
+        let (of, home) = (Arc::clone(living), left.clone());
+        let killed = spawn_blocking(move || of.sandbox.kill_leaving(&home, &changes_beside(&home)));
+        let killed = killed.await;
+        let _ = std::thread::Builder::new()
+            .spawn(move || remove_home(&left).and(remove_home(&changes_beside(&left))));
         let killed = killed.map_err(|error| fault(&error))?;
         if let Err(failure) = killed {
             living.end_pausing(why);
@@ -240,63 +262,96 @@ impl Worker {
         }
         self.living().remove(&living.id);
         self.forget_requests(&living.id);
+        self.release_layers(living.begun.all().cloned().collect());
         Ok(())
     }
 
-    /// Makes further sandboxes that begin with the home of one, as it is at one moment.
+    /// Makes further sandboxes that begin with the files of one, as it is at one moment.
     pub(super) async fn fork(
         self: &Arc<Self>,
-        living: &Arc<Living>,
+        of: Source<'_>,
+        forked: Forked,
         caller: &Caller,
-        count: usize,
-        timeout_s: Option<u64>,
     ) -> Result<Reply, Refusal> {
-        if !(1..=FORKS_MAX).contains(&count) {
-            let what = format!("count is {count}, and it is 1 to {FORKS_MAX}");
-            return Err(Refusal::new(Kind::Invalid, what));
-        }
         self.room.check(For::Sandbox)?;
-        self.make_kept_homes()?;
-        let first = self.kept(&format!("fork{}", name(20)?));
-        let of = Arc::clone(living);
-        let place = first.clone();
-        let copied = spawn_blocking(move || copy_of(&of, &place)).await;
-        let copied = copied.map_err(|error| fault(&error))?;
-        let home = copied.map_err(|failure| refusal(&failure))?;
-        let mut forks = Vec::with_capacity(count);
-        for _ in 0..count {
-            let ask = CreateAsk {
-                timeout_s: timeout_s.or(living.ask.timeout_s),
-                ..self.record_ask(living)
-            };
-            let template = self.template_of(&living.shipped)?;
-            let identity =
-                Identity::new(&ask, living.shipped.clone(), Origin::Copied(home.clone()));
+        let hold = self.hold_layers();
+        let (worker, of, held) = (Arc::clone(self), of.clone_of(), Arc::clone(&hold));
+        let frozen = spawn_blocking(move || worker.freeze(&of, &held)).await;
+        let frozen = frozen.map_err(|error| fault(&error)).flatten()?;
+        let mut forks = Vec::with_capacity(forked.count);
+        for _ in 0..forked.count {
+            let template = self.template_of(&forked.shipped)?;
+            let shipped = forked.shipped.clone();
+            let identity = Identity::new(&forked.ask, shipped, frozen.begun.clone());
             let made = match identity {
                 Ok(identity) => {
-                    let identity = Identity {
-                        changed: template.as_ref().map(|_| changes_beside(&first)),
-                        ..identity.on(template)
-                    };
-                    self.create_as(caller, None, ask, identity).await
+                    let ask = forked.ask.clone();
+                    self.create_as(caller, None, ask, identity.on(template))
+                        .await
                 }
                 Err(refusal) => Err(refusal),
             };
             forks.push(made.map(|living| Box::new(living.created())));
         }
-        let removed =
-            spawn_blocking(move || remove_home(&first).and(remove_home(&changes_beside(&first))));
-        let _ = removed.await;
-        Ok(Reply::Forks(forks))
+        drop(hold);
+        Ok(Reply::Forks(forks, frozen.filed))
     }
 }
 
-/// Copies a sandbox's home, and beside it root's changes of the system if it has any.
-fn copy_of(living: &Living, to: &Path) -> Result<KeptHome, Failure> {
-    match living.rooted {
-        None => living.sandbox.copy_home(to),
-        Some(_) => living.sandbox.copy_all(to, &changes_beside(to)),
+/// A sandbox that others are to begin as.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    Living(&'a Arc<Living>),
+    Paused(&'a Arc<Paused>),
+}
+
+/// One for another thread.
+enum Own {
+    Living(Arc<Living>),
+    Paused(Arc<Paused>),
+}
+
+impl Source<'_> {
+    fn clone_of(self) -> Own {
+        match self {
+            Self::Living(living) => Own::Living(Arc::clone(living)),
+            Self::Paused(paused) => Own::Paused(Arc::clone(paused)),
+        }
     }
+
+    /// Returns its tenant, its id, and the template that it stands on.
+    fn facts(&self) -> (&String, &String, &str) {
+        match self {
+            Self::Living(living) => (&living.tenant, &living.id, &living.shipped),
+            Self::Paused(paused) => (&paused.tenant, &paused.id, paused.shipped()),
+        }
+    }
+}
+
+/// A request for forks.
+pub(super) struct Forked {
+    shipped: String,
+    ask: CreateAsk,
+    count: usize,
+}
+
+impl Forked {
+    pub(super) fn new(shipped: &str, ask: CreateAsk, count: usize) -> Result<Self, Refusal> {
+        if !(1..=FORKS_MAX).contains(&count) {
+            let what = format!("count is {count}, and it is 1 to {FORKS_MAX}");
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+        Ok(Self {
+            shipped: shipped.to_owned(),
+            ask,
+            count,
+        })
+    }
+}
+
+/// Returns the layers of a snapshot.
+pub(super) fn begun_of(one: &Snapshot) -> Begun {
+    serde_json::from_str(&one.layers).unwrap_or_default()
 }
 
 /// Returns the directory of root's changes of the system beside a home.

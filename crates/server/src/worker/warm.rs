@@ -16,7 +16,8 @@ use tokio::task::spawn_blocking;
 use super::callers::Caller;
 use super::files::Files;
 use super::frozen;
-use super::identity::{Identity, Origin};
+use super::identity::Identity;
+use super::layered::Begun;
 use super::making::{Over, served};
 use super::process::{NotStarted, Process};
 use super::room::For;
@@ -235,12 +236,11 @@ fn programs(shipped: &str) -> Vec<Vec<OsString>> {
 /// should have begun with other variables.
 fn is_usual(maker: Option<&String>, ask: &CreateAsk, identity: &Identity) -> bool {
     maker.is_none()
-        && matches!(identity.origin, Origin::Empty)
+        && identity.begun == Begun::default()
+        && !identity.is_kept
         && identity.template.is_none()
         && identity.reach.is_none()
         && !identity.is_build
-        && identity.changes.is_none()
-        && identity.changed.is_none()
         && ask.volumes.is_empty()
         && ask.template == identity.shipped
         && ask.session.is_none()
@@ -375,7 +375,7 @@ impl Worker {
             return Ok(None);
         }
         if let Some(marks) = frozen::Marks::of(marks.tenant, &wanted) {
-            self.freeze(&marks, &wanted).await;
+            self.keep_interpreter(&marks, &wanted).await;
             wanted.frozen = self.frozen.file(&marks);
         }
         let made = self.attempt(&wanted).await?;

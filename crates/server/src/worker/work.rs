@@ -163,7 +163,10 @@ impl Worker {
                 self.pause(living).await?;
                 Reply::Done
             }
-            InAsk::Snapshot { name } => self.snapshot(living, name).await?,
+            InAsk::Snapshot { name } => {
+                self.snapshot(super::snapshots::Source::Living(living), name)
+                    .await?
+            }
             InAsk::Kill if living.is_pausing() => {
                 let what = format!("sandbox {} is just being paused", living.id);
                 return Err(Refusal::new(Kind::Exists, what).advise("end it again"));

@@ -16,16 +16,17 @@ use super::{
 };
 
 /// The version of the file's form (PRAGMA `user_version`).
-pub(super) const FORM: i64 = 3;
+pub(super) const FORM: i64 = 4;
 
 /// The changes that lead from each form to the next, the first of them from form 1.
-const CHANGES: [&[&str]; 2] = [
+const CHANGES: [&[&str]; 3] = [
     &[
         webhooks::TABLES,
         paused::TABLES,
         "ALTER TABLE keys ADD COLUMN scopes TEXT;",
     ],
     &[templates::TABLES, volumes::TABLES],
+    &["ALTER TABLE snapshots ADD COLUMN layers TEXT NOT NULL DEFAULT '';"],
 ];
 
 /// The end of the name of the file that a server locks, and the longest wait for one that ends.

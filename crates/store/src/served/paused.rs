@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// False until all of it is copied.
     pub is_whole: bool,
+    /// The layers that it is made of: JSON.
+    pub layers: String,
 }
 
 impl ServedStore {
@@ -108,8 +110,8 @@ impl ServedStore {
         let connection = self.connection();
         connection.execute(
             "INSERT OR REPLACE INTO snapshots
-             (id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+             (id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes, layers)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 one.id,
                 one.tenant,
@@ -120,6 +122,7 @@ impl ServedStore {
                 one.is_whole,
                 one.shipped,
                 signed(one.bytes),
+                one.layers,
             ],
         )?;
         settle(&connection)
@@ -142,7 +145,8 @@ impl ServedStore {
     pub fn snapshots(&self) -> Result<Vec<Snapshot>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
-            "SELECT id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes FROM snapshots
+            "SELECT id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes, layers
+             FROM snapshots
              ORDER BY created_ms DESC, id",
         )?;
         let read = |row: &Row<'_>| {
@@ -156,6 +160,7 @@ impl ServedStore {
                 is_whole: row.get(6)?,
                 shipped: row.get(7)?,
                 bytes: row.get::<_, i64>(8)?.cast_unsigned(),
+                layers: row.get(9)?,
             })
         };
         let found = find.query_map([], read)?;

@@ -14,6 +14,7 @@ use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::strange;
 use crate::front::control::credential;
+use crate::front::kept::filed;
 use crate::protocol::{Ask, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
 
 /// End the programs of a sandbox, and keep its files until it goes on.
@@ -75,7 +76,7 @@ pub(crate) async fn snapshot(
     let SnapshotBody { name } = body(content).await?;
     let ask = InAsk::Snapshot { name };
     match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Snapshot(facts) => Ok(answer_json(StatusCode::CREATED, &facts)),
+        Reply::Snapshot(facts, how) => Ok(filed(answer_json(StatusCode::CREATED, &facts), how)),
         _ => Err(strange().into()),
     }
 }
@@ -156,7 +157,7 @@ pub(crate) async fn fork(
         count: asked.count.unwrap_or(1),
         timeout_s: asked.timeout_s,
     };
-    let Reply::Forks(forks) = front.ask_in(credential(&headers), &sandbox, ask).await? else {
+    let Reply::Forks(forks, how) = front.ask_in(credential(&headers), &sandbox, ask).await? else {
         return Err(strange().into());
     };
     let one = |fork: Result<Box<Reply>, Refusal>| match fork.and_then(|made| created(*made)) {
@@ -170,5 +171,5 @@ pub(crate) async fn fork(
         },
     };
     let all: Vec<Forked> = forks.into_iter().map(one).collect();
-    Ok(answer_json(StatusCode::CREATED, &all))
+    Ok(filed(answer_json(StatusCode::CREATED, &all), how))
 }

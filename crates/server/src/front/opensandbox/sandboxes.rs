@@ -81,7 +81,7 @@ pub(super) async fn answer(
         ("POST", ["sandboxes", id, "snapshots"]) => {
             let Named { name } = body(content).await?;
             match front.ask_in(key, id, InAsk::Snapshot { name }).await? {
-                Reply::Snapshot(facts) => Ok(answer_json(StatusCode::ACCEPTED, &kept(&facts))),
+                Reply::Snapshot(facts, _) => Ok(answer_json(StatusCode::ACCEPTED, &kept(&facts))),
                 _ => Err(strange()),
             }
         }

@@ -8,7 +8,7 @@ use atoll_model::ServedExec;
 
 use super::super::Worker;
 use super::super::callers::Caller;
-use super::super::identity::{Identity, Origin};
+use super::super::identity::Identity;
 use super::super::living::Living;
 use super::{Record, Template};
 use crate::protocol::{CreateAsk, Refusal, Reply, StartAsk, TEMPLATES};
@@ -36,17 +36,14 @@ impl Worker {
         ask: CreateAsk,
         template: Template,
     ) -> Result<Reply, Refusal> {
-        let origin = match self.home_of_template(&template.record) {
-            Some(home) => Origin::Copied(home),
-            None => Origin::Empty,
-        };
+        let begun = template.record.begun();
         let ask = CreateAsk {
             cpus: ask.cpus.or(template.record.cpus),
             memory_mib: ask.memory_mib.or(template.record.memory_mib),
             ..ask
         };
         let shipped = template.id.clone();
-        let identity = Identity::new(&ask, shipped, origin)?.on(Some(template));
+        let identity = Identity::new(&ask, shipped, begun)?.on(Some(template));
         let living = self.create_as(caller, None, ask, identity).await?;
         Ok(living.created())
     }

@@ -34,15 +34,18 @@ impl Worker {
     }
 
     /// Removes those of these that no template, no sandbox and nobody who holds them has.
-    pub(super) fn drop_files(&self, ids: impl Iterator<Item = String>) {
-        let Ok(all) = self.all_templates() else {
+    pub(in crate::worker) fn drop_files(&self, ids: impl Iterator<Item = String>) {
+        let ids: Vec<String> = ids.filter(|id| !self.is_mounted(id)).collect();
+        let (Ok(all), Ok(begun_with)) = (self.all_templates(), self.begun_with()) else {
             return;
         };
         for id in ids {
             let is_had = all
                 .iter()
                 .any(|one| one.record.files().any(|own| *own == id));
-            if is_had || self.is_mounted(&id) {
+            // Looked at before and after: a pause and its end move one from the living to the paused,
+            // and back.
+            if is_had || begun_with.contains(&id) || self.is_mounted(&id) {
                 continue;
             }
             // Out of the way before anybody can take it again.
@@ -60,18 +63,26 @@ impl Worker {
 impl Hold {
     /// Adds all that a template has.
     pub(in crate::worker) fn add(&self, record: &Record) -> Result<(), Refusal> {
-        for id in record.files() {
+        self.add_all(record.files())
+    }
+
+    /// Adds layers.
+    pub(in crate::worker) fn add_all<'a>(
+        &self,
+        layers: impl IntoIterator<Item = &'a String>,
+    ) -> Result<(), Refusal> {
+        for id in layers {
             self.count(id.clone(), false);
             if !self.worker.layer(id).is_dir() {
-                let what = "the files of the template have just been removed";
-                return Err(Refusal::new(Kind::NotFound, what).advise("build it again"));
+                let what = "the files of the template or snapshot have just been removed";
+                return Err(Refusal::new(Kind::NotFound, what).advise("make it again"));
             }
         }
         Ok(())
     }
 
     /// Makes an id for what is to be made.
-    pub(super) fn fresh(&self) -> Result<String, Refusal> {
+    pub(in crate::worker) fn fresh(&self) -> Result<String, Refusal> {
         let id = format!("layer{}", name(20)?);
         self.count(id.clone(), true);
         Ok(id)

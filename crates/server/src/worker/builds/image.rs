@@ -208,7 +208,7 @@ impl ImageRecord {
         Record {
             layers: vec![self.layer.clone()],
             over_host: false,
-            home: self.home.clone(),
+            home: self.home.iter().cloned().collect(),
             base: self.base,
             environment: self.environment.clone(),
             user: resident(),

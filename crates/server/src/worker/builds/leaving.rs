@@ -7,6 +7,7 @@ use std::sync::Arc;
 use atoll_engine::sandboxes::{KeptHome, make_template_layer, remove_home};
 use tokio::task::spawn_blocking;
 
+use super::super::layered::Begun;
 use super::super::living::Living;
 use super::super::{Worker, fault, refusal};
 use super::Record;
@@ -85,11 +86,20 @@ impl Worker {
             if is_empty {
                 let _ = remove_home(&left.home.path);
             }
-            let home = left.home.path.file_name().filter(|_| !is_empty);
+            let own = left.home.path.file_name().filter(|_| !is_empty);
+            let own = own.map(|name| name.to_string_lossy().into_owned());
+            // On an ordinary user's server it began with a copy.
+            let beneath = base.home.iter().filter(|_| left.home.base.is_some());
+            let mut begun = Begun {
+                home: own.into_iter().chain(beneath.cloned()).collect(),
+                system: Vec::new(),
+                base: left.home.base,
+            };
+            worker.flatten(&mut begun, &hold)?;
             Ok(Record {
                 layers,
-                home: home.map(|name| name.to_string_lossy().into_owned()),
-                base: left.home.base,
+                home: begun.home,
+                base: begun.base,
                 ..base
             })
         });

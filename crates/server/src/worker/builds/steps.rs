@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
 
 use super::super::callers::Caller;
-use super::super::identity::{Identity, Origin};
+use super::super::identity::Identity;
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
@@ -236,15 +236,11 @@ impl Worker {
             metadata: BTreeMap::from([("atoll.build".to_owned(), wanted.name.clone())]),
             ..CreateAsk::default()
         };
-        let origin = match self.home_of_template(base) {
-            Some(home) => Origin::Copied(home),
-            None => Origin::Empty,
-        };
         let shipped = template.id.clone();
         let identity = Identity {
             reach,
             is_build: true,
-            ..Identity::new(&ask, shipped, origin)?.on(Some(template))
+            ..Identity::new(&ask, shipped, base.begun())?.on(Some(template))
         };
         self.create_as(caller, None, ask, identity).await
     }
@@ -318,8 +314,14 @@ impl Worker {
             }
             BuildStep::Directory(directory) => {
                 let at = shell.place(&shell.expanded(directory));
-                let script = "[ -d \"$1\" ] || { mkdir -p \"$1\" && chown \"$2\" \"$1\"; }";
-                let words = ["-c", script, "sh", &at, &shell.user];
+                // At the root it is made ahead, and nobody's where nothing is in it.
+                let is_at_root = Path::new(&at).parent() == Some(Path::new("/"));
+                let is_there = match is_at_root {
+                    true => "[ -n \"$(ls -A \"$1\" 2>/dev/null)\" ]",
+                    false => "[ -d \"$1\" ]",
+                };
+                let script = format!("{is_there} || {{ mkdir -p \"$1\" && chown \"$2\" \"$1\"; }}");
+                let words = ["-c", &script, "sh", &at, &shell.user];
                 let ask = as_root(words.map(str::to_owned).to_vec(), shell);
                 self.run_logged(living, ask, None, log).await?;
                 shell.directory = Some(at);

@@ -152,10 +152,10 @@ pub(super) fn check_scopes(scopes: &Scopes, needs: &[Scope]) -> Result<(), Refus
 /// access token runs programs and reaches files. So of each answer, also one that is given again.
 pub(in crate::worker) fn without_tokens(scopes: &Scopes, reply: Reply) -> Reply {
     match reply {
-        Reply::Forks(forks) => {
+        Reply::Forks(forks, filed) => {
             let forks = forks.into_iter();
             let one = |made: Box<Reply>| Box::new(without_tokens(scopes, *made));
-            Reply::Forks(forks.map(|fork| fork.map(one)).collect())
+            Reply::Forks(forks.map(|fork| fork.map(one)).collect(), filed)
         }
         Reply::Created {
             sandbox,

@@ -12,34 +12,14 @@ use std::path::{Path, PathBuf};
 use atoll_sandbox::{PlacedLayer, furnish_part};
 use sha2::{Digest, Sha256};
 
+use super::templates::own;
 use crate::accounts;
 use crate::failure::{Doing, Failure};
 use crate::home::WHOLE;
-use crate::rooted::{OWN_SYSTEM, USUAL_PLACES};
-use crate::sandboxes::own;
-
-/// The directories of the host that are copied, those above others first.
-const PARTS: [&str; 11] = [
-    "/etc",
-    "/var/cache/apt",
-    "/var/cache/debconf",
-    "/var/lib/apt",
-    "/var/lib/dpkg",
-    "/var/lib/pam",
-    "/var/lib/python",
-    "/var/lib/sgml-base",
-    "/var/lib/systemd/deb-systemd-helper-enabled",
-    "/var/lib/ucf",
-    "/var/lib/xml-core",
-];
+use crate::rooted::{OWN_SYSTEM, PARTS, USUAL_PLACES};
 
 /// The most files that are looked at.
 const ENTRIES_MAX: usize = 400_000;
-
-/// Returns whether a directory of the host's system is a copy in the lowest layer of templates.
-pub(crate) fn is_part(inside: &Path) -> bool {
-    PARTS.iter().any(|one| inside == Path::new(one))
-}
 
 /// Returns a digest of all that the layer is made of, as it is now.
 pub(crate) fn digest() -> Result<String, Failure> {
@@ -104,6 +84,7 @@ pub(crate) fn make(layer: &Path) -> Result<(), Failure> {
         parts: Vec::new(),
         upper: layer.join(WHOLE),
         work: layer.join("work"),
+        linked: false,
         volatile: false,
     };
     let made = |path: &Path| -> io::Result<PathBuf> {
@@ -119,11 +100,9 @@ pub(crate) fn make(layer: &Path) -> Result<(), Failure> {
     };
     fs::create_dir_all(&whole.upper).doing(unmade)?;
     fs::set_permissions(&whole.upper, Permissions::from_mode(0o755)).doing(unmade)?;
-    let usual = USUAL_PLACES.iter().map(|name| Path::new("/").join(name));
-    usual
-        .map(|path| made(&path).map(drop))
-        .collect::<io::Result<()>>()
-        .doing(unmade)?;
+    for name in USUAL_PLACES {
+        made(&Path::new("/").join(name)).doing(unmade)?;
+    }
     let all = [OWN_SYSTEM].into_iter().chain(PARTS).map(Path::new);
     for path in all {
         let is_own = path.as_os_str() == OsStr::new(OWN_SYSTEM);

@@ -1,0 +1,61 @@
+//! Remains of the server before: sandboxes that are paused, and homes that nobody has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use atoll_engine::sandboxes::remove_home;
+
+use super::Worker;
+use super::paused::{CHANGES, Paused, Record};
+
+impl Worker {
+    /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
+    pub(super) fn find_paused(&self) {
+        let found = match self.store.paused() {
+            Ok(found) => found,
+            // Whose homes those are is not known then: they stay.
+            Err(error) => return eprintln!("atoll serve: {error}"),
+        };
+        let mut kept = BTreeSet::new();
+        for one in found {
+            let record = serde_json::from_str::<Record>(&one.record);
+            let begun = record.as_ref().map(|record| record.begun.clone());
+            let begun = begun.unwrap_or_default();
+            // The server before may have ended while it moved them.
+            if !begun.home.is_empty()
+                && let Err(error) = self.move_to_layers(&one.id, &begun)
+            {
+                eprintln!("atoll serve: sandbox {}: {error}", one.id);
+            }
+            if begun.home.is_empty() && !self.kept(&one.id).is_dir() {
+                self.forget_paused(&one.id);
+                continue;
+            }
+            kept.insert(one.id.clone());
+            kept.insert(format!("{}{CHANGES}", one.id));
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    // Of another version of Atoll, which can have it go on.
+                    eprintln!("atoll serve: sandbox {} stays paused: {error}", one.id);
+                    continue;
+                }
+            };
+            let paused = Paused::of(one.id.clone(), one.tenant, record);
+            self.paused().insert(one.id, paused);
+        }
+        let homes = fs::read_dir(self.kept_homes()).into_iter().flatten();
+        let homes = homes.flatten();
+        let left = homes.filter(|home| !kept.contains(&*home.file_name().to_string_lossy()));
+        let left: Vec<PathBuf> = left.map(|home| home.path()).collect();
+        // Nothing waits for that; what is left of them is removed at the next start.
+        let _ = std::thread::Builder::new().spawn(move || {
+            for path in left {
+                if fs::remove_file(&path).is_err() {
+                    let _ = remove_home(&path);
+                }
+            }
+        });
+    }
+}
