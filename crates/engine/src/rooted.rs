@@ -108,7 +108,7 @@ pub(crate) fn place(
 }
 
 /// The directories at the root of a template that are the sandbox's own instead.
-const OWN_PLACES: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
+const OWN_PLACES: [&str; 4] = ["dev", "proc", "run", "tmp"];
 
 /// The directories that images and builds often have at the root, where nothing can be made later.
 pub(crate) const USUAL_PLACES: [&str; 9] = [
