@@ -13,9 +13,10 @@ pub use issuer::{Issuer, IssuerError};
 /// The shipped presets of package registries.
 const REGISTRIES: [&str; 5] = ["apt", "cargo", "go", "npm", "pip"];
 
-/// The registries of images that everybody knows, and what they redirect to.
-const IMAGES: [&str; 8] = [
+/// The registries of images that everybody knows, and what they redirect to; and Debian's packages.
+const IMAGES: [&str; 9] = [
     "auth.docker.io",
+    "deb.debian.org",
     "ghcr.io",
     "mcr.microsoft.com",
     "pkg-containers.githubusercontent.com",

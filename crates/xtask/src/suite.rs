@@ -9,6 +9,7 @@ mod events;
 mod flaky;
 pub(crate) mod fuzzing;
 mod guest;
+mod mirror;
 mod needs;
 pub(crate) mod prover;
 mod runner;

@@ -24,6 +24,7 @@ NAMES = {
     "wrong.example": ["93.184.216.36"],
     "late.example": ["93.184.216.37"],
     "unknown.example": ["93.184.216.38"],
+    "deb.debian.org": ["93.184.216.35"],
     "db.example": ["93.184.216.35"],
     "git.example": ["93.184.216.36"],
     "another.example": ["93.184.216.37"],

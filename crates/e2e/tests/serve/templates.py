@@ -333,6 +333,7 @@ def an_image_is_a_template(server):
         run = lambda command, **more: sandbox.commands.run(command, **more).stdout
         assert run("cat ~/own /etc/new; echo $OF_IMAGE; ls /usr; touch ~/writable") == "of the image\nnew\nyes\nbin\n"
         assert run("id -u", user="owner") == "1234\n"
+        assert "localhost" in run("cat /etc/hosts")
         # Nothing of the host's system is there, and set-id bits mean nothing.
         assert run("ls /usr/bin /lib /sbin 2>&1 || true").count("No such") == 2
         assert run("busybox id -u") == "1000\n"

@@ -1,6 +1,7 @@
 //! Templates that callers build: their layers, and what sandboxes made from them begin with.
 
 mod begun;
+mod debian;
 mod digest;
 mod holding;
 mod image;
@@ -42,6 +43,9 @@ const DEFAULT_TAG: &str = ":default";
 const REPLACED: char = '@';
 /// The most lines of a log in one answer.
 const LINES_MAX: usize = 100;
+
+/// The beginning of the names that are no tenant's to give.
+const OWN: &str = "atoll/";
 
 /// The names of the templates of E2B's SDKs, and the shipped ones that take their place.
 pub(crate) const MAPPED: [(&str, &str); 3] = [
@@ -338,10 +342,11 @@ impl Worker {
     ) -> Result<Reply, Refusal> {
         self.can_make(caller)?;
         let named = named.strip_suffix(DEFAULT_TAG).unwrap_or(&named).to_owned();
-        if !is_name(&named) || crate::protocol::TEMPLATES.contains(&&*named) {
+        let is_shipped = crate::protocol::TEMPLATES.contains(&&*named) || named.starts_with(OWN);
+        if !is_name(&named) || is_shipped {
             let what = format!(
                 "a template's name has up to {NAME_BYTES_MAX} letters, digits, '.', '_', '-', ':', \
-                 '/', and is none of a shipped one"
+                 '/', does not begin with {OWN} and is none of a shipped one"
             );
             return Err(Refusal::new(Kind::Invalid, what));
         }

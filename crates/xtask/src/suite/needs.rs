@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{guest, solver};
+use super::{guest, mirror, solver};
 use crate::command;
 use crate::person;
 
@@ -28,7 +28,7 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 31] = [
+const PACKAGES: [Package; 32] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("podman", "podman"),
@@ -55,6 +55,7 @@ const PACKAGES: [Package; 31] = [
     program("openssl", "openssl"),
     program("golang-go", "go"),
     program("default-jdk-headless", "java"),
+    program("gpgv", "gpgv"),
     program("openssh-server", "sshd"),
     program("dns2tcp", "dns2tcpd"),
     Package {
@@ -128,7 +129,7 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 13] = [
+const PIP: [&str; 14] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
@@ -136,6 +137,7 @@ const PIP: [&str; 13] = [
     "rotel==0.0.1a15",
     "e2b==2.63.0",
     "e2b-code-interpreter==2.11.5",
+    "e2b-desktop==2.7.2",
     "langchain-e2b==0.0.6",
     "opensandbox-code-interpreter==1.1.1",
     "jupyter_kernel_client==1.0.2",
@@ -189,6 +191,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
         true => (guest::missing(&cache), solver::missing(&cache)),
         false => Default::default(),
     };
+    let mirror = mirror::missing(&cache);
     let lists = [
         ("apt", &missing),
         ("npm", &npm),
@@ -196,6 +199,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
         ("cargo", &cargo),
         ("apt into the cache", &guest),
         ("pip into the cache", &solver),
+        ("Debian into the cache", &mirror),
     ];
     let verb = if install {
         "installing"
@@ -213,6 +217,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
                 "cargo" => install_cargo(&cache, names),
                 "apt into the cache" => guest::install(&cache, names),
                 "pip into the cache" => solver::install(&cache),
+                "Debian into the cache" => mirror::install(&cache),
                 _ => install_pip(&cache, names),
             };
             // Tests that need it skip, and say so; the others still run.

@@ -29,11 +29,19 @@ const IMAGE: &str = "image:";
 
 /// The answer of the program.
 #[derive(Debug, Deserialize)]
-struct Fetched {
+pub(super) struct Fetched {
     /// The digest of its manifest.
-    digest: String,
+    pub(super) digest: String,
     #[serde(default)]
     environment: BTreeMap<String, String>,
+}
+
+/// A program that finds or fetches files of others.
+pub(super) struct Fetch<'a> {
+    /// The name of what it fetches.
+    pub(super) name: &'a str,
+    pub(super) words: Vec<&'a str>,
+    pub(super) login: Option<&'a RegistryLogin>,
 }
 
 /// An image that somebody wants.
@@ -54,26 +62,7 @@ impl Worker {
         hold: &Arc<Hold>,
     ) -> Result<Record, Refusal> {
         log.line(&format!("Looking for {image}"), false);
-        let wanted = Wanted {
-            tenant: caller.tenant.clone(),
-            name: "base".to_owned(),
-            cpus: None,
-            memory_mib: None,
-        };
-        let host = self.host_record("base", hold).await?;
-        let allow = self.configuration.images();
-        if allow.is_empty() {
-            let what = "this server fetches no images: it names no registry";
-            return Err(Refusal::new(Kind::Forbidden, what)
-                .advise("images = [\"registry-1.docker.io\", …] in serve.toml names them"));
-        }
-        let reach = Reach {
-            name: "images",
-            presets: Vec::new(),
-            allow,
-        };
-        let living = self.begin_build(caller, "base", &wanted, &host, Some(reach));
-        let living = living.await?;
+        let living = self.begin_fetch(caller, hold).await?;
         let imported = self
             .import_in(
                 &living,
@@ -92,6 +81,34 @@ impl Worker {
         imported
     }
 
+    /// Makes the sandbox that files of others are fetched in: it reaches what `images` names alone.
+    pub(super) async fn begin_fetch(
+        self: &Arc<Self>,
+        caller: &Caller,
+        hold: &Arc<Hold>,
+    ) -> Result<Arc<Living>, Refusal> {
+        let wanted = Wanted {
+            tenant: caller.tenant.clone(),
+            name: "base".to_owned(),
+            cpus: None,
+            memory_mib: None,
+        };
+        let host = self.host_record("base", hold).await?;
+        let allow = self.configuration.images();
+        if allow.is_empty() {
+            let what = "this server fetches no images: it names no registry";
+            return Err(Refusal::new(Kind::Forbidden, what)
+                .advise("images = [\"registry-1.docker.io\", …] in serve.toml names them"));
+        }
+        let reach = Reach {
+            name: "images",
+            presets: Vec::new(),
+            allow,
+        };
+        self.begin_build(caller, "base", &wanted, &host, Some(reach))
+            .await
+    }
+
     async fn import_in(
         self: &Arc<Self>,
         living: &Arc<Living>,
@@ -104,7 +121,12 @@ impl Worker {
             image,
             login,
         } = *wish;
-        let found = self.fetch(living, "find", image, login, log).await?;
+        let fetch = |what| Fetch {
+            name: image,
+            words: ["/usr/bin/python3", "-I", "-c", FETCH, what, image].to_vec(),
+            login,
+        };
+        let found = self.fetch(living, &fetch("find"), log).await?;
         let digest = format!("{IMAGE}{}", found.digest);
         log.line(&format!("{image} is {}", found.digest), false);
         let all = self.all_templates()?;
@@ -115,11 +137,23 @@ impl Worker {
             log.line("its files are here: CACHED", false);
             return Ok(known.as_record());
         }
-        let fetched = self.fetch(living, "fetch", image, login, log).await?;
+        let fetched = self.fetch(living, &fetch("fetch"), log).await?;
         if fetched.digest != found.digest {
             let what = format!("{image} has just become another image");
             return Err(Refusal::new(Kind::Unavailable, what).advise("build again"));
         }
+        let made = self.take_image(living, digest, fetched, hold).await;
+        made.map(|image| image.as_record())
+    }
+
+    /// Ends the sandbox, and makes a layer of what was unpacked in it.
+    pub(super) async fn take_image(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        digest: String,
+        fetched: Fetched,
+        hold: &Arc<Hold>,
+    ) -> Result<ImageRecord, Refusal> {
         let left = self.leave(living, "its image is there", hold).await?;
         let (worker, hold) = (Arc::clone(self), Arc::clone(hold));
         let made = spawn_blocking(move || {
@@ -137,30 +171,27 @@ impl Worker {
                 environment: fetched.environment,
             })
         });
-        let made: Result<ImageRecord, Refusal> =
-            made.await.map_err(|error| fault(&error)).flatten();
-        made.map(|image| image.as_record())
+        made.await.map_err(|error| fault(&error)).flatten()
     }
 
     /// Runs the program in the sandbox; its login goes to its input, and is not recorded.
-    async fn fetch(
+    pub(super) async fn fetch(
         self: &Arc<Self>,
         living: &Arc<Living>,
-        what: &str,
-        image: &str,
-        login: Option<&RegistryLogin>,
+        of: &Fetch<'_>,
         log: &Log,
     ) -> Result<Fetched, Refusal> {
-        let words = ["/usr/bin/python3", "-I", "-c", FETCH, what, image];
         let ask = StartAsk {
-            command: words.map(str::to_owned).to_vec(),
+            command: of.words.iter().map(|word| (*word).to_owned()).collect(),
             user: Some("root".to_owned()),
             directory: Some(atoll_model::RESIDENT.home.to_owned()),
             input: true,
             ..StartAsk::default()
         };
         let (process, mut reading) = self.start(living, ask, log.by.clone()).await?;
-        let login = login.map(|login| json!({ "user": login.user, "password": login.password }));
+        let login = of
+            .login
+            .map(|login| json!({ "user": login.user, "password": login.password }));
         let login = serde_json::to_vec(&login).map_err(|error| fault(&error))?;
         process.write(&login).await?;
         process.close_input().await?;
@@ -186,7 +217,7 @@ impl Worker {
         match end {
             End::Exited(0) => serde_json::from_slice(&answer).map_err(|error| fault(&error)),
             _ => Err(
-                Refusal::new(Kind::Invalid, format!("{image} cannot be had: {why}"))
+                Refusal::new(Kind::Invalid, format!("{} cannot be had: {why}", of.name))
                     .advise("images in serve.toml names the registries, and what they redirect to"),
             ),
         }
@@ -204,7 +235,7 @@ pub(in crate::worker) struct ImageRecord {
 }
 
 impl ImageRecord {
-    fn as_record(&self) -> Record {
+    pub(super) fn as_record(&self) -> Record {
         Record {
             layers: vec![self.layer.clone()],
             over_host: false,

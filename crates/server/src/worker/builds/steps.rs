@@ -15,6 +15,7 @@ use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
 use super::super::{Worker, fault, refusal};
+use super::debian::DEBIAN;
 use super::digest::is_gzip;
 use super::holding::Hold;
 use super::progress::{Lines, Log, Wanted};
@@ -191,6 +192,7 @@ impl Worker {
             BuildFrom::Template(named) if TEMPLATES.contains(&&**named) => {
                 self.host_record(named, hold).await
             }
+            BuildFrom::Template(named) if named == DEBIAN => self.debian(caller, log, hold).await,
             BuildFrom::Template(named) => {
                 let found = self.template_named(&caller.tenant, named)?;
                 found
@@ -201,6 +203,9 @@ impl Worker {
                 if let Some((_, shipped)) = MAPPED.iter().find(|(image, _)| image == name) {
                     log.line(&format!("{name} is the shipped template {shipped}"), false);
                     return self.host_record(shipped, hold).await;
+                }
+                if name == DEBIAN {
+                    return self.debian(caller, log, hold).await;
                 }
                 self.import(caller, name, login.as_deref(), log, hold).await
             }
