@@ -1,6 +1,7 @@
 //! `atoll serve`: unmodified SDKs, strangers, and processes that end at any time.
 
 mod desktop;
+mod managed;
 mod volumes;
 
 use std::fs;

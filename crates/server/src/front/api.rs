@@ -10,6 +10,7 @@ mod ledger;
 mod processes;
 mod sandboxes;
 mod socket;
+mod templates;
 mod volumes;
 
 use std::sync::Arc;
@@ -145,6 +146,8 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(kept::remove_snapshot))
         .routes(routes!(kept::fork))
         .routes(routes!(kept::roll_back))
+        .routes(routes!(templates::list))
+        .routes(routes!(templates::get, templates::remove))
         .routes(routes!(volumes::make, volumes::list))
         .routes(routes!(volumes::get, volumes::remove))
         .routes(routes!(volumes::snapshot))

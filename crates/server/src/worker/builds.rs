@@ -44,6 +44,9 @@ const REPLACED: char = '@';
 /// The most lines of a log in one answer.
 const LINES_MAX: usize = 100;
 
+/// The template that is shipped as its steps alone.
+const DESKTOP: &str = "desktop";
+
 /// The beginning of the names that are no tenant's to give.
 const OWN: &str = "atoll/";
 
@@ -356,6 +359,7 @@ impl Worker {
             ..CreateAsk::default()
         };
         self.limits(&sizes)?;
+        self.check_no_snapshot(&caller.tenant, &named)?;
         let there = self.template_named(&caller.tenant, &named)?;
         if there.is_none() {
             self.check_templates(&caller.tenant)?;
@@ -427,6 +431,7 @@ impl Worker {
             created_ms: milliseconds(SystemTime::now()),
             record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
         };
+        self.check_no_snapshot(&wanted.tenant, &wanted.name)?;
         let before = self.template_named(&wanted.tenant, &wanted.name)?;
         let Some(before) = before.filter(|before| before.name == wanted.name) else {
             self.check_templates(&wanted.tenant)?;
@@ -488,8 +493,14 @@ impl Worker {
 
 /// Returns the refusal for a template that is not there.
 pub(super) fn no_template(named: &str) -> Refusal {
-    Refusal::new(Kind::NotFound, format!("there is no template {named:?}"))
-        .advise("\"base\" and \"code-interpreter-v1\" are shipped; others are those that the tenant has built")
+    let refusal = Refusal::new(Kind::NotFound, format!("there is no template {named:?}"));
+    refusal.advise(match named {
+        DESKTOP => "atoll template build desktop makes it, with the key of the tenant",
+        _ => {
+            "\"base\" and \"code-interpreter-v1\" are shipped; others are templates and snapshots of \
+             the tenant's own"
+        }
+    })
 }
 
 fn is_name(text: &str) -> bool {

@@ -8,7 +8,7 @@ use atoll_engine::sandboxes::{disk_bytes, remove_home};
 use atoll_store::Snapshot;
 use tokio::task::spawn_blocking;
 
-use super::builds::Hold;
+use super::builds::{Hold, no_template};
 use super::callers::Caller;
 use super::identity::Identity;
 use super::layered::{Begun, Frozen};
@@ -16,7 +16,7 @@ use super::living::{Living, milliseconds};
 use super::paused::{CHANGES, Paused};
 use super::room::For;
 use super::{Worker, fault, name, refusal};
-use crate::protocol::{CreateAsk, Kind, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
+use crate::protocol::{CreateAsk, Kind, Refusal, Reply, SnapshotFacts, SnapshotsAsk, TEMPLATES};
 
 /// The most sandboxes that one request forks, as E2B has it.
 const FORKS_MAX: usize = 100;
@@ -94,6 +94,10 @@ impl Worker {
         let all = self.store.snapshots().map_err(|error| fault(&error))?;
         let (tenant, sandbox, shipped) = of.facts();
         let own = all.iter().filter(|one| one.tenant == *tenant);
+        if let Some(named) = &named {
+            let is_it = |one: &Snapshot| one.name.as_ref() == Some(named) || one.id == *named;
+            self.check_free(tenant, named, own.clone().any(is_it))?;
+        }
         let most = self.configuration.quota.snapshots;
         if own.count() >= most {
             let what = format!("the tenant has {most} snapshots, as many as it may");
@@ -146,21 +150,40 @@ impl Worker {
         }
     }
 
+    /// Refuses the name of a snapshot for a template.
+    pub(super) fn check_no_snapshot(&self, tenant: &str, named: &str) -> Result<(), Refusal> {
+        match self.snapshot_named(tenant, named) {
+            Ok(_) => Err(taken("snapshot", named)),
+            Err(refusal) if refusal.kind == Kind::NotFound => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Refuses a name for a snapshot that another one has, or a template.
+    fn check_free(&self, tenant: &str, named: &str, is_snapshot: bool) -> Result<(), Refusal> {
+        let there = match () {
+            () if is_snapshot => "snapshot",
+            () if TEMPLATES.contains(&named) => "shipped template",
+            () if self.template_named(tenant, named)?.is_some() => "template",
+            () => return Ok(()),
+        };
+        Err(taken(there, named))
+    }
+
     fn snapshots_of(&self, tenant: &str) -> Result<Vec<Snapshot>, Refusal> {
         let mut all = self.store.snapshots().map_err(|error| fault(&error))?;
         all.retain(|one| one.tenant == tenant && one.is_whole && !one.layers.is_empty());
         Ok(all)
     }
 
-    /// Finds a snapshot of a tenant, by its id or the latest of this name.
+    /// Finds a snapshot of a tenant, by its id or name.
     pub(super) fn snapshot_named(&self, tenant: &str, named: &str) -> Result<Snapshot, Refusal> {
         let own = self.snapshots_of(tenant)?;
         let is_it = |one: &&Snapshot| one.id == named || one.name.as_deref() == Some(named);
-        own.iter().find(is_it).cloned().ok_or_else(|| {
-            let what = format!("there is no template {named:?}");
-            Refusal::new(Kind::NotFound, what)
-                .advise("\"base\" and \"code-interpreter-v1\" are shipped; others are templates and snapshots of the tenant's own")
-        })
+        own.iter()
+            .find(is_it)
+            .cloned()
+            .ok_or_else(|| no_template(named))
     }
 
     /// Carries out a request about snapshots.
@@ -359,6 +382,11 @@ pub(super) fn changes_beside(home: &Path) -> PathBuf {
     let mut path = home.as_os_str().to_owned();
     path.push(CHANGES);
     path.into()
+}
+
+fn taken(what: &str, named: &str) -> Refusal {
+    let what = format!("there is a {what} {named:?} already");
+    Refusal::new(Kind::Exists, what).advise("take another name, or delete that first")
 }
 
 fn is_name(text: &str) -> bool {

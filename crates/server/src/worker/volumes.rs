@@ -24,6 +24,11 @@ const NAME_BYTES_MAX: usize = 128;
 /// The most volumes of one sandbox.
 const MOUNTS_MAX: usize = 16;
 
+/// The beginning of a volume's id.
+const VOLUME: &str = "vol";
+/// The most sandboxes that a refusal names.
+const NAMED_MAX: usize = 8;
+
 /// The users of volumes, by name: a sandbox's id, or what nothing else is called.
 pub(super) type Uses = BTreeMap<String, Vec<(String, Use)>>;
 
@@ -109,9 +114,16 @@ impl Worker {
         let mut uses = self.uses();
         let (found, wanted) = find()?;
         for (volume, wanted) in &wanted {
-            let mut others = uses.values().flatten().filter(|(id, _)| *id == volume.id);
-            if let Some((_, other)) = others.find(|(_, other)| is_against(*wanted, *other)) {
-                return Err(refused(volume, *wanted, *other));
+            let is_against =
+                |(id, other): &&(String, Use)| *id == volume.id && is_against(*wanted, *other);
+            let users = uses.iter();
+            let mut users = users.filter_map(|(user, all)| {
+                let (_, other) = all.iter().find(is_against)?;
+                Some((user.as_str(), *other))
+            });
+            if let Some((first, other)) = users.next() {
+                let all = std::iter::once(first).chain(users.map(|(user, _)| user));
+                return Err(refused(volume, *wanted, other, &sandboxes(all)));
             }
         }
         let wanted = wanted
@@ -268,7 +280,7 @@ impl Worker {
                 .advise("delete one, or raise quota.volumes in serve.toml"));
         }
         let begun = Volume {
-            id: format!("vol{}", name(20)?),
+            id: format!("{VOLUME}{}", name(20)?),
             tenant: caller.tenant.clone(),
             name: named,
             token: name(40)?,
@@ -423,7 +435,21 @@ fn is_against(wanted: Use, other: Use) -> bool {
     }
 }
 
-fn refused(volume: &Volume, wanted: Use, other: Use) -> Refusal {
+/// Names the sandboxes among the users of a volume, as a clause; whatever else uses it has a dash in
+/// its name, or is a volume.
+fn sandboxes<'a>(users: impl Iterator<Item = &'a str>) -> String {
+    let is_other = |user: &&str| user.contains('-') || user.starts_with(VOLUME);
+    let mut named: Vec<&str> = users.filter(|user| !is_other(user)).collect();
+    let more = named.len().saturating_sub(NAMED_MAX);
+    named.truncate(NAMED_MAX);
+    match (named.as_slice(), more) {
+        ([], _) => String::new(),
+        (named, 0) => format!(" by {}", named.join(", ")),
+        (named, more) => format!(" by {} and {more} others", named.join(", ")),
+    }
+}
+
+fn refused(volume: &Volume, wanted: Use, other: Use, by: &str) -> Refusal {
     let (why, advice) = match (wanted, other) {
         (_, Use::Remove) => return no_volume(&volume.name),
         (Use::Remove, _) => ("it is in use", "end the sandboxes that have it"),
@@ -433,6 +459,6 @@ fn refused(volume: &Volume, wanted: Use, other: Use) -> Refusal {
         ),
         (Use::Read | Use::Write, _) => ("it is being copied", "try again in a moment"),
     };
-    let what = format!("volume {}: {why}", volume.name);
+    let what = format!("volume {}: {why}{by}", volume.name);
     Refusal::new(Kind::Exists, what).advise(advice)
 }

@@ -60,7 +60,8 @@ pub(crate) async fn connect(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SnapshotBody {
-    /// A name, by which it is a template as by its id: the latest of that name.
+    /// A name, by which it is a template as by its id: one that no other snapshot of the tenant has,
+    /// and no template.
     name: Option<String>,
 }
 
