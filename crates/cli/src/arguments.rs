@@ -21,6 +21,7 @@ mod sandbox;
 mod secret;
 mod serve;
 mod sessions;
+mod snapshot;
 mod template;
 mod token;
 mod upkeep;
@@ -85,7 +86,13 @@ pub use serve::{
     ServeAction, ServeArguments,
 };
 pub use sessions::SessionsArguments;
-pub use template::{BuildTemplateArguments, TemplateAction, TemplateArguments};
+pub use snapshot::{
+    DeleteSnapshotArguments, ListSnapshotsArguments, SnapshotAction, SnapshotsArguments,
+};
+pub use template::{
+    BuildTemplateArguments, DeleteTemplateArguments, ListTemplatesArguments, TemplateAction,
+    TemplateArguments,
+};
 pub use token::{
     AttenuateTokenArguments, IssueTokenArguments, KeyTokenArguments, ListTokensArguments,
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
@@ -142,6 +149,8 @@ pub enum Command {
     Volume(VolumeArguments),
     #[command(alias = "templates")]
     Template(TemplateArguments),
+    #[command(alias = "snapshots")]
+    Snapshot(SnapshotsArguments),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
     #[command(alias = "session")]

@@ -117,6 +117,7 @@ fn perform(
         Command::Template(arguments) => template::template(&arguments, output),
         Command::Sandbox(arguments) => sandbox::sandbox(&arguments, output),
         Command::Volume(arguments) => sandbox::volume(&arguments, output),
+        Command::Snapshot(arguments) => sandbox::snapshots(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),

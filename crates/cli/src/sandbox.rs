@@ -1,6 +1,8 @@
 //! `atoll sandbox`: a client of a server's own API.
 
 mod exec;
+mod snapshot;
+pub(crate) mod template;
 mod volume;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use crate::arguments::{
 };
 use crate::output::Output;
 
+pub use snapshot::snapshots;
 pub use volume::volume;
 
 /// The server where none is named.
@@ -56,7 +59,10 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
             let path = sandbox_path(&arguments.id, "/snapshots");
             let body = json!({ "name": arguments.name });
             let (made, filed) = server.filed(&path, &body)?;
-            output.result(&format!("{}\n", text_of(&made, "id")));
+            match arguments.json {
+                true => output.json(&made),
+                false => output.result(&format!("{}\n", text_of(&made, "id"))),
+            }
             output.say(&filed);
             Ok(0)
         }
@@ -78,9 +84,13 @@ fn fork(server: &Server, arguments: &ForkArguments, output: &Output) -> Result<u
     let path = sandbox_path(&arguments.id, "/fork");
     let (forks, filed) = server.filed(&path, &json!({ "count": arguments.count }))?;
     let mut why = None;
+    if arguments.json {
+        output.json(&forks);
+    }
     for one in forks.as_array().into_iter().flatten() {
         match one.pointer("/problem").and_then(Value::as_str) {
             Some(problem) => why = Some(printable(problem.as_bytes())),
+            None if arguments.json => {}
             None => {
                 let sandbox = one.pointer("/created/sandbox").unwrap_or(&Value::Null);
                 output.result(&format!("{}\n", text_of(sandbox, "id")));
@@ -269,7 +279,11 @@ fn mebibytes(size: Option<&str>, option: &str) -> Result<Option<u64>, Failure> {
             .because(error)
             .advise(format!("{option} 512M"))
     })?;
-    Ok(bytes.map(|bytes| bytes.div_ceil(1 << 20).max(1)))
+    if bytes == Some(0) {
+        let what = format!("{option} 0 is no size");
+        return Err(Failure::new(what).advise(format!("{option} 512M")));
+    }
+    Ok(bytes.map(|bytes| bytes.div_ceil(1 << 20)))
 }
 
 fn ports(

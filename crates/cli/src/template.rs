@@ -18,6 +18,7 @@ use atoll_server::worker::templates::{self, PACKAGES};
 
 use crate::arguments::{BuildTemplateArguments, TemplateAction, TemplateArguments};
 use crate::output::Output;
+use crate::sandbox::template as served;
 
 /// The packages where none are named.
 const USUAL: [&str; 13] = [
@@ -41,17 +42,28 @@ const USUAL: [&str; 13] = [
 /// # Errors
 /// When the template cannot be built.
 pub fn template(arguments: &TemplateArguments, output: &Output) -> Result<u8, Failure> {
-    let TemplateAction::Build(arguments) = &arguments.action;
-    build(arguments, output).map(|()| 0)
+    match &arguments.action {
+        TemplateAction::Build(arguments) => build(arguments, output).map(|()| 0),
+        TemplateAction::List(arguments) => served::list(arguments, output),
+        TemplateAction::Delete(arguments) => served::delete(arguments),
+    }
 }
 
 fn build(arguments: &BuildTemplateArguments, output: &Output) -> Result<(), Failure> {
+    if arguments.name == served::DESKTOP {
+        if !arguments.packages.is_empty() || !arguments.allow.is_empty() {
+            return Err(Failure::new("desktop has the packages that it has").advise(
+                "build a template from it: Template().from_template(\"desktop\") of E2B's SDK",
+            ));
+        }
+        return served::build_desktop(output);
+    }
     if arguments.name != CODE_INTERPRETER {
-        return Err(Failure::new(format!(
-            "there is no template {:?} to build",
-            arguments.name
-        ))
-        .advise(format!("atoll template build {CODE_INTERPRETER}")));
+        let what = format!("there is no template {:?} to build", arguments.name);
+        return Err(Failure::new(what).advise(format!(
+            "atoll template build {CODE_INTERPRETER}, or {}",
+            served::DESKTOP
+        )));
     }
     // An option of pip could do more than install.
     if let Some(odd) = arguments.packages.iter().find(|one| one.starts_with('-')) {

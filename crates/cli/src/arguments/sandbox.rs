@@ -211,6 +211,10 @@ pub struct SnapshotArguments {
     /// A name, by which it is a template as by its id.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+
+    /// Print JSON: one object. Default: the id.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Make sandboxes that begin with the files of one
@@ -223,6 +227,10 @@ pub struct ForkArguments {
     /// The number of them, up to 100.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub count: u32,
+
+    /// Print JSON: one array, also of forks that were not made. Default: the ids.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Have a sandbox go on with the files of a snapshot

@@ -5,9 +5,15 @@ use clap::{Args, Subcommand};
 const TEMPLATE_EXAMPLES: &str = "\
 Examples:
   atoll template build code-interpreter-v1               with the usual packages
-  atoll template build code-interpreter-v1 polars duckdb with these instead";
+  atoll template build code-interpreter-v1 polars duckdb with these instead
+  atoll template build desktop                           at a server that runs
+  atoll template list
+  atoll template delete mine
 
-/// Build what sandboxes of a server begin with (atoll serve)
+build desktop, list and delete ask a server: ATOLL_URL and ATOLL_API_KEY name it
+and the key; else E2B_API_URL and E2B_API_KEY.";
+
+/// Build, list and remove what sandboxes of a server begin with
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = TEMPLATE_EXAMPLES)]
 pub struct TemplateArguments {
@@ -21,24 +27,45 @@ pub struct TemplateArguments {
 #[allow(missing_docs)]
 pub enum TemplateAction {
     Build(BuildTemplateArguments),
+    List(ListTemplatesArguments),
+    #[command(aliases = ["rm", "remove"])]
+    Delete(DeleteTemplateArguments),
 }
 
-/// Build a shipped template anew, in a sandbox that reaches PyPI
+/// Build a shipped template: code-interpreter-v1 or desktop
 ///
-/// code-interpreter-v1 works without it, with the packages that the machine has.
+/// code-interpreter-v1 is built on the server's machine, in a sandbox that reaches
+/// PyPI; without that it works with the packages that the machine has.
+/// desktop is built by the server, of Debian's packages, for the key's tenant.
 /// A server takes what was built for the sandboxes that it makes from then on.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct BuildTemplateArguments {
-    /// The template: code-interpreter-v1.
+    /// The template: code-interpreter-v1, or desktop.
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// Let it reach a further destination, as of `atoll run`. Repeatable.
+    /// Let it reach a further destination, as of `atoll run`. Repeatable; not for desktop.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
 
     /// The Python packages, as pip names them. Default: numpy, pandas, matplotlib and others.
     #[arg(value_name = "PACKAGE")]
     pub packages: Vec<String>,
+}
+
+/// List the templates that were built at a server, the oldest first
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct ListTemplatesArguments {
+    /// Print JSON: one array. Default: text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove a template that no sandbox and no snapshot stands on, with its files
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct DeleteTemplateArguments {
+    /// The template: its id, or name.
+    #[arg(value_name = "TEMPLATE")]
+    pub template: String,
 }

@@ -39,7 +39,7 @@ fn with_archive(world: &World, site: &Path, script: &str) -> Option<Invocation> 
         checks(script).display()
     );
     let servers = fs::read_to_string(checks("mirror.py")).unwrap();
-    let run = on_servers(world, &servers, &[], &command);
+    let run = on_servers(world, &servers, &["deb.debian.org"], &command);
     let run = run.env("CONFIG", world.config()).env("MIRROR", mirror);
     Some(run.within(LONG))
 }
@@ -48,7 +48,8 @@ fn with_archive(world: &World, site: &Path, script: &str) -> Option<Invocation> 
 #[test]
 fn a_minimal_debian_is_a_template() {
     let world = World::new("a_minimal_debian_is_a_template");
-    let Some(site) = python_sdk(&world).filter(|_| is_possible(&world, &["gpgv"])) else {
+    let Some(site) = python_sdk(&world).filter(|_| is_possible(&world, &["gpgv", "openssl"]))
+    else {
         return;
     };
     if let Some(run) = with_archive(&world, &site, "debian.py") {
@@ -66,7 +67,7 @@ fn the_desktop_sdk_works_unmodified_slow() {
         wheel: "e2b_desktop-2.7.2-",
     };
     let site = python_package(&world, &package);
-    let Some(site) = site.filter(|_| is_possible(&world, &["gpgv"])) else {
+    let Some(site) = site.filter(|_| is_possible(&world, &["gpgv", "openssl"])) else {
         return;
     };
     if let Some(run) = with_archive(&world, &site, "desktop_client.py") {

@@ -155,6 +155,11 @@ def the_browser_shows_pages(desktop):
     until(lambda: share(desktop, b"\xff\x00\xff") > 0.3, 120)
     desktop.open("/home/user/page.html")
     until(lambda: share(desktop, b"\x00\xff\x00") > 0.3, 120)
+    # One that the network leads to, over TLS that is looked into.
+    with open(os.path.join(os.environ["MIRROR"], "page.html"), "w") as file:
+        file.write("<body style='background:#0000ff'>")
+    desktop.open("https://deb.debian.org/page.html")
+    until(lambda: share(desktop, b"\x00\x00\xff") > 0.3, 120)
 
 
 def the_stream_is_shown_through_the_gateway(desktop):

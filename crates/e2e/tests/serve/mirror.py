@@ -12,6 +12,7 @@ import lzma
 import os
 import re
 import runpy
+import ssl
 import subprocess
 import sys
 import threading
@@ -99,8 +100,14 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 def serve(command):
     handler = functools.partial(Quiet, directory=os.environ["MIRROR"])
-    server = http.server.ThreadingHTTPServer((AT, 80), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for port in (80, 443):
+        server = http.server.ThreadingHTTPServer((AT, port), handler)
+        if port == 443:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            place = os.path.join(sys.argv[1], HOST)
+            context.load_cert_chain(f"{place}.pem", f"{place}.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
     return subprocess.run(command).returncode
 
 

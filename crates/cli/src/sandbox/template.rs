@@ -1,0 +1,107 @@
+//! `atoll template` of a server: its tenant's own templates, and the shipped one that is built there.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use atoll_engine::failure::Failure;
+use atoll_engine::printable::printable;
+use serde_json::{Value, json};
+use ureq::SendBody;
+
+use super::{Server, encoded, text_of};
+use crate::arguments::{DeleteTemplateArguments, ListTemplatesArguments};
+use crate::output::Output;
+
+/// The beginning of the addresses of templates.
+const TEMPLATES: &str = "/v1/templates";
+/// The template with a desktop, as E2B's SDK names it.
+pub(crate) const DESKTOP: &str = "desktop";
+/// The Debian packages of it, a name in each line.
+const PACKAGES: &str = include_str!("desktop/packages.txt");
+/// The program that sets it up.
+const SET_UP: &str = include_str!("desktop/setup.sh");
+/// The memory of its sandboxes, MiB.
+const MEMORY_MIB: u64 = 2_048;
+/// The time between two looks how far a build is.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Lists the templates that the tenant has built.
+///
+/// # Errors
+/// When the server cannot be asked, or refuses.
+pub(crate) fn list(arguments: &ListTemplatesArguments, output: &Output) -> Result<u8, Failure> {
+    let all = Server::of_environment()?.json("GET", TEMPLATES, &Value::Null)?;
+    if arguments.json {
+        output.json(&all);
+        return Ok(0);
+    }
+    let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
+    if all.is_empty() {
+        output.say("No template was built; base and code-interpreter-v1 are always there.\n");
+    }
+    for one in all {
+        let [id, name, sandboxes] = ["id", "name", "sandboxes"].map(|name| text_of(one, name));
+        output.result(&format!("{id}  {name}  {sandboxes} sandboxes\n"));
+    }
+    Ok(0)
+}
+
+/// Removes a template that nothing stands on.
+///
+/// # Errors
+/// When the server cannot be asked, or refuses.
+pub(crate) fn delete(arguments: &DeleteTemplateArguments) -> Result<u8, Failure> {
+    let path = format!("{TEMPLATES}/{}", encoded(&arguments.template));
+    let server = Server::of_environment()?;
+    server.ask("DELETE", &path, SendBody::none()).map(|_| 0)
+}
+
+/// Builds the template with a desktop at a server, and shows what that says.
+///
+/// # Errors
+/// When the server cannot be asked, refuses, or cannot build it.
+pub(crate) fn build_desktop(output: &Output) -> Result<(), Failure> {
+    let server = Server::of_environment()?;
+    let asked = json!({ "name": DESKTOP, "memoryMB": MEMORY_MIB });
+    let begun = server.json("POST", "/v3/templates", &asked)?;
+    let id = |name: &str| encoded(&text_of(&begun, name));
+    let at = format!("{}/builds/{}", id("templateID"), id("buildID"));
+    let packages = PACKAGES.lines().collect::<Vec<_>>().join(" ");
+    let install = format!(
+        "export DEBIAN_FRONTEND=noninteractive; apt-get -q update && \
+         apt-get -q install -y --no-install-recommends {packages} && \
+         apt-get clean && rm -rf /var/lib/apt/lists/*"
+    );
+    let steps = [install.as_str(), SET_UP]
+        .map(|command| json!({ "type": "RUN", "args": [command, "root"] }));
+    let plan = json!({ "fromImage": "atoll/debian", "steps": steps });
+    let path = format!("/v2/templates/{at}");
+    let mut text = std::io::Cursor::new(plan.to_string().into_bytes());
+    server.ask("POST", &path, SendBody::from_reader(&mut text))?;
+    let mut seen = 0;
+    loop {
+        let path = format!("/templates/{at}/status?logsOffset={seen}");
+        let told = server.json("GET", &path, &Value::Null)?;
+        let lines = told.get("logs").and_then(Value::as_array);
+        for line in lines.into_iter().flatten().filter_map(Value::as_str) {
+            output.say(&format!("  {}\n", printable(line.as_bytes())));
+            seen += 1;
+        }
+        match told.get("status").and_then(Value::as_str) {
+            // The rest of the log comes first.
+            _ if lines.is_some_and(|lines| !lines.is_empty()) => {}
+            Some("ready") => break,
+            Some("building" | "waiting") => sleep(LOOK),
+            _ => {
+                let reason = told.get("reason").unwrap_or(&Value::Null);
+                return Err(Failure::new("the template could not be built")
+                    .because(text_of(reason, "message")));
+            }
+        }
+    }
+    output.result(&format!("{}\n", text_of(&begun, "templateID")));
+    output.say(
+        "Sandboxes of the key's tenant are made from it: E2B's desktop SDK does by default.\n",
+    );
+    Ok(())
+}
