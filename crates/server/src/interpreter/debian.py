@@ -35,6 +35,10 @@ INDEX_BYTES_MAX = 256 << 20
 PACKAGE_BYTES_MAX = 256 << 20
 
 
+# What is read of an index.
+FIELDS = ("Package", "Version", "Priority", "Provides", "Pre-Depends", "Depends", "Filename", "SHA256")
+
+
 class Refused(Exception):
     """The reason why there is no system."""
 
@@ -76,7 +80,7 @@ def signed():
 
 def fields(stanza):
     """Returns the fields of a package in an index."""
-    return dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.M))
+    return dict(re.findall(rf"^({'|'.join(FIELDS)}): (.*)$", stanza, re.M))
 
 
 def index():
@@ -90,8 +94,8 @@ def index():
     packed = checked(f"debian/dists/{SUITE}/{name}", found[1], INDEX_BYTES_MAX)
     text = lzma.LZMADecompressor().decompress(packed, INDEX_BYTES_MAX).decode()
     packages = {}
-    for stanza in text.split("\n\n"):
-        of = fields(stanza)
+    for stanza in re.finditer(r"(?:.+\n)+", text):
+        of = fields(stanza[0])
         if "Package" in of:
             packages[of["Package"]] = of
     return packages
