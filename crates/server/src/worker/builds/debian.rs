@@ -22,11 +22,11 @@ const FETCH: &str = include_str!("../../interpreter/debian.py");
 /// The program that sets them up.
 const SET_UP: &str = include_str!("../../interpreter/debian.sh");
 
-/// Either of what the first sandbox comes to.
+/// The end of the first sandbox.
 enum Found {
-    /// The same was built before.
+    /// A template of the same packages is there.
     Built(Box<Record>),
-    /// Its packages are unpacked.
+    /// The packages are unpacked.
     Unpacked(ImageRecord),
 }
 
