@@ -12,12 +12,11 @@ mod steps;
 mod uploads;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_engine::sandboxes::{System, remove_home};
+use atoll_engine::sandboxes::System;
 use atoll_model::RESIDENT;
 use atoll_store::StoredTemplate;
 use serde::{Deserialize, Serialize};
@@ -210,52 +209,6 @@ impl Worker {
             roots: template.record.roots.clone(),
             changed: Vec::new(),
             begins: None,
-        }
-    }
-
-    /// Removes layers and homes that no template has, as a build that did not come to its end
-    /// leaves them, and what was uploaded.
-    pub(super) fn find_layers(&self) {
-        let _ = remove_home(&self.uploads());
-        self.drop_old();
-        let paused = self.store.paused().map_or(usize::MAX, |all| all.len());
-        let is_known = paused == self.paused().len();
-        for one in self.all_templates().unwrap_or_default() {
-            let is_replaced = one.name.contains(REPLACED);
-            if is_known && is_replaced && self.users_of(&one).is_ok_and(|users| users == 0) {
-                let _ = self.store.remove_template(&one.id);
-            }
-        }
-        let (all, rows) = (self.all_templates(), self.store.templates());
-        let (Ok(all), Ok(rows), Ok(mut had)) = (all, rows, self.begun_with()) else {
-            return;
-        };
-        if all.len() != rows.len() || !is_known {
-            // Of another version of Atoll, which has their files.
-            return;
-        }
-        had.extend(all.iter().flat_map(Template::files));
-        let there = fs::read_dir(self.layers()).into_iter().flatten().flatten();
-        for one in there.filter(|one| {
-            let name = one.file_name().to_string_lossy().into_owned();
-            !had.contains(&name)
-        }) {
-            let _ = remove_home(&one.path());
-        }
-    }
-
-    /// Removes templates whose layers have an earlier form.
-    fn drop_old(&self) {
-        for row in self.store.templates().unwrap_or_default() {
-            let record = serde_json::from_str::<Record>(&row.record);
-            if record.is_ok_and(|record| record.form < FORM) {
-                let (name, id) = (&row.name, &row.id);
-                eprintln!(
-                    "atoll serve: template {name} ({id}) was built by an earlier version of Atoll, \
-                     and is removed: build it again"
-                );
-                let _ = self.store.remove_template(id);
-            }
         }
     }
 

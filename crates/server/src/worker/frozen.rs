@@ -180,6 +180,7 @@ impl Worker {
         (wanted.home, wanted.frozen) = (None, None);
         if let Some(system) = &mut wanted.system {
             system.begins = None;
+            system.changed.clear();
         }
         wanted.requested.presets.clear();
         wanted.requested.allow.clear();

@@ -125,13 +125,7 @@ impl Worker {
         let mut of = served(caller, &id, &ask);
         of.volumes.clone_from(&volumes);
         let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
-        let is_interpreter = self.stand(&identity, &mut wanted);
-        if let Some(marks) = frozen::Marks::of(&caller.tenant, &wanted) {
-            wanted.frozen = self.frozen.file(&marks);
-            if !identity.is_build {
-                self.keep_interpreter_later(marks, &wanted);
-            }
-        }
+        let is_interpreter = self.stand(&caller.tenant, &identity, &mut wanted);
         let hold = self.hold_layers();
         let template = identity.template.clone();
         template.iter().try_for_each(|one| hold.add(&one.record))?;
@@ -178,7 +172,12 @@ impl Worker {
     }
 
     /// Has a sandbox stand on its template; returns whether the code interpreter is a part of that.
-    fn stand(&self, identity: &Identity, wanted: &mut CreateSandbox) -> bool {
+    fn stand(
+        self: &Arc<Self>,
+        tenant: &str,
+        identity: &Identity,
+        wanted: &mut CreateSandbox,
+    ) -> bool {
         let template = identity.template.as_ref();
         let is_interpreter = identity.shipped == CODE_INTERPRETER
             || template.is_some_and(|one| one.record.is_interpreter);
@@ -186,6 +185,12 @@ impl Worker {
         if let Some(template) = template {
             wanted.system = Some(self.system_of(template));
             wanted.requested.root = true;
+        }
+        if let Some(marks) = frozen::Marks::of(tenant, wanted) {
+            wanted.frozen = self.frozen.file(&marks);
+            if !identity.is_build {
+                self.keep_interpreter_later(marks, wanted);
+            }
         }
         is_interpreter
     }
