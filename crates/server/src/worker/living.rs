@@ -132,7 +132,11 @@ impl Beginning {
                 let of_template = template.iter().flat_map(|one| one.files());
                 of_template.chain(identity.begun.all().cloned()).collect()
             },
-            begun: identity.begun,
+            // On an ordinary user's server it has copies of its own.
+            begun: match identity.begun.base {
+                Some(_) => identity.begun,
+                None => Begun::default(),
+            },
             is_interpreter,
             is_build: identity.is_build,
             id: identity.id,

@@ -137,10 +137,6 @@ impl Worker {
             None => self.made(caller, &ask, &identity, wanted).await?,
         };
         identity.id.clone_from(&fresh.id);
-        if identity.begun.base.is_none() {
-            // It has copies of its own.
-            identity.begun = Begun::default();
-        }
         let over = fresh.over;
         let mut is_over = over.subscribe();
         if over.borrow().is_some() {
