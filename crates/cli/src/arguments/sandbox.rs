@@ -201,7 +201,7 @@ pub struct ResumeSandboxArguments {
     pub id: String,
 }
 
-/// Copy the files of a sandbox for others to begin with
+/// Keep the files of a sandbox for others to begin with
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotArguments {
     /// The sandbox.
