@@ -146,7 +146,8 @@ impl Home {
     }
 
     pub(crate) fn frozen(&self) -> Option<PathBuf> {
-        self.frozen.clone()
+        // Without it the interpreter begins by itself.
+        self.frozen.clone().filter(|file| file.is_file())
     }
 
     pub(crate) fn begins(&self) -> Option<&KeptHome> {

@@ -233,7 +233,9 @@ pub struct ForkArguments {
     pub json: bool,
 }
 
-/// Have a sandbox go on with the files of a snapshot
+/// Have a sandbox go on with a snapshot's files
+///
+/// Its programs end, and what was written since is lost; its id and tokens stay.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct RollbackArguments {
     /// The sandbox.

@@ -54,7 +54,7 @@ pub struct BuildTemplateArguments {
     pub packages: Vec<String>,
 }
 
-/// List the templates that were built at a server, the oldest first
+/// List the templates that were built at a server, the latest first
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct ListTemplatesArguments {
     /// Print JSON: one array. Default: text.

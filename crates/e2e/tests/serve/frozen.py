@@ -113,7 +113,8 @@ def what_is_new_is_found():
         assert answer(one, HOW)
         site = one.run_code("import site; site.getusersitepackages()").text
         out(one, f"mkdir -p {site} && echo 'value = 7' > {site}/added.py")
-        # A kernel that begins now begins by itself.
+        # One that runs finds it too; one that begins now begins by itself.
+        assert one.run_code("import added; added.value").text == "7"
         context = one.create_code_context()
         assert one.run_code(HOW, context=context).text == "False"
         assert one.run_code("import added; added.value", context=context).text == "7"

@@ -141,6 +141,8 @@ impl Sandbox {
             true => Ok(()),
             false => Err(Failure::new("it went on, or ended, while it was copied")),
         });
+        // On disk before anybody is told that it is kept.
+        let copied = copied.and_then(|()| all.iter().try_for_each(|(_, to)| settle(to)));
         if copied.is_err() {
             for (_, to) in all {
                 let _ = remove_home(to);

@@ -75,7 +75,10 @@ def signed():
         ["gpgv", "--quiet", "--keyring", KEYS, "--output", "-", "InRelease"], capture_output=True)
     if checks.returncode != 0:
         raise Refused(f"the release of {MIRROR} is not signed by Debian's keys")
-    return checks.stdout.decode()
+    text = checks.stdout.decode()
+    if not re.search(rf"^Codename: {SUITE}$", text, re.M):
+        raise Refused(f"the release of {MIRROR} is not {SUITE}")
+    return text
 
 
 def fields(stanza):
@@ -157,7 +160,9 @@ def fetch(taken):
             print(f"package {number} of {len(taken)}", file=sys.stderr, flush=True)
         package = checked(f"debian/{of['Filename']}", of["SHA256"], PACKAGE_BYTES_MAX)
         with data(package) as files:
-            files.extractall(ROOT, numeric_owner=True)
+            # As root of the sandbox, whose files they are, with all that dpkg would make of them.
+            whole = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
+            files.extractall(ROOT, numeric_owner=True, **whole)
         with open(f"{ARCHIVES}/{name}.deb", "wb") as file:
             file.write(package)
     for name in ("passwd", "group"):

@@ -18,7 +18,7 @@ import sys
 from thawed import HEAD, THAW
 
 MAGIC, PAGE = 0x31776168746C7461, 4096
-OF_IMAGE, OF_FILE, EMPTY, SHARED, MOVED = range(5)
+OF_IMAGE, OF_FILE, EMPTY, SHARED, MOVED, WIPED = range(6)
 STACK = 8 << 20
 RANGES = 16384
 ARCH_GET_FS, PR_GET_TID_ADDRESS = 0x1003, 40
@@ -47,14 +47,30 @@ class Mapping:
         self.is_file = self.name.startswith(b"/") and not self.name.endswith(b"(deleted)")
 
 
-def read_mappings():
+def read_mappings(file="maps"):
     """Returns the text of the mappings, at one moment."""
     parts = []
-    fd = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(f"/proc/self/{file}", os.O_RDONLY | os.O_CLOEXEC)
     while part := os.read(fd, 1 << 16):
         parts.append(part)
     os.close(fd)
     return b"".join(parts)
+
+
+def read_wiped():
+    """Returns the starts of the mappings that a fork would wipe, or the kernel may drop (proc_pid_smaps(5)).
+
+    The C library keeps its random numbers there: they are never another process's.
+    """
+    wiped, start = set(), None
+    for line in read_mappings("smaps").splitlines():
+        words = line.split()
+        if words[0] == b"VmFlags:":
+            if b"wf" in words or b"dp" in words:
+                wiped.add(start)
+        elif not words[0].endswith(b":"):
+            start = int(words[0].split(b"-")[0], 16)
+    return wiped
 
 
 class Plan:
@@ -66,6 +82,7 @@ class Plan:
     def make(self, text):
         """Decides on each mapping."""
         self.entries, self.ranges, self.size = [], [], HEAD
+        self.wiped = read_wiped()
         for line in text.splitlines():
             mapping = Mapping(line)
             if mapping.name != b"[vsyscall]":
@@ -74,6 +91,8 @@ class Plan:
     def _add(self, one):
         if one.name == b"[vdso]" or one.name.startswith(b"[vvar"):
             self._entry(one, 0, MOVED, one.name)
+        elif one.start in self.wiped:
+            self._entry(one, 0, WIPED)
         elif one.is_shared:
             if one.protection != 1 or not one.is_file:
                 raise Refused(f"it shares memory: {one.name!r}")

@@ -442,6 +442,20 @@ def prepare(names):
     return cache
 
 
+def use_installed():
+    """Lets what pip has installed for the user be found, before what the template has."""
+    import importlib
+    import site
+    path = site.getusersitepackages()
+    if path not in sys.path[:2] and os.path.isdir(path):
+        before = [one for one in sys.path if one != path]
+        sys.path[:] = before
+        site.addsitedir(path)
+        added = [one for one in sys.path if one not in before]
+        sys.path[:] = before[:1] + added + before[1:]
+        importlib.invalidate_caches()
+
+
 def reseed():
     """Draws random seeds anew: what was imported ahead has begun with those of another moment."""
     for name in ("random", "numpy.random"):
@@ -511,6 +525,7 @@ def serve(link, make_runner):
             is_prepared = False
             reseed()
         streams.restore()
+        use_installed()
         INTERRUPTS.install()
         before = set_environment(request["env"])
         runner.run(request)

@@ -75,6 +75,7 @@ mod number {
     pub const STAT: usize = 4;
     pub const MMAP: usize = 9;
     pub const MREMAP: usize = 25;
+    pub const MADVISE: usize = 28;
     pub const EXECVE: usize = 59;
     pub const ARCH_PRCTL: usize = 158;
     pub const GETTID: usize = 186;
@@ -91,6 +92,7 @@ const MAP_PRIVATE: usize = 2;
 const MAP_FIXED: usize = 0x10;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
+const MADV_WIPEONFORK: usize = 18;
 const MREMAP_MAYMOVE_FIXED: usize = 3;
 const ARCH_SET_FS: usize = 0x1002;
 const RSEQ_SIGNATURE: usize = 0x5305_3053;
@@ -134,6 +136,8 @@ const OF_FILE: u32 = 1;
 const EMPTY: u32 = 2;
 const SHARED: u32 = 3;
 const MOVED: u32 = 4;
+/// Empty, and empty again in a child.
+const WIPED: u32 = 5;
 
 #[repr(C)]
 struct File {
@@ -285,7 +289,7 @@ impl Image {
             OF_IMAGE => (MAP_PRIVATE, self.file),
             OF_FILE => (MAP_PRIVATE, file),
             SHARED => (MAP_SHARED, file),
-            EMPTY => (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, usize::MAX),
+            EMPTY | WIPED => (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, usize::MAX),
             _ => {
                 let from = self.moved(entry, own).map_or(0, |one| one.start as usize);
                 let words = [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, at, 0];
@@ -294,7 +298,14 @@ impl Image {
         };
         let protection = entry.protection as usize;
         let words = [at, bytes, protection, flags | MAP_FIXED, file, entry.offset as usize];
-        call(number::MMAP, words) == at as isize
+        let is_there = call(number::MMAP, words) == at as isize;
+        match entry.kind {
+            WIPED => {
+                let words = [at, bytes, MADV_WIPEONFORK, 0, 0, 0];
+                is_there && call(number::MADVISE, words) == 0
+            }
+            _ => is_there,
+        }
     }
 
     fn map_all(&self, own: &[Own]) {

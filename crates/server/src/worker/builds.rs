@@ -44,7 +44,7 @@ const REPLACED: char = '@';
 const LINES_MAX: usize = 100;
 
 /// The template that is shipped as its steps alone.
-const DESKTOP: &str = "desktop";
+pub(super) const DESKTOP: &str = "desktop";
 
 /// The beginning of the names that are no tenant's to give.
 const OWN: &str = "atoll/";

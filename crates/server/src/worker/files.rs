@@ -12,7 +12,7 @@ use atoll_engine::sandboxes::{
 use atoll_model::RESIDENT;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -97,10 +97,17 @@ impl Files {
         done.await.unwrap_or_else(|error| Err(fault(&error)))
     }
 
-    /// Waits until the files are written that are being written, and begins no other: one that is cut
-    /// short has lost what it was before. Whoever writes slowly is not waited for.
+    /// Waits until the files are written that are being written: one that is cut short has lost what
+    /// it was before. Whoever writes slowly is not waited for. Until the result is dropped no other
+    /// begins.
+    pub(crate) async fn written(&self) -> Option<SemaphorePermit<'_>> {
+        let none = timeout(WRITTEN_WITHIN, self.writes.acquire_many(WRITES_MAX)).await;
+        none.ok()?.ok()
+    }
+
+    /// Does the same, and no other begins at all.
     pub(crate) async fn settled(&self) {
-        let _none = timeout(WRITTEN_WITHIN, self.writes.acquire_many(WRITES_MAX)).await;
+        let _none = self.written().await;
         self.writes.close();
     }
 

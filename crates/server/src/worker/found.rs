@@ -19,9 +19,17 @@ impl Worker {
         };
         let mut kept = BTreeSet::new();
         for one in found {
-            let record = serde_json::from_str::<Record>(&one.record);
-            let begun = record.as_ref().map(|record| record.begun.clone());
-            let begun = begun.unwrap_or_default();
+            let record = match serde_json::from_str::<Record>(&one.record) {
+                Ok(record) => record,
+                Err(error) => {
+                    // Of another version of Atoll, which can have it go on.
+                    eprintln!("atoll serve: sandbox {} stays paused: {error}", one.id);
+                    kept.insert(format!("{}{CHANGES}", one.id));
+                    kept.insert(one.id);
+                    continue;
+                }
+            };
+            let begun = record.begun.clone();
             // The server before may have ended while it moved them.
             if !begun.home.is_empty()
                 && let Err(error) = self.move_to_layers(&one.id, &begun)
@@ -34,14 +42,6 @@ impl Worker {
             }
             kept.insert(one.id.clone());
             kept.insert(format!("{}{CHANGES}", one.id));
-            let record = match record {
-                Ok(record) => record,
-                Err(error) => {
-                    // Of another version of Atoll, which can have it go on.
-                    eprintln!("atoll serve: sandbox {} stays paused: {error}", one.id);
-                    continue;
-                }
-            };
             let paused = Paused::of(one.id.clone(), one.tenant, record);
             self.paused().insert(one.id, paused);
         }

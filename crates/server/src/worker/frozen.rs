@@ -28,12 +28,15 @@ use crate::protocol::{CODE_INTERPRETER, End, Kind, Refusal, StartAsk};
 const RENEWED_AFTER: Duration = Duration::from_secs(60 * 60);
 /// The number of sandboxes after which one is made anew.
 const USES_MAX: u32 = 10_000;
+/// The time for which one stays that others have taken the place of: a sandbox may be about to begin
+/// with it, once an approver has answered.
+const LINGERS: Duration = Duration::from_secs(15 * 60);
 /// The longest time for making one.
 const MADE_WITHIN: Duration = Duration::from_secs(60);
 /// The most that are kept.
 const ALL_MAX: usize = 256;
 /// The longest one, bytes.
-const BYTES_MAX: u64 = 1 << 30;
+const BYTES_MAX: u64 = 512 << 20;
 /// The name of the file in the home where it is made, and of the program that makes it.
 const FILE: &str = ".frozen";
 const PROGRAM: &str = "frozen.py";
@@ -74,6 +77,7 @@ struct Kept {
     /// None where it could not be made.
     file: Option<PathBuf>,
     made: Instant,
+    used: Instant,
     uses: u32,
 }
 
@@ -87,6 +91,7 @@ impl Frozen {
         let mut all = self.all();
         let kept = all.get_mut(marks)?;
         kept.uses = kept.uses.saturating_add(1);
+        kept.used = Instant::now();
         kept.file.clone()
     }
 
@@ -96,17 +101,20 @@ impl Frozen {
         kept.is_some_and(|kept| kept.made.elapsed() < RENEWED_AFTER && kept.uses < USES_MAX)
     }
 
-    /// Keeps one, and removes those that nobody begins with any more. A sandbox that has one open
-    /// goes on with it; another kernel of it begins without.
+    /// Keeps one, and removes those that nobody begins with any more, later. A sandbox that has one
+    /// open goes on with it; another kernel of it begins without.
     fn keep(&self, marks: Marks, file: Option<PathBuf>) {
         let mut gone = Vec::new();
         let mut all = self.all();
         let kept = Kept {
             file,
             made: Instant::now(),
+            used: Instant::now(),
             uses: 0,
         };
         gone.extend(all.insert(marks, kept));
+        let is_over = |_: &Marks, kept: &mut Kept| kept.used.elapsed() > RENEWED_AFTER;
+        gone.extend(all.extract_if(.., is_over).map(|(_, kept)| kept));
         while all.len() > ALL_MAX {
             let oldest = all.iter().min_by_key(|(_, kept)| kept.made);
             let Some(marks) = oldest.map(|(marks, _)| marks.clone()) else {
@@ -115,9 +123,13 @@ impl Frozen {
             gone.extend(all.remove(&marks));
         }
         drop(all);
-        for file in gone.into_iter().filter_map(|kept| kept.file) {
-            let _ = fs::remove_file(file);
-        }
+        let files: Vec<PathBuf> = gone.into_iter().filter_map(|kept| kept.file).collect();
+        tokio::spawn(async move {
+            sleep(LINGERS).await;
+            for file in files {
+                let _ = fs::remove_file(file);
+            }
+        });
     }
 }
 
@@ -134,21 +146,19 @@ impl Worker {
     /// Makes the file of these marks in a sandbox that is wanted as this one is, unless there is a
     /// current one, or nobody may. It is for speed alone: without it interpreters begin by themselves.
     pub(super) async fn keep_interpreter(self: &Arc<Self>, marks: &Marks, wanted: &CreateSandbox) {
-        let _turn = self.frozen.turn.lock().await;
+        // Nobody waits for that of others.
+        let Ok(_turn) = self.frozen.turn.try_lock() else {
+            return;
+        };
         if self.frozen.is_current(marks) || self.room.check(For::Ahead).is_err() {
             return;
         }
-        let made = match timeout(MADE_WITHIN, self.frozen_of(marks, wanted)).await {
-            Ok(Ok(made)) => made,
-            Ok(Err(refusal)) => {
-                eprintln!(
-                    "atoll serve: no interpreter is kept in a file: {}",
-                    refusal.what
-                );
-                None
-            }
-            Err(_) => None,
-        };
+        let made = self.frozen_of(marks, wanted).await;
+        let made = made.unwrap_or_else(|refusal| {
+            let why = refusal.what;
+            eprintln!("atoll serve: no interpreter is kept in a file: {why}");
+            None
+        });
         self.frozen.keep(marks.clone(), made);
     }
 
@@ -169,22 +179,8 @@ impl Worker {
         marks: &Marks,
         wanted: &CreateSandbox,
     ) -> Result<Option<PathBuf>, Refusal> {
-        let id = format!("i{}", name(20)?);
-        let mut wanted = wanted.clone();
-        wanted.workspace = Workspace::Own(Box::new(Served {
-            sandbox: id.clone(),
-            tenant: marks.tenant.clone(),
-            template: marks.template.clone(),
-            ..Served::default()
-        }));
-        (wanted.home, wanted.frozen) = (None, None);
-        if let Some(system) = &mut wanted.system {
-            system.begins = None;
-            system.changed.clear();
-        }
-        wanted.requested.presets.clear();
-        wanted.requested.allow.clear();
-        wanted.requested.ask.clear();
+        let (id, file) = (format!("i{}", name(20)?), name(20)?);
+        let wanted = alone(marks, &id, wanted);
         let (worker, asked, command) = (Arc::clone(self), wanted.clone(), command());
         let programs = [command.iter().map(Into::into).collect()];
         let may = spawn_blocking(move || worker.engine.may_be_ahead(&asked, &programs)).await;
@@ -202,24 +198,31 @@ impl Worker {
             environment: variables(&id),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.place()?);
-        let started = Process::start(&sandbox, ask, ServedExec::default(), nobody, place).await;
-        let (process, _reading) = started.map_err(|why| match why {
-            NotStarted::Refused(refusal) => refusal,
-            NotStarted::NeedsApproval(_) => Refusal::new(Kind::Forbidden, "policies ask about it"),
-        })?;
-        process.window.ended().await;
-        if process.window.over() != Some(End::Exited(0)) {
-            return Err(Refusal::new(
-                Kind::Unavailable,
-                "it has ended before it was kept",
-            ));
-        }
+        let (nobody, place) = (PriorAnswer::Nobody, self.place());
+        let is_whole = async {
+            let started =
+                Process::start(&sandbox, ask, ServedExec::default(), nobody, place?).await;
+            let (process, _reading) = started.map_err(|why| match why {
+                NotStarted::Refused(refusal) => refusal,
+                NotStarted::NeedsApproval(_) => {
+                    Refusal::new(Kind::Forbidden, "policies ask about it")
+                }
+            })?;
+            let _ = timeout(MADE_WITHIN, process.window.ended()).await;
+            Ok(process.window.over() == Some(End::Exited(0)))
+        };
+        let is_whole: Result<bool, Refusal> = is_whole.await;
         let (home, file) = (
             self.frozen_place().join(&id),
-            self.frozen_place().join(name(20)?),
+            self.frozen_place().join(file),
         );
+        // However it went, to end it takes as long as there are files to remove.
         let taken = spawn_blocking(move || {
+            if !is_whole? {
+                drop(sandbox);
+                let what = "it has ended, or its time was over, before it was kept";
+                return Err(Refusal::new(Kind::Unavailable, what));
+            }
             fs::create_dir_all(home.parent().unwrap_or(&home)).map_err(|error| fault(&error))?;
             let kept = sandbox.kill_keeping_home(&home);
             let kept = kept.map_err(|failure| refusal(&failure))?;
@@ -229,6 +232,26 @@ impl Worker {
         });
         taken.await.map_err(|error| fault(&error))?
     }
+}
+
+/// Returns the request for a sandbox like this one, of nobody, with nothing but its template.
+fn alone(marks: &Marks, id: &str, wanted: &CreateSandbox) -> CreateSandbox {
+    let mut wanted = wanted.clone();
+    wanted.workspace = Workspace::Own(Box::new(Served {
+        sandbox: id.to_owned(),
+        tenant: marks.tenant.clone(),
+        template: marks.template.clone(),
+        ..Served::default()
+    }));
+    (wanted.home, wanted.frozen) = (None, None);
+    if let Some(system) = &mut wanted.system {
+        system.begins = None;
+        system.changed.clear();
+    }
+    wanted.requested.presets.clear();
+    wanted.requested.allow.clear();
+    wanted.requested.ask.clear();
+    wanted
 }
 
 /// Takes the file out of the home of a sandbox that is gone, as one that nobody changes.

@@ -142,6 +142,8 @@ impl Worker {
         hold: &Arc<Hold>,
     ) -> Result<Frozen, Refusal> {
         let mut begun = living.begun.clone();
+        // It can end meanwhile, and nobody else may have what it began with.
+        hold.add_all(begun.all())?;
         self.check_depth(&begun, &living.shipped)?;
         fs::create_dir_all(self.layers()).map_err(|error| fault(&error))?;
         let (home, system) = (hold.fresh()?, hold.fresh()?);
@@ -180,6 +182,11 @@ impl Worker {
             begun = self.copy_paused(paused, hold)?;
             filed = Filed::Copied;
         } else if home.exists() {
+            if begun.home.len() > DEPTH_MAX {
+                let what = "its files lie in too many layers, which could not be made one";
+                return Err(Refusal::new(Kind::Unavailable, what)
+                    .advise("remove what is too long or too deep in it, and try again"));
+            }
             let before = begun.clone();
             begun.home.insert(0, hold.fresh()?);
             if changes.exists() {

@@ -83,7 +83,7 @@ impl Worker {
             true => (ask.template.clone(), Begun::default()),
             false => {
                 let snapshot = self.snapshot_named(&caller.tenant, &ask.template)?;
-                let begun = begun_of(&snapshot);
+                let begun = begun_of(&snapshot)?;
                 let disk_mib = self.limits(&ask)?.disk_mib;
                 if snapshot.bytes.div_ceil(MIB) > disk_mib {
                     let what = format!(

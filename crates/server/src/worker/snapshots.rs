@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use atoll_engine::sandboxes::{disk_bytes, remove_home};
 use atoll_store::Snapshot;
+use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_blocking;
 
-use super::builds::{Hold, no_template};
+use super::builds::{DESKTOP, Hold, no_template};
 use super::callers::Caller;
 use super::identity::Identity;
 use super::layered::{Begun, Frozen};
@@ -71,7 +72,10 @@ impl Worker {
     /// Removes a snapshot, and those of its layers that nobody else has.
     fn drop_snapshot(self: &Arc<Self>, one: &Snapshot) {
         match self.store.remove_snapshot(&one.id) {
-            Ok(_) => self.release_layers(begun_of(one).all().cloned().collect()),
+            Ok(_) => {
+                let begun = begun_of(one).unwrap_or_default();
+                self.release_layers(begun.all().cloned().collect());
+            }
             Err(error) => eprintln!("atoll serve: {error}"),
         }
     }
@@ -121,6 +125,7 @@ impl Worker {
         drop(one_by_one);
         let hold = self.hold_layers();
         let (worker, of_it, held) = (Arc::clone(self), of.clone_of(), Arc::clone(&hold));
+        let _written = of.written().await;
         let made = spawn_blocking(move || {
             let frozen = worker.freeze(&of_it, &held);
             let frozen = frozen.inspect_err(|_| worker.drop_snapshot(&begun))?;
@@ -163,7 +168,7 @@ impl Worker {
     fn check_free(&self, tenant: &str, named: &str, is_snapshot: bool) -> Result<(), Refusal> {
         let there = match () {
             () if is_snapshot => "snapshot",
-            () if TEMPLATES.contains(&named) => "shipped template",
+            () if TEMPLATES.contains(&named) || named == DESKTOP => "shipped template",
             () if self.template_named(tenant, named)?.is_some() => "template",
             () => return Ok(()),
         };
@@ -224,7 +229,7 @@ impl Worker {
         }
         self.can_make(caller)?;
         let hold = self.hold_layers();
-        let begun = begun_of(&snapshot);
+        let begun = begun_of(&snapshot)?;
         hold.add_all(begun.all())?;
         let template = self.template_of(&living.shipped)?;
         let left = living.ends.borrow().duration_since(SystemTime::now());
@@ -298,8 +303,10 @@ impl Worker {
     ) -> Result<Reply, Refusal> {
         self.room.check(For::Sandbox)?;
         let hold = self.hold_layers();
+        let written = of.written().await;
         let (worker, of, held) = (Arc::clone(self), of.clone_of(), Arc::clone(&hold));
         let frozen = spawn_blocking(move || worker.freeze(&of, &held)).await;
+        drop(written);
         let frozen = frozen.map_err(|error| fault(&error)).flatten()?;
         let mut forks = Vec::with_capacity(forked.count);
         for _ in 0..forked.count {
@@ -342,6 +349,14 @@ impl Source<'_> {
         }
     }
 
+    /// Waits until the files of one that lives are written that are being written.
+    async fn written(&self) -> Option<SemaphorePermit<'_>> {
+        match self {
+            Self::Living(living) => living.files.written().await,
+            Self::Paused(_) => None,
+        }
+    }
+
     /// Returns its tenant, its id, and the template that it stands on.
     fn facts(&self) -> (&String, &String, &str) {
         match self {
@@ -372,9 +387,12 @@ impl Forked {
     }
 }
 
-/// Returns the layers of a snapshot.
-pub(super) fn begun_of(one: &Snapshot) -> Begun {
-    serde_json::from_str(&one.layers).unwrap_or_default()
+/// Returns the layers of a snapshot; one that is not whole has none.
+pub(super) fn begun_of(one: &Snapshot) -> Result<Begun, Refusal> {
+    if one.layers.is_empty() {
+        return Ok(Begun::default());
+    }
+    serde_json::from_str(&one.layers).map_err(|error| fault(&error))
 }
 
 /// Returns the directory of root's changes of the system beside a home.
