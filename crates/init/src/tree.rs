@@ -288,9 +288,8 @@ impl Maker<'_> {
             mount::attach(made.as_fd(), self.root, SYSTEM)?;
             self.system = Some(made);
         }
-        let Some(system) = &self.system else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
+        let system = self.system.as_ref();
+        let system = system.ok_or(io::ErrorKind::NotFound)?;
         let within = source.strip_prefix(b"/").unwrap_or(source);
         let part = descriptor::open_beneath(system.as_fd(), &text(within)?, O_PATH, 0)?;
         let copied = mount::copy(part.as_fd())?;
@@ -340,10 +339,11 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Shows a directory of the layer of which only parts are shown: copying it costs a fraction of
-    /// another overlay.
+    /// Shows a directory of the layer of which only parts are shown, for less than another overlay.
     fn part(&self, path: &[u8]) -> io::Result<()> {
-        let whole = self.whole.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let is_name = !path.contains(&b'/') && path != b"..";
+        let whole = self.whole.as_ref().filter(|_| is_name);
+        let whole = whole.ok_or(io::ErrorKind::NotFound)?;
         let part = descriptor::open_beneath(whole.as_fd(), &text(path)?, O_PATH, 0)?;
         self.attach(&mount::copy(part.as_fd())?, path)
     }

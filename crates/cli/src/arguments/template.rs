@@ -62,7 +62,7 @@ pub struct ListTemplatesArguments {
     pub json: bool,
 }
 
-/// Remove a template that no sandbox and no snapshot stands on, with its files
+/// Remove a template that no sandbox or snapshot stands on
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DeleteTemplateArguments {
     /// The template: its id, or name.
