@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builds::Hold;
 use super::living::Living;
-use super::paused::Paused;
+use super::paused::{Paused, Record};
 use super::{Worker, fault, refusal};
 use crate::protocol::{Filed, Kind, Refusal};
 
@@ -65,6 +65,10 @@ impl Worker {
             // Of one that cannot be read it is not known which they are.
             let begun: Begun = serde_json::from_str(&one.layers).map_err(|error| fault(&error))?;
             all.extend(begun.all().cloned());
+        }
+        for one in self.store.paused().map_err(|error| fault(&error))? {
+            let record = serde_json::from_str::<Record>(&one.record);
+            all.extend(record.map_err(|error| fault(&error))?.begun.all().cloned());
         }
         for one in self.paused().values() {
             all.extend(one.begun().all().cloned());
