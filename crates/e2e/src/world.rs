@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, StatFs, mknodat, statfs};
 
@@ -405,9 +406,17 @@ impl World {
         if fs::remove_dir_all(&self.top).is_ok() {
             return;
         }
-        // Overlay's work directories and what tests closed themselves need rights first.
-        open_up(&self.top);
-        let removed = fs::remove_dir_all(&self.top);
+        // Overlay's work directories and what tests closed themselves need rights first; what
+        // ends a run whose window closed may write its last meanwhile.
+        let until = Instant::now() + Duration::from_secs(20);
+        let removed = loop {
+            open_up(&self.top);
+            let removed = fs::remove_dir_all(&self.top);
+            if removed.is_ok() || std::thread::panicking() || Instant::now() > until {
+                break removed;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
         if !std::thread::panicking() {
             removed.unwrap_or_else(|why| panic!("{} is left behind: {why}", self.top.display()));
         }

@@ -90,6 +90,7 @@ fn links_and_moves_across_directories_work() {
 fn exec_is_recorded_with_its_end() {
     let world = World::new("exec_is_recorded_with_its_end");
     let running = living(&world, &[], "");
+    let _ = exec(&world, "exit 0").success();
     let _ = exec(&world, "exit 3").expect_status(3);
     let _ = exec(&world, "kill -9 $$").expect_status(137);
     let _ = world
@@ -106,7 +107,7 @@ fn exec_is_recorded_with_its_end() {
     let all = events(&world);
     let of = |kind: &str| -> Vec<_> { all.iter().filter(|one| one["type"] == kind).collect() };
     let opened = of("exec.opened");
-    assert_eq!(opened.len(), 5);
+    assert_eq!(opened.len(), 6);
     for (at, one) in opened.iter().enumerate() {
         assert_eq!(one["body"]["exec"], json!(at + 1));
         assert_eq!(one["body"]["verdict"], "allow");
@@ -117,7 +118,7 @@ fn exec_is_recorded_with_its_end() {
         .iter()
         .map(|one| one["body"]["ending"].clone())
         .collect();
-    assert_eq!(ends.len(), 5, "{ends:?}");
+    assert_eq!(ends.len(), 6, "{ends:?}");
     for ending in [
         json!({ "how": "exited", "status": 3 }),
         json!({ "how": "signalled", "signal": 9 }),
