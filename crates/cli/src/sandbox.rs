@@ -49,7 +49,16 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
         SandboxAction::Ls(arguments) => list_files(&server, arguments, output),
         SandboxAction::Pause(arguments) => {
             let path = sandbox_path(&arguments.id, "/pause");
-            server.ask("POST", &path, SendBody::none()).map(|_| 0)
+            let asked = match arguments.files {
+                true => json!({ "memory": false }),
+                false => json!({}),
+            };
+            let paused = server.json("POST", &path, &asked)?;
+            output.say(match paused.get("memory_kept") == Some(&json!(true)) {
+                true => "kept: its memory, for as long as there is room, and its files",
+                false => "kept: its files; its programs have ended",
+            });
+            Ok(0)
         }
         SandboxAction::Resume(arguments) => {
             let path = sandbox_path(&arguments.id, "/connect");

@@ -126,6 +126,7 @@ fn wanted(allow: &[String]) -> CreateSandbox {
         home: None,
         template: None,
         frozen: None,
+        made_at: None,
         system: None,
         answer: PriorAnswer::Nobody,
     }

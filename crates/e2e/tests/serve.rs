@@ -1294,6 +1294,26 @@ fn pauses_snapshots_and_forks_keep_files() {
     verify_ledger(&world);
 }
 
+/// Memory outlives a pause where there is room, and never what holds a program.
+#[test]
+fn pauses_keep_memory_where_there_is_room() {
+    let world = World::new("pauses_keep_memory_where_there_is_room");
+    let python = world.host("python3").arg(checks("asleep.py"));
+    let run = python.env("CONFIG", world.config()).within(LONG).run();
+    all_passed_of(&run, 9);
+    verify_ledger(&world);
+}
+
+/// Servers are killed at any moment of a pause, a resume, a fork, a snapshot and a roll back.
+#[test]
+fn servers_killed_at_any_moment_lose_nothing_slow() {
+    let world = World::new("servers_killed_at_any_moment_lose_nothing_slow");
+    let python = world.host("python3").arg(checks("kills.py"));
+    let run = python.env("CONFIG", world.config()).within(LONG).run();
+    all_passed_of(&run, 9);
+    verify_ledger(&world);
+}
+
 /// Templates are built by E2B's own SDK: of steps, and of images of registries, also hostile ones.
 #[test]
 fn templates_are_built_of_steps_and_images() {

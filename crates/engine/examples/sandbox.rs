@@ -36,6 +36,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         home: None,
         template: None,
         frozen: None,
+        made_at: None,
         system: None,
         answer: PriorAnswer::Nobody,
     })?;

@@ -66,6 +66,16 @@ pub fn part_name(path: &Path) -> String {
     slug(path)
 }
 
+/// The places where a home is made, and root's changes of the system, in place of the directory of
+/// its run: both are there as they were if this process dies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeAt {
+    /// The directory of the home.
+    pub home: PathBuf,
+    /// The directory of those changes.
+    pub system: PathBuf,
+}
+
 /// The files of a served sandbox: the home that it begins with, and where that goes at its end; the
 /// files of its template.
 #[derive(Debug, Default)]
@@ -73,6 +83,7 @@ pub struct Home {
     /// The home that it begins with, and works in where it lies: it is there as it was if the
     /// sandbox never comes to be, or this process dies.
     begins: Option<KeptHome>,
+    made_at: Option<MadeAt>,
     template: Option<PathBuf>,
     frozen: Option<PathBuf>,
     system: Option<System>,
@@ -85,12 +96,14 @@ pub struct Home {
 impl Home {
     pub(crate) fn new(
         begins: Option<KeptHome>,
+        made_at: Option<MadeAt>,
         template: Option<PathBuf>,
         frozen: Option<PathBuf>,
         system: Option<System>,
     ) -> Arc<Self> {
         Arc::new(Self {
             begins,
+            made_at,
             template,
             frozen,
             system,
@@ -111,13 +124,13 @@ impl Home {
             .unwrap_or_else(PoisonError::into_inner) = Some(to);
     }
 
-    /// Returns the directory of its changes of the system; `made` if it begins with none.
+    /// Returns the directory of its changes of the system; `made` if it begins with none, and they are
+    /// made nowhere else.
     pub(crate) fn system_path(&self, made: &Path) -> PathBuf {
-        let begun = self
-            .system
-            .as_ref()
-            .and_then(|system| system.begins.as_deref());
-        begun.unwrap_or(made).to_owned()
+        let system = self.system.as_ref();
+        let begun = system.and_then(|system| system.begins.as_deref());
+        let made_at = self.made_at.as_ref().map(|at| at.system.as_path());
+        begun.or(made_at).unwrap_or(made).to_owned()
     }
 
     /// Moves its changes of the system there if they are to be kept, and removes them otherwise;
@@ -134,11 +147,16 @@ impl Home {
                     false => fs::rename(&changes, &to),
                 }
             }
-            None if changes != made && !has_failed => {
+            None if changes != made && !(has_failed && self.begins_with(&changes)) => {
                 remove_directory(&changes).map_err(io::Error::other)
             }
             None => Ok(()),
         }
+    }
+
+    fn begins_with(&self, changes: &Path) -> bool {
+        let system = self.system.as_ref();
+        system.and_then(|system| system.begins.as_deref()) == Some(changes)
     }
 
     pub(crate) fn template(&self) -> Option<PathBuf> {
@@ -154,15 +172,44 @@ impl Home {
         self.begins.as_ref()
     }
 
-    /// Returns the directory of the home; `made` if it begins with none.
+    /// Returns the directory of the home; `made` if it begins with none, and is made nowhere else.
     pub(crate) fn path(&self, made: &Path) -> PathBuf {
         let begun = self.begins.as_ref().map(KeptHome::files);
-        begun.unwrap_or_else(|| made.to_owned())
+        let made_at = || self.made_at.as_ref().map(|at| at.home.clone());
+        begun.or_else(made_at).unwrap_or_else(|| made.to_owned())
     }
 
     /// Sets the place to which it is moved at the end.
     pub(crate) fn keep(&self, to: PathBuf) {
         *self.kept() = Some(to);
+    }
+
+    /// Has it stay where it lies at the end, with its changes of the system; returns whether both lie
+    /// at places that stay.
+    pub(crate) fn stay(&self) -> bool {
+        let begun = self.begins.as_ref().map(|home| home.path.clone());
+        let home = begun.or_else(|| self.made_at.as_ref().map(|at| at.home.clone()));
+        let Some(home) = home else {
+            return false;
+        };
+        if self.system.is_some() {
+            let system = self.system_path(Path::new(""));
+            if system.as_os_str().is_empty() {
+                return false;
+            }
+            self.keep_system(system);
+        }
+        self.keep(home);
+        true
+    }
+
+    /// Has it be gone at the end.
+    pub(crate) fn stay_no_more(&self) {
+        *self.kept() = None;
+        *self
+            .keep_system
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Moves it there if it is to be kept, and removes it otherwise; where no sandbox came to be, one
@@ -178,8 +225,10 @@ impl Home {
                 move_home(&home, &to)?;
                 remove(begun)
             }
+            (Some(to), _) if to == home => Ok(()),
             (Some(to), _) => move_home(&home, &to),
             (None, Some(begun)) if !has_failed => remove(begun),
+            (None, None) if home != made => remove(&home),
             (None, _) => Ok(()),
         }
     }

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
-use atoll_model::{Call, Ending, LimitKey, Mode, RESIDENT, RunId, Served};
+use atoll_model::{Call, Ending, LimitKey, Mode, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
@@ -24,16 +24,15 @@ pub use atoll_sandbox::{
 };
 use atoll_sandbox::{Host, Spawner, detect_groups, forecast, in_use, memory_in_use};
 use atoll_store::load_run;
-use sha2::{Digest, Sha256};
 
+use crate::CallError;
 use crate::changes::{self, LayerChanges};
 use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
-pub use crate::home::{Home, KeptHome, LINKS, System, UPPER, WHOLE, part_name};
-use crate::run::{At, read_machine};
+pub use crate::home::{Home, KeptHome, LINKS, MadeAt, System, UPPER, WHOLE, part_name};
+use crate::run::read_machine;
 use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, owner};
-use crate::{CallError, ChangeRetention};
 
 mod ahead;
 mod approving;
@@ -45,9 +44,11 @@ mod nobody;
 mod preparing;
 mod recorded;
 mod serving;
+mod sleeping;
 mod supervised;
 mod templates;
 mod volumes;
+mod wanted;
 
 pub use ahead::Assignment;
 use ahead::Basis;
@@ -56,6 +57,7 @@ pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
 pub use recorded::{FoundEvents, ServedSession, WantedEvents};
+pub use sleeping::Still;
 pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{
     Staged, VolumeEntry, VolumeFiles, VolumeWrite, clear_staging, volume_files, volume_usage,
@@ -101,6 +103,9 @@ pub struct CreateSandbox {
     pub is_attended: bool,
     /// The home that a served one begins with; it is moved, and back again if none is made.
     pub home: Option<KeptHome>,
+    /// The places where its home, and root's changes of the system, are made where it begins with
+    /// none: by whoever may give files to the ids of programs, or where these are the caller's.
+    pub made_at: Option<MadeAt>,
     /// The files of a served one's template: a directory to read at [`TEMPLATE_DIRECTORY`].
     pub template: Option<PathBuf>,
     /// A file with the memory of its interpreter, to read at [`FROZEN_FILE`].
@@ -227,8 +232,13 @@ impl Engine {
         let (owner, owned) = line.map_err(NotMade::Failed)?;
         let kept = wanted.clone();
         let system = wanted.system.clone();
+        let is_root = self.shared.machine.is_root;
         let home = Home::new(
             wanted.home.take(),
+            wanted
+                .made_at
+                .take()
+                .filter(|_| is_root || system.is_none()),
             wanted.template.clone(),
             wanted.frozen.clone(),
             system,
@@ -260,56 +270,6 @@ impl Engine {
             owner,
             supervised: Mutex::new(Some(supervised)),
         })
-    }
-}
-
-impl Workspace {
-    /// Returns where programs work and begin.
-    fn at(&self) -> At {
-        let workspace = match self {
-            Self::Directory(workspace) => workspace.clone(),
-            Self::Own(_) => PathBuf::from(RESIDENT.home),
-        };
-        At {
-            workspace: workspace.clone(),
-            directory: workspace,
-        }
-    }
-
-    /// Returns the name of its session in the ledger: those of tenants are apart from each other, and
-    /// from those of `atoll run`.
-    fn session(&self) -> Option<String> {
-        let Self::Own(served) = self else {
-            return None;
-        };
-        let of = Sha256::digest(served.tenant.as_bytes());
-        let of: String = of
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let name = served.session.as_ref()?;
-        Some(format!("served-{of}.{name}"))
-    }
-
-    fn served(&self) -> Option<Served> {
-        match self {
-            Self::Directory(_) => None,
-            Self::Own(served) => Some((**served).clone()),
-        }
-    }
-}
-
-impl CreateSandbox {
-    fn is_discarded(&self) -> bool {
-        self.discard || matches!(self.workspace, Workspace::Own(_))
-    }
-
-    fn retention(&self) -> ChangeRetention {
-        match self.is_discarded() {
-            true => ChangeRetention::Scratch,
-            false => ChangeRetention::Open,
-        }
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn make_home(
             layers => layer_over(&kept.path, layers, base),
         };
     }
+    let home = &kept.map_or_else(|| home.to_owned(), |kept| kept.path(home));
     let make = || -> io::Result<()> {
         fs::create_dir(home)?;
         fs::set_permissions(home, fs::Permissions::from_mode(0o755))?;
@@ -75,7 +76,7 @@ pub(crate) fn make_home(
         }
     };
     make().map_err(state_error("making", home))?;
-    Ok(WorkspacePlace::Copy(home.to_owned()))
+    Ok(WorkspacePlace::Copy(home.clone()))
 }
 
 /// Makes the upper directory of a home over layers whose files belong to its ids already, or finds

@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The most read at once, bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
 /// The time between two looks at them.
-const FROZEN_LOOK: Duration = Duration::from_millis(2);
+const FROZEN_LOOK: Duration = Duration::from_micros(250);
 const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
@@ -616,20 +616,17 @@ impl Session<'_> {
             due,
         ];
         let look = matches!(self.freezing, Some(Freezing::Until(_)));
-        let look = look.then(|| now + FROZEN_LOOK);
         let execs = self
             .further
             .iter()
             .filter(|exec| exec.streams.ended.is_none());
         let execs = execs.flat_map(|exec| [exec.end_at, exec.kill_at]);
-        let next = next
-            .into_iter()
-            .chain([look])
-            .chain(execs)
-            .flatten()
-            .min()?;
+        let next = next.into_iter().chain(execs).flatten().min();
         // One millisecond more, so that a wait does not end just before its time.
-        let left = next.saturating_duration_since(now) + Duration::from_millis(1);
+        let more = Duration::from_millis(1);
+        let left = next.map(|next| next.saturating_duration_since(now) + more);
+        let look = look.then_some(FROZEN_LOOK);
+        let left = left.into_iter().chain(look).min()?;
         Some(rustix::event::Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(left.subsec_nanos()),

@@ -57,6 +57,8 @@ pub struct Configuration {
     pub reserve: Reserve,
     /// The sandboxes that are made ahead.
     pub warm: Warm,
+    /// The parts of paused sandboxes that are kept besides their files.
+    pub pause: Pause,
     /// The longest time for which living sandboxes go on once the server is to end, seconds.
     pub drain_s: u64,
     /// True for a line of JSON on standard error for each request; by default where that is no
@@ -162,6 +164,15 @@ pub struct Warm {
     pub sandboxes: usize,
 }
 
+/// The parts of paused sandboxes that are kept besides their files.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pause {
+    /// The longest time for which their memory is kept where it is, while there is room, seconds; 0 for
+    /// none.
+    pub memory_s: u64,
+}
+
 /// A mistake in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
@@ -206,6 +217,7 @@ impl Default for Configuration {
             quota: Quota::default(),
             reserve: Reserve::default(),
             warm: Warm::default(),
+            pause: Pause::default(),
             drain_s: 0,
             log: None,
         }
@@ -236,6 +248,12 @@ impl Default for Reserve {
 impl Default for Warm {
     fn default() -> Self {
         Self { sandboxes: 2 }
+    }
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self { memory_s: 3_600 }
     }
 }
 

@@ -188,8 +188,12 @@ pub enum InAsk {
     },
     /// End it: [`Reply::Done`].
     Kill,
-    /// End its programs, and keep its files until it goes on: [`Reply::Done`].
-    Pause,
+    /// Have its programs stand still, or end them, and keep its files until it goes on:
+    /// [`Reply::Paused`].
+    Pause {
+        /// True if its memory is to be kept where there is room.
+        memory: bool,
+    },
     /// Copy its files for others to begin with: [`Reply::Snapshot`].
     Snapshot {
         /// A name for the copy.
@@ -382,6 +386,8 @@ pub enum Reply {
         /// True if it was paused before.
         resumed: bool,
     },
+    /// One is paused: true if its memory is kept.
+    Paused(bool),
     Snapshot(SnapshotFacts, Filed),
     Snapshots(Vec<SnapshotFacts>),
     Templates(Vec<TemplateFacts>),

@@ -3,6 +3,7 @@
 //! Start reading at [`serve`], then at `answer` for one request.
 
 mod approving;
+mod asleep;
 mod builds;
 mod callers;
 mod completing;
@@ -18,6 +19,7 @@ mod living;
 mod making;
 mod once;
 mod paused;
+mod pausing;
 mod process;
 mod recorded;
 mod room;
@@ -248,6 +250,8 @@ pub fn serve(
         let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
         let keeper = Arc::clone(worker);
         tokio::spawn(async move { keeper.keep_room().await });
+        let asleep = Arc::clone(worker);
+        tokio::spawn(async move { asleep.keep_asleep().await });
         let ahead = Arc::clone(worker);
         tokio::spawn(async move { ahead.keep_ahead().await });
         let signer = Arc::clone(worker);
@@ -694,13 +698,17 @@ impl Worker {
             let worker = Arc::clone(self);
             ending.spawn(async move {
                 // What would have been kept at its time is kept now.
-                if living.ask.auto_pause && worker.pause(&living).await.is_ok() {
-                    return;
+                if living.ask.auto_pause {
+                    let by = ServedExec::default();
+                    if worker.pause(&living, false, by).await.is_ok() {
+                        return;
+                    }
                 }
                 worker.end(&living, "the server has ended").await;
             });
         }
         while ending.join_next().await.is_some() {}
+        self.let_all_go().await;
     }
 
     /// Returns the processors that a sandbox has which asks for so many.

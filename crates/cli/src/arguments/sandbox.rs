@@ -185,15 +185,21 @@ pub struct LogsArguments {
     pub json: bool,
 }
 
-/// End the programs of a sandbox, and keep its files
+/// Have the programs of a sandbox stand still until it goes on
+///
+/// Its memory is kept where it is for a time, while there is room; its files in any case.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct PauseSandboxArguments {
+    /// End its programs: keep its files alone.
+    #[arg(long)]
+    pub files: bool,
+
     /// The sandbox.
     #[arg(value_name = "ID")]
     pub id: String,
 }
 
-/// Have a paused sandbox go on, with its files
+/// Have a paused sandbox go on, with what is kept of it
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct ResumeSandboxArguments {
     /// The sandbox.

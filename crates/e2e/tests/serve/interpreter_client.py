@@ -251,9 +251,14 @@ def a_pause_and_a_snapshot_keep_the_template(box):
     other = Sandbox.create(template=made.snapshot_id, timeout=120)
     try:
         expect(other.run_code("open('kept').read()").text, "text")
+        other.run_code("number = 41")
         other.pause()
         again = Sandbox.connect(other.sandbox_id)
+        expect(again.run_code("open('kept').read(), number + 1").text, "('text', 42)")
+        again.pause(keep_memory=False)
+        again = Sandbox.connect(other.sandbox_id)
         expect(again.run_code("open('kept').read()").text, "text")
+        expect(again.run_code("number").error.name, "NameError")
     finally:
         other.kill()
 

@@ -75,9 +75,9 @@ def a_pause_keeps_files_and_goes_on(server):
     id, token = server.made(metadata={"a": "b"}, environment={"NAME": "value"}, memory_mib=200)
     server.run(id, "mkdir -p d; echo kept > d/file; ln d/file d/other; chmod 600 d/file; sleep 100 &")
     before = server.ask("GET", f"/v1/sandboxes/{id}")[2]
-    status, headers, told = server.ask("POST", f"/sandboxes/{id}/pause", {})
+    status, headers, told = server.ask("POST", f"/sandboxes/{id}/pause", {"memory": False})
     assert (status, headers["atoll-kept"]) == (204, "files"), (status, told)
-    assert server.ask("POST", f"/sandboxes/{id}/pause", {})[0] == 409
+    assert server.ask("POST", f"/sandboxes/{id}/pause", {"memory": False})[0] == 409
     facts = server.ask("GET", f"/v1/sandboxes/{id}")[2]
     assert facts["state"] == "paused" and facts["metadata"] == {"a": "b"}, facts
     listed = lambda path: [one["sandboxID"] for one in server.ask("GET", path)[2]]
@@ -106,14 +106,14 @@ def a_pause_keeps_files_and_goes_on(server):
     assert [kind for kind in kinds if kind != "updated"] == ["resumed", "paused", "created"], kinds
     # A second time, and to its end while it is paused.
     server.run(id, "echo more >> d/file")
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     assert server.ask("DELETE", f"/sandboxes/{id}")[0] == 204
     assert server.ask("DELETE", f"/sandboxes/{id}")[0] == 404
     assert server.ask("POST", f"/sandboxes/{id}/connect", {})[0] == 404
 
 
 def a_pause_at_its_time_loses_nothing(server):
-    made = [server.made(timeout_s=3, auto_pause=True)[0] for _ in range(10)]
+    made = [server.made(timeout_s=3, auto_pause=True, auto_pause_memory=at % 2 == 0)[0] for at in range(10)]
     script = "i=0; while :; do i=$((i+1)); echo $i > next; mv next $i; echo $i; done"
     seen = {}
 
@@ -139,7 +139,7 @@ def a_pause_at_its_time_loses_nothing(server):
 
 
 def a_pause_waits_for_what_is_being_written(server):
-    made = [server.made(timeout_s=3, auto_pause=True)[0] for _ in range(6)]
+    made = [server.made(timeout_s=3, auto_pause=True, auto_pause_memory=at % 2 == 0)[0] for at in range(6)]
     length, last = 1 << 20, {}
 
     def overwrite(id):
@@ -177,7 +177,7 @@ def a_request_with_its_token_wakes_one_that_says_so(server):
     for auto_resume in (True, False):
         id, token = server.made(auto_pause=True, auto_resume=auto_resume)
         server.run(id, "echo there > file")
-        assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
         read = lambda token: server.ask("GET", "/files?path=file", E2b_Sandbox_Id=id, X_API_Key=None, X_Access_Token=token)
         assert read("wrong")[0] in (401, 502) and read(None)[0] in (401, 502)
         status, _, text = read(token)
@@ -258,7 +258,7 @@ def content(path):
 def forks_of_a_paused_one_share_its_files(server):
     id, _ = server.made()
     server.run(id, "mkdir -p d/e; echo there > d/file; ln d/file d/name; echo gone > d/e/gone; chmod 700 d")
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     status, headers, told = server.ask("POST", f"/sandboxes/{id}/fork", {"count": 3})
     is_root = os.geteuid() == 0
     assert (status, headers["atoll-files"]) == (201, "shared" if is_root else "copied"), (status, told)
@@ -282,7 +282,7 @@ def forks_of_a_paused_one_share_its_files(server):
     again = told[0]["sandbox"]["sandboxID"]
     assert server.run(again, "cat d/file; ls d d/moved") == "mine\nd:\nfile\nmoved\nname\n\nd/moved:\n"
     # A second pause and another fork of the first: over what it has written since.
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     second = server.ask("POST", f"/sandboxes/{id}/fork", {})[2][0]["sandbox"]["sandboxID"]
     # Names of one file that lie beneath are two files once one is written to.
     other = "there" if is_root else "own"
@@ -300,7 +300,7 @@ def too_many_layers_are_made_one(server):
     seen = []
     for at in range(12):
         server.run(id, f"echo {at} > file{at}; rm -f file{at - 2}; mkdir -p d{at}; mv d{at} moved{at}; echo {at} > moved{at}/x")
-        assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
         status, headers, told = server.ask("POST", f"/sandboxes/{id}/fork", {})
         assert status == 201, told
         seen.append(headers["atoll-files"])
@@ -345,7 +345,7 @@ os.system("cp /usr/bin/id set-id; chmod 6755 set-id")
 print("done")
 """
     assert server.run(id, f"python3 -c '{script}'") == "done\n"
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     fork = server.ask("POST", f"/sandboxes/{id}/fork", {})[2][0]["sandbox"]["sandboxID"]
     # The positive control: what is usual is there.
     assert server.run(fork, "cat a/b/c/file secret; stat -c %a set-id; ./set-id -u; ls target") == "there\nown\n6755\n1000\nlink\n"
@@ -362,7 +362,7 @@ def layers_are_their_tenants(server):
     stranger = json.loads(made.stdout)["key"]
     id, token = server.made()
     server.run(id, "echo own > file")
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     for what in ("fork", "snapshots"):
         for headers in ({"X_API_Key": stranger}, {"X_API_Key": None, "X_Access_Token": token}, {"X_API_Key": None}):
             status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/{what}", {}, **headers)
@@ -380,7 +380,7 @@ def homes_of_all_kinds_are_kept(server):
     for mode in ("555", "000", "1777"):
         id, _ = server.made()
         server.run(id, f"echo there > file; chmod {mode} .")
-        status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/pause")
+        status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})
         assert status == 200, (mode, told)
         assert server.ask("POST", f"/v1/sandboxes/{id}/connect")[0] == 201, mode
         seen = server.run(id, "cd /; stat -c %a home/user; chmod 755 home/user; cat home/user/file", directory="/")
@@ -392,7 +392,7 @@ def homes_of_all_kinds_are_kept(server):
     server.run(id, f'exec python3 -c "{deep}"')
     status, _, told = server.ask("POST", f"/v1/sandboxes/{id}/snapshots", {})
     assert status == 201 or "cannot be copied" in told["detail"], (status, told)
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
     for one in server.ask("GET", "/v1/snapshots")[2]:
         assert server.ask("DELETE", f"/v1/snapshots/{one['id']}")[0] == 200
@@ -404,7 +404,7 @@ def limits_hold_after_a_pause(server):
     snapshot = server.ask("POST", f"/v1/sandboxes/{id}/snapshots", {})[2]["id"]
     status, _, told = server.ask("POST", "/v1/sandboxes", {"template": snapshot, "disk_mib": 5})
     assert status == 400 and "disk_mib" in told["detail"], told
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     assert server.ask("POST", f"/v1/sandboxes/{id}/connect")[0] == 201
     server.ask("POST", f"/v1/sandboxes/{id}/processes", {"command": ["dd", "if=/dev/zero", "of=big", "bs=1M", "count=300"]})
     told = until(lambda: (got := server.ask("GET", f"/v1/sandboxes/{id}"))[0] == 404 and got[2])
@@ -419,7 +419,7 @@ def answers_are_for_whoever_could_have_them(server):
     assert status == 403, told
     reader = server.ask("POST", "/v1/keys", {"name": "r", "scopes": ["read"]})[2]["key"]
     id, _ = server.made(auto_pause=True, auto_resume=True)
-    assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
     assert server.ask("GET", f"/v1/sandboxes/{id}/metrics", X_API_Key=reader)[0] == 404
     assert server.ask("GET", f"/v1/sandboxes/{id}", X_API_Key=reader)[2]["state"] == "paused"
     assert server.ask("GET", f"/v1/sandboxes/{id}/metrics")[0] == 200
@@ -434,7 +434,7 @@ def servers_come_and_go(key):
     server = Server("[quota]\npaused = 3\nsnapshots = 1\n", key)
     paused, _ = server.made()
     server.run(paused, "echo one > file")
-    assert server.ask("POST", f"/v1/sandboxes/{paused}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{paused}/pause", {"memory": False})[0] == 200
     ends, _ = server.made(auto_pause=True)
     server.run(ends, "echo two > file")
     dies, _ = server.made()
@@ -449,7 +449,7 @@ def servers_come_and_go(key):
         assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {})[0] == 201
         assert server.run(id, "cat file") == expected
     assert server.ask("GET", f"/v1/sandboxes/{dies}")[0] == 404
-    assert server.ask("POST", f"/v1/sandboxes/{paused}/pause")[0] == 200
+    assert server.ask("POST", f"/v1/sandboxes/{paused}/pause", {"memory": False})[0] == 200
     server.end(signal.SIGKILL)
     server = Server("", server.key)
     assert server.ask("GET", f"/v1/sandboxes/{paused}")[2]["state"] == "paused"
@@ -474,7 +474,7 @@ def a_server_that_ends_in_a_fork_loses_nothing(key):
         until(lambda: layers() == [])
         id, _ = server.made()
         server.run(id, "echo kept > file")
-        assert server.ask("POST", f"/v1/sandboxes/{id}/pause")[0] == 200
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
         fork = server.ask("POST", f"/v1/sandboxes/{id}/fork", {})[2][0]["created"]["sandbox"]["id"]
         server.end(signal.SIGKILL)
         [layer] = layers()
@@ -561,8 +561,8 @@ def main():
     server = Server()
     for check in CHECKS:
         one(check, server)
-    left = os.listdir(os.path.join(state(), "homes"))
     server.end()
+    left = os.listdir(os.path.join(state(), "homes"))
     one(servers_come_and_go, server.key)
     one(a_server_that_ends_in_a_fork_loses_nothing, server.key)
     print(f"ok nothing_is_left" if not left else f"failed nothing_is_left: {left}")

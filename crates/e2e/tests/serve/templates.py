@@ -276,8 +276,8 @@ def pauses_snapshots_and_forks_keep_roots_changes(server):
     server.build(Template().from_base_image().run_cmd("echo 1 > /opt/one", user="root"), "rooted")
     sandbox = server.made("rooted")
     sandbox.commands.run("echo kept > /usr/local/kept; rm /opt/one; chmod 700 /srv; echo 1 > /srv/x", user="root")
-    for _ in range(2):
-        sandbox.pause()
+    for keeps_memory in (True, False, True):
+        sandbox.pause(keep_memory=keeps_memory)
         sandbox = Sandbox.connect(sandbox.sandbox_id, **server.options)
         told = sandbox.commands.run("cat /usr/local/kept /srv/x; ls /opt/one 2>&1 || true", user="root").stdout
         assert told.startswith("kept\n1\n") and "No such" in told, told
@@ -290,7 +290,7 @@ def pauses_snapshots_and_forks_keep_roots_changes(server):
     assert forks[0].commands.run("cat /usr/local/kept").stdout == "later\n"
     # One that is paused shares its system and its home with its forks.
     sandbox.commands.run("echo latest > /usr/local/kept; rm -r /srv/x; mkdir /srv/x; mv /srv/x /srv/y", user="root")
-    sandbox.pause()
+    sandbox.pause(keep_memory=False)
     status, told = server.ask("POST", f"/sandboxes/{sandbox.sandbox_id}/fork", {})
     assert status == 201, told
     fork = Sandbox.connect(told[0]["sandbox"]["sandboxID"], **server.options)
@@ -312,7 +312,7 @@ def pauses_snapshots_and_forks_keep_roots_changes(server):
         Template().from_base_image().run_cmd(f"echo {text} > /opt/version", user="root"), "changed")
     build("1")
     sandbox = server.made("changed")
-    sandbox.pause()
+    sandbox.pause(keep_memory=False)
     build("2")
     with server.made("changed") as other:
         assert other.commands.run("cat /opt/version").stdout == "2\n"

@@ -134,7 +134,11 @@ def mounts_survive_a_pause():
 def a_volume_that_is_gone_refuses_a_resume():
     own = Volume.create(name())
     box = Sandbox.create(timeout=120, volume_mounts={"/mnt/x": own})
+    # With its memory it has the volume, and without it no more.
     assert box.pause()
+    refused(VolumeException, lambda: Volume.destroy(own.volume_id), "in use")
+    box.connect()
+    assert box.pause(keep_memory=False)
     assert Volume.destroy(own.volume_id)
     refused(Exception, box.connect, "stays paused: there is no volume")
     assert Sandbox.kill(box.sandbox_id)

@@ -26,6 +26,7 @@ mod others;
 mod said;
 
 use atoll_sandbox::{Declined, PortAgreed};
+pub(super) use exec::frozen;
 pub(crate) use exec::{ExecCaller, Staying, reply};
 pub use exec::{ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, freeze};
 pub(crate) use others::{Others, Standing};

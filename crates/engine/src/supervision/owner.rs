@@ -11,7 +11,8 @@ use atoll_sandbox::{Declined, FileServer, Size};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::supervision::control::{
-    ANSWER_PATIENCE, Answer, ControlError, ExecCaller, ExecConnection, ExecRequest, Question,
+    ANSWER_PATIENCE, Answer, ControlError, ExecCaller, ExecConnection, ExecRequest, Frozen,
+    Question, frozen,
 };
 
 /// The end of the program that holds a sandbox.
@@ -35,6 +36,8 @@ pub(crate) enum OwnerAsk {
     Exec(Box<ExecCaller>),
     /// For another network, which was decided on and recorded.
     Network(Box<Network>, Sender<Result<(), Declined>>),
+    /// For all processes to stop until the other end is closed.
+    Freeze(UnixStream),
     /// For a file server: the socket of its requests.
     Files(Sender<Result<OwnedFd, Declined>>),
 }
@@ -99,6 +102,21 @@ impl Owner {
         let (send, receive) = channel();
         self.send(OwnerAsk::Network(Box::new(network), send))?;
         answered(&receive)
+    }
+
+    /// Stops all processes for as long as the value is kept.
+    ///
+    /// # Errors
+    /// [`ControlError`]; the refusal is an answer.
+    pub fn freeze(&self) -> Result<Result<Frozen, Declined>, ControlError> {
+        let pair = || -> io::Result<_> {
+            let (near, far) = UnixStream::pair()?;
+            far.set_nonblocking(true)?;
+            Ok((near, far))
+        };
+        let (near, far) = pair().map_err(ControlError::Silent)?;
+        self.send(OwnerAsk::Freeze(far))?;
+        frozen(near)
     }
 
     /// Has a file server started.

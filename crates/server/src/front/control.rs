@@ -179,6 +179,7 @@ struct Create {
     template: Option<String>,
     timeout: Option<i64>,
     auto_pause: Option<bool>,
+    auto_pause_memory: Option<bool>,
     auto_resume: Option<AutoResume>,
     #[serde(rename = "allow_internet_access")]
     internet: Option<bool>,
@@ -309,6 +310,7 @@ async fn create(
         network: (asked != NetworkAsk::default()).then_some(asked),
         private_ports: network.allow_public_traffic == Some(false),
         auto_pause: create.auto_pause == Some(true),
+        auto_pause_memory: create.auto_pause_memory,
         auto_resume,
         port_host: network.mask_request_host,
         volumes: volume_mounts(create.volume_mounts),
@@ -339,9 +341,6 @@ pub(crate) fn created(reply: Reply, status: StatusCode) -> Result<Response, Refu
     let Reply::Created { sandbox, .. } = reply else {
         return Err(strange());
     };
-    if sandbox.auto_pause {
-        response = kept::keeps_files(response);
-    }
     // What its programs reach, for whoever looks.
     if let Ok(network) = HeaderValue::from_str(&sandbox.network) {
         response.headers_mut().insert("atoll-network", network);

@@ -20,6 +20,12 @@ struct Life {
     timeout: Option<u64>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Pause {
+    memory: Option<bool>,
+}
+
 #[derive(Deserialize)]
 #[serde(default)]
 struct Forks {
@@ -54,9 +60,14 @@ pub(crate) async fn answer(
     let id = plain_id(id);
     match what {
         "pause" => {
-            // `memory` is what older SDKs send unasked: the answer says what is kept.
-            front.ask_in(key, &id, InAsk::Pause).await?;
-            Ok(keeps_files(empty(StatusCode::NO_CONTENT)))
+            let Pause { memory } = body(content).await?;
+            let ask = InAsk::Pause {
+                memory: memory != Some(false),
+            };
+            match front.ask_in(key, &id, ask).await? {
+                Reply::Paused(memory) => Ok(keeps(empty(StatusCode::NO_CONTENT), memory)),
+                _ => Err(strange()),
+            }
         }
         "connect" | "resume" => {
             let Life { timeout } = body(content).await?;
@@ -86,7 +97,7 @@ pub(crate) async fn answer(
             match front.ask_in(key, &id, ask).await? {
                 Reply::Snapshot(facts, how) => {
                     let response = answer_json(StatusCode::CREATED, &told(&facts));
-                    Ok(filed(keeps_files(response), how))
+                    Ok(filed(keeps(response, false), how))
                 }
                 _ => Err(strange()),
             }
@@ -94,9 +105,9 @@ pub(crate) async fn answer(
     }
 }
 
-/// Says in an answer that files are kept, and memory is not.
-pub(crate) fn keeps_files(mut response: Response) -> Response {
-    let kept = HeaderValue::from_static("files");
+/// Says in an answer whether memory is kept, or files alone.
+pub(crate) fn keeps(mut response: Response, memory: bool) -> Response {
+    let kept = HeaderValue::from_static(if memory { "memory" } else { "files" });
     response.headers_mut().insert("atoll-kept", kept);
     response
 }

@@ -65,6 +65,8 @@ pub struct CreateAsk {
     pub network: Option<NetworkAsk>,
     /// True if it is paused at its time, and not ended.
     pub auto_pause: bool,
+    /// False if its files alone are kept then, and not its memory too where there is room.
+    pub auto_pause_memory: Option<bool>,
     /// True if a request with its token, or with a key, has it go on while it is paused.
     pub auto_resume: bool,
     /// True if its ports are reached by a token of their own alone.

@@ -18,6 +18,9 @@ pub struct SandboxFacts {
     pub template: String,
     /// `running`, or `paused`.
     pub state: String,
+    /// True if it is paused, and its memory is kept: its programs go on as they were.
+    #[serde(default)]
+    pub memory_kept: bool,
     /// True if it is paused at its time, and not ended.
     pub auto_pause: bool,
     /// True if a request has it go on while it is paused.

@@ -42,7 +42,7 @@ impl Worker {
             }
             kept.insert(one.id.clone());
             kept.insert(format!("{}{CHANGES}", one.id));
-            let paused = Paused::of(one.id.clone(), one.tenant, record);
+            let paused = Paused::of(one.id.clone(), one.tenant, record, None);
             self.paused().insert(one.id, paused);
         }
         let homes = fs::read_dir(self.kept_homes()).into_iter().flatten();

@@ -243,7 +243,7 @@ fn alone(marks: &Marks, id: &str, wanted: &CreateSandbox) -> CreateSandbox {
         template: marks.template.clone(),
         ..Served::default()
     }));
-    (wanted.home, wanted.frozen) = (None, None);
+    (wanted.home, wanted.made_at, wanted.frozen) = (None, None, None);
     if let Some(system) = &mut wanted.system {
         system.begins = None;
         system.changed.clear();

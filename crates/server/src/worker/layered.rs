@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use atoll_engine::sandboxes::{KeptHome, UPPER, remove_home};
+use atoll_engine::sandboxes::{KeptHome, MadeAt, UPPER, remove_home};
 use serde::{Deserialize, Serialize};
 
 use super::builds::Hold;
@@ -84,6 +84,16 @@ impl Worker {
             let remove = move || worker.drop_files(layers.into_iter());
             let _ = std::thread::Builder::new().spawn(remove);
         }
+    }
+
+    /// Returns where the home of a sandbox is made, and root's changes of its system: where they are
+    /// kept while it is paused.
+    pub(super) fn made_at(&self, id: &str) -> Result<Option<MadeAt>, Refusal> {
+        self.make_kept_homes()?;
+        Ok(Some(MadeAt {
+            home: self.kept(id),
+            system: self.kept_changes(id),
+        }))
     }
 
     /// Returns the home that a sandbox begins with; on an ordinary user's server, a copy of its own.

@@ -221,6 +221,7 @@ impl Living {
             volumes: self.volumes.iter().map(mounted).collect(),
             network,
             asked,
+            memory_kept: false,
         }
     }
 
@@ -242,6 +243,11 @@ impl Living {
     /// Gives up a pause: it ends for this reason.
     pub(super) fn end_pausing(&self, why: &str) {
         self.over.send_replace(Some(why.to_owned()));
+        self.is_pausing.store(false, Ordering::SeqCst);
+    }
+
+    /// Has what was paused with its memory be as it was before.
+    pub(super) fn end_pause(&self) {
         self.is_pausing.store(false, Ordering::SeqCst);
     }
 

@@ -10,6 +10,7 @@ use atoll_model::{Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::asleep::ASLEEP;
 use super::callers::Caller;
 use super::files::Files;
 use super::frozen;
@@ -49,7 +50,7 @@ struct Tenant {
 pub(super) type Over = watch::Sender<Option<String>>;
 
 /// A sandbox that is being made counts against the quota for as long as this is kept.
-struct Making {
+pub(super) struct Making {
     worker: Arc<Worker>,
     tenant: String,
     sizes: Sizes,
@@ -192,7 +193,7 @@ impl Worker {
     }
 
     /// Tells of a sandbox that is on the list now, and watches over it.
-    fn take_on(
+    pub(super) fn take_on(
         self: &Arc<Self>,
         living: &Arc<Living>,
         is_resumed: bool,
@@ -239,6 +240,7 @@ impl Worker {
             let (begun, is_kept) = (identity.begun.clone(), identity.is_kept);
             let begin = spawn_blocking(move || {
                 wanted.home = worker.begin_home(&id, &begun, is_kept)?;
+                wanted.made_at = worker.made_at(&id)?;
                 if let Some(system) = &mut wanted.system {
                     (system.begins, system.changed) = worker.begin_system(&id, &begun, is_kept)?;
                 }
@@ -273,11 +275,13 @@ impl Worker {
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
                 ended.send_if_modified(|over| {
-                    let is_first = over.is_none();
-                    over.get_or_insert_with(|| match outcome {
-                        Ok(ending) => ended_by_itself(ending),
-                        Err(error) => error.to_string(),
-                    });
+                    let is_first = over.as_ref().is_none_or(|why| why == ASLEEP);
+                    if is_first {
+                        *over = Some(match outcome {
+                            Ok(ending) => ended_by_itself(ending),
+                            Err(error) => error.to_string(),
+                        });
+                    }
                     is_first
                 });
             })
@@ -312,7 +316,7 @@ impl Worker {
                 ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
             });
         }
-        if self.living().len() + self.pool.len() >= self.sandboxes_max {
+        if self.living().len() + self.pool.len() + self.asleep_count() >= self.sandboxes_max {
             let what = "as many sandboxes are alive as this server has descriptors for";
             return Err(Refusal {
                 retry_after_s: Some(5),
@@ -358,8 +362,10 @@ impl Worker {
                         continue;
                     }
                     if living.ask.auto_pause {
-                        match self.pause(living).await {
-                            Ok(()) => return,
+                        let by = ServedExec::default();
+                        let with_memory = living.ask.auto_pause_memory != Some(false);
+                        match self.pause(living, with_memory, by).await {
+                            Ok(_) => return,
                             Err(refusal) => eprintln!(
                                 "atoll serve: sandbox {} is not paused: {}",
                                 living.id, refusal.what
@@ -370,7 +376,10 @@ impl Worker {
                 }
                 changed = ends.changed() => if changed.is_err() { return; },
                 _ = is_over.changed() => {
-                    let why = is_over.borrow().clone().unwrap_or_default();
+                    // One that was paused and goes on is watched over anew.
+                    let Some(why) = is_over.borrow().clone() else {
+                        return;
+                    };
                     return self.end(living, &why).await;
                 }
             }
@@ -396,7 +405,7 @@ impl Worker {
     }
 
     /// Counts a sandbox that is to be made against the quotas of its tenant.
-    fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
+    pub(super) fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
         let quota = &self.configuration.quota;
         let alive = self.alive(tenant);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);

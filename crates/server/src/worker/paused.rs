@@ -6,27 +6,25 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_engine::sandboxes::remove_home;
-use atoll_model::VolumeMount;
+use atoll_engine::sandboxes::{Sandbox, remove_home};
 use atoll_store::{PausedSandbox, Role, Scope, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
+use super::asleep::Asleep;
 use super::callers::{Caller, is_of_control, may, scopes_in};
 use super::identity::Identity;
 use super::layered::Begun;
 use super::living::{Living, is_equal};
 use super::snapshots::{Forked, Source, changes_beside};
-use super::{Answered, Worker, fault, refusal};
-use crate::protocol::{CreateAsk, Credential, InAsk, Kind, MountAsk, Refusal, Reply, SandboxFacts};
+use super::{Answered, Worker, fault};
+use crate::protocol::{CreateAsk, Credential, InAsk, Kind, Refusal, Reply, SandboxFacts};
 
 /// The longest time for which a request waits while its sandbox is being paused, and that between
 /// two looks.
 const PAUSED_WITHIN: Duration = Duration::from_secs(30);
 const PAUSED_LOOK: Duration = Duration::from_millis(10);
-/// The reason for the end of one that is paused.
-const PAUSED: &str = "it is paused";
 
 /// The end of the name of the directory with root's changes of the system, beside the home.
 pub(super) const CHANGES: &str = ".system";
@@ -35,13 +33,14 @@ pub(super) const CHANGES: &str = ".system";
 pub(super) type AllPaused = BTreeMap<String, Arc<Paused>>;
 
 /// A paused sandbox.
-#[derive(Debug)]
 pub(super) struct Paused {
     pub(super) id: String,
     pub(super) tenant: String,
     record: Record,
     /// The layers that it begins with.
     begun: Mutex<Begun>,
+    /// Its processes, while its memory is kept.
+    pub(super) asleep: Mutex<Option<Asleep>>,
     /// True once it has gone on, or is no more; locked while one of both happens.
     is_over: tokio::sync::Mutex<bool>,
 }
@@ -49,18 +48,18 @@ pub(super) struct Paused {
 /// All that one is made again by, besides its home.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
-    ask: CreateAsk,
+    pub(super) ask: CreateAsk,
     /// The name of whoever made it.
-    caller: String,
-    token: String,
-    port_token: Option<String>,
-    base: Option<u32>,
-    shipped: String,
+    pub(super) caller: String,
+    pub(super) token: String,
+    pub(super) port_token: Option<String>,
+    pub(super) base: Option<u32>,
+    pub(super) shipped: String,
     /// The layers that it begins with, beneath what is kept for it alone.
     #[serde(default)]
     pub(super) begun: Begun,
     /// Its description.
-    facts: SandboxFacts,
+    pub(super) facts: SandboxFacts,
 }
 
 /// The result of a request of a paused sandbox.
@@ -78,7 +77,15 @@ impl Paused {
     }
 
     pub(super) fn facts(&self) -> SandboxFacts {
-        self.record.facts.clone()
+        SandboxFacts {
+            memory_kept: self.is_asleep(),
+            ..self.record.facts.clone()
+        }
+    }
+
+    /// Has nothing else happen to it for as long as the guard is kept.
+    pub(super) async fn stays(&self) -> tokio::sync::MutexGuard<'_, bool> {
+        self.is_over.lock().await
     }
 
     pub(super) fn begun(&self) -> Begun {
@@ -106,7 +113,12 @@ impl Paused {
     }
 
     /// Returns one that is paused, with all that it is made again by.
-    pub(super) fn of(id: String, tenant: String, record: Record) -> Arc<Self> {
+    pub(super) fn of(
+        id: String,
+        tenant: String,
+        record: Record,
+        asleep: Option<Asleep>,
+    ) -> Arc<Self> {
         let begun = Begun {
             base: record.base,
             ..record.begun.clone()
@@ -116,6 +128,7 @@ impl Paused {
             tenant,
             record,
             begun: Mutex::new(begun),
+            asleep: Mutex::new(asleep),
             is_over: tokio::sync::Mutex::new(false),
         })
     }
@@ -168,104 +181,6 @@ impl Worker {
         }
     }
 
-    /// Pauses a sandbox: its programs end, and its home is kept, on disk before this returns.
-    pub(super) async fn pause(self: &Arc<Self>, living: &Arc<Living>) -> Result<(), Refusal> {
-        // Counted with those that are being paused, one after the other.
-        let one_by_one = self.resizing.lock().await;
-        let is_own = |one: &&Arc<Paused>| one.tenant == living.tenant;
-        let pausing = |one: &&Arc<Living>| one.tenant == living.tenant && one.is_pausing();
-        let count = self.paused().values().filter(is_own).count()
-            + self.living().values().filter(pausing).count();
-        let most = self.configuration.quota.paused;
-        if count >= most {
-            let what = format!("{most} sandboxes are paused, as many as the tenant may have");
-            return Err(Refusal::new(Kind::Quota, what)
-                .advise("end one, or raise quota.paused in serve.toml"));
-        }
-        self.make_kept_homes()?;
-        let record = self.paused_record(living);
-        let row = PausedSandbox {
-            id: living.id.clone(),
-            tenant: living.tenant.clone(),
-            record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
-        };
-        // From here on it ends in no other way.
-        let is_first = living.over.send_if_modified(|over| {
-            let is_first = over.is_none();
-            if is_first {
-                living.begin_pausing();
-                *over = Some(PAUSED.to_owned());
-            }
-            is_first
-        });
-        drop(one_by_one);
-        if !is_first {
-            let why = living.over.borrow().clone().unwrap_or_default();
-            let what = format!("sandbox {} is ending: {why}", living.id);
-            return Err(Refusal::new(Kind::NoSandbox, what));
-        }
-        living.files.settled().await;
-        let (worker, of) = (Arc::clone(self), Arc::clone(living));
-        let kept = spawn_blocking(move || {
-            worker.store.pause(&row).map_err(|error| fault(&error))?;
-            let home = worker.kept(&of.id);
-            let kept = match of.rooted {
-                None => of.sandbox.kill_keeping_home(&home),
-                Some(_) => of
-                    .sandbox
-                    .kill_keeping_all(&home, &worker.kept_changes(&of.id)),
-            };
-            kept.map_err(|failure| refusal(&failure))
-        });
-        let kept = kept.await.map_err(|error| fault(&error)).flatten();
-        if let Err(refusal) = kept {
-            self.forget_paused(&living.id);
-            living.end_pausing(&format!("it could not be paused: {}", refusal.what));
-            let why = living.over.borrow().clone().unwrap_or_default();
-            self.end(living, &why).await;
-            return Err(refusal);
-        }
-        self.release(&living.id);
-        let paused = Paused::of(living.id.clone(), living.tenant.clone(), record);
-        self.paused().insert(living.id.clone(), paused);
-        self.living().remove(&living.id);
-        self.forget_requests(&living.id);
-        self.note_ended_as(living, "paused", "its files are kept, its programs are not");
-        Ok(())
-    }
-
-    fn paused_record(&self, living: &Living) -> Record {
-        Record {
-            ask: self.record_ask(living),
-            caller: living.caller.clone(),
-            token: living.token.clone(),
-            port_token: living.port_token.clone(),
-            base: living.sandbox.home_base(),
-            shipped: living.shipped.clone(),
-            begun: living.begun.clone(),
-            facts: SandboxFacts {
-                state: "paused".to_owned(),
-                ..living.facts()
-            },
-        }
-    }
-
-    /// Returns the request that makes a sandbox as this one is now.
-    pub(super) fn record_ask(&self, living: &Living) -> CreateAsk {
-        let (limits, cpus) = living.sizes().clone();
-        let (_, network) = living.network().clone();
-        let by_default = self.processors(None);
-        CreateAsk {
-            cpus: (living.ask.cpus.is_some() || cpus != by_default).then_some(cpus),
-            memory_mib: Some(limits.memory_mib),
-            disk_mib: Some(limits.disk_mib),
-            processes: Some(limits.processes),
-            volumes: by_id(living),
-            network,
-            ..living.ask.clone()
-        }
-    }
-
     /// Carries out a request of a paused sandbox.
     pub(super) async fn of_paused(
         self: &Arc<Self>,
@@ -286,7 +201,7 @@ impl Worker {
                 self.end_paused(paused).await?;
                 Reply::Done
             }
-            InAsk::Pause => {
+            InAsk::Pause { .. } => {
                 let what = format!("sandbox {} is paused already", paused.id);
                 return Err(Refusal::new(Kind::Exists, what));
             }
@@ -331,7 +246,12 @@ impl Worker {
         ask: &InAsk,
     ) -> Result<Reply, Refusal> {
         let _stays = self.stays_paused(paused).await?;
-        let of = Source::Paused(paused);
+        let asleep = paused.sleeper();
+        let of = match &asleep {
+            // It stands still as it is: others begin with a copy.
+            Some(living) => Source::Living(living),
+            None => Source::Paused(paused),
+        };
         match ask {
             InAsk::Fork { count, timeout_s } => {
                 let ask = CreateAsk {
@@ -409,6 +329,12 @@ impl Worker {
             };
             return living.ok_or_else(ended);
         }
+        if let Some(living) = self.awaken(paused, caller, timeout_s).await? {
+            *is_over = true;
+            self.paused().remove(&paused.id);
+            self.forget_paused(&paused.id);
+            return Ok(living);
+        }
         let record = paused.record.clone();
         let ask = CreateAsk {
             timeout_s: timeout_s.or(record.ask.timeout_s),
@@ -428,7 +354,7 @@ impl Worker {
         // Who wakes one does not become its maker.
         let maker = record.caller;
         let made = self.create_as(caller, Some(maker), ask, identity).await;
-        let living = made.map_err(|refusal| paused.stays(refusal))?;
+        let living = made.map_err(|refusal| paused.kept_by(refusal))?;
         // It is answered for before its tree is made: what is kept is, until it is there.
         let path = "/".to_owned();
         living.files.answer(InAsk::Stat { path }).await?;
@@ -447,6 +373,7 @@ impl Worker {
         }
         self.paused().remove(&paused.id);
         self.forget_paused(&paused.id);
+        self.end_asleep(paused, Sandbox::kill).await;
         let facts = json!({ "why": "a caller has ended it while it was paused" });
         self.note(&paused.tenant, &paused.id, "killed", &facts);
         let (home, changes) = (self.kept(&paused.id), self.kept_changes(&paused.id));
@@ -458,20 +385,9 @@ impl Worker {
     }
 }
 
-/// Returns the volumes of a sandbox, so that it gets these again, and none that has taken a name.
-fn by_id(living: &Living) -> Vec<MountAsk> {
-    let mounts = living.volumes.iter();
-    let by_id = |mount: &VolumeMount| MountAsk {
-        name: mount.id.clone(),
-        path: mount.inside.display().to_string(),
-        read_only: mount.read_only,
-    };
-    mounts.map(by_id).collect()
-}
-
 impl Paused {
     /// Returns the refusal where a volume of it is gone: it is there itself, and stays paused.
-    fn stays(&self, refusal: Refusal) -> Refusal {
+    fn kept_by(&self, refusal: Refusal) -> Refusal {
         match refusal.kind {
             Kind::NotFound => {
                 let what = format!("sandbox {} stays paused: {}", self.id, refusal.what);

@@ -129,9 +129,14 @@ impl Worker {
     pub(super) async fn keep_room(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(2 * LOOKED).await;
-            if self.room.is_out_of_memory()
-                && let Some(largest) = self.largest().await
-            {
+            if !self.room.is_out_of_memory() {
+                continue;
+            }
+            // Those that stand still hold memory that others need.
+            if self.let_go_first("memory runs out").await {
+                continue;
+            }
+            if let Some(largest) = self.largest().await {
                 eprintln!(
                     "atoll serve: memory runs out, so sandbox {} ends",
                     largest.id

@@ -72,6 +72,7 @@ pub(super) fn wanted(
         home: None,
         template: None,
         frozen: None,
+        made_at: None,
         system: None,
         answer: PriorAnswer::Nobody,
     }

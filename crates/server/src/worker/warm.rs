@@ -368,6 +368,7 @@ impl Worker {
         };
         let mut wanted = marks.wanted.clone();
         wanted.workspace = Workspace::Own(Box::new(facts));
+        wanted.made_at = self.made_at(&id)?;
         let (worker, asked, programs) = (Arc::clone(self), wanted.clone(), programs(shipped));
         let may = spawn_blocking(move || worker.engine.may_be_ahead(&asked, &programs)).await;
         let may = may.map_err(|error| fault(&error))?;

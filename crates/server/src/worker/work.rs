@@ -10,6 +10,7 @@ use atoll_model::network::{Listener, ListensAt};
 use serde_json::json;
 
 use super::approving::{Question, advised};
+use super::asleep::ASLEEP;
 use super::completing::completed;
 use super::files::{self, WRITTEN_WITHIN};
 
@@ -99,7 +100,7 @@ impl Worker {
             | InAsk::MakeDirectory { .. }
             | InAsk::Move { .. }
             | InAsk::Remove { .. }) => living.files.answer(ask).await.map(Answered::Reply),
-            ask => self.live(living, ask).await.map(Answered::Reply),
+            ask => self.live(living, ask, by).await.map(Answered::Reply),
         }
     }
 
@@ -150,7 +151,12 @@ impl Worker {
     }
 
     /// Carries out a request about the life of a sandbox.
-    async fn live(self: &Arc<Self>, living: &Arc<Living>, ask: InAsk) -> Result<Reply, Refusal> {
+    async fn live(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        ask: InAsk,
+        by: ServedExec,
+    ) -> Result<Reply, Refusal> {
         Ok(match ask {
             InAsk::Get => Reply::Sandbox(Box::new(living.facts())),
             InAsk::Connect { timeout_s } => {
@@ -159,10 +165,7 @@ impl Worker {
                 }
                 living.created()
             }
-            InAsk::Pause => {
-                self.pause(living).await?;
-                Reply::Done
-            }
+            InAsk::Pause { memory } => Reply::Paused(self.pause(living, memory, by).await?),
             InAsk::Snapshot { name } => {
                 self.snapshot(super::snapshots::Source::Living(living), name)
                     .await?
@@ -407,11 +410,18 @@ async fn follow(
 ) -> Result<Answered, Refusal> {
     let follow = async {
         writer.message(&started(process, &reading)).await?;
+        let mut over = living.over.subscribe();
         loop {
             let next = tokio::select! {
+                biased;
                 next = reading.next() => next,
                 // Whoever has asked says nothing more, or is gone.
                 _ = reader.next::<()>() => return Ok(()),
+                // It writes nothing more for now.
+                _ = async { drop(over.wait_for(is_asleep).await) } => {
+                    let end = End::Gone(ASLEEP.to_owned());
+                    return writer.message(&Reply::Ended(end)).await;
+                }
             };
             match next {
                 Next::Content(stream, content) => writer.content(stream, &content).await?,
@@ -434,6 +444,11 @@ async fn follow(
         }
     };
     Ok(Answered::Written(follow.await))
+}
+
+#[expect(clippy::ref_option, reason = "that is how it is kept")]
+fn is_asleep(over: &Option<String>) -> bool {
+    over.as_deref() == Some(ASLEEP)
 }
 
 fn started(process: &Process, reading: &Reading) -> Reply {

@@ -1,6 +1,6 @@
 //! Sandboxes that are paused, and snapshots: what they are made again from, besides their homes.
 
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::{ServedError, ServedStore, settle, signed};
 
@@ -67,11 +67,25 @@ impl ServedStore {
     /// [`ServedError`].
     pub fn pause(&self, one: &PausedSandbox) -> Result<(), ServedError> {
         let connection = self.connection();
-        connection.execute(
-            "INSERT OR REPLACE INTO paused (id, tenant, record) VALUES (?1, ?2, ?3)",
-            params![one.id, one.tenant, one.record],
-        )?;
+        write_paused(&connection, one)?;
         settle(&connection)
+    }
+
+    /// Writes down a sandbox that is paused as [`Self::pause`] does, but does not wait for the disk:
+    /// [`Self::settle_paused`] does.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    pub fn pause_at_once(&self, one: &PausedSandbox) -> Result<(), ServedError> {
+        write_paused(&self.connection(), one)
+    }
+
+    /// Waits until all that is written of paused sandboxes is on disk.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    pub fn settle_paused(&self) -> Result<(), ServedError> {
+        settle(&self.connection())
     }
 
     /// Removes what is written of a paused sandbox.
@@ -166,4 +180,12 @@ impl ServedStore {
         let found = find.query_map([], read)?;
         Ok(found.collect::<Result<_, _>>()?)
     }
+}
+
+fn write_paused(connection: &Connection, one: &PausedSandbox) -> Result<(), ServedError> {
+    connection.execute(
+        "INSERT OR REPLACE INTO paused (id, tenant, record) VALUES (?1, ?2, ?3)",
+        params![one.id, one.tenant, one.record],
+    )?;
+    Ok(())
 }

@@ -3,6 +3,8 @@
 //!
 //! Start reading at [`run`].
 
+mod kept;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,7 +87,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let server = Server::start(&program, stage.path(), WARM, Some(key))?;
     creates(&server, options.rounds, &mut all)?;
     cells(&server, options.rounds, &mut all)?;
-    print!("{}", table_of(&FIGURES, &all));
+    kept::pauses(&server, options.rounds, &mut all)?;
+    kept::forks(&server, options.rounds, &mut all)?;
+    let figures = [FIGURES, kept::FIGURES].concat();
+    print!("{}", table_of(&figures, &all));
     let machine = machine::describe(&root, stage.path())?;
     let content = json!({
         "benchmark": "code",
@@ -108,7 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     );
     drop(server);
     stage.close()?;
-    Ok(outcome_of(&FIGURES, &all))
+    Ok(outcome_of(&figures, &all))
 }
 
 /// Builds the template, with pandas and matplotlib.

@@ -53,6 +53,7 @@ pub(super) struct Measured {
 }
 
 /// A target for the median of one measurement, or for its ratio to another's.
+#[derive(Clone)]
 pub(super) struct Figure {
     name: &'static str,
     against: Option<&'static str>,

@@ -236,6 +236,16 @@ pub(super) struct Sandbox {
     token: String,
 }
 
+impl Sandbox {
+    /// Returns one that is only asked with a key.
+    pub(super) fn of_id(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            token: String::new(),
+        }
+    }
+}
+
 impl Client {
     pub(super) fn send(
         &mut self,

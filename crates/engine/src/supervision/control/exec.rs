@@ -414,7 +414,8 @@ pub fn exec_in(
     Ok(ExecConnection::on(stream))
 }
 
-/// A sandbox that stands still, for as long as this is kept; a minute at most.
+/// A sandbox that stands still, for as long as this is kept; a minute at most where its owner has not
+/// asked for it.
 #[derive(Debug)]
 pub struct Frozen {
     stream: UnixStream,
@@ -445,16 +446,26 @@ pub fn freeze(runs: &Runs, run: &RunId) -> Result<Result<Frozen, Declined>, Cont
         Runs::Own(directory) => connected_to(directory, run)?,
         Runs::Of(uid) => return Err(ControlError::Another(*uid)),
     };
-    let ask = || -> io::Result<Vec<u8>> {
-        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    let ask = || {
         let line = written(&Question::Freeze {}).ok_or(io::ErrorKind::InvalidInput)?;
-        (&stream).write_all(&line)?;
+        (&stream).write_all(&line)
+    };
+    ask().map_err(ControlError::Silent)?;
+    frozen(stream)
+}
+
+/// Waits until a sandbox stands still, as was asked over this connection.
+pub(in crate::supervision) fn frozen(
+    stream: UnixStream,
+) -> Result<Result<Frozen, Declined>, ControlError> {
+    let hear = || -> io::Result<Vec<u8>> {
+        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
         let mut answer = vec![0; ANSWER_BYTES_MAX];
         let got = (&stream).read(&mut answer)?;
         answer.truncate(got);
         Ok(answer)
     };
-    let answer = ask().map_err(ControlError::Silent)?;
+    let answer = hear().map_err(ControlError::Silent)?;
     if answer.is_empty() {
         return Err(ControlError::Gone);
     }

@@ -71,7 +71,7 @@ pub(super) struct Execs {
 struct Freezer {
     stream: UnixStream,
     /// The time at which they go on, whether it is gone or not.
-    until: Instant,
+    until: Option<Instant>,
     /// True once it knows that they have stopped.
     is_told: bool,
     /// True while it waits to know if they have stood still all along.
@@ -93,7 +93,7 @@ impl Execs {
     }
 
     pub(super) fn due_at(&self) -> Option<Instant> {
-        self.freezers.iter().map(|one| one.until).min()
+        self.freezers.iter().filter_map(|one| one.until).min()
     }
 
     /// Answers who waits to know if the processes have stood still all along.
@@ -140,12 +140,7 @@ impl Outside<'_> {
         match caller {
             Staying::Exec(caller) => self.ask_exec(caller),
             Staying::Freeze(stream) if self.execs.freezers.len() < FREEZERS_MAX => {
-                self.execs.freezers.push(Freezer {
-                    stream,
-                    until: Instant::now() + FROZEN_MAX,
-                    is_told: false,
-                    asks: false,
-                });
+                self.freeze(stream, Some(Instant::now() + FROZEN_MAX));
             }
             Staying::Freeze(stream) => reply(
                 &stream,
@@ -155,6 +150,16 @@ impl Outside<'_> {
                 }),
             ),
         }
+    }
+
+    /// Has all processes stop until then, or for as long as the other end is open.
+    pub(super) fn freeze(&mut self, stream: UnixStream, until: Option<Instant>) {
+        self.execs.freezers.push(Freezer {
+            stream,
+            until,
+            is_told: false,
+            asks: false,
+        });
     }
 
     /// Has a file server started.
@@ -172,7 +177,7 @@ impl Outside<'_> {
     pub(super) fn drop_freezers(&mut self) {
         let now = Instant::now();
         self.execs.freezers.retain_mut(|one| {
-            if now >= one.until {
+            if one.until.is_some_and(|until| now >= until) {
                 return false;
             }
             match (&one.stream).read(&mut [0; 16]) {

@@ -156,6 +156,7 @@ impl<'a> Outside<'a> {
                 OwnerAsk::Network(network, to) => {
                     let _ = to.send(self.replace(network));
                 }
+                OwnerAsk::Freeze(stream) => self.freeze(stream, None),
                 OwnerAsk::Files(to) => self.serve_files(move |served| {
                     let _ = to.send(served);
                 }),

@@ -17,18 +17,37 @@ use crate::front::control::credential;
 use crate::front::kept::filed;
 use crate::protocol::{Ask, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
 
-/// End the programs of a sandbox, and keep its files until it goes on.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/pause", params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PauseBody {
+    /// False to keep its files alone; otherwise its memory is kept too, for a time, where there is room.
+    memory: Option<bool>,
+}
+
+/// The parts of a paused sandbox that are kept.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PausedBody {
+    /// True if its memory is kept: its programs go on as they were.
+    memory_kept: bool,
+}
+
+/// Have the programs of a sandbox stand still, or end them, and keep its files until it goes on.
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/pause", request_body = PauseBody, params(("sandbox" = String, Path)), tag = "sandboxes",
+    responses((status = 200, body = PausedBody), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn pause(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
     Path(sandbox): Path<String>,
+    content: Body,
 ) -> Answered {
-    front
-        .ask_in(credential(&headers), &sandbox, InAsk::Pause)
-        .await?;
-    Ok(done())
+    let PauseBody { memory } = body(content).await?;
+    let ask = InAsk::Pause {
+        memory: memory != Some(false),
+    };
+    match front.ask_in(credential(&headers), &sandbox, ask).await? {
+        Reply::Paused(memory_kept) => Ok(answer_json(StatusCode::OK, &PausedBody { memory_kept })),
+        _ => Err(strange().into()),
+    }
 }
 
 #[derive(Default, Deserialize, ToSchema)]

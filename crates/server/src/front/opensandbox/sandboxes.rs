@@ -64,7 +64,7 @@ pub(super) async fn answer(
             killed.map(done(StatusCode::NO_CONTENT))
         }
         ("POST", ["sandboxes", id, "pause"]) => {
-            let paused = front.ask_in(key, id, InAsk::Pause).await;
+            let paused = front.ask_in(key, id, InAsk::Pause { memory: true }).await;
             paused.map(done(StatusCode::ACCEPTED))
         }
         ("POST", ["sandboxes", id, "resume"]) => {

@@ -23,7 +23,7 @@ pub(in crate::worker) fn is_of_control(ask: &InAsk) -> bool {
         InAsk::Get
             | InAsk::Connect { .. }
             | InAsk::Kill
-            | InAsk::Pause
+            | InAsk::Pause { .. }
             | InAsk::Snapshot { .. }
             | InAsk::Fork { .. }
             | InAsk::RollBack { .. }
@@ -90,7 +90,7 @@ pub(in crate::worker) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
         InAsk::Processes => &[Scope::Read, Scope::Exec],
         InAsk::Connect { .. }
         | InAsk::Kill
-        | InAsk::Pause
+        | InAsk::Pause { .. }
         | InAsk::Snapshot { .. }
         | InAsk::Fork { .. }
         | InAsk::RollBack { .. }

@@ -1,0 +1,60 @@
+//! The parts of a request for a sandbox, in the words of its decision.
+
+use std::path::PathBuf;
+
+use atoll_model::{RESIDENT, Served};
+use sha2::{Digest, Sha256};
+
+use super::{CreateSandbox, Workspace};
+use crate::ChangeRetention;
+use crate::run::At;
+
+impl Workspace {
+    /// Returns where programs work and begin.
+    pub(super) fn at(&self) -> At {
+        let workspace = match self {
+            Self::Directory(workspace) => workspace.clone(),
+            Self::Own(_) => PathBuf::from(RESIDENT.home),
+        };
+        At {
+            workspace: workspace.clone(),
+            directory: workspace,
+        }
+    }
+
+    /// Returns the name of its session in the ledger: those of tenants are apart from each other, and
+    /// from those of `atoll run`.
+    pub(super) fn session(&self) -> Option<String> {
+        let Self::Own(served) = self else {
+            return None;
+        };
+        let of = Sha256::digest(served.tenant.as_bytes());
+        let of: String = of
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let name = served.session.as_ref()?;
+        Some(format!("served-{of}.{name}"))
+    }
+
+    pub(super) fn served(&self) -> Option<Served> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Own(served) => Some((**served).clone()),
+        }
+    }
+}
+
+impl CreateSandbox {
+    pub(super) fn is_discarded(&self) -> bool {
+        self.discard || matches!(self.workspace, Workspace::Own(_))
+    }
+
+    pub(super) fn retention(&self) -> ChangeRetention {
+        match self.is_discarded() {
+            true => ChangeRetention::Scratch,
+            false => ChangeRetention::Open,
+        }
+    }
+}

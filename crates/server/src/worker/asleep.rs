@@ -1,0 +1,267 @@
+//! Paused sandboxes whose memory is kept: their processes stand still where they are, for a time, and
+//! for as long as there is room. After that they are kept as files alone.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_engine::failure::Failure;
+use atoll_engine::sandboxes::{Sandbox, Still};
+use atoll_model::ServedExec;
+use atoll_store::PausedSandbox;
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::callers::Caller;
+use super::living::Living;
+use super::paused::{AllPaused, Paused};
+use super::room::For;
+use super::sizes::Sizes;
+use super::{Worker, fault, refusal};
+use crate::protocol::Refusal;
+
+/// The reason for the end of whatever was asked of one that is paused, with its memory. Any other
+/// reason says that it has ended since.
+pub(super) const ASLEEP: &str = "it is paused, with its memory";
+/// The time between two looks whether they stand still.
+const LOOK: Duration = Duration::from_secs(5);
+/// The part of the sandboxes that there can be up to which memory is kept: the rest is for others.
+const SHARE: (usize, usize) = (3, 4);
+
+/// The processes of a paused sandbox.
+pub(super) struct Asleep {
+    living: Arc<Living>,
+    still: Arc<Still>,
+    since: Instant,
+}
+
+impl Paused {
+    fn asleep(&self) -> MutexGuard<'_, Option<Asleep>> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep().is_some()
+    }
+
+    /// Returns it as it stands still, if it does.
+    pub(super) fn sleeper(&self) -> Option<Arc<Living>> {
+        self.asleep().as_ref().map(|one| Arc::clone(&one.living))
+    }
+
+    fn since(&self) -> Option<Instant> {
+        self.asleep().as_ref().map(|one| one.since)
+    }
+}
+
+impl Worker {
+    /// Returns whether memory of this one can be kept: its tenant has no more of them than it may
+    /// have alive, and there is room.
+    pub(super) fn may_sleep(&self, living: &Living) -> bool {
+        let is_own = |one: &&Arc<Paused>| one.tenant == living.tenant && one.is_asleep();
+        let own = self.paused().values().filter(is_own).count();
+        self.configuration.pause.memory_s > 0
+            && own < self.configuration.quota.sandboxes
+            && !self.is_crowded()
+            && self.room.check(For::Ahead).is_ok()
+            && !self.is_draining()
+    }
+
+    /// Returns whether so many processes are supervised that further sandboxes would be refused soon.
+    fn is_crowded(&self) -> bool {
+        let (part, whole) = SHARE;
+        let all = self.living().len() + self.pool.len() + self.asleep_count();
+        all >= self.sandboxes_max / whole * part
+    }
+
+    pub(super) fn asleep_count(&self) -> usize {
+        let paused = self.paused();
+        paused.values().filter(|one| one.is_asleep()).count()
+    }
+
+    /// Has a sandbox stand still, which is being paused. Where it cannot, it goes on.
+    pub(super) async fn put_to_sleep(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        row: PausedSandbox,
+        by: ServedExec,
+    ) -> Option<Asleep> {
+        let (worker, of) = (Arc::clone(self), Arc::clone(living));
+        let still = spawn_blocking(move || {
+            let written = worker.store.pause_at_once(&row);
+            written.map_err(|error| fault(&error))?;
+            let still = of.sandbox.stand_still(&by);
+            still.map_err(|failure| refusal(&failure))
+        });
+        let still = still.await.map_err(|error| fault(&error)).flatten();
+        match still {
+            Ok(still) => {
+                // Nobody waits for the disk: while the machine goes on, what was written is there.
+                let (worker, of) = (Arc::clone(self), Arc::clone(living));
+                drop(spawn_blocking(move || {
+                    let _ = of.sandbox.settle_home();
+                    let _ = worker.store.settle_paused();
+                }));
+                Some(Asleep {
+                    living: Arc::clone(living),
+                    still: Arc::new(still),
+                    since: Instant::now(),
+                })
+            }
+            Err(refusal) => {
+                eprintln!(
+                    "atoll serve: memory of sandbox {} is not kept: {}",
+                    living.id, refusal.what
+                );
+                None
+            }
+        }
+    }
+
+    /// Has a paused sandbox go on where its processes stand still; `None` if these are gone. Nothing
+    /// else happens to it meanwhile.
+    pub(super) async fn awaken(
+        self: &Arc<Self>,
+        paused: &Arc<Paused>,
+        caller: &Caller,
+        timeout_s: Option<u64>,
+    ) -> Result<Option<Arc<Living>>, Refusal> {
+        let Some(living) = paused.sleeper() else {
+            return Ok(None);
+        };
+        self.can_make(caller)?;
+        let life = self.life(timeout_s.or(living.ask.timeout_s))?;
+        let sizes = {
+            let (limits, cpus) = &*living.sizes();
+            Sizes::of(limits, *cpus)
+        };
+        let _making = self.admit(&paused.tenant, sizes)?;
+        let Some(asleep) = paused.asleep().take() else {
+            return Ok(None);
+        };
+        let by = ServedExec {
+            caller: Some(caller.name.clone()),
+            trace: caller.trace.clone(),
+            user: None,
+        };
+        let of = Arc::clone(&living);
+        let goes_on = spawn_blocking(move || of.sandbox.go_on(&by)).await;
+        let goes_on = goes_on.map_err(|error| fault(&error));
+        let goes_on = goes_on.and_then(|done| done.map_err(|failure| refusal(&failure)));
+        if let Err(refusal) = goes_on {
+            *paused.asleep() = Some(asleep);
+            return Err(refusal);
+        }
+        let is_there = living.over.send_if_modified(|over| {
+            let is_there = over.as_deref() == Some(ASLEEP);
+            if is_there {
+                *over = None;
+            }
+            is_there
+        });
+        if !is_there {
+            // It has ended meanwhile; its files were kept.
+            self.release(&paused.id);
+            return Ok(None);
+        }
+        living.sandbox.stay_no_more();
+        living.live_for(life, false);
+        living.end_pause();
+        drop(asleep);
+        let is_over = living.over.subscribe();
+        self.living().insert(living.id.clone(), Arc::clone(&living));
+        self.take_on(&living, true, is_over);
+        Ok(Some(living))
+    }
+
+    /// Ends the processes of a paused sandbox, whose files are kept, on disk before this returns.
+    pub(super) async fn let_go(&self, paused: &Arc<Paused>, why: &str) {
+        let _stays = paused.stays().await;
+        if self.end_asleep(paused, Sandbox::end_still).await {
+            let facts = json!({ "why": format!("{why}: its files are kept, its memory is not") });
+            self.note(&paused.tenant, &paused.id, "updated", &facts);
+        }
+    }
+
+    /// Ends the processes of a paused sandbox, of which nothing else is asked meanwhile; returns whether
+    /// it had any.
+    pub(super) async fn end_asleep(
+        &self,
+        paused: &Arc<Paused>,
+        end: fn(&Sandbox) -> Result<(), Failure>,
+    ) -> bool {
+        let Some(asleep) = paused.asleep().take() else {
+            return false;
+        };
+        let ended = spawn_blocking(move || end(&asleep.living.sandbox));
+        match ended.await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                let what = refusal(&failure).what;
+                eprintln!("atoll serve: sandbox {}: {what}", paused.id);
+            }
+            Err(error) => eprintln!("atoll serve: {error}"),
+        }
+        self.release(&paused.id);
+        true
+    }
+
+    /// Lets memory go that was kept for long enough, that is needed, or whose processes do not stand
+    /// still; for as long as the worker is there.
+    pub(super) async fn keep_asleep(self: &Arc<Self>) {
+        let longest = Duration::from_secs(self.configuration.pause.memory_s);
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let sleepers = sleepers(&self.paused());
+            for paused in sleepers {
+                let is_late = paused
+                    .since()
+                    .is_some_and(|since| since.elapsed() >= longest);
+                match is_late {
+                    true => self.let_go(&paused, "its time was over").await,
+                    false => self.check_still(&paused).await,
+                }
+            }
+            while self.is_crowded() && self.let_go_first("others need the room").await {}
+        }
+    }
+
+    /// Lets the memory go that is kept for longest; returns whether there was one.
+    pub(super) async fn let_go_first(&self, why: &str) -> bool {
+        let sleepers = sleepers(&self.paused());
+        let first = sleepers.into_iter().min_by_key(|one| one.since());
+        match first {
+            Some(first) => {
+                self.let_go(&first, why).await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Lets all memory go.
+    pub(super) async fn let_all_go(self: &Arc<Self>) {
+        let mut going = tokio::task::JoinSet::new();
+        for paused in sleepers(&self.paused()) {
+            let worker = Arc::clone(self);
+            going.spawn(async move { worker.let_go(&paused, "the server has ended").await });
+        }
+        while going.join_next().await.is_some() {}
+    }
+
+    async fn check_still(&self, paused: &Arc<Paused>) {
+        let still = paused.asleep().as_ref().map(|one| Arc::clone(&one.still));
+        let Some(still) = still else {
+            return;
+        };
+        let has_held = spawn_blocking(move || still.has_held()).await;
+        if !has_held.unwrap_or(false) {
+            self.let_go(paused, "a program of it went on by itself")
+                .await;
+        }
+    }
+}
+
+fn sleepers(all: &AllPaused) -> Vec<Arc<Paused>> {
+    let asleep = all.values().filter(|one| one.is_asleep());
+    asleep.cloned().collect()
+}
