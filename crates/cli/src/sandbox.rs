@@ -1,5 +1,8 @@
 //! `atoll sandbox`: a client of a server's own API.
 
+pub(crate) mod build;
+mod context;
+mod dockerfile;
 mod exec;
 mod snapshot;
 pub(crate) mod template;

@@ -18,7 +18,7 @@ use atoll_server::worker::templates::{self, PACKAGES};
 
 use crate::arguments::{BuildTemplateArguments, TemplateAction, TemplateArguments};
 use crate::output::Output;
-use crate::sandbox::template as served;
+use crate::sandbox::{build as builds, template as served};
 
 /// The packages where none are named.
 const USUAL: [&str; 13] = [
@@ -50,6 +50,12 @@ pub fn template(arguments: &TemplateArguments, output: &Output) -> Result<u8, Fa
 }
 
 fn build(arguments: &BuildTemplateArguments, output: &Output) -> Result<(), Failure> {
+    if let Some(file) = &arguments.file {
+        return builds::from_dockerfile(&arguments.name, file, output);
+    }
+    if let Some(image) = &arguments.from {
+        return builds::from_image(&arguments.name, image, output);
+    }
     if arguments.name == served::DESKTOP {
         if !arguments.packages.is_empty() || !arguments.allow.is_empty() {
             return Err(Failure::new("desktop has the packages that it has").advise(
@@ -60,10 +66,12 @@ fn build(arguments: &BuildTemplateArguments, output: &Output) -> Result<(), Fail
     }
     if arguments.name != CODE_INTERPRETER {
         let what = format!("there is no template {:?} to build", arguments.name);
-        return Err(Failure::new(what).advise(format!(
-            "atoll template build {CODE_INTERPRETER}, or {}",
-            served::DESKTOP
-        )));
+        return Err(Failure::new(what)
+            .because(format!(
+                "{CODE_INTERPRETER} and {} are shipped",
+                served::DESKTOP
+            ))
+            .advise("--file Dockerfile, or --from IMAGE, says what it is built from"));
     }
     // An option of pip could do more than install.
     if let Some(odd) = arguments.packages.iter().find(|one| one.starts_with('-')) {

@@ -1331,7 +1331,7 @@ fn templates_are_built_of_steps_and_images() {
     let servers = fs::read_to_string(checks("registry.py")).unwrap();
     let names = ["git.example", "unknown.example"];
     let run = on_servers(&world, &servers, &names, &command).env("CONFIG", world.config());
-    all_passed_of(&run.within(LONG).run(), 12);
+    all_passed_of(&run.within(LONG).run(), 14);
     verify_ledger(&world);
 }
 

@@ -1,5 +1,7 @@
 //! The definitions of the command about templates of served sandboxes.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 const TEMPLATE_EXAMPLES: &str = "\
@@ -7,10 +9,13 @@ Examples:
   atoll template build code-interpreter-v1               with the usual packages
   atoll template build code-interpreter-v1 polars duckdb with these instead
   atoll template build desktop                           at a server that runs
+  atoll template build mine --file Dockerfile            of your own steps
+  atoll template build mine --from ghcr.io/owner/image:1 of an image
+  atoll template build mine --from oci:image             of one on disk
   atoll template list
   atoll template delete mine
 
-build desktop, list and delete ask a server: ATOLL_URL and ATOLL_API_KEY name it
+All but build code-interpreter-v1 ask a server: ATOLL_URL and ATOLL_API_KEY name it
 and the key; else E2B_API_URL and E2B_API_KEY.";
 
 /// Build, list and remove what sandboxes of a server begin with
@@ -32,8 +37,9 @@ pub enum TemplateAction {
     Delete(DeleteTemplateArguments),
 }
 
-/// Build a shipped template: code-interpreter-v1 or desktop
+/// Build a template: from a Dockerfile, an image, or a shipped one
 ///
+/// With --file or --from it is built by the server, for the key's tenant.
 /// code-interpreter-v1 is built on the server's machine, in a sandbox that reaches
 /// PyPI; without that it works with the packages that the machine has.
 /// desktop is built by the server, of Debian's packages, for the key's tenant.
@@ -41,11 +47,20 @@ pub enum TemplateAction {
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct BuildTemplateArguments {
-    /// The template: code-interpreter-v1, or desktop.
+    /// The template: a name of your own, or code-interpreter-v1, or desktop.
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// Let it reach a further destination, as of `atoll run`. Repeatable; not for desktop.
+    /// Carry out a Dockerfile of one stage. COPY takes files of its directory.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["from", "allow", "packages"])]
+    pub file: Option<PathBuf>,
+
+    /// Take the image of a registry, or of a layout on disk: oci:DIR, or oci:DIR:NAME.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["allow", "packages"])]
+    pub from: Option<String>,
+
+    /// Let it reach a further destination, as of `atoll run`. Repeatable; for
+    /// code-interpreter-v1.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
 

@@ -1,13 +1,10 @@
 //! `atoll template` of a server: its tenant's own templates, and the shipped one that is built there.
 
-use std::thread::sleep;
-use std::time::Duration;
-
 use atoll_engine::failure::Failure;
-use atoll_engine::printable::printable;
 use serde_json::{Value, json};
 use ureq::SendBody;
 
+use super::build::Build;
 use super::{Server, encoded, text_of};
 use crate::arguments::{DeleteTemplateArguments, ListTemplatesArguments};
 use crate::output::Output;
@@ -22,8 +19,6 @@ const PACKAGES: &str = include_str!("desktop/packages.txt");
 const SET_UP: &str = include_str!("desktop/setup.sh");
 /// The memory of its sandboxes, MiB.
 const MEMORY_MIB: u64 = 2_048;
-/// The time between two looks how far a build is.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Lists the templates that the tenant has built.
 ///
@@ -63,9 +58,7 @@ pub(crate) fn delete(arguments: &DeleteTemplateArguments) -> Result<u8, Failure>
 pub(crate) fn build_desktop(output: &Output) -> Result<(), Failure> {
     let server = Server::of_environment()?;
     let asked = json!({ "name": DESKTOP, "memoryMB": MEMORY_MIB });
-    let begun = server.json("POST", "/v3/templates", &asked)?;
-    let id = |name: &str| encoded(&text_of(&begun, name));
-    let at = format!("{}/builds/{}", id("templateID"), id("buildID"));
+    let build = Build::begin(&server, &asked)?;
     let packages = PACKAGES.lines().collect::<Vec<_>>().join(" ");
     let install = format!(
         "export DEBIAN_FRONTEND=noninteractive; apt-get -q update && \
@@ -75,31 +68,7 @@ pub(crate) fn build_desktop(output: &Output) -> Result<(), Failure> {
     let steps = [install.as_str(), SET_UP]
         .map(|command| json!({ "type": "RUN", "args": [command, "root"] }));
     let plan = json!({ "fromImage": "atoll/debian", "steps": steps });
-    let path = format!("/v2/templates/{at}");
-    let mut text = std::io::Cursor::new(plan.to_string().into_bytes());
-    server.ask("POST", &path, SendBody::from_reader(&mut text))?;
-    let mut seen = 0;
-    loop {
-        let path = format!("/templates/{at}/status?logsOffset={seen}");
-        let told = server.json("GET", &path, &Value::Null)?;
-        let lines = told.get("logs").and_then(Value::as_array);
-        for line in lines.into_iter().flatten().filter_map(Value::as_str) {
-            output.say(&format!("  {}\n", printable(line.as_bytes())));
-            seen += 1;
-        }
-        match told.get("status").and_then(Value::as_str) {
-            // The rest of the log comes first.
-            _ if lines.is_some_and(|lines| !lines.is_empty()) => {}
-            Some("ready") => break,
-            Some("building" | "waiting") => sleep(LOOK),
-            _ => {
-                let reason = told.get("reason").unwrap_or(&Value::Null);
-                return Err(Failure::new("the template could not be built")
-                    .because(text_of(reason, "message")));
-            }
-        }
-    }
-    output.result(&format!("{}\n", text_of(&begun, "templateID")));
+    output.result(&format!("{}\n", build.carry_out(&plan, output)?));
     output.say(
         "Sandboxes of the key's tenant are made from it: E2B's desktop SDK does by default.\n",
     );

@@ -199,7 +199,8 @@ process = registry()
 try:
     image()
     lie()
-    status = subprocess.run(sys.argv[2:]).returncode
+    layout = os.path.join(PLACE, "image")
+    status = subprocess.run(sys.argv[2:], env=dict(os.environ, LAYOUT=layout)).returncode
 finally:
     process.terminate()
     process.wait()

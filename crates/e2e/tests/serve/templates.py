@@ -345,6 +345,116 @@ def an_image_is_a_template(server):
     assert "cannot be had" in told, told
 
 
+def atoll(server, *words):
+    """Runs the command with the server's key; returns its status, output and errors."""
+    named = dict(os.environ, ATOLL_URL=server.at, ATOLL_API_KEY=server.key)
+    done = subprocess.run([os.environ["ATOLL"], *words], env=named, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def a_dockerfile_is_built_by_the_command(server):
+    with tempfile.TemporaryDirectory() as place:
+        files = {
+            "sub/a": "a\n", "sub/left.log": "", "sub/kept.log": "", ".env": "secret",
+            ".dockerignore": "# what is no part of it\n.env\n**/*.log\n!sub/kept.log\n",
+            "Dockerfile": """
+                ARG FROM=e2bdev/base
+                FROM ${FROM}
+                ENV GREETING="hello there"
+                RUN mkdir -p /things && \\
+                    id -un > /things/by
+                WORKDIR /app
+                COPY . .
+                COPY --chown=user:user --chmod=600 sub/a /things/
+                RUN <<EOF
+                echo "$GREETING" > /things/said
+                EOF
+                USER user
+                CMD ["run"]
+            """.replace("                ", ""),
+        }
+        for name, text in files.items():
+            os.makedirs(os.path.dirname(os.path.join(place, name)), exist_ok=True)
+            with open(os.path.join(place, name), "w") as file:
+                file.write(text)
+        path = os.path.join(place, "Dockerfile")
+        status, out, said = atoll(server, "template", "build", "filed", "--file", path)
+        assert status == 0 and "RUN mkdir -p /things" in said and "left out: CMD" in said, said
+        with server.made("filed") as sandbox:
+            told = sandbox.commands.run("pwd; id -un; cat /things/by /things/said; stat -c '%a %U' /things/a; find . | sort").stdout
+            assert told == "/app\nuser\nroot\nhello there\n600 user\n.\n./.dockerignore\n./Dockerfile\n./sub\n./sub/a\n./sub/kept.log\n", told
+        assert out.strip() == server.ask("GET", "/templates/filed")[1]["templateID"]
+        # A step that fails, and files that are not taken.
+        for text, expected in (
+            ("FROM e2bdev/base\nRUN mkdir /here", ("step 3", "mkdir -p /x")),
+            ("FROM e2bdev/base\nCOPY none /x/", ("nothing is called none",)),
+            ("FROM e2bdev/base\nCOPY --from=other a b", ("Dockerfile:2: COPY --from is not offered", "one stage")),
+        ):
+            with open(path, "w") as file:
+                file.write(text)
+            status, out, said = atoll(server, "template", "build", "fails", "--file", path)
+            assert status == 125 and out == "" and all(part in said for part in expected), (text, said)
+        assert server.ask("GET", "/templates/fails")[0] == 404
+
+
+def a_layout_on_disk_is_a_template(server):
+    layout = os.environ["LAYOUT"]
+    status, _, said = atoll(server, "template", "build", "laid", "--from", f"oci:{layout}:box")
+    assert status == 0, said
+    with server.made("laid") as sandbox:
+        run = lambda command, **more: sandbox.commands.run(command, **more).stdout
+        assert run("cat ~/own /etc/replaced; echo $OF_IMAGE; ls /usr /etc/removed 2>&1 || true").startswith("of the image\n2\nyes\n")
+        assert run("id -u", user="owner") == "1234\n"
+    # One image needs no name, and its files are there already, by its digest.
+    status, _, said = atoll(server, "template", "build", "laid-again", "--from", f"oci:{layout}")
+    assert status == 0 and "CACHED" in said, said
+    with tempfile.TemporaryDirectory() as place:
+        with open(os.path.join(place, "Dockerfile"), "w") as file:
+            file.write(f"FROM oci:{layout}:box\nRUN cat /etc/replaced > /srv/seen")
+        status, _, said = atoll(server, "template", "build", "laid-on", "--file", os.path.join(place, "Dockerfile"))
+        assert status == 0, said
+        with server.made("laid-on") as sandbox:
+            assert sandbox.commands.run("cat /srv/seen").stdout == "2\n"
+        status, _, said = atoll(server, "template", "build", "none", "--from", f"oci:{place}")
+        assert status == 125 and "no layout of images" in said and "skopeo" in said, said
+        status, _, said = atoll(server, "template", "build", "none", "--from", f"oci:{layout}:other")
+        assert status == 125 and "these names are there: box" in said, said
+        before = set(server.files())
+        for number, spoil in enumerate(hostile(layout)):
+            at = os.path.join(place, f"spoilt{number}")
+            shutil.copytree(layout, at, symlinks=True)
+            spoil(at)
+            status, out, said = atoll(server, "template", "build", "evil", "--from", f"oci:{at}")
+            assert (status, out) == (125, "") and "could not be built" in said, (number, said)
+        assert set(server.files()) == before, set(server.files()) - before
+    assert server.ask("GET", "/templates/evil")[0] == 404
+
+
+def hostile(layout):
+    """Returns what makes layouts that are refused: a content that is a link, one that is another, a digest
+    that is a path, an index that is none."""
+    index = json.load(open(os.path.join(layout, "index.json")))
+    digest = index["manifests"][0]["digest"]
+    blob = lambda at: os.path.join(at, "blobs", *digest.split(":"))
+
+    def link(at):
+        os.rename(blob(at), os.path.join(at, "real"))
+        os.symlink("../../real", blob(at))
+
+    def other(at):
+        with open(blob(at), "ab") as file:
+            file.write(b" ")
+
+    def path(at):
+        index["manifests"][0]["digest"] = "sha256:../../../../../../etc/passwd"
+        json.dump(index, open(os.path.join(at, "index.json"), "w"))
+
+    def none(at):
+        open(os.path.join(at, "index.json"), "w").write("[]")
+
+    return [link, other, path, none]
+
+
 def hostile_images_stay_in_their_sandbox(server):
     before = set(server.files())
     refused = {
@@ -409,7 +519,8 @@ def a_server_that_dies_in_a_build_leaves_nothing(server):
 CHECKS = [steps_make_a_template, a_failure_names_its_step, the_same_is_not_built_again,
           templates_stand_on_templates, places_at_the_root_are_those_of_its_steps,
           what_only_root_may_read_is_not_shown, templates_of_an_earlier_form_are_no_more, pauses_snapshots_and_forks_keep_roots_changes,
-          an_image_is_a_template, hostile_images_stay_in_their_sandbox,
+          an_image_is_a_template, a_dockerfile_is_built_by_the_command,
+          a_layout_on_disk_is_a_template, hostile_images_stay_in_their_sandbox,
           tenants_see_nothing_of_each_other, a_server_that_dies_in_a_build_leaves_nothing]
 failed = False
 key = None

@@ -43,12 +43,21 @@ struct Start {
     from_image: Option<String>,
     from_template: Option<String>,
     from_image_registry: Option<Login>,
+    from_layout: Option<Layout>,
     #[serde(default)]
     force: bool,
     #[serde(default)]
     steps: Vec<Step>,
     start_cmd: Option<String>,
     ready_cmd: Option<String>,
+}
+
+/// An image in an upload: no part of E2B's API.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Layout {
+    upload: String,
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -265,17 +274,18 @@ async fn upload_of(
 
 fn plan(asked: Start) -> Result<BuildPlan, Refusal> {
     let login = asked.from_image_registry.map(login).transpose()?;
-    let from = match (asked.from_image, asked.from_template) {
-        (Some(_), Some(_)) => {
-            let what = "fromImage and fromTemplate are one or the other";
-            return Err(Refusal::new(Kind::Invalid, what));
-        }
-        (Some(name), None) => BuildFrom::Image {
+    let from = match (asked.from_image, asked.from_template, asked.from_layout) {
+        (Some(name), None, None) => BuildFrom::Image {
             name,
             login: login.map(Box::new),
         },
-        (None, Some(name)) => BuildFrom::Template(name),
-        (None, None) => BuildFrom::Host,
+        (None, Some(name), None) => BuildFrom::Template(name),
+        (None, None, Some(Layout { upload, name })) => BuildFrom::Layout { upload, name },
+        (None, None, None) => BuildFrom::Host,
+        _ => {
+            let what = "fromImage, fromTemplate and fromLayout are one or another";
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
     };
     if asked.steps.len() > STEPS_MAX {
         let what = format!("a build has {STEPS_MAX} steps at most");

@@ -1,7 +1,7 @@
-"""Fetches an image of a registry and unpacks it to ./rootfs.
+"""Fetches an image of a registry, or of a layout on disk, and unpacks it to ./rootfs.
 
 It runs in a sandbox, as root there: whatever the registry sends, it can do no more than that.
-Arguments: `find` or `fetch`, and the image. Input: null, or {"user", "password"}. The answer is one
+Arguments: `find` or `fetch`, the image, and the directory of its layout if it has one. Input: null, or {"user", "password"}. The answer is one
 object of JSON; progress goes to the standard error.
 """
 
@@ -117,7 +117,10 @@ class Registry:
 
     def manifest(self):
         """Returns the manifest for this machine, and its digest."""
-        content, digest = self.document(f"manifests/{self.reference}", self.digest)
+        return self.choose(*self.document(f"manifests/{self.reference}", self.digest))
+
+    def choose(self, content, digest):
+        """Returns the one of a list that is for this machine."""
         if content.get("mediaType") in LISTS or "manifests" in content:
             architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
             for one in content.get("manifests", []):
@@ -155,6 +158,44 @@ class Registry:
         if got != size or "sha256:" + sum_of.hexdigest() != digest:
             raise Refused(f"{digest} is not what it is called")
         to.seek(0)
+
+
+class Layout(Registry):
+    """Images in a directory (OCI Image Layout Specification)."""
+
+    def __init__(self, directory, name):
+        self.directory, self.name = directory, name
+
+    def open(self, path, accept=None):
+        """Opens what has a digest: no link is followed, which could lead to what the sandbox is made of."""
+        kind, _, digest = path.rpartition("/")[2].partition(":")
+        if not re.fullmatch(r"[a-z0-9]{1,32}", kind) or not re.fullmatch(r"[0-9a-f]{1,256}", digest):
+            raise Refused(f"{path!r} names no content")
+        return self.read(os.path.join("blobs", kind, digest))
+
+    def read(self, path):
+        """Opens a file of the layout."""
+        try:
+            return os.fdopen(os.open(os.path.join(self.directory, path), os.O_RDONLY | os.O_NOFOLLOW), "rb")
+        except OSError as error:
+            raise Refused(f"{path} of the layout: {error.strerror}") from None
+
+    def manifest(self):
+        """Returns the manifest for this machine, and its digest."""
+        with self.read("index.json") as file:
+            text = file.read(MANIFEST_BYTES_MAX + 1)
+        if len(text) > MANIFEST_BYTES_MAX:
+            raise Refused("its index is too long")
+        images = json.loads(text)["manifests"]
+        named = lambda one: (one.get("annotations") or {}).get("org.opencontainers.image.ref.name")
+        found = [one for one in images if not self.name or named(one) == self.name]
+        if len(found) != 1 and (self.name or any(map(named, images)) or not images):
+            names = ", ".join(sorted(str(named(one)) for one in images)) or "none"
+            raise Refused(f"it has {len(found)} images of that name; these names are there: {names}")
+        if len(found) == 1:
+            return self.choose(*self.document(f"manifests/{found[0]['digest']}", found[0]["digest"]))
+        # One image, for several machines.
+        return self.choose({"manifests": found}, None)
 
 
 class Tree:
@@ -299,10 +340,10 @@ def fetch(registry, manifest):
 
 
 def main():
-    what, image = sys.argv[1:3]
+    what, image, *layout = sys.argv[1:]
     login = json.loads(sys.stdin.read() or "null")
     os.umask(0)
-    registry = Registry(image, login)
+    registry = Layout(layout[0], image) if layout else Registry(image, login)
     manifest, digest = registry.manifest()
     told = {"digest": digest}
     if what == "fetch":

@@ -81,6 +81,13 @@ pub enum BuildFrom {
     Host,
     /// Another template.
     Template(String),
+    /// An image in an uploaded layout (OCI Image Layout Specification).
+    Layout {
+        /// The name of the upload.
+        upload: String,
+        /// The name of the image in it; needed where there are several.
+        name: Option<String>,
+    },
     /// An image of a registry.
     Image {
         /// Its name.

@@ -2,6 +2,7 @@
 //! and whose root the files belong to.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use atoll_engine::sandboxes::{import_image, remove_home};
@@ -20,6 +21,12 @@ use super::{Record, resident};
 use crate::line::Stream;
 use crate::protocol::{End, Kind, Refusal, RegistryLogin, StartAsk};
 
+/// The network of a sandbox that fetches nothing.
+const NOWHERE: Reach = Reach {
+    name: "closed",
+    presets: Vec::new(),
+    allow: Vec::new(),
+};
 /// The program that fetches and unpacks an image.
 const FETCH: &str = include_str!("../../interpreter/fetch.py");
 /// The longest answer of it, bytes.
@@ -45,36 +52,34 @@ pub(super) struct Fetch<'a> {
 }
 
 /// An image that somebody wants.
-struct Wish<'a> {
-    caller: &'a Caller,
-    image: &'a str,
-    login: Option<&'a RegistryLogin>,
+pub(super) struct Wish<'a> {
+    pub(super) caller: &'a Caller,
+    /// Its name, for people.
+    pub(super) image: &'a str,
+    pub(super) login: Option<&'a RegistryLogin>,
+    /// The file of the upload that it lies in, if it is of no registry.
+    pub(super) layout: Option<&'a Path>,
 }
+
+/// The directory of a layout in the sandbox that it is unpacked in.
+const LAYOUT: &str = "layout";
+/// Unpacks an upload there.
+const UNPACK: &str = "mkdir layout && tar -x --no-same-owner -f - -C layout";
 
 impl Worker {
     /// Makes what a build begins with of an image; the tenant's own layer of it if there is one.
     pub(super) async fn import(
         self: &Arc<Self>,
-        caller: &Caller,
-        image: &str,
-        login: Option<&RegistryLogin>,
+        wish: &Wish<'_>,
         log: &Log,
         hold: &Arc<Hold>,
     ) -> Result<Record, Refusal> {
-        log.line(&format!("Looking for {image}"), false);
-        let living = self.begin_fetch(caller, hold).await?;
-        let imported = self
-            .import_in(
-                &living,
-                &Wish {
-                    caller,
-                    image,
-                    login,
-                },
-                log,
-                hold,
-            )
-            .await;
+        log.line(&format!("Looking for {}", wish.image), false);
+        let living = match wish.layout {
+            None => self.begin_fetch(wish.caller, hold).await?,
+            Some(_) => self.begin_fetch_in(wish.caller, NOWHERE, hold).await?,
+        };
+        let imported = self.import_in(&living, wish, log, hold).await;
         if imported.is_err() || !living.is_pausing() {
             self.end(&living, "its image is known").await;
         }
@@ -87,13 +92,6 @@ impl Worker {
         caller: &Caller,
         hold: &Arc<Hold>,
     ) -> Result<Arc<Living>, Refusal> {
-        let wanted = Wanted {
-            tenant: caller.tenant.clone(),
-            name: "base".to_owned(),
-            cpus: None,
-            memory_mib: None,
-        };
-        let host = self.host_record("base", hold).await?;
         let allow = self.configuration.images();
         if allow.is_empty() {
             let what = "this server fetches no images: it names no registry";
@@ -105,6 +103,22 @@ impl Worker {
             presets: Vec::new(),
             allow,
         };
+        self.begin_fetch_in(caller, reach, hold).await
+    }
+
+    async fn begin_fetch_in(
+        self: &Arc<Self>,
+        caller: &Caller,
+        reach: Reach,
+        hold: &Arc<Hold>,
+    ) -> Result<Arc<Living>, Refusal> {
+        let wanted = Wanted {
+            tenant: caller.tenant.clone(),
+            name: "base".to_owned(),
+            cpus: None,
+            memory_mib: None,
+        };
+        let host = self.host_record("base", hold).await?;
         self.begin_build(caller, "base", &wanted, &host, Some(reach))
             .await
     }
@@ -120,11 +134,19 @@ impl Worker {
             caller,
             image,
             login,
+            layout,
         } = *wish;
-        let fetch = |what| Fetch {
-            name: image,
-            words: ["/usr/bin/python3", "-I", "-c", FETCH, what, image].to_vec(),
-            login,
+        if let Some(upload) = layout {
+            self.unpack(living, upload, log).await?;
+        }
+        let fetch = |what| {
+            let mut words = ["/usr/bin/python3", "-I", "-c", FETCH, what, image].to_vec();
+            words.extend(layout.map(|_| LAYOUT));
+            Fetch {
+                name: image,
+                words,
+                login,
+            }
         };
         let found = self.fetch(living, &fetch("find"), log).await?;
         let digest = format!("{IMAGE}{}", found.digest);
@@ -144,6 +166,24 @@ impl Worker {
         }
         let made = self.take_image(living, digest, fetched, hold).await;
         made.map(|image| image.as_record())
+    }
+
+    /// Unpacks an uploaded layout in the sandbox.
+    async fn unpack(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        upload: &Path,
+        log: &Log,
+    ) -> Result<(), Refusal> {
+        let words = ["/bin/sh", "-c", UNPACK];
+        let ask = StartAsk {
+            command: words.map(str::to_owned).to_vec(),
+            user: Some("root".to_owned()),
+            directory: Some(atoll_model::RESIDENT.home.to_owned()),
+            input: true,
+            ..StartAsk::default()
+        };
+        self.run_logged(living, ask, Some(upload), log).await
     }
 
     /// Ends the sandbox, and makes a layer of what was unpacked in it.

@@ -100,7 +100,16 @@ pub(super) fn with_roots(base: Record, steps: &[BuildStep]) -> Record {
                 at
             }
             BuildStep::Copy { to, .. } => shell.place(to),
-            BuildStep::Run { .. } | BuildStep::User(_) => continue,
+            BuildStep::Run { command, .. } => {
+                for name in made_at_root(command) {
+                    let is_hosts = base.over_host && HOSTS.contains(&&*name);
+                    if !is_hosts && !roots.contains(&name) && roots.len() < ROOTS_MAX {
+                        roots.push(name);
+                    }
+                }
+                continue;
+            }
+            BuildStep::User(_) => continue,
         };
         let mut parts = Path::new(&at).components().skip(1);
         let Some(Component::Normal(name)) = parts.next() else {
@@ -116,6 +125,38 @@ pub(super) fn with_roots(base: Record, steps: &[BuildStep]) -> Record {
         }
     }
     Record { roots, ..base }
+}
+
+/// Returns the names at the root beneath which a command makes directories by `mkdir -p`, as far as
+/// its text says so.
+fn made_at_root(command: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for part in command.split([';', '&', '|', '\n', '(', ')']) {
+        let mut words = part.split_whitespace().skip_while(|word| *word != "mkdir");
+        let options = words.clone().filter(|word| word.starts_with('-'));
+        if words.next().is_none() || !options.clone().any(|option| option.contains('p')) {
+            continue;
+        }
+        let words = words.map(|word| word.trim_matches(['"', '\'']));
+        for path in words.filter(|word| word.starts_with('/')).map(Path::new) {
+            if let Some(Component::Normal(name)) = path.components().nth(1) {
+                let name = name.to_string_lossy().into_owned();
+                let is_plain = |one: char| one.is_alphanumeric() || "._-".contains(one);
+                found.extend(Some(name).filter(|name| name.chars().all(is_plain)));
+            }
+        }
+    }
+    found
+}
+
+/// Says how directories are made at the root, where a command that makes some has failed.
+pub(super) fn advised(refusal: Refusal, command: &str) -> Refusal {
+    match command.contains("mkdir ") {
+        true => refusal.advise(
+            "at the root WORKDIR /x, COPY and mkdir -p /x make directories, and nothing else",
+        ),
+        false => refusal,
+    }
 }
 
 /// Refuses variables that no program could have.
@@ -178,5 +219,24 @@ pub(super) fn ended(end: &End) -> String {
         End::Otherwise(why) | End::Gone(why) => why.clone(),
         End::Late => "its time was over".to_owned(),
         End::TooSlow => "its output was read too slowly".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_at_root;
+
+    #[test]
+    fn directories_at_the_root_are_seen_in_commands() {
+        for (command, expected) in [
+            ("mkdir -p /x", vec!["x"]),
+            ("set -e; mkdir -pm 700 /x/y \"/z\" && cd /x", vec!["x", "z"]),
+            ("apt-get update\nmkdir --parents /srv2", vec!["srv2"]),
+            ("mkdir /x", vec![]),
+            ("echo -p /x; mkdir -p x ./y", vec![]),
+            ("mkdir -p /$NAME /../x", vec![]),
+        ] {
+            assert_eq!(made_at_root(command), expected, "{command}");
+        }
     }
 }

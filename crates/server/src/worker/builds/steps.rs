@@ -18,8 +18,9 @@ use super::super::{Worker, fault, refusal};
 use super::debian::DEBIAN;
 use super::digest::is_gzip;
 use super::holding::Hold;
+use super::image::Wish;
 use super::progress::{Lines, Log, Wanted};
-use super::shell::{Shell, as_root, check_variables, ended, failed, told, with_roots};
+use super::shell::{Shell, advised, as_root, check_variables, ended, failed, told, with_roots};
 use super::{MAPPED, Record, Template, no_template, resident};
 use crate::protocol::{
     BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, InAsk, Kind, Refusal,
@@ -80,7 +81,7 @@ impl Worker {
         );
         // Until it is a template's, or is not to be one.
         let hold = self.hold_layers();
-        let base = self.base_of(caller, &plan.from, log, &hold).await?;
+        let base = self.base_of(caller, id, &plan.from, log, &hold).await?;
         hold.add(&base)?;
         let digest = self.digest_of(id, &base, &plan).await?;
         if !plan.force {
@@ -183,6 +184,7 @@ impl Worker {
     async fn base_of(
         self: &Arc<Self>,
         caller: &Caller,
+        id: &str,
         from: &BuildFrom,
         log: &Log,
         hold: &Arc<Hold>,
@@ -207,7 +209,27 @@ impl Worker {
                 if name == DEBIAN {
                     return self.debian(caller, log, hold).await;
                 }
-                self.import(caller, name, login.as_deref(), log, hold).await
+                let wish = Wish {
+                    caller,
+                    image: name,
+                    login: login.as_deref(),
+                    layout: None,
+                };
+                self.import(&wish, log, hold).await
+            }
+            BuildFrom::Layout { upload, name } => {
+                let file = self.upload_place(id, upload);
+                if !file.is_file() {
+                    let what = format!("the layout {upload} was not uploaded");
+                    return Err(Refusal::new(Kind::NotFound, what));
+                }
+                let wish = Wish {
+                    caller,
+                    image: name.as_deref().unwrap_or_default(),
+                    login: None,
+                    layout: Some(&file),
+                };
+                self.import(&wish, log, hold).await
             }
         }
     }
@@ -304,7 +326,8 @@ impl Worker {
             BuildStep::Run { command, user } => {
                 let mut ask = shell.ask(command);
                 ask.user = user.clone().or(ask.user);
-                self.run_logged(living, ask, None, log).await
+                let ran = self.run_logged(living, ask, None, log).await;
+                ran.map_err(|refusal| advised(refusal, command))
             }
             BuildStep::Environment(variables) => {
                 let all = variables.iter();
