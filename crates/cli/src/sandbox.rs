@@ -58,8 +58,8 @@ pub fn sandbox(arguments: &SandboxArguments, output: &Output) -> Result<u8, Fail
             };
             let paused = server.json("POST", &path, &asked)?;
             output.say(match paused.get("memory_kept") == Some(&json!(true)) {
-                true => "kept: its memory, for as long as there is room, and its files",
-                false => "kept: its files; its programs have ended",
+                true => "kept: its memory, for as long as there is room, and its files\n",
+                false => "kept: its files; its programs have ended\n",
             });
             Ok(0)
         }
@@ -214,7 +214,7 @@ fn refused(answer: Response<Body>) -> Failure {
             .map(|text| printable(text.as_bytes()))
     };
     let failure = Failure::new("the server refuses");
-    let failure = match text("detail") {
+    let failure = match text("detail").or_else(|| text("message")) {
         Some(detail) => failure.because(detail),
         None => failure.because(status),
     };

@@ -1300,7 +1300,7 @@ fn pauses_keep_memory_where_there_is_room() {
     let world = World::new("pauses_keep_memory_where_there_is_room");
     let python = world.host("python3").arg(checks("asleep.py"));
     let run = python.env("CONFIG", world.config()).within(LONG).run();
-    all_passed_of(&run, 9);
+    all_passed_of(&run, 11);
     verify_ledger(&world);
 }
 

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -126,6 +127,8 @@ pub struct Sandbox {
     assigned: Arc<OnceLock<Call>>,
     replacing: Mutex<()>,
     home: Arc<Home>,
+    /// True while its processes stand still for a caller.
+    is_still: AtomicBool,
     shared: Arc<Shared>,
     owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
@@ -266,6 +269,7 @@ impl Engine {
             assigned,
             replacing: Mutex::new(()),
             home,
+            is_still: AtomicBool::new(false),
             shared: Arc::clone(&self.shared),
             owner,
             supervised: Mutex::new(Some(supervised)),

@@ -154,6 +154,7 @@ impl Running {
             kill_at: None,
             abandon_at: None,
             freezing: None,
+            frozen_at: Instant::now(),
             stop_waits: false,
             control_open: true,
             server_ended: false,
@@ -264,6 +265,8 @@ struct Session<'a> {
     abandon_at: Option<Instant>,
     /// Set while all processes are stopped, or are to be.
     freezing: Option<Freezing>,
+    /// The time at which they were told to stop last.
+    frozen_at: Instant,
     /// True if the person suspended the program, and this side is still to follow.
     stop_waits: bool,
     control_open: bool,
@@ -296,9 +299,10 @@ impl Session<'_> {
             for kind in ready {
                 self.handle(kind, attachment, &mut block)?;
             }
+            // First: what comes with the end of standing still is carried out.
+            self.freeze_or_thaw();
             self.serve_requests();
             self.end_execs();
-            self.freeze_or_thaw();
             while self.put_questions(attachment) {}
             self.tell_begun(attachment);
             self.tell_denied(attachment);
@@ -620,6 +624,7 @@ impl Session<'_> {
             .further
             .iter()
             .filter(|exec| exec.streams.ended.is_none());
+        let execs = execs.filter(|_| self.freezing.is_none());
         let execs = execs.flat_map(|exec| [exec.end_at, exec.kill_at]);
         let next = next.into_iter().chain(execs).flatten().min();
         // One millisecond more, so that a wait does not end just before its time.

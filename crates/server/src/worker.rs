@@ -708,6 +708,11 @@ impl Worker {
             });
         }
         while ending.join_next().await.is_some() {}
+        // One that was just being paused is neither ended nor asleep before it is.
+        let left: Vec<String> = self.living().keys().cloned().collect();
+        for id in left {
+            self.wait_paused(&id).await;
+        }
         self.let_all_go().await;
     }
 

@@ -108,6 +108,13 @@ pub(crate) fn from_dockerfile(name: &str, file: &Path, output: &Output) -> Resul
         output.say(&format!("sending {}\n", directory.display()));
         build.upload(dockerfile::CONTEXT, context::packed(directory)?)?;
     }
+    let layout = read.from.strip_prefix(LAYOUT).map(Path::new);
+    let leads_out = |path: &Path| path.is_absolute() || path.iter().any(|part| part == "..");
+    if layout.is_some_and(leads_out) {
+        let what = format!("{shown}: {} leads out of its directory", read.from);
+        let advice = format!("atoll template build {name} --from takes it");
+        return Err(Failure::new(what).advise(advice));
+    }
     // Relative to the Dockerfile, as its files are.
     let mut plan = begun_with(&build, &read.from, directory, output)?;
     if let Some(plan) = plan.as_object_mut() {

@@ -11,6 +11,13 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 /// The list of files that are left out.
 const IGNORED: &str = ".dockerignore";
 
+/// A pattern of that list.
+struct Pattern {
+    /// False if it takes back what those before it say.
+    leaves_out: bool,
+    names: Gitignore,
+}
+
 /// Packs the files of a directory, as tar does, in a file that is gone once it is closed.
 ///
 /// # Errors
@@ -27,13 +34,13 @@ pub(super) fn packed(directory: &Path) -> Result<File, Failure> {
 }
 
 /// Reads the list of files that are left out. Its patterns begin at the directory.
-fn ignored(directory: &Path) -> Result<Gitignore, Failure> {
-    let mut all = GitignoreBuilder::new(directory);
+fn ignored(directory: &Path) -> Result<Vec<Pattern>, Failure> {
+    let mut all = Vec::new();
     let path = directory.join(IGNORED);
     let failed = format!("{} cannot be read", path.display());
     let file = match File::open(&path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Gitignore::empty()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(all),
         Err(error) => return Err(Failure::new(failed).because(error)),
     };
     for line in BufReader::new(file).lines() {
@@ -42,15 +49,30 @@ fn ignored(directory: &Path) -> Result<Gitignore, Failure> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let (mark, pattern) = match line.strip_prefix('!') {
-            Some(pattern) => ("!", pattern),
-            None => ("", line),
+        let (leaves_out, pattern) = match line.strip_prefix('!') {
+            Some(pattern) => (false, pattern),
+            None => (true, line),
         };
         let pattern = pattern.trim_start_matches("./").trim_matches('/');
-        let anchored = format!("{mark}/{pattern}");
-        all.add_line(None, &anchored).doing(&failed)?;
+        let mut one = GitignoreBuilder::new(directory);
+        one.add_line(None, &format!("/{pattern}")).doing(&failed)?;
+        all.push(Pattern {
+            leaves_out,
+            names: one.build().doing(&failed)?,
+        });
     }
-    all.build().doing(&failed)
+    Ok(all)
+}
+
+/// Returns whether a file is left out: the last pattern for it, or for a directory that it is in, says
+/// so.
+fn is_left_out(patterns: &[Pattern], path: &Path, is_directory: bool) -> bool {
+    let mut all = patterns.iter().rev();
+    let last = all.find(|one| {
+        let found = one.names.matched_path_or_any_parents(path, is_directory);
+        found.is_ignore()
+    });
+    last.is_some_and(|one| one.leaves_out)
 }
 
 /// Adds the files of a directory, by their names beneath the first.
@@ -58,7 +80,7 @@ fn add(
     tar: &mut tar::Builder<File>,
     directory: &Path,
     below: &Path,
-    ignored: &Gitignore,
+    ignored: &[Pattern],
 ) -> Result<(), Failure> {
     let here = directory.join(below);
     let failed = |path: &Path| format!("{} cannot be read", path.display());
@@ -71,9 +93,7 @@ fn add(
         let within: PathBuf = below.join(&name);
         let path = directory.join(&within);
         let kind = path.symlink_metadata().doing(&failed(&path))?.file_type();
-        let is_left_out = ignored
-            .matched_path_or_any_parents(&within, kind.is_dir())
-            .is_ignore();
+        let is_left_out = is_left_out(ignored, &within, kind.is_dir());
         // What is named after it can be in a directory that is left out.
         if kind.is_dir() {
             if !is_left_out {

@@ -58,7 +58,7 @@ struct Instruction {
     line: usize,
     name: String,
     rest: String,
-    /// The text of a here-document, where that is all it has.
+    /// The lines of its here-documents, with those that end them.
     document: Option<String>,
 }
 
@@ -131,32 +131,51 @@ fn instructions(text: &str) -> Result<Vec<Instruction>, Mistake> {
             rest: rest.trim().to_owned(),
             document: None,
         };
-        if let Some(end) = here_document(&one.rest) {
-            let mut document = String::new();
+        for end in here_documents(&one.rest) {
+            let document = one.document.get_or_insert_default();
             loop {
-                match lines.next() {
-                    Some((_, line)) if line.trim_start_matches('\t') == end => break,
-                    Some((_, line)) => document.extend([line, "\n"]),
-                    None => return Err(one.mistake(format!("has no line {end:?} at its end"), "")),
+                let Some((_, line)) = lines.next() else {
+                    return Err(one.mistake(format!("has no line {end:?} at its end"), ""));
+                };
+                document.extend([line, "\n"]);
+                if line.trim_start_matches('\t') == end {
+                    break;
                 }
             }
-            one.document = Some(document);
         }
         found.push(one);
     }
     Ok(found)
 }
 
-/// Returns the word that ends a here-document, where an instruction is that alone.
-fn here_document(rest: &str) -> Option<String> {
-    let word = rest.strip_prefix("<<")?;
-    let word = word.strip_prefix('-').unwrap_or(word);
-    let word = word.trim_matches(|letter| matches!(letter, '"' | '\''));
-    let is_word = !word.is_empty()
-        && word
-            .chars()
-            .all(|one| one.is_ascii_alphanumeric() || one == '_');
-    is_word.then(|| word.to_owned())
+/// Returns the words that end the here-documents of an instruction.
+fn here_documents(rest: &str) -> Vec<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let word = |after: &str| {
+        let after = after.strip_prefix('-').unwrap_or(after);
+        let after = after.trim_start_matches(['"', '\'']);
+        let word: String = after.chars().take_while(|one| is_part(*one)).collect();
+        // A number is shifted by, and a word of the shell is what it reads.
+        let begins = word.chars().next();
+        begins.filter(|one| !one.is_ascii_digit()).map(|_| word)
+    };
+    let parts = rest.replace("<<<", "   ");
+    parts.split("<<").skip(1).filter_map(word).collect()
+}
+
+/// Returns whether an instruction is a here-document, and nothing else.
+fn is_alone(rest: &str) -> bool {
+    rest.starts_with("<<") && !rest.contains(char::is_whitespace)
+}
+
+/// Returns whether a platform is that of this machine.
+fn is_own(platform: &str) -> bool {
+    let own = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    platform == format!("linux/{own}")
 }
 
 /// A Dockerfile that is being read.
@@ -175,7 +194,7 @@ impl Reading {
         match (one.name.as_str(), self.is_begun) {
             ("FROM", false) => self.begin(one)?,
             ("FROM", true) => {
-                let advice = "build each stage as a template, and begin with the first";
+                let advice = "build the first as a template NAME, and begin with atoll/NAME";
                 return Err(one.mistake("begins another stage: one is built", advice));
             }
             ("ARG", _) => self.argument(one)?,
@@ -187,6 +206,9 @@ impl Reading {
                 let all = all.into_iter();
                 let all = all.map(|(name, value)| (name, self.expanded(&value)));
                 self.set(all.collect());
+            }
+            ("WORKDIR" | "USER", _) if one.rest.is_empty() => {
+                return Err(one.mistake("names nothing", ""));
             }
             ("WORKDIR", _) => {
                 self.sets_directory = true;
@@ -215,6 +237,9 @@ impl Reading {
         let image = self.expanded(image);
         if options.keys().any(|option| *option != "platform") || image.is_empty() {
             return Err(one.mistake("names no image", "FROM debian:12"));
+        }
+        if let Some(other) = options.get("platform").filter(|one| !is_own(one)) {
+            return Err(one.mistake(format!("is of {other}, and this machine is not"), ""));
         }
         if image == "scratch" {
             let advice = "FROM atoll/debian is a minimal Debian";
@@ -247,7 +272,15 @@ impl Reading {
             return Err(one.mistake(what, "leave it out: the step runs as any other"));
         }
         let command = match (&one.document, list(rest)) {
-            (Some(document), _) => document.clone(),
+            (Some(document), _) => match here_documents(rest).as_slice() {
+                // It is the text of a program of the shell.
+                [end] if is_alone(rest) => {
+                    let text = document.trim_end_matches('\n');
+                    let text = text.strip_suffix(end.as_str()).unwrap_or(text);
+                    text.trim_end_matches('\t').to_owned()
+                }
+                _ => format!("{rest}\n{document}"),
+            },
             (None, Some(words)) => shlex::try_join(words.iter().map(String::as_str))
                 .map_err(|_| one.mistake("has a zero byte", ""))?,
             (None, None) => rest.to_owned(),
@@ -405,6 +438,9 @@ fn pairs(one: &Instruction) -> Result<Vec<(String, String)>, Mistake> {
     }
     if !first.contains('=') {
         let value = one.rest.strip_prefix(first).unwrap_or_default().trim();
+        if value.is_empty() {
+            return Err(one.mistake("has a name without a value", "ENV NAME=value"));
+        }
         return Ok(vec![(first.to_owned(), value.to_owned())]);
     }
     let pair = |word: String| {

@@ -106,6 +106,9 @@ def programs_and_sockets_go_on(server):
     until(lambda: count(id) > at)
     assert [one["pid"] for one in server.ask("GET", f"/v1/sandboxes/{id}/processes")[2]] == [pid]
     assert ask()[2] == b"there\n"
+    # Files are written as before.
+    status, _, told = server.ask("PUT", f"/v1/sandboxes/{id}/files/content?path=own", {})
+    assert status in (200, 201), (status, told)
     assert server.run(id, "cat file; pgrep -c python3") == "there\n2\n"
     kinds = [one["kind"] for one in server.ask("GET", f"/v1/events?sandbox={id}")[2]]
     assert [kind for kind in kinds if kind != "updated"] == ["resumed", "paused", "created"], kinds
@@ -152,6 +155,48 @@ def others_begin_with_its_files(server):
     for one in others + [id]:
         assert server.ask("DELETE", f"/v1/sandboxes/{one}")[0] == 200
     assert server.ask("DELETE", f"/v1/snapshots/{snapshot['id']}")[0] == 200
+
+
+def the_time_of_a_program_stands_still_too(server):
+    id, _ = server.made()
+    command = {"command": ["sh", "-c", "while :; do sleep 0.1; done"], "timeout_ms": 3000}
+    late = server.ask("POST", f"/v1/sandboxes/{id}/processes", command)[2]["pid"]
+    kept = server.ask("POST", f"/v1/sandboxes/{id}/processes", {"command": ["sleep", "100"]})[2]["pid"]
+    pause(server, id)
+    # Longer than its time, and than it takes to see who does not stand still.
+    time.sleep(8)
+    assert server.ask("GET", f"/v1/sandboxes/{id}")[2]["memory_kept"], whys(server, id)
+    go_on(server, id)
+    running = lambda: [one["pid"] for one in server.ask("GET", f"/v1/sandboxes/{id}/processes")[2]]
+    assert sorted(running()) == sorted([late, kept]), running()
+    until(lambda: running() == [kept])
+    assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+
+
+def many_pause_and_go_on_beside_each_other(server):
+    made = [begun(server, COUNTER)[0] for _ in range(6)]
+    wrong = []
+
+    def turn(id):
+        try:
+            for _ in range(10):
+                pause(server, id)
+                server.ask("GET", "/v1/snapshots")
+                go_on(server, id)
+                server.ask("GET", "/v1/sandboxes?paused=true")
+        except Exception as error:
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=turn, args=[id]) for id in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not wrong, wrong
+    for id in made:
+        at = count(id)
+        until(lambda: count(id) > at)
+        assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
 
 
 def it_ends_while_it_stands_still(server):
@@ -262,6 +307,7 @@ def servers_that_end_leave_files(key):
 
 CHECKS = [
     programs_and_sockets_go_on, it_ends_at_its_time_once_it_has_gone_on, others_begin_with_its_files,
+    the_time_of_a_program_stands_still_too, many_pause_and_go_on_beside_each_other,
     it_ends_while_it_stands_still, what_ends_by_itself_leaves_its_files, who_does_not_stand_still_is_ended,
 ]
 

@@ -410,11 +410,25 @@ def a_layout_on_disk_is_a_template(server):
     assert status == 0 and "CACHED" in said, said
     with tempfile.TemporaryDirectory() as place:
         with open(os.path.join(place, "Dockerfile"), "w") as file:
-            file.write(f"FROM oci:{layout}:box\nRUN cat /etc/replaced > /srv/seen")
+            file.write("FROM oci:lay:box\nENV PATH=/srv/bin:$PATH\n"
+                       "RUN mkdir -p /srv/bin && printf '#!/bin/sh\\necho found' > /srv/bin/mine && chmod 755 /srv/bin/mine\n"
+                       "RUN mine > /srv/seen; cat /etc/replaced >> /srv/seen\n")
+        shutil.copytree(layout, os.path.join(place, "lay"), symlinks=True)
         status, _, said = atoll(server, "template", "build", "laid-on", "--file", os.path.join(place, "Dockerfile"))
         assert status == 0, said
         with server.made("laid-on") as sandbox:
-            assert sandbox.commands.run("cat /srv/seen").stdout == "2\n"
+            assert sandbox.commands.run("cat /srv/seen; mine").stdout == "found\n2\nfound\n"
+        id = json.loads(atoll(server, "sandbox", "create", "--template", "laid-on", "--json")[1])["sandbox"]["id"]
+        assert atoll(server, "sandbox", "exec", id, "--", "mine")[1] == "found\n"
+        assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+        with open(os.path.join(place, "Dockerfile"), "w") as file:
+            file.write("FROM atoll/laid-on\nRUN cat /srv/seen")
+        status, _, said = atoll(server, "template", "build", "laid-on-that", "--file", os.path.join(place, "Dockerfile"))
+        assert status == 0 and "found" in said, said
+        with open(os.path.join(place, "Dockerfile"), "w") as file:
+            file.write(f"FROM oci:{layout}:box")
+        status, _, said = atoll(server, "template", "build", "none", "--file", os.path.join(place, "Dockerfile"))
+        assert status == 125 and "leads out of its directory" in said, said
         status, _, said = atoll(server, "template", "build", "none", "--from", f"oci:{place}")
         assert status == 125 and "no layout of images" in said and "skopeo" in said, said
         status, _, said = atoll(server, "template", "build", "none", "--from", f"oci:{layout}:other")

@@ -1,5 +1,7 @@
 //! Sandboxes that stand still for as long as a caller wants, with all that they hold in memory.
 
+use std::sync::atomic::Ordering;
+
 use atoll_ledger::Durability;
 use atoll_model::ServedExec;
 use serde_json::json;
@@ -29,15 +31,29 @@ impl Sandbox {
     /// # Errors
     /// When it has ended, cannot stop, or its home lies where it cannot stay; it goes on then.
     pub fn stand_still(&self, by: &ServedExec) -> Result<Still, Failure> {
-        let frozen = self.owner.freeze();
-        let frozen = frozen.map_err(|error| unanswered(&self.run, &error))?;
-        let frozen = frozen.map_err(|declined| refused(&self.run, declined))?;
+        // Before anything else: it can end at any time.
         if !self.home.stay() {
             return Err(Failure::new("its home lies where it cannot stay"));
         }
-        let recorded = self.note_stillness("run.paused", by);
-        recorded.inspect_err(|_| self.home.stay_no_more())?;
+        let still = self.frozen().and_then(|still| {
+            self.note_stillness("run.paused", by)?;
+            Ok(still)
+        });
+        still.inspect_err(|_| self.home.stay_no_more())
+    }
+
+    fn frozen(&self) -> Result<Still, Failure> {
+        let frozen = self.owner.freeze();
+        let frozen = frozen.map_err(|error| unanswered(&self.run, &error))?;
+        let frozen = frozen.map_err(|declined| refused(&self.run, declined))?;
+        self.is_still.store(true, Ordering::SeqCst);
         Ok(Still(frozen))
+    }
+
+    /// Returns whether its processes stand still for a caller.
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        self.is_still.load(Ordering::SeqCst)
     }
 
     /// Records that its processes are to go on, as they do once the value is dropped by which they stand
@@ -51,6 +67,7 @@ impl Sandbox {
 
     /// Has its home, and root's changes of the system, be gone at its end again.
     pub fn stay_no_more(&self) {
+        self.is_still.store(false, Ordering::SeqCst);
         self.home.stay_no_more();
     }
 

@@ -83,7 +83,6 @@ impl Session<'_> {
         for request in self.carrier.requests() {
             match request {
                 SandboxRequest::Exec(exec) => self.start_exec(*exec),
-                // Nothing is started while everything stands still.
                 SandboxRequest::Files(FilesRequest { served }) => served(match self.freezing {
                     None => self.server.serve_files(),
                     Some(_) => Err(SandboxError::Frozen),
@@ -99,6 +98,8 @@ impl Session<'_> {
         } = exec;
         let now = Instant::now();
         let begun = match self.further.len() < EXECS_MAX {
+            // Nothing is started while everything stands still.
+            _ if self.freezing.is_some() => Err(SandboxError::Frozen),
             true => self
                 .server
                 .prepare(&mut command)
@@ -142,6 +143,7 @@ impl Session<'_> {
             }
             (true, None) => {
                 self.order(Order::Freeze);
+                self.frozen_at = now;
                 self.freezing = Some(Freezing::Until(now + FROZEN_WITHIN));
             }
             (true, Some(Freezing::Until(at))) => {
@@ -156,6 +158,13 @@ impl Session<'_> {
             (false, Some(_)) => {
                 self.order(Order::Thaw);
                 self.freezing = None;
+                // The time that a program stood still is none of its own.
+                let stood = now.saturating_duration_since(self.frozen_at);
+                for exec in &mut self.further {
+                    for at in [&mut exec.end_at, &mut exec.kill_at].into_iter().flatten() {
+                        *at += stood;
+                    }
+                }
             }
             (true, Some(Freezing::Done(threads))) => {
                 // Of those who came meanwhile.
@@ -198,6 +207,9 @@ impl Session<'_> {
 
     /// Ends the further execs whose own time is over.
     pub(super) fn watch_execs(&mut self, now: Instant) {
+        if self.freezing.is_some() {
+            return;
+        }
         let mut orders = Vec::new();
         for exec in self
             .further

@@ -306,18 +306,31 @@ def remove(path):
         os.unlink(path)
 
 
+class Padded:
+    """A layer with zeros after its end: some tools leave the last ones out."""
+
+    def __init__(self, file):
+        self.file, self.left = file, tarfile.RECORDSIZE
+
+    def read(self, size):
+        content = self.file.read(size)
+        more = min(size - len(content), self.left)
+        self.left -= more
+        return content + bytes(more)
+
+
 def unpacked(file, kind):
     """Opens a layer."""
     head = file.read(4)
     file.seek(0)
     if head[:2] == b"\x1f\x8b":
-        return tarfile.open(fileobj=gzip.GzipFile(fileobj=file), mode="r|")
+        return tarfile.open(fileobj=Padded(gzip.GzipFile(fileobj=file)), mode="r|")
     if head == b"\x28\xb5\x2f\xfd":
         if not shutil.which("zstd"):
             raise Refused(f"{kind} needs zstd on the server's machine")
         process = subprocess.Popen(["zstd", "-dc"], stdin=file, stdout=subprocess.PIPE)
-        return tarfile.open(fileobj=process.stdout, mode="r|")
-    return tarfile.open(fileobj=file, mode="r|")
+        return tarfile.open(fileobj=Padded(process.stdout), mode="r|")
+    return tarfile.open(fileobj=Padded(file), mode="r|")
 
 
 def fetch(registry, manifest):

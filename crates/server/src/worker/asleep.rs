@@ -1,6 +1,8 @@
 //! Paused sandboxes whose memory is kept: their processes stand still where they are, for a time, and
 //! for as long as there is room. After that they are kept as files alone.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use super::callers::Caller;
 use super::living::Living;
 use super::paused::{AllPaused, Paused};
 use super::room::For;
-use super::sizes::Sizes;
+use super::sizes::{Sizes, check_sizes};
 use super::{Worker, fault, refusal};
 use crate::protocol::Refusal;
 
@@ -24,6 +26,9 @@ use crate::protocol::Refusal;
 pub(super) const ASLEEP: &str = "it is paused, with its memory";
 /// The time between two looks whether they stand still.
 const LOOK: Duration = Duration::from_secs(5);
+/// The longest time in which it is let go once the server ends, and the time between two attempts.
+const LEFT_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The part of the sandboxes that there can be up to which memory is kept: the rest is for others.
 const SHARE: (usize, usize) = (3, 4);
 
@@ -54,13 +59,14 @@ impl Paused {
 }
 
 impl Worker {
-    /// Returns whether memory of this one can be kept: its tenant has no more of them than it may
-    /// have alive, and there is room.
+    /// Returns whether memory of this one can be kept: with those that are alive its tenant has no more
+    /// than it may, and there is room.
     pub(super) fn may_sleep(&self, living: &Living) -> bool {
-        let is_own = |one: &&Arc<Paused>| one.tenant == living.tenant && one.is_asleep();
-        let own = self.paused().values().filter(is_own).count();
+        let own = Sizes::of_living(living);
+        let others = self.alive(&living.tenant).without(own);
+        let all = others.with(self.asleep_sizes(&living.tenant));
         self.configuration.pause.memory_s > 0
-            && own < self.configuration.quota.sandboxes
+            && check_sizes(&self.configuration.quota, all, own).is_ok()
             && !self.is_crowded()
             && self.room.check(For::Ahead).is_ok()
             && !self.is_draining()
@@ -69,8 +75,25 @@ impl Worker {
     /// Returns whether so many processes are supervised that further sandboxes would be refused soon.
     fn is_crowded(&self) -> bool {
         let (part, whole) = SHARE;
-        let all = self.living().len() + self.pool.len() + self.asleep_count();
-        all >= self.sandboxes_max / whole * part
+        self.supervised() >= self.sandboxes_max / whole * part
+    }
+
+    /// Returns the number of sandboxes that there are processes of.
+    pub(super) fn supervised(&self) -> usize {
+        // Never two lists at once: others take them the other way round.
+        let living = self.living().len();
+        let ahead = self.pool.len();
+        living + ahead + self.asleep_count()
+    }
+
+    /// Returns what the sandboxes of a tenant whose memory is kept may use together.
+    fn asleep_sizes(&self, tenant: &str) -> Sizes {
+        let sleepers = sleepers(&self.paused());
+        let own = sleepers.iter().filter(|one| one.tenant == tenant);
+        let own = own.filter_map(|one| one.sleeper());
+        own.fold(Sizes::default(), |all, one| {
+            all.with(Sizes::of_living(&one))
+        })
     }
 
     pub(super) fn asleep_count(&self) -> usize {
@@ -130,11 +153,7 @@ impl Worker {
         };
         self.can_make(caller)?;
         let life = self.life(timeout_s.or(living.ask.timeout_s))?;
-        let sizes = {
-            let (limits, cpus) = &*living.sizes();
-            Sizes::of(limits, *cpus)
-        };
-        let _making = self.admit(&paused.tenant, sizes)?;
+        let _making = self.admit(&paused.tenant, Sizes::of_living(&living))?;
         let Some(asleep) = paused.asleep().take() else {
             return Ok(None);
         };
@@ -163,27 +182,36 @@ impl Worker {
             self.release(&paused.id);
             return Ok(None);
         }
+        let mut is_over = living.over.subscribe();
+        if living.over.borrow().is_some() {
+            // It has ended before anybody looked.
+            is_over.mark_changed();
+        }
         living.sandbox.stay_no_more();
         living.live_for(life, false);
         living.end_pause();
         drop(asleep);
-        let is_over = living.over.subscribe();
         self.living().insert(living.id.clone(), Arc::clone(&living));
         self.take_on(&living, true, is_over);
         Ok(Some(living))
     }
 
-    /// Ends the processes of a paused sandbox, whose files are kept, on disk before this returns.
-    pub(super) async fn let_go(&self, paused: &Arc<Paused>, why: &str) {
-        let _stays = paused.stays().await;
-        if self.end_asleep(paused, Sandbox::end_still).await {
+    /// Ends the processes of a paused sandbox, whose files are kept, on disk before this returns; returns
+    /// whether it did. One that something is done with is left alone.
+    async fn let_go(&self, paused: &Arc<Paused>, why: &str) -> bool {
+        let Some(_stays) = paused.stays_now() else {
+            return false;
+        };
+        let has_gone = self.end_asleep(paused, Sandbox::end_still).await;
+        if has_gone {
             let facts = json!({ "why": format!("{why}: its files are kept, its memory is not") });
             self.note(&paused.tenant, &paused.id, "updated", &facts);
         }
+        has_gone
     }
 
     /// Ends the processes of a paused sandbox, of which nothing else is asked meanwhile; returns whether
-    /// it had any.
+    /// it had any, and they are gone.
     pub(super) async fn end_asleep(
         &self,
         paused: &Arc<Paused>,
@@ -192,14 +220,17 @@ impl Worker {
         let Some(asleep) = paused.asleep().take() else {
             return false;
         };
-        let ended = spawn_blocking(move || end(&asleep.living.sandbox));
-        match ended.await {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => {
-                let what = refusal(&failure).what;
-                eprintln!("atoll serve: sandbox {}: {what}", paused.id);
+        let living = Arc::clone(&asleep.living);
+        let ended = spawn_blocking(move || end(&living.sandbox)).await;
+        let ended = ended.map_err(|error| fault(&error));
+        let ended = ended.and_then(|done| done.map_err(|failure| refusal(&failure)));
+        if let Err(refusal) = ended {
+            eprintln!("atoll serve: sandbox {}: {}", paused.id, refusal.what);
+            if !asleep.living.sandbox.has_ended() {
+                // It stands still as before, and is asked again.
+                *paused.asleep() = Some(asleep);
+                return false;
             }
-            Err(error) => eprintln!("atoll serve: {error}"),
         }
         self.release(&paused.id);
         true
@@ -217,7 +248,7 @@ impl Worker {
                     .since()
                     .is_some_and(|since| since.elapsed() >= longest);
                 match is_late {
-                    true => self.let_go(&paused, "its time was over").await,
+                    true => drop(self.let_go(&paused, "its time was over").await),
                     false => self.check_still(&paused).await,
                 }
             }
@@ -225,17 +256,21 @@ impl Worker {
         }
     }
 
-    /// Lets the memory go that is kept for longest; returns whether there was one.
+    /// Lets the memory go that is kept for longest, of the tenant that has most; returns whether there
+    /// was one.
     pub(super) async fn let_go_first(&self, why: &str) -> bool {
-        let sleepers = sleepers(&self.paused());
-        let first = sleepers.into_iter().min_by_key(|one| one.since());
-        match first {
-            Some(first) => {
-                self.let_go(&first, why).await;
-                true
-            }
-            None => false,
+        let mut sleepers = sleepers(&self.paused());
+        let mut counts = BTreeMap::<String, usize>::new();
+        for one in &sleepers {
+            *counts.entry(one.tenant.clone()).or_default() += 1;
         }
+        sleepers.sort_by_key(|one| (Reverse(counts.get(&one.tenant).copied()), one.since()));
+        for one in sleepers {
+            if self.let_go(&one, why).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Lets all memory go.
@@ -243,7 +278,16 @@ impl Worker {
         let mut going = tokio::task::JoinSet::new();
         for paused in sleepers(&self.paused()) {
             let worker = Arc::clone(self);
-            going.spawn(async move { worker.let_go(&paused, "the server has ended").await });
+            going.spawn(async move {
+                let until = Instant::now() + LEFT_WITHIN;
+                // What something is done with keeps its files all the same.
+                while !worker.let_go(&paused, "the server has ended").await
+                    && paused.is_asleep()
+                    && Instant::now() < until
+                {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+            });
         }
         while going.join_next().await.is_some() {}
     }

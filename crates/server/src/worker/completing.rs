@@ -51,7 +51,18 @@ pub(super) async fn completed(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     ask.environment.extend(own);
+    look_in_path(&mut ask);
     Ok(ask)
+}
+
+/// Has a program that is named without a path be looked for by the shell, where the sandbox or the
+/// request has a search path of its own: the run's is another one.
+fn look_in_path(ask: &mut StartAsk) {
+    let is_named = |program: &String| !program.is_empty() && !program.contains('/');
+    if ask.environment.contains_key("PATH") && ask.command.first().is_some_and(is_named) {
+        let by_shell = ["/bin/sh", "-c", "exec \"$0\" \"$@\""].map(str::to_owned);
+        ask.command.splice(0..0, by_shell);
+    }
 }
 
 /// Finds the user that a program becomes. What the sandbox says of its users chooses among ids that

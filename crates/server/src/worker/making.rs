@@ -316,7 +316,7 @@ impl Worker {
                 ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
             });
         }
-        if self.living().len() + self.pool.len() + self.asleep_count() >= self.sandboxes_max {
+        if self.supervised() >= self.sandboxes_max {
             let what = "as many sandboxes are alive as this server has descriptors for";
             return Err(Refusal {
                 retry_after_s: Some(5),

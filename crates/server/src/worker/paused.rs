@@ -83,9 +83,9 @@ impl Paused {
         }
     }
 
-    /// Has nothing else happen to it for as long as the guard is kept.
-    pub(super) async fn stays(&self) -> tokio::sync::MutexGuard<'_, bool> {
-        self.is_over.lock().await
+    /// Has nothing else happen to it for as long as the guard is kept; `None` if something does now.
+    pub(super) fn stays_now(&self) -> Option<tokio::sync::MutexGuard<'_, bool>> {
+        self.is_over.try_lock().ok()
     }
 
     pub(super) fn begun(&self) -> Begun {
@@ -371,9 +371,13 @@ impl Worker {
             let what = format!("sandbox {} has just gone on", paused.id);
             return Err(Refusal::new(Kind::NoSandbox, what).advise("end it again"));
         }
+        if paused.is_asleep() && !self.end_asleep(paused, Sandbox::kill).await {
+            *is_over = false;
+            let what = format!("sandbox {} cannot be ended now", paused.id);
+            return Err(Refusal::new(Kind::Unavailable, what).advise("end it again"));
+        }
         self.paused().remove(&paused.id);
         self.forget_paused(&paused.id);
-        self.end_asleep(paused, Sandbox::kill).await;
         let facts = json!({ "why": "a caller has ended it while it was paused" });
         self.note(&paused.tenant, &paused.id, "killed", &facts);
         let (home, changes) = (self.kept(&paused.id), self.kept_changes(&paused.id));

@@ -29,8 +29,10 @@ impl Worker {
         let one_by_one = self.resizing.lock().await;
         let is_own = |one: &&Arc<Paused>| one.tenant == living.tenant;
         let pausing = |one: &&Arc<Living>| one.tenant == living.tenant && one.is_pausing();
-        let count = self.paused().values().filter(is_own).count()
-            + self.living().values().filter(pausing).count();
+        // Never both lists at once: others take them the other way round.
+        let paused = self.paused().values().filter(is_own).count();
+        let pausing = self.living().values().filter(pausing).count();
+        let count = paused + pausing;
         let most = self.configuration.quota.paused;
         if count >= most {
             let what = format!("{most} sandboxes are paused, as many as the tenant may have");
@@ -59,7 +61,6 @@ impl Worker {
             let what = format!("sandbox {} is ending: {why}", living.id);
             return Err(Refusal::new(Kind::NoSandbox, what));
         }
-        living.files.settled().await;
         let asleep = self.keep(living, row, sleeps, by).await;
         if let Err(refusal) = asleep {
             self.forget_paused(&living.id);
@@ -94,11 +95,14 @@ impl Worker {
         by: ServedExec,
     ) -> Result<Option<Asleep>, Refusal> {
         if sleeps {
+            // One that is paused is written to no further; one that goes on is again.
+            let _written = living.files.written().await;
             if let Some(asleep) = self.put_to_sleep(living, row.clone(), by).await {
                 return Ok(Some(asleep));
             }
             living.over.send_replace(Some(PAUSED.to_owned()));
         }
+        living.files.settled().await;
         let (worker, of) = (Arc::clone(self), Arc::clone(living));
         let kept = spawn_blocking(move || {
             worker.make_kept_homes()?;

@@ -36,6 +36,8 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 const TAG_BYTES_MAX: usize = 256;
 const WORDS_BYTES_MAX: usize = 1 << 20;
 
+/// The time that is counted at once of a program's own.
+const TIMED: Duration = Duration::from_secs(1);
 const SIGKILL: u8 = 9;
 
 /// A program.
@@ -47,6 +49,7 @@ pub(crate) struct Process {
     pid: AtomicU32,
     input: tokio::sync::Mutex<Option<pipe::Sender>>,
     exec: Mutex<Exec>,
+    sandbox: Arc<Sandbox>,
 }
 
 impl std::fmt::Debug for Process {
@@ -139,6 +142,7 @@ impl Process {
             pid: AtomicU32::new(0),
             input: tokio::sync::Mutex::new(streams.input),
             exec: Mutex::new(exec),
+            sandbox: Arc::clone(sandbox),
         });
         // One that was quick is read like any other.
         let ended = match timeout(STARTED_WITHIN, process.news(&news)).await {
@@ -211,17 +215,7 @@ impl Process {
             Some(end) => end,
             None => match self.asked.timeout_ms {
                 None => self.end(&news).await,
-                Some(most) => {
-                    let ended = timeout(Duration::from_millis(most), self.end(&news)).await;
-                    match ended {
-                        Ok(end) => end,
-                        Err(_) => {
-                            self.exec().signal(SIGKILL);
-                            self.end(&news).await;
-                            End::Late
-                        }
-                    }
-                }
+                Some(most) => self.end_within(Duration::from_millis(most), &news).await,
             },
         };
         is_over.send_replace(true);
@@ -230,6 +224,23 @@ impl Process {
         }
         *self.input.lock().await = None;
         self.window.close(end);
+    }
+
+    /// Ends it once it has run for so long; the time that its sandbox stood still is none of it.
+    async fn end_within(&self, most: Duration, news: &AsyncFd<OwnedFd>) -> End {
+        let mut left = most;
+        while !left.is_zero() {
+            let part = left.min(TIMED);
+            if let Ok(end) = timeout(part, self.end(news)).await {
+                return end;
+            }
+            if !self.sandbox.is_still() {
+                left = left.saturating_sub(part);
+            }
+        }
+        self.exec().signal(SIGKILL);
+        self.end(news).await;
+        End::Late
     }
 
     async fn end(&self, news: &AsyncFd<OwnedFd>) -> End {

@@ -16,6 +16,8 @@ use crate::protocol::{Kind, Refusal};
 /// The time for which a look at the disk and the memory is good.
 const LOOKED: Duration = Duration::from_millis(500);
 const MIB: u64 = 1 << 20;
+/// The times of the reserve that are kept from further sandboxes.
+const FURTHER: u64 = 2;
 
 /// The room that is left.
 #[derive(Debug)]
@@ -76,10 +78,12 @@ impl Room {
         }
     }
 
-    /// Returns whether memory is so short that a sandbox has to end.
-    fn is_out_of_memory(&self) -> bool {
+    /// Returns whether less memory is left than so many times the reserve: with less than once, a
+    /// sandbox has to end.
+    fn is_short_of_memory(&self, factor: u64) -> bool {
+        let kept = self.reserve.memory_mib.saturating_mul(factor);
         let memory = self.left().memory;
-        memory.is_some_and(|left| left < self.reserve.memory_mib.saturating_mul(MIB))
+        memory.is_some_and(|left| left < kept.saturating_mul(MIB))
     }
 }
 
@@ -88,7 +92,7 @@ impl Room {
 fn lacks(left: Left, reserve: &Reserve, wanted: For) -> Option<Refusal> {
     let factor = match wanted {
         For::Ahead => 4,
-        For::Sandbox => 2,
+        For::Sandbox => FURTHER,
         For::File => 1,
     };
     let is_short = |left: Option<u64>, reserve_mib: u64| {
@@ -129,11 +133,11 @@ impl Worker {
     pub(super) async fn keep_room(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(2 * LOOKED).await;
-            if !self.room.is_out_of_memory() {
+            // Those that stand still hold memory that others need: before anybody is refused.
+            if self.room.is_short_of_memory(FURTHER) && self.let_go_first("memory runs out").await {
                 continue;
             }
-            // Those that stand still hold memory that others need.
-            if self.let_go_first("memory runs out").await {
+            if !self.room.is_short_of_memory(1) {
                 continue;
             }
             if let Some(largest) = self.largest().await {

@@ -39,6 +39,11 @@ impl Sizes {
         }
     }
 
+    pub(super) fn of_living(living: &Living) -> Self {
+        let (limits, cpus) = &*living.sizes();
+        Self::of(limits, *cpus)
+    }
+
     pub(super) fn with(self, other: Self) -> Self {
         Self {
             sandboxes: self.sandboxes.saturating_add(other.sandboxes),
@@ -68,10 +73,7 @@ impl Worker {
     pub(super) fn alive(&self, tenant: &str) -> Sizes {
         let living = self.living();
         let own = living.values().filter(|one| one.tenant == tenant);
-        own.fold(Sizes::default(), |all, one| {
-            let (limits, cpus) = &*one.sizes();
-            all.with(Sizes::of(limits, *cpus))
-        })
+        own.fold(Sizes::default(), |all, one| all.with(Sizes::of_living(one)))
     }
 
     /// Returns the limits of a sandbox: those that are asked for, else the server's.

@@ -35,6 +35,11 @@ RUN <<EOF
 set -e
 echo "$A" > /data/a
 EOF
+RUN cat > /x <<-A && cat <<"B" >> /x
+	one
+	A
+two
+B
 workdir /app
 COPY --chown=user:user --chmod=644 a.txt ./b* /app/${A}/
 COPY . .
@@ -57,6 +62,10 @@ USER user
             word("RUN", &["apt-get update &&     apt-get install -y curl"]),
             word("RUN", &["printf '%s' 'a b'"]),
             word("RUN", &["set -e\necho \"$A\" > /data/a\n"]),
+            word(
+                "RUN",
+                &["cat > /x <<-A && cat <<\"B\" >> /x\n\tone\n\tA\ntwo\nB\n"]
+            ),
             word("WORKDIR", &["/app"]),
             word("COPY", &["a.txt", "/app/1/", "user:user", "644"]),
             word("COPY", &["b*", "/app/1/", "user:user", "644"]),
@@ -125,6 +134,12 @@ fn what_is_not_taken_is_named_with_its_line() {
             "2: ADD of https://example.com/x is not offered",
         ),
         ("FROM a\nADD x.tar.gz /y", "2: ADD does not unpack x.tar.gz"),
+        ("FROM a\nUSER", "2: USER names nothing"),
+        ("FROM a\nENV A", "2: ENV has a name without a value"),
+        (
+            "FROM --platform=linux/none a",
+            "1: FROM is of linux/none, and this machine is not",
+        ),
         ("FROM a\nSHELL [\"x\"]", "2: SHELL is not taken"),
         ("FROM a\nENV A=1 B", "2: ENV has a name without a value"),
         ("FROM a\nENV A=\"1", "2: ENV has a quote without an end"),

@@ -74,7 +74,10 @@ impl Worker {
         log: &Log,
         hold: &Arc<Hold>,
     ) -> Result<Record, Refusal> {
-        log.line(&format!("Looking for {}", wish.image), false);
+        match wish.layout {
+            None => log.line(&format!("Looking for {}", wish.image), false),
+            Some(_) => log.line("Looking into the layout", false),
+        }
         let living = match wish.layout {
             None => self.begin_fetch(wish.caller, hold).await?,
             Some(_) => self.begin_fetch_in(wish.caller, NOWHERE, hold).await?,
@@ -139,18 +142,19 @@ impl Worker {
         if let Some(upload) = layout {
             self.unpack(living, upload, log).await?;
         }
+        let named = if image.is_empty() { "its image" } else { image };
         let fetch = |what| {
             let mut words = ["/usr/bin/python3", "-I", "-c", FETCH, what, image].to_vec();
             words.extend(layout.map(|_| LAYOUT));
             Fetch {
-                name: image,
+                name: named,
                 words,
                 login,
             }
         };
         let found = self.fetch(living, &fetch("find"), log).await?;
         let digest = format!("{IMAGE}{}", found.digest);
-        log.line(&format!("{image} is {}", found.digest), false);
+        log.line(&format!("{named} is {}", found.digest), false);
         let all = self.all_templates()?;
         let mut known = all.iter().filter(|one| one.tenant == caller.tenant);
         if let Some(known) =
@@ -256,10 +260,16 @@ impl Worker {
         };
         match end {
             End::Exited(0) => serde_json::from_slice(&answer).map_err(|error| fault(&error)),
-            _ => Err(
-                Refusal::new(Kind::Invalid, format!("{} cannot be had: {why}", of.name))
-                    .advise("images in serve.toml names the registries, and what they redirect to"),
-            ),
+            _ => {
+                let what = format!("{} cannot be had: {why}", of.name);
+                let refusal = Refusal::new(Kind::Invalid, what);
+                Err(match of.words.contains(&LAYOUT) {
+                    true => refusal,
+                    false => refusal.advise(
+                        "images in serve.toml names the registries, and what they redirect to",
+                    ),
+                })
+            }
         }
     }
 }

@@ -159,6 +159,24 @@ pub(super) fn advised(refusal: Refusal, command: &str) -> Refusal {
     }
 }
 
+/// Says where files can be copied to, where a copy to the root has failed.
+pub(super) fn advised_of_copy(refusal: Refusal, to: &str) -> Refusal {
+    match Path::new(to).parent() == Some(Path::new("/")) {
+        true => refusal.advise("at the root are directories alone: COPY to one, as in /app/"),
+        false => refusal,
+    }
+}
+
+/// Returns the arguments of the shell that has those who log in begin with a search path.
+pub(super) fn told_path(path: &str) -> Vec<String> {
+    const TELL: &str = r#"
+[ -d /etc/profile.d ] || mkdir -p /etc/profile.d
+quoted=$(printf %s "$1" | sed "s/'/'\\\\''/g")
+printf "export PATH='%s'\n" "$quoted" > /etc/profile.d/path-of-template.sh
+"#;
+    ["-c", TELL, "sh", path].map(str::to_owned).to_vec()
+}
+
 /// Refuses variables that no program could have.
 pub(super) fn check_variables(all: &BTreeMap<String, String>) -> Result<(), Refusal> {
     let is_odd = |(name, value): (&String, &String)| {

@@ -20,7 +20,10 @@ use super::digest::is_gzip;
 use super::holding::Hold;
 use super::image::Wish;
 use super::progress::{Lines, Log, Wanted};
-use super::shell::{Shell, advised, as_root, check_variables, ended, failed, told, with_roots};
+use super::shell::{
+    Shell, advised, advised_of_copy, as_root, check_variables, ended, failed, told, told_path,
+    with_roots,
+};
 use super::{MAPPED, Record, Template, no_template, resident};
 use crate::protocol::{
     BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, InAsk, Kind, Refusal,
@@ -40,6 +43,8 @@ const BLOCK_BYTES: usize = 64 * 1024;
 const SIGKILL: u8 = 9;
 /// The template where none is named.
 const TEMPLATE: &str = "base";
+/// The beginning of the names of templates where images are named.
+const OWN: &str = "atoll/";
 /// The step after the last.
 const FINALIZE: &str = "finalize";
 
@@ -195,12 +200,7 @@ impl Worker {
                 self.host_record(named, hold).await
             }
             BuildFrom::Template(named) if named == DEBIAN => self.debian(caller, log, hold).await,
-            BuildFrom::Template(named) => {
-                let found = self.template_named(&caller.tenant, named)?;
-                found
-                    .map(|found| found.record)
-                    .ok_or_else(|| no_template(named))
-            }
+            BuildFrom::Template(named) => self.own_record(caller, named),
             BuildFrom::Image { name, login } => {
                 if let Some((_, shipped)) = MAPPED.iter().find(|(image, _)| image == name) {
                     log.line(&format!("{name} is the shipped template {shipped}"), false);
@@ -208,6 +208,12 @@ impl Worker {
                 }
                 if name == DEBIAN {
                     return self.debian(caller, log, hold).await;
+                }
+                if let Some(own) = name.strip_prefix(OWN) {
+                    return match TEMPLATES.contains(&own) {
+                        true => self.host_record(own, hold).await,
+                        false => self.own_record(caller, own),
+                    };
                 }
                 let wish = Wish {
                     caller,
@@ -232,6 +238,13 @@ impl Worker {
                 self.import(&wish, log, hold).await
             }
         }
+    }
+
+    fn own_record(&self, caller: &Caller, named: &str) -> Result<Record, Refusal> {
+        let found = self.template_named(&caller.tenant, named)?;
+        found
+            .map(|found| found.record)
+            .ok_or_else(|| no_template(named))
     }
 
     /// Makes the sandbox of a build.
@@ -330,11 +343,7 @@ impl Worker {
                 ran.map_err(|refusal| advised(refusal, command))
             }
             BuildStep::Environment(variables) => {
-                let all = variables.iter();
-                let all = all.map(|(name, value)| (name.clone(), shell.expanded(value)));
-                let all: Vec<(String, String)> = all.collect();
-                shell.environment.extend(all);
-                Ok(())
+                self.set_variables(living, variables, shell, log).await
             }
             BuildStep::User(user) => {
                 shell.user.clone_from(user);
@@ -377,11 +386,32 @@ impl Worker {
                 let here = shell.place("");
                 let words = ["-c", COPY, "sh", from, to, owner, mode, &unpacked, &here];
                 let ask = as_root(words.map(str::to_owned).to_vec(), shell);
-                self.run_logged(living, ask, None, log).await?;
+                let copied = self.run_logged(living, ask, None, log).await;
+                copied.map_err(|refusal| advised_of_copy(refusal, to))?;
                 let words = ["-c", "rm -rf \"$1\"", "sh", &unpacked];
                 let ask = as_root(words.map(str::to_owned).to_vec(), shell);
                 self.run_logged(living, ask, None, log).await
             }
+        }
+    }
+
+    async fn set_variables(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        variables: &BTreeMap<String, String>,
+        shell: &mut Shell,
+        log: &Log,
+    ) -> Result<(), Refusal> {
+        let all = variables.iter();
+        let all = all.map(|(name, value)| (name.clone(), shell.expanded(value)));
+        let all: Vec<(String, String)> = all.collect();
+        let path = all.iter().find(|(name, _)| name == "PATH");
+        let told = path.map(|(_, path)| as_root(told_path(path), shell));
+        shell.environment.extend(all);
+        match told {
+            // Shells that are logged in to set one of their own.
+            Some(ask) => self.run_logged(living, ask, None, log).await,
+            None => Ok(()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Files that are uploaded for a build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -58,9 +58,7 @@ impl Worker {
         reader: &mut Reader,
     ) -> Result<Reply, Refusal> {
         let Ask::Upload {
-            template,
-            upload,
-            token,
+            template, token, ..
         } = &ask
         else {
             return Err(unanswered());
@@ -75,7 +73,31 @@ impl Worker {
             return Err(Refusal::new(Kind::Quota, what).advise("copy a directory at once"));
         }
         let new = self.uploads().join(format!("new{}", name(20)?));
-        let mut file = File::create(&new).await.map_err(error)?;
+        let taken = self.take_into(&new, &had, &ask, reader).await;
+        if taken.is_err() {
+            let _ = remove_file(&new).await;
+        }
+        taken
+    }
+
+    /// Takes the frames that follow into a new file, and puts that in its place.
+    async fn take_into(
+        self: &Arc<Self>,
+        new: &Path,
+        had: &[PathBuf],
+        ask: &Ask,
+        reader: &mut Reader,
+    ) -> Result<Reply, Refusal> {
+        let Ask::Upload {
+            template,
+            upload,
+            token,
+        } = ask
+        else {
+            return Err(unanswered());
+        };
+        let error = |error: std::io::Error| fault(&error);
+        let mut file = File::create(new).await.map_err(error)?;
         let most = self.configuration.defaults.disk_mib.saturating_mul(MIB);
         let sizes = had.iter().filter_map(|one| one.metadata().ok());
         // All of a build together.
@@ -85,7 +107,6 @@ impl Worker {
                 Ok(Some(Frame::Content(_, content))) => {
                     bytes += content.len() as u64;
                     if bytes > most {
-                        let _ = remove_file(&new).await;
                         let what =
                             format!("uploads have {} MiB at most here, together", most / MIB);
                         return Err(Refusal::new(Kind::Invalid, what));
@@ -94,7 +115,6 @@ impl Worker {
                 }
                 Ok(Some(Frame::End)) => break,
                 Ok(_) | Err(_) => {
-                    let _ = remove_file(&new).await;
                     let what = "the content has not come to its end";
                     return Err(Refusal::new(Kind::Invalid, what));
                 }
@@ -104,7 +124,7 @@ impl Worker {
         // What has begun to be built is not changed any more.
         self.builds.of_token(template, token)?;
         let place = self.upload_place(template, upload);
-        rename(&new, &place).await.map_err(error)?;
+        rename(new, &place).await.map_err(error)?;
         Ok(Reply::Done)
     }
 }
