@@ -4,7 +4,6 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atoll_store::remove_directory;
@@ -92,8 +91,6 @@ pub struct Home {
     keep_system: Mutex<Option<PathBuf>>,
     /// The place to which it is moved at the end; without one it is gone.
     keep: Mutex<Option<PathBuf>>,
-    /// True if both are moved there for whoever removes them, with all that lies beside them.
-    is_left: AtomicBool,
 }
 
 impl Home {
@@ -110,7 +107,6 @@ impl Home {
             template,
             frozen,
             system,
-            is_left: AtomicBool::new(false),
             keep_system: Mutex::default(),
             keep: Mutex::default(),
         })
@@ -145,9 +141,7 @@ impl Home {
         let changes = self.system_path(made);
         match to {
             Some(to) => {
-                if !self.is_left.load(Ordering::Relaxed) {
-                    forget_work(&changes)?;
-                }
+                forget_work(&changes)?;
                 match to == changes {
                     true => Ok(()),
                     false => fs::rename(&changes, &to),
@@ -190,15 +184,6 @@ impl Home {
         *self.kept() = Some(to);
     }
 
-    /// Has both be moved to these places at the end, where nobody goes on with them.
-    pub(crate) fn leave(&self, home: PathBuf, system: PathBuf) {
-        self.is_left.store(true, Ordering::Relaxed);
-        self.keep(home);
-        if self.system.is_some() {
-            self.keep_system(system);
-        }
-    }
-
     /// Has it stay where it lies at the end, with its changes of the system; returns whether both lie
     /// at places that stay.
     pub(crate) fn stay(&self) -> bool {
@@ -234,9 +219,6 @@ impl Home {
         let begun = self.begins.as_ref().map(|home| &home.path);
         let remove = |path: &Path| remove_directory(path).map_err(io::Error::other);
         match (self.kept().take(), begun) {
-            (Some(to), Some(begun)) if self.is_left.load(Ordering::Relaxed) => {
-                move_home(begun, &to)
-            }
             (Some(to), Some(begun)) if to == *begun && home == to => Ok(()),
             (Some(to), Some(begun)) if to == *begun => remove(&begun.join("work")),
             (Some(to), Some(begun)) if home != *begun => {

@@ -105,7 +105,10 @@ impl Sandbox {
     /// # Errors
     /// When it did not come to its end as it should have.
     pub fn kill_leaving(&self, home: &Path, system: &Path) -> Result<(), Failure> {
-        self.home.leave(home.to_owned(), system.to_owned());
+        self.home.keep(home.to_owned());
+        if self.home.system().is_some() {
+            self.home.keep_system(system.to_owned());
+        }
         self.kill()
     }
 
