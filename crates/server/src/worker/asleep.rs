@@ -18,7 +18,7 @@ use super::living::Living;
 use super::paused::{AllPaused, Paused};
 use super::room::For;
 use super::sizes::{Sizes, check_sizes};
-use super::{Worker, fault, refusal};
+use super::{Worker, fault, refusal, unanswered};
 use crate::protocol::Refusal;
 
 /// The reason for the end of whatever was asked of one that is paused, with its memory. Any other
@@ -154,6 +154,13 @@ impl Worker {
         self.can_make(caller)?;
         let life = self.life(timeout_s.or(living.ask.timeout_s))?;
         let _making = self.admit(&paused.tenant, Sizes::of_living(&living))?;
+        if !self.has_held(paused).await {
+            // Some of it is gone, or has gone on by itself: its files are what is kept.
+            return match self.end_asleep(paused, Sandbox::end_still).await {
+                true => Ok(None),
+                false => Err(unanswered()),
+            };
+        }
         let Some(asleep) = paused.asleep().take() else {
             return Ok(None);
         };
@@ -292,13 +299,18 @@ impl Worker {
         while going.join_next().await.is_some() {}
     }
 
-    async fn check_still(&self, paused: &Arc<Paused>) {
+    /// Returns whether no thread of a paused sandbox has run, or ended, since it stands still.
+    async fn has_held(&self, paused: &Arc<Paused>) -> bool {
         let still = paused.asleep().as_ref().map(|one| Arc::clone(&one.still));
         let Some(still) = still else {
-            return;
+            return true;
         };
         let has_held = spawn_blocking(move || still.has_held()).await;
-        if !has_held.unwrap_or(false) {
+        has_held.unwrap_or(false)
+    }
+
+    async fn check_still(&self, paused: &Arc<Paused>) {
+        if !self.has_held(paused).await {
             self.let_go(paused, "a program of it went on by itself")
                 .await;
         }
