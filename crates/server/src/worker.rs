@@ -588,7 +588,8 @@ impl Worker {
             trace,
             user: None,
         };
-        let answered = self.work(&living, ask, once, by, reader, writer).await?;
+        let answered = self.work(&living, ask, once, by, reader, writer).await;
+        let answered = answered.map_err(|refusal| paused::told(&living, refusal))?;
         Ok(match (answered, scopes) {
             (Answered::Reply(reply), Some(scopes)) => {
                 Answered::Reply(without_tokens(&scopes, reply))

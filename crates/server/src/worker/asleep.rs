@@ -206,9 +206,13 @@ impl Worker {
     /// Ends the processes of a paused sandbox, whose files are kept, on disk before this returns; returns
     /// whether it did. One that something is done with is left alone.
     async fn let_go(&self, paused: &Arc<Paused>, why: &str) -> bool {
-        let Some(_stays) = paused.stays_now() else {
-            return false;
-        };
+        match paused.stays_now() {
+            Some(_stays) => self.let_go_now(paused, why).await,
+            None => false,
+        }
+    }
+
+    async fn let_go_now(&self, paused: &Arc<Paused>, why: &str) -> bool {
         let has_gone = self.end_asleep(paused, Sandbox::end_still).await;
         if has_gone {
             let facts = json!({ "why": format!("{why}: its files are kept, its memory is not") });
@@ -310,8 +314,12 @@ impl Worker {
     }
 
     async fn check_still(&self, paused: &Arc<Paused>) {
+        // Nobody has it go on meanwhile: it would stand still until this is known.
+        let Some(_stays) = paused.stays_now() else {
+            return;
+        };
         if !self.has_held(paused).await {
-            self.let_go(paused, "a program of it went on by itself")
+            self.let_go_now(paused, "a program of it went on by itself")
                 .await;
         }
     }

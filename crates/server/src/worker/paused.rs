@@ -62,6 +62,21 @@ pub(super) struct Record {
     pub(super) facts: SandboxFacts,
 }
 
+/// Returns what is told of a request that was refused: where it met a sandbox that was just being
+/// paused, that it is.
+pub(super) fn told(living: &Living, refusal: Refusal) -> Refusal {
+    match living.is_pausing() {
+        true => gone(&living.id),
+        false => refusal,
+    }
+}
+
+/// Returns the refusal of whatever needs a sandbox that runs.
+fn gone(id: &str) -> Refusal {
+    Refusal::new(Kind::NoSandbox, format!("sandbox {id} is paused"))
+        .advise("connect to it, or atoll sandbox resume: it goes on then")
+}
+
 /// The result of a request of a paused sandbox.
 pub(super) enum OfPaused {
     /// An answer.
@@ -403,9 +418,7 @@ impl Paused {
     }
 
     fn gone(&self) -> Refusal {
-        let what = format!("sandbox {} is paused", self.id);
-        Refusal::new(Kind::NoSandbox, what)
-            .advise("connect to it, or atoll sandbox resume: it goes on then")
+        gone(&self.id)
     }
 
     /// Returns whether a token lets its holder make this request.
