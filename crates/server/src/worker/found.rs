@@ -3,11 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use atoll_engine::sandboxes::remove_home;
 
 use super::Worker;
 use super::paused::{CHANGES, Paused, Record};
+
+/// The attempts to remove one, and the time between two.
+const REMOVALS: u32 = 20;
+const AGAIN: Duration = Duration::from_millis(200);
 
 impl Worker {
     /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
@@ -50,10 +56,14 @@ impl Worker {
         let left = homes.filter(|home| !kept.contains(&*home.file_name().to_string_lossy()));
         let left: Vec<PathBuf> = left.map(|home| home.path()).collect();
         // Nothing waits for that; what is left of them is removed at the next start.
-        let _ = std::thread::Builder::new().spawn(move || {
+        let _ = thread::Builder::new().spawn(move || {
             for path in left {
-                if fs::remove_file(&path).is_err() {
-                    let _ = remove_home(&path);
+                // Programs of the server before may be ending just now, and still write there.
+                for _ in 0..REMOVALS {
+                    if fs::remove_file(&path).is_ok() || remove_home(&path).is_ok() {
+                        break;
+                    }
+                    thread::sleep(AGAIN);
                 }
             }
         });
