@@ -1,44 +1,41 @@
-//! AWS's own programs in a world.
+//! AWS's own programs, from the cache of the tests.
 
-use std::fs;
+use crate::{World, python_site};
 
-use crate::{Avoidable, World, cache};
-
-/// Unpacks them into `site`; where they are not in the cache the test is skipped.
+/// Returns whether they are there, and names them `site` in the world, for its servers; otherwise
+/// the test is skipped.
 ///
 /// # Panics
-/// When one cannot be unpacked.
+/// When they cannot be named.
 #[must_use]
-pub fn unpack(world: &World) -> bool {
-    let wheels = cache().map(|cache| cache.join("pip/wheels"));
-    let wheels = wheels.and_then(|wheels| fs::read_dir(wheels).ok());
-    let wheels: Vec<_> = wheels.into_iter().flatten().flatten().collect();
-    let is_there = |of: &str| {
-        let name = |one: &fs::DirEntry| one.file_name().to_string_lossy().starts_with(of);
-        wheels.iter().any(name)
-    };
-    if !is_there("awscli-") || !is_there("boto3-") {
-        world.skip("AWS's programs are not in ATOLL_TEST_CACHE", Avoidable::Yes);
-        return false;
+pub fn is_there(world: &World) -> bool {
+    let is_there = python_site(world, "awscli").is_some();
+    if is_there {
+        std::os::unix::fs::symlink(site(), world.top().join("site")).expect("a world is its own");
     }
-    for wheel in wheels {
-        let unpack = world.host("python3").args(["-m", "zipfile", "-e"]);
-        let _ = unpack
-            .arg(wheel.path())
-            .arg(world.top().join("site"))
-            .run()
-            .success();
-    }
-    true
+    is_there
 }
 
-/// Returns the shell commands that define them in a sandbox where `site` is mounted.
+/// Returns the directory of their modules.
+///
+/// # Panics
+/// When they are not there.
 #[must_use]
-pub fn inside(world: &World) -> String {
+pub fn site() -> String {
+    let site = crate::site("awscli").expect("is_there was asked");
+    let libraries = std::fs::read_dir(site.join("lib")).expect("it has libraries");
+    let python = libraries.flatten().next().expect("of one Python");
+    let modules = python.path().join("site-packages");
+    modules.display().to_string()
+}
+
+/// Returns the shell commands that define them in a sandbox where [`site`] is shown.
+#[must_use]
+pub fn inside() -> String {
     format!(
         "export PYTHONPATH='{}' PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
          printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n' >config; \
          aws() {{ python3 -m awscli \"$@\"; }}; ",
-        world.top().join("site").display()
+        site()
     )
 }

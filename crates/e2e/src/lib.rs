@@ -41,7 +41,8 @@ pub use processes::{
 pub use terminal::Terminal;
 pub use tree::{Entry, Kind, expect_same, tree};
 pub use waiting::{BOUND, wait_until};
+pub(crate) use world::site;
 pub use world::{
     Avoidable, World, cache, can_be_ordinary_root, fine, id, is_nightly, is_root, make_fifo,
-    program_exists, write_program,
+    program_exists, python_site, write_program,
 };

@@ -483,6 +483,23 @@ pub fn cache() -> Option<PathBuf> {
     std::env::var_os("ATOLL_TEST_CACHE").map(PathBuf::from)
 }
 
+/// Returns the Python environment in the cache that has a package of PyPI and what it needs.
+pub(crate) fn site(package: &str) -> Option<PathBuf> {
+    let site = cache()?.join("pip/sites").join(package);
+    site.join("whole").is_file().then_some(site)
+}
+
+/// Returns the same, which nobody changes; where it is missing, the test is skipped.
+#[must_use]
+pub fn python_site(world: &World, package: &str) -> Option<PathBuf> {
+    let site = site(package);
+    if site.is_none() {
+        let why = format!("{package} of PyPI is not in ATOLL_TEST_CACHE");
+        world.skip(&why, Avoidable::Yes);
+    }
+    site
+}
+
 /// Returns whether the host has a program.
 #[must_use]
 pub fn program_exists(name: &str) -> bool {

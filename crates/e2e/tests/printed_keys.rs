@@ -46,7 +46,7 @@ fn world(name: &str, how: &str) -> Option<World> {
         world.canary(real, &["keys", "prints.py", "sought"]);
     }
     to_go(&world, how, "");
-    (is_possible(&world, &["openssl"]) && aws::unpack(&world)).then_some(world)
+    (is_possible(&world, &["openssl"]) && aws::is_there(&world)).then_some(world)
 }
 
 /// Sets the behaviour of the command.
@@ -73,9 +73,9 @@ fn from(world: &World, source: &str) {
 /// Runs a shell script in a sandbox, where the origins are.
 fn online(world: &World, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, "\"$ATOLL\" run --discard \"$@\"");
-    let site = world.top().join("site").display().to_string();
+    let site = aws::site();
     run.args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
-        .arg(format!("{}{script}", aws::inside(world)))
+        .arg(format!("{}{script}", aws::inside()))
         .run()
 }
 
@@ -334,10 +334,10 @@ fn no_process_but_the_one_that_carries_holds_a_key_that_a_command_printed() {
         world.write(holders::sought(&world), value);
         let run = on_servers(&world, SERVERS, NAMES, &holders::searching(&world));
         let run = holders::without_variable(&world, run);
-        let site = world.top().join("site").display().to_string();
+        let site = aws::site();
         let script = format!(
             "{} aws s3 ls; echo KEY=$AWS_SECRET_ACCESS_KEY; echo READY; read go; aws s3 ls",
-            aws::inside(&world)
+            aws::inside()
         );
         let outcome = run
             .args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
@@ -395,10 +395,7 @@ fn a_profile_of_aws_names_the_command_that_prints_its_key() {
     // of roles.
     forget(&world);
     let export = world.top().join("export.py");
-    write_program(
-        &export,
-        &EXPORT.replace("SITE", &world.top().join("site").display().to_string()),
-    );
+    write_program(&export, &EXPORT.replace("SITE", &aws::site()));
     from(
         &world,
         &format!("{{ command = ['{}', 'work'] }}", export.display()),

@@ -12,7 +12,7 @@ use e2e::internet::{is_possible, on_internet, on_servers};
 use e2e::traces::{events, until_none, verify_ledger};
 use e2e::{
     Avoidable, Invocation, Outcome, Running, World, cache, children_of, descendants_of, is_alive,
-    kill, remains, wait_until,
+    kill, python_site, remains, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -144,56 +144,9 @@ fn all_passed_of(outcome: &Outcome, least: usize) {
     assert_eq!(outcome.code(), 0, "{outcome}");
 }
 
-/// A package of PyPI.
-struct Package {
-    name: &'static str,
-    /// The beginning of its wheel's name.
-    wheel: &'static str,
-}
-
-/// Installs a package of PyPI in an environment of its own; `None` where it cannot be had.
-fn python_package(world: &World, package: &Package) -> Option<PathBuf> {
-    let Package {
-        name: package,
-        wheel,
-    } = *package;
-    let wheels = cache().map(|cache| cache.join("pip/wheels"));
-    let has = |wheels: &PathBuf| {
-        let files = fs::read_dir(wheels).into_iter().flatten().flatten();
-        let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-        names.any(|name| name.starts_with(wheel))
-    };
-    let Some(wheels) = wheels.filter(has) else {
-        let why = format!("{package} of PyPI is not in ATOLL_TEST_CACHE");
-        world.skip(&why, Avoidable::Yes);
-        return None;
-    };
-    let site = world.top().join("sdk");
-    let environment = world
-        .host("/usr/bin/python3")
-        .args(["-m", "venv"])
-        .arg(&site);
-    let _ = environment.within(LONG).run().success();
-    let pip = world
-        .host(site.join("bin/pip"))
-        .args(["install", "--quiet", "--no-index"]);
-    let pip = pip.arg("--find-links").arg(&wheels).arg(package);
-    let _ = pip.within(LONG).run().success();
-    Some(site)
-}
-
-/// Installs E2B's own SDK.
-fn python_sdk(world: &World) -> Option<PathBuf> {
-    let package = Package {
-        name: "e2b==2.63.0",
-        wheel: "e2b-2.63.0-",
-    };
-    python_package(world, &package)
-}
-
 /// Has a client of somebody else's drive a server.
-fn client_works(world: &World, package: &Package, script: &str, least: usize) {
-    let Some(site) = python_package(world, package) else {
+fn client_works(world: &World, package: &str, script: &str, least: usize) {
+    let Some(site) = python_site(world, package) else {
         return;
     };
     let server = Server::start(world);
@@ -206,21 +159,15 @@ fn client_works(world: &World, package: &Package, script: &str, least: usize) {
 #[test]
 fn the_sandbox_of_langchain_works_unmodified() {
     let world = World::new("the_sandbox_of_langchain_works_unmodified");
-    let package = Package {
-        name: "langchain-e2b==0.0.6",
-        wheel: "langchain_e2b-0.0.6-",
-    };
-    client_works(&world, &package, "langchain_client.py", 6);
+    let package = "langchain-e2b";
+    client_works(&world, package, "langchain_client.py", 6);
 }
 
 #[test]
 fn the_sandbox_of_the_agents_sdk_works_unmodified() {
     let world = World::new("the_sandbox_of_the_agents_sdk_works_unmodified");
-    let package = Package {
-        name: "openai-agents[e2b]==0.24.0",
-        wheel: "openai_agents-0.24.0-",
-    };
-    client_works(&world, &package, "agents_client.py", 6);
+    let package = "openai-agents";
+    client_works(&world, package, "agents_client.py", 6);
 }
 
 /// Returns a key of another tenant.
@@ -234,11 +181,8 @@ fn key_of_another(world: &World) -> String {
 #[test]
 fn the_sdk_of_opensandbox_works_unmodified() {
     let world = World::new("the_sdk_of_opensandbox_works_unmodified");
-    let package = Package {
-        name: "opensandbox-code-interpreter==1.1.1",
-        wheel: "opensandbox_code_interpreter-1.1.1-",
-    };
-    let Some(site) = python_package(&world, &package) else {
+    let package = "opensandbox-code-interpreter";
+    let Some(site) = python_site(&world, package) else {
         return;
     };
     let server = Server::start(&world);
@@ -255,20 +199,10 @@ fn the_sdk_of_opensandbox_works_unmodified() {
 #[test]
 fn clients_of_jupyter_work_unmodified() {
     let world = World::new("clients_of_jupyter_work_unmodified");
-    let package = Package {
-        name: "jupyter_kernel_client==1.0.2",
-        wheel: "jupyter_kernel_client-1.0.2-",
-    };
-    let Some(site) = python_package(&world, &package) else {
+    let package = "jupyter_kernel_client";
+    let Some(site) = python_site(&world, package) else {
         return;
     };
-    let server = Package {
-        name: "jupyter_server==2.21.1",
-        wheel: "jupyter_server-2.21.1-",
-    };
-    if python_package(&world, &server).is_none() {
-        return;
-    }
     let server = Server::start(&world);
     let python = world.host(site.join("bin/python"));
     let python = python.arg(checks("kernels_client.py"));
@@ -310,17 +244,14 @@ fn the_code_tool_of_librechat_works_unmodified() {
 #[test]
 fn a_client_is_generated_from_the_description() {
     let world = World::new("a_client_is_generated_from_the_description");
-    let package = Package {
-        name: "openapi-python-client==0.29.1",
-        wheel: "openapi_python_client-0.29.1-",
-    };
-    client_works(&world, &package, "generated_client.py", 2);
+    let package = "openapi-python-client";
+    client_works(&world, package, "generated_client.py", 2);
 }
 
 #[test]
 fn the_sdk_of_python_works_unmodified() {
     let world = World::new("the_sdk_of_python_works_unmodified");
-    let Some(site) = python_sdk(&world) else {
+    let Some(site) = python_site(&world, "e2b") else {
         return;
     };
     let server = Server::start(&world);
@@ -347,7 +278,7 @@ fn the_page_on_serving_works() {
     let right = world.atoll(["serve", "--check"]).run().success();
     let told = "right: http://127.0.0.1:3000, network registries\nsandboxes' files, in ";
     assert!(right.out().starts_with(told), "{right}");
-    let Some(site) = python_sdk(&world) else {
+    let Some(site) = python_site(&world, "e2b") else {
         return;
     };
     let server = Server::with(&world, &["--network", "closed"]);
@@ -1243,11 +1174,8 @@ fn sandboxes_and_execs_wait_for_an_approver() {
 #[test]
 fn the_sdk_of_the_code_interpreter_works_unmodified() {
     let world = World::new("the_sdk_of_the_code_interpreter_works_unmodified");
-    let package = Package {
-        name: "e2b-code-interpreter==2.11.5",
-        wheel: "e2b_code_interpreter-2.11.5-",
-    };
-    let Some(site) = python_package(&world, &package) else {
+    let package = "e2b-code-interpreter";
+    let Some(site) = python_site(&world, package) else {
         return;
     };
     let build = |packages: &[&str]| {
@@ -1319,7 +1247,7 @@ fn servers_killed_at_any_moment_lose_nothing_slow() {
 fn templates_are_built_of_steps_and_images() {
     let world = World::new("templates_are_built_of_steps_and_images");
     let programs = ["docker-registry", "umoci", "skopeo", "busybox", "openssl"];
-    let Some(site) = python_sdk(&world).filter(|_| is_possible(&world, &programs)) else {
+    let Some(site) = python_site(&world, "e2b").filter(|_| is_possible(&world, &programs)) else {
         return;
     };
     let python = site.join("bin/python");
@@ -1370,11 +1298,8 @@ fn webhooks_are_told_and_signed() {
 #[test]
 fn sandboxes_made_ahead_are_given_as_policies_say() {
     let world = World::new("sandboxes_made_ahead_are_given_as_policies_say");
-    let package = Package {
-        name: "e2b-code-interpreter==2.11.5",
-        wheel: "e2b_code_interpreter-2.11.5-",
-    };
-    let Some(site) = python_package(&world, &package) else {
+    let package = "e2b-code-interpreter";
+    let Some(site) = python_site(&world, package) else {
         return;
     };
     let python = world.host(site.join("bin/python")).arg(checks("warm.py"));
@@ -1389,11 +1314,8 @@ fn sandboxes_made_ahead_are_given_as_policies_say() {
 #[test]
 fn interpreters_go_on_from_a_file() {
     let world = World::new("interpreters_go_on_from_a_file");
-    let package = Package {
-        name: "e2b-code-interpreter==2.11.5",
-        wheel: "e2b_code_interpreter-2.11.5-",
-    };
-    let Some(site) = python_package(&world, &package) else {
+    let package = "e2b-code-interpreter";
+    let Some(site) = python_site(&world, package) else {
         return;
     };
     let python = world.host(site.join("bin/python")).arg(checks("frozen.py"));

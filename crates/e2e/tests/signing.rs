@@ -54,19 +54,19 @@ fn world(name: &str, credential: &str) -> Option<World> {
         world.canary(one, &["keys", "home/.aws/credentials"]);
     }
     world.write(world.top().join("attacks.py"), ATTACKS);
-    (is_possible(&world, &["openssl"]) && aws::unpack(&world)).then_some(world)
+    (is_possible(&world, &["openssl"]) && aws::is_there(&world)).then_some(world)
 }
 
 /// Runs a shell script in a sandbox, where the origins are and the real key is in Atoll's
 /// environment alone.
 fn online(world: &World, script: &str) -> Outcome {
-    let site = world.top().join("site").display().to_string();
+    let site = aws::site();
     let command = "sh -c 'read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN <\"$KEYS\"; \
          export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
     let run = on_servers(world, SERVERS, NAMES, command);
     let run = run.env("KEYS", world.top().join("keys"));
     let run = run.env("FIELD_KEY", REAL_FIELD).within(LONG);
-    let script = format!("{}{script}", aws::inside(world));
+    let script = format!("{}{script}", aws::inside());
     run.args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
         .arg(script)
         .run()
@@ -266,7 +266,7 @@ fn a_body_in_pieces_passes_in_little_memory() {
         return;
     };
     world.write("attacks.py", ATTACKS);
-    let site = world.top().join("site").display().to_string();
+    let site = aws::site();
     let command = format!(
         "sh -c 'read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN <\"$KEYS\"; \
          export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$@\"' sh \
@@ -275,7 +275,7 @@ fn a_body_in_pieces_passes_in_little_memory() {
     );
     let run = on_servers(&world, SERVERS, NAMES, &command);
     let run = run.env("KEYS", world.top().join("keys"));
-    let script = format!("{}python3 attacks.py 134217728", aws::inside(&world));
+    let script = format!("{}python3 attacks.py 134217728", aws::inside());
     let outcome = run
         .args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
         .arg(script)
@@ -391,10 +391,10 @@ fn no_process_but_the_one_that_carries_holds_a_key_that_signs() {
     );
     let run = on_servers(&world, SERVERS, NAMES, &command);
     let run = holders::without_variable(&world, run).env("KEYS", world.top().join("keys"));
-    let site = world.top().join("site").display().to_string();
+    let site = aws::site();
     let script = format!(
         "{} aws s3 ls; echo KEY=$AWS_SECRET_ACCESS_KEY; echo READY; read go; aws s3 ls",
-        aws::inside(&world)
+        aws::inside()
     );
     let outcome = run
         .args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use e2e::internet::{is_possible, on_servers};
 use e2e::traces::verify_ledger;
-use e2e::{Avoidable, Invocation, World, cache};
+use e2e::{Avoidable, Invocation, World, cache, python_site};
 
-use super::{Package, all_passed_of, checks, python_package, python_sdk};
+use super::{all_passed_of, checks};
 
 /// The longest time that it takes to install a desktop on a busy machine.
 const LONG: Duration = Duration::from_secs(1_200);
@@ -48,7 +48,8 @@ fn with_archive(world: &World, site: &Path, script: &str) -> Option<Invocation> 
 #[test]
 fn a_minimal_debian_is_a_template() {
     let world = World::new("a_minimal_debian_is_a_template");
-    let Some(site) = python_sdk(&world).filter(|_| is_possible(&world, &["gpgv", "openssl"]))
+    let Some(site) =
+        python_site(&world, "e2b").filter(|_| is_possible(&world, &["gpgv", "openssl"]))
     else {
         return;
     };
@@ -62,11 +63,7 @@ fn a_minimal_debian_is_a_template() {
 #[test]
 fn the_desktop_sdk_works_unmodified_slow() {
     let world = World::new("the_desktop_sdk_works_unmodified_slow");
-    let package = Package {
-        name: "e2b-desktop==2.7.2",
-        wheel: "e2b_desktop-2.7.2-",
-    };
-    let site = python_package(&world, &package);
+    let site = python_site(&world, "e2b-desktop");
     let Some(site) = site.filter(|_| is_possible(&world, &["gpgv", "openssl"])) else {
         return;
     };

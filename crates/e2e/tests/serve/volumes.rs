@@ -1,14 +1,14 @@
 //! Volumes: unmodified SDKs, strangers, what programs plant, and servers that are killed.
 
 use e2e::traces::verify_ledger;
-use e2e::{Avoidable, World, cache};
+use e2e::{Avoidable, World, cache, python_site};
 
-use super::{LONG, Server, all_passed_of, checks, python_sdk};
+use super::{LONG, Server, all_passed_of, checks};
 
 #[test]
 fn volumes_of_the_sdk_of_python_work_unmodified() {
     let world = World::new("volumes_of_the_sdk_of_python_work_unmodified");
-    let Some(site) = python_sdk(&world) else {
+    let Some(site) = python_site(&world, "e2b") else {
         return;
     };
     let server = Server::start(&world);

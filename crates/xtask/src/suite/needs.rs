@@ -147,6 +147,34 @@ const PIP: [&str; 14] = [
     "openapi-python-client==0.29.1",
 ];
 
+/// An environment of Python in the cache, made once for all tests, and what is installed in it.
+struct Site {
+    name: &'static str,
+    packages: &'static [&'static str],
+}
+
+const SITES: [Site; 9] = [
+    site("awscli", &["awscli", "boto3"]),
+    site("e2b", &["e2b==2.63.0"]),
+    site("e2b-code-interpreter", &["e2b-code-interpreter"]),
+    site("e2b-desktop", &["e2b-desktop"]),
+    site("langchain-e2b", &["langchain-e2b"]),
+    site("openai-agents", &["openai-agents[e2b]"]),
+    site("openapi-python-client", &["openapi-python-client"]),
+    site(
+        "opensandbox-code-interpreter",
+        &["opensandbox-code-interpreter"],
+    ),
+    site(
+        "jupyter_kernel_client",
+        &["jupyter_kernel_client", "jupyter_server"],
+    ),
+];
+
+const fn site(name: &'static str, packages: &'static [&'static str]) -> Site {
+    Site { name, packages }
+}
+
 const fn program(name: &'static str, program: &'static str) -> Package {
     Package {
         name,
@@ -179,6 +207,11 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
         .into_iter()
         .filter(|name| !pip_has(&cache, name))
         .collect();
+    let sites: Vec<&str> = SITES
+        .iter()
+        .filter(|site| !site_marker(&cache, site.name, &pip).is_file())
+        .map(|site| site.name)
+        .collect();
     let mut cargo: Vec<&str> = programs
         .iter()
         .copied()
@@ -196,6 +229,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
         ("apt", &missing),
         ("npm", &npm),
         ("pip", &pip),
+        ("pip's files", &sites),
         ("cargo", &cargo),
         ("apt into the cache", &guest),
         ("pip into the cache", &solver),
@@ -214,6 +248,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
             let installed = match *from {
                 "apt" => without_services(|| install_apt(names)),
                 "npm" => install_npm(&cache, names),
+                "pip's files" => install_sites(&cache, names),
                 "cargo" => install_cargo(&cache, names),
                 "apt into the cache" => guest::install(&cache, names),
                 "pip into the cache" => solver::install(&cache),
@@ -405,6 +440,26 @@ fn install_pip(cache: &Path, names: &[&str]) -> Result<()> {
             "--only-binary=:all:",
         ]);
         let _ = command::output(pip.arg("--dest").arg(cache.join("pip/wheels")).arg(name))?;
+    }
+    Ok(())
+}
+
+/// Returns the file that says that an environment is whole; it is made anew where packages are.
+fn site_marker(cache: &Path, name: &str, missing: &[&str]) -> PathBuf {
+    let marker = if missing.is_empty() { "whole" } else { "" };
+    cache.join("pip/sites").join(name).join(marker)
+}
+
+/// Makes environments of Python from the files of pip in the cache.
+fn install_sites(cache: &Path, names: &[&str]) -> Result<()> {
+    for site in SITES.iter().filter(|site| names.contains(&site.name)) {
+        let directory = cache.join("pip/sites").join(site.name);
+        let mut create = Command::new(PYTHON);
+        command::output(create.args(["-m", "venv", "--clear"]).arg(&directory))?;
+        let mut pip = Command::new(directory.join("bin/pip"));
+        pip.args(["install", "--quiet", "--no-index", "--find-links"]);
+        command::output(pip.arg(cache.join("pip/wheels")).args(site.packages))?;
+        fs::write(directory.join("whole"), "")?;
     }
     Ok(())
 }
