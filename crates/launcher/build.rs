@@ -41,18 +41,30 @@ fn build() -> Result<(), String> {
     );
     let architecture = variable("CARGO_CFG_TARGET_ARCH")?;
     let target = format!("{architecture}-unknown-linux-gnu");
-    let directory = PathBuf::from(variable("OUT_DIR")?).join("launcher");
+    let weakened = env::var_os("CARGO_FEATURE_WITHOUT_DEFENCES").is_some();
+    let features = if weakened { "without_defences" } else { "" };
+    let directory = shared(&PathBuf::from(variable("OUT_DIR")?), weakened);
     let mut command = cargo(&variable("CARGO")?, &workspace, &target, &directory);
-    if env::var_os("CARGO_FEATURE_WITHOUT_DEFENCES").is_some() {
-        command.args(["--features", "without_defences"]);
-    }
+    command.args(["--features", features]);
     run(&mut command)?;
     let program = directory.join(&target).join(PROFILE).join("atoll-jail");
     if !program.is_file() {
         return Err(format!("{} was not made", program.display()));
     }
-    println!("cargo::rustc-env=ATOLL_LAUNCHER={}", program.display());
+    // The shared one may be built anew for others before the library is compiled.
+    let own = PathBuf::from(variable("OUT_DIR")?).join("atoll-jail");
+    std::fs::copy(&program, &own).map_err(|error| format!("{}: {error}", own.display()))?;
+    println!("cargo::rustc-env=ATOLL_LAUNCHER={}", own.display());
     Ok(())
+}
+
+/// Returns the directory to build in, which all profiles share: the launcher is the same in each.
+/// Two sets of features would build it anew in turns, so each has its own.
+fn shared(own: &Path, weakened: bool) -> PathBuf {
+    let name = if weakened { "weakened" } else { "ordinary" };
+    // …/target/debug/build/atoll-launcher-…/out
+    let target = own.ancestors().nth(4).unwrap_or(own);
+    target.join("launcher").join(name)
 }
 
 fn cargo(cargo: &str, workspace: &Path, target: &str, directory: &Path) -> Command {
