@@ -1,4 +1,4 @@
-//! Tasks of the project: `tidy`, `test`, `prover` and `bench`.
+//! Tasks of the project: `tidy`, `test`, `prover`, `dist` and `bench`.
 //!
 //! Nothing here is part of what users get. The tasks never change tracked
 //! files, except for new result files of `bench run`.
@@ -35,6 +35,8 @@ enum Task {
     Test(suite::Options),
     /// Build the prover, and say where it is
     Prover,
+    /// Build the program as it is handed out, try it, and print its path
+    Dist,
     /// Measure speed against peers and against work outside
     Bench(bench::Arguments),
 }
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Task::Tidy { ran } => tidy::run(ran.as_deref()),
         Task::Test(options) => suite::run(&options),
         Task::Prover => suite::prover::run(),
+        Task::Dist => suite::dist::run(),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

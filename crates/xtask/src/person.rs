@@ -49,6 +49,20 @@ pub(crate) struct Person {
     path: String,
 }
 
+/// The files that the tests of one person append to: what they could not do, and the rows of tables
+/// that they went through.
+pub(crate) struct Reports {
+    pub(crate) skips: PathBuf,
+    pub(crate) rows: PathBuf,
+}
+
+impl Reports {
+    /// Returns what is in a file, however broken.
+    pub(crate) fn read(path: &Path) -> String {
+        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    }
+}
+
 /// Returns the user id of this process.
 pub(crate) fn caller_id() -> Result<u32> {
     let status = fs::metadata("/proc/self").context("/proc has to be mounted")?;
@@ -105,7 +119,13 @@ impl Stage {
     /// Copies a program to where everyone can start it.
     pub(crate) fn place(&self, source: &Path, name: &str) -> Result<PathBuf> {
         let target = self.path().join(name);
-        fs::copy(source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
+        // What debuggers read is most of a test build, and tests copy programs.
+        let mut strip = Command::new("strip");
+        strip.args(["--strip-debug", "-o"]).arg(&target).arg(source);
+        if command::output(&mut strip).is_err() {
+            fs::copy(source, &target)
+                .with_context(|| format!("cannot copy {}", source.display()))?;
+        }
         fs::set_permissions(&target, fs::Permissions::from_mode(0o755))?;
         Ok(target)
     }
@@ -131,8 +151,18 @@ impl Stage {
             who,
             path: reachable_path(),
         };
-        for directory in [&own, &person.home, &person.temporary] {
-            person.own(directory)?;
+        let reports = person.reports();
+        for file in [&reports.skips, &reports.rows] {
+            fs::write(file, "")?;
+        }
+        for path in [
+            &own,
+            &person.home,
+            &person.temporary,
+            &reports.skips,
+            &reports.rows,
+        ] {
+            person.own(path)?;
         }
         Ok(person)
     }
@@ -161,20 +191,33 @@ impl Person {
         command
     }
 
-    /// Returns a command of the caller's that starts tests as this person: cargo and cargo-nextest
-    /// run each test by the command in `…_RUNNER`.
-    pub(crate) fn caller_command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        self.clean(&mut command);
-        if self.who == Who::Ordinary {
-            let words = as_ordinary_user().join(" ");
-            let architecture = std::env::consts::ARCH.to_uppercase();
-            command.env(
-                format!("CARGO_TARGET_{architecture}_UNKNOWN_LINUX_GNU_RUNNER"),
-                format!("setpriv {words}"),
-            );
+    /// Writes a script that starts a program as this person and passes its arguments on; the rest
+    /// of the environment stays. Returns its path.
+    pub(crate) fn starter(&self, program: &Path, script: &Path) -> Result<PathBuf> {
+        let words = match self.who {
+            Who::Caller => String::new(),
+            Who::Ordinary => format!("setpriv {} ", as_ordinary_user().join(" ")),
+        };
+        let (home, temporary) = (self.home.display(), self.temporary.display());
+        let reports = self.reports();
+        let text = format!(
+            "#!/bin/sh\nexport HOME={home} TMPDIR={temporary} ATOLL_SKIP_FILE={} ATOLL_RAN_FILE={}\n\
+             exec {words}{} \"$@\"\n",
+            reports.skips.display(),
+            reports.rows.display(),
+            program.display(),
+        );
+        fs::write(script, text)?;
+        fs::set_permissions(script, fs::Permissions::from_mode(0o755))?;
+        Ok(script.to_path_buf())
+    }
+
+    /// Returns the files that this person's tests append to.
+    pub(crate) fn reports(&self) -> Reports {
+        Reports {
+            skips: self.temporary.join("skips"),
+            rows: self.temporary.join("rows"),
         }
-        command
     }
 
     /// Gives a command this person's environment and nothing of the caller's.

@@ -5,6 +5,7 @@
 //! its environment.
 
 mod binaries;
+pub(crate) mod dist;
 mod events;
 mod flaky;
 pub(crate) mod fuzzing;
@@ -29,7 +30,6 @@ use clap::Args;
 use crate::command;
 use crate::person::{self, Stage, Who};
 use crate::tree;
-use binaries::Programs;
 use flaky::Known;
 use runner::Runner;
 use tally::Tally;
@@ -68,21 +68,12 @@ impl Options {
         }
     }
 
-    /// Returns the profile of `.config/nextest.toml` by which the caller runs tests.
+    /// Returns the profile of `.config/nextest.toml`.
     fn profile(&self) -> &'static str {
         match (self.quick, self.nightly) {
             (true, _) => "quick",
             (false, true) => "nightly",
             (false, false) => "default",
-        }
-    }
-
-    /// Returns the profile by which root runs tests once more as an ordinary user, if any.
-    fn profile_of_user(&self) -> Option<&'static str> {
-        match (self.quick, self.nightly) {
-            (true, _) => None,
-            (false, true) => Some("nightly"),
-            (false, false) => Some("user"),
         }
     }
 
@@ -106,15 +97,27 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let known = Known::read(&root)?;
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     let any = options.nightly || options.filter.is_some();
-    let cache = needs::provide(options.install || ci, any, options.nightly)?;
     let mut tally = Tally::new(started, ci);
+    // Installing waits for the network, and lints for processors.
+    let cache = std::thread::scope(|scope| {
+        let needs = || needs::provide(options.install || ci, any, options.nightly);
+        let needs = scope.spawn(needs);
+        let checked = match options.filter {
+            None => gates(options, &root, &mut tally),
+            Some(_) => Ok(()),
+        };
+        let cache = needs
+            .join()
+            .map_err(|_| anyhow::anyhow!("the installation broke off"));
+        checked.and(cache?)
+    })?;
     tally.progress("what tests need", "looked at");
 
-    if options.filter.is_none() {
-        gates(options, &root, &mut tally)?;
-    }
     if !options.is_fuzzing_alone() {
         run_tests(options, &root, &cache, &mut tally)?;
+    }
+    if options.nightly && options.filter.is_none() {
+        tally.built("the program as it is handed out", dist::build(&root));
     }
     if options.nightly {
         let below = built_below(&root)?.join("fuzz");
@@ -159,42 +162,32 @@ fn gates(options: &Options, root: &Path, tally: &mut Tally) -> Result<()> {
 /// runs those that depend on the user as an ordinary one.
 fn run_tests(options: &Options, root: &Path, cache: &Path, tally: &mut Tally) -> Result<()> {
     let nextest = needs::nextest(cache).context("cargo-nextest is missing; give --install")?;
-    let listed = tally.built("build tests", binaries::tests(root, &nextest));
-    let programs = binaries::programs(root, options.wants_prover());
-    let programs = tally.built("build atoll", programs);
-    let (Some(listed), Some(programs)) = (listed, programs) else {
+    let built = binaries::build(root, &nextest, options.wants_prover());
+    let Some((listed, programs)) = tally.built("build tests and atoll", built) else {
         return Ok(());
     };
     let stage = Stage::below(&std::env::temp_dir(), "atoll-test-")?;
-    let staged = binaries::stage(root, &stage, listed)?;
-    let programs = Programs {
-        ordinary: stage.place(&programs.ordinary, "atoll")?,
-        weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
-        spawner: stage.place(&programs.spawner, "spawner")?,
-        sandbox: stage.place(&programs.sandbox, "sandbox")?,
-        prover: match &programs.prover {
-            Some(prover) => Some(stage.place(prover, "atoll-prove")?),
-            None => None,
-        },
-    };
+    let programs = programs.placed(&stage)?;
     let toolchain = toolchain::reachable(cache)?;
-    let everyone = person::everyone()?;
+    let mut everyone = person::everyone()?;
     if everyone == [Who::Caller] && person::caller_id()? == 0 {
         tally.leave_out(
             "everything as an ordinary user",
             "setpriv of util-linux is missing",
         );
     }
-    for who in everyone {
-        let profile = match who {
-            Who::Caller => Some(options.profile()),
-            Who::Ordinary => options.profile_of_user(),
-        };
-        let Some(profile) = profile else { continue };
-        let person = stage.person(who)?;
-        let runner = Runner::new(options, &stage, person, &staged, cache, &toolchain, root)?;
-        runner.run(profile, &programs, tally)?;
+    if options.quick {
+        everyone.truncate(1);
     }
+    let mut people = Vec::new();
+    for who in everyone {
+        let mut person = stage.person(who)?;
+        person.prefer(&toolchain.join("bin"));
+        people.push(person);
+    }
+    let staged = binaries::stage(root, &stage, listed, people.get(1))?;
+    let runner = Runner::new(options, &stage, &people, &staged, cache, &toolchain, root)?;
+    runner.run(options.profile(), &programs, tally)?;
     if let Err(error) = stage.close() {
         tally.fail("nothing of a test is left behind", &format!("{error:#}"));
     }

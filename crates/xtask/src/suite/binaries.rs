@@ -8,17 +8,22 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::command;
-use crate::person::Stage;
+use crate::person::{Person, Stage};
 
 /// The arguments of cargo that choose a build profile.
 type How = &'static [&'static str];
 
-/// The profile of releases, as users get them; linking takes minutes for each program.
-pub(crate) const AS_USERS: How = &["--release"];
-/// A profile with the same code, linked in a fraction of the time.
-const FOR_TESTS: How = &["--profile", "tests"];
-/// The profile of programs that only tests start: it shares the build of the unit tests.
-const QUICKLY: How = &[];
+/// The profile of what is handed out; linking takes minutes for each program.
+pub(crate) const AS_USERS: How = &["--profile", "dist"];
+
+/// The prefix of the names of test programs that run as the ordinary user: the same programs are
+/// listed once more, so that one run has the tests of both.
+pub(super) const AS_ORDINARY_USER: &str = "user-";
+/// Their kind, by which filters of cargo-nextest know them: it refuses names that no build has.
+pub(super) const USER: &str = "user";
+
+/// The program in which a test can leave defences out.
+const WEAKENED: &str = "atoll-without-defences";
 
 /// The test programs as cargo-nextest lists them, where everyone can start them.
 pub(crate) struct Staged {
@@ -28,9 +33,16 @@ pub(crate) struct Staged {
     pub(crate) cargo: PathBuf,
 }
 
+impl Staged {
+    /// Returns the file that the events of a run go to.
+    pub(super) fn events(&self) -> PathBuf {
+        self.binaries.with_file_name("events.json")
+    }
+}
+
 /// The programs that end-to-end tests start.
 pub(crate) struct Programs {
-    /// `atoll` as users get it, apart from its linking.
+    /// `atoll`, as the tests are built.
     pub(crate) ordinary: PathBuf,
     /// `atoll` with defences that a test can leave out, to see an attack succeed.
     pub(crate) weakened: PathBuf,
@@ -42,11 +54,33 @@ pub(crate) struct Programs {
     pub(crate) prover: Option<PathBuf>,
 }
 
+impl Programs {
+    /// Copies them to where everyone can start them.
+    pub(crate) fn placed(&self, stage: &Stage) -> Result<Self> {
+        let prover = self.prover.as_ref();
+        Ok(Self {
+            ordinary: stage.place(&self.ordinary, "atoll")?,
+            weakened: stage.place(&self.weakened, WEAKENED)?,
+            spawner: stage.place(&self.spawner, "spawner")?,
+            sandbox: stage.place(&self.sandbox, "sandbox")?,
+            prover: prover
+                .map(|prover| stage.place(prover, "atoll-prove"))
+                .transpose()?,
+        })
+    }
+}
+
 /// The part of cargo's messages that is read here.
 #[derive(Deserialize)]
 struct Message {
     target: Option<Target>,
+    profile: Option<Profile>,
     executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Deserialize)]
@@ -54,8 +88,28 @@ struct Target {
     name: String,
 }
 
-/// Builds all test programs; returns them as cargo-nextest lists them.
-pub(crate) fn tests(root: &Path, nextest: &Path) -> Result<serde_json::Value> {
+/// Builds all test programs and the programs that they start; returns the former as cargo-nextest
+/// lists them. The prover is for nightly tests alone.
+pub(crate) fn build(
+    root: &Path,
+    nextest: &Path,
+    prover: bool,
+) -> Result<(serde_json::Value, Programs)> {
+    // All at once, so that all have the same features of the same dependencies.
+    let text = messages(root, &["build", "--workspace", "--all-targets"])?;
+    let built = parse(&text)?;
+    let find = |name: &str| executable(&built, name);
+    // Examples are among the targets, so that dependencies have those features here too.
+    let which = ["--workspace", "--bin", WEAKENED, "--example", "spawner"];
+    let feature = ["--features", "atoll-cli/without_defences"];
+    let weakened = program_of(root, WEAKENED, &[&["build"], &which[..], &feature].concat())?;
+    let programs = Programs {
+        ordinary: find("atoll")?,
+        weakened,
+        spawner: find("spawner")?,
+        sandbox: find("sandbox")?,
+        prover: prover.then(|| super::prover::program(root)).transpose()?,
+    };
     let mut command = Command::new(nextest);
     command
         .current_dir(root)
@@ -63,25 +117,49 @@ pub(crate) fn tests(root: &Path, nextest: &Path) -> Result<serde_json::Value> {
         .args(["--list-type", "binaries-only", "--message-format", "json"]);
     command.stderr(Stdio::inherit());
     let text = command::output(&mut command)?;
-    serde_json::from_str(&text).context("cargo-nextest wrote what is no JSON")
+    let listed = serde_json::from_str(&text).context("cargo-nextest wrote what is no JSON")?;
+    Ok((listed, programs))
 }
 
-/// Links the test programs to where everyone can start them.
-pub(crate) fn stage(root: &Path, stage: &Stage, mut listed: serde_json::Value) -> Result<Staged> {
+/// Links the test programs to where everyone can start them, and lists them once more for each
+/// person but the caller.
+pub(crate) fn stage(
+    root: &Path,
+    stage: &Stage,
+    mut listed: serde_json::Value,
+    ordinary: Option<&Person>,
+) -> Result<Staged> {
     let binaries = listed
         .get_mut("rust-binaries")
-        .and_then(|all| all.as_object_mut());
-    for binary in binaries
-        .context("cargo-nextest lists no test")?
-        .values_mut()
-    {
+        .and_then(|all| all.as_object_mut())
+        .context("cargo-nextest lists no test")?;
+    let mut further = serde_json::Map::new();
+    for (id, binary) in binaries.iter_mut() {
         let path = binary
-            .get_mut("binary-path")
+            .get("binary-path")
+            .and_then(|path| path.as_str())
             .context("a test without a program")?;
-        let source = PathBuf::from(path.as_str().unwrap_or_default());
+        let source = PathBuf::from(path);
         let name = source.file_name().unwrap_or_default().to_string_lossy();
-        *path = stage.link(&source, &name)?.to_string_lossy().into();
+        let staged = stage.link(&source, &name)?;
+        set(binary, "binary-path", &staged.to_string_lossy());
+        let Some(person) = ordinary else { continue };
+        let started = person.starter(&staged, &stage.path().join(format!("as-user-{name}")))?;
+        let mut again = binary.clone();
+        let own = binary.get("binary-name").and_then(|name| name.as_str());
+        let own = own.context("a test program without a name")?;
+        let id = format!("{AS_ORDINARY_USER}{id}");
+        set(&mut again, "binary-id", &id);
+        set(
+            &mut again,
+            "binary-name",
+            &format!("{AS_ORDINARY_USER}{own}"),
+        );
+        set(&mut again, "binary-path", &started.to_string_lossy());
+        set(&mut again, "kind", USER);
+        further.insert(id, again);
     }
+    binaries.extend(further);
     let staged = Staged {
         binaries: stage.path().join("binaries.json"),
         cargo: stage.path().join("cargo.json"),
@@ -94,20 +172,10 @@ pub(crate) fn stage(root: &Path, stage: &Stage, mut listed: serde_json::Value) -
     Ok(staged)
 }
 
-/// Builds the programs that end-to-end tests start; the prover for nightly ones alone.
-pub(crate) fn programs(root: &Path, nightly: bool) -> Result<Programs> {
-    Ok(Programs {
-        ordinary: build_program(root, "atoll", FOR_TESTS, &["--bin", "atoll"])?,
-        weakened: weakened(root, QUICKLY)?,
-        spawner: spawner(root, QUICKLY)?,
-        sandbox: build_program(
-            root,
-            "sandbox",
-            QUICKLY,
-            &["--package", "atoll-engine", "--example", "sandbox"],
-        )?,
-        prover: nightly.then(|| super::prover::program(root)).transpose()?,
-    })
+fn set(object: &mut serde_json::Value, key: &str, value: &str) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(key.to_owned(), value.into());
+    }
 }
 
 /// Builds `atoll` as users get it.
@@ -117,9 +185,8 @@ pub(crate) fn program(root: &Path) -> Result<PathBuf> {
 
 /// Builds the program in which a test can leave defences out.
 pub(crate) fn weakened(root: &Path, how: How) -> Result<PathBuf> {
-    let name = "atoll-without-defences";
-    let which = ["--bin", name, "--features", "without_defences"];
-    build_program(root, name, how, &which)
+    let which = ["--bin", WEAKENED, "--features", "without_defences"];
+    build_program(root, WEAKENED, how, &which)
 }
 
 /// Builds the program that makes many sandboxes.
@@ -159,14 +226,18 @@ pub(crate) fn program_of(
     name: &str,
     arguments: &[impl AsRef<str>],
 ) -> Result<PathBuf> {
-    let text = messages(root, arguments)?;
-    let mut found = None;
-    for message in parse(&text)? {
-        let is_program = message.target.is_some_and(|target| target.name == name);
-        if is_program && message.executable.is_some() {
-            found = message.executable;
-        }
-    }
+    executable(&parse(&messages(root, arguments)?)?, name)
+}
+
+/// Returns the last program of this name that is no test.
+fn executable(messages: &[Message], name: &str) -> Result<PathBuf> {
+    let is_it = |message: &&Message| {
+        let target = message.target.as_ref();
+        let is_test = message.profile.as_ref().is_some_and(|how| how.test);
+        target.is_some_and(|target| target.name == name) && !is_test
+    };
+    let mut those = messages.iter().rev().filter(is_it);
+    let found = those.find_map(|message| message.executable.clone());
     found.with_context(|| format!("cargo built no program called {name}"))
 }
 

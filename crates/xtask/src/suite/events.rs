@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::binaries::{AS_ORDINARY_USER, USER};
+
 /// The result of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -54,14 +56,29 @@ pub(crate) fn finished(output: &str) -> Result<BTreeMap<Name, Finished>> {
     Ok(tests)
 }
 
-/// Returns the filter of cargo-nextest that selects exactly these tests.
+/// Returns whether a test ran as the ordinary user beside the caller, and its name without that.
+pub(crate) fn person_of(name: &Name) -> (bool, Name) {
+    let own = name.split_once("::").and_then(|(package, rest)| {
+        let rest = rest.strip_prefix(AS_ORDINARY_USER)?;
+        Some(format!("{package}::{rest}"))
+    });
+    (own.is_some(), own.unwrap_or_else(|| name.clone()))
+}
+
+/// Returns the filter of cargo-nextest that selects these tests; of an ordinary user's
+/// also those of the same name in another program of the package.
 pub(crate) fn filter<'a>(names: impl IntoIterator<Item = &'a Name>) -> Result<String> {
     let one = |name: &Name| {
+        let (is_ordinary, name) = person_of(name);
         let (of, test) = name.split_once('$')?;
         let (package, binary) = of.split_once("::")?;
         let test = test.split_once('#').map_or(test, |(test, _)| test);
+        let program = match is_ordinary {
+            true => format!("kind(={USER})"),
+            false => format!("binary(={binary}) and not kind(={USER})"),
+        };
         Some(format!(
-            "(package(={package}) and binary(={binary}) and test(={test}))"
+            "(package(={package}) and {program} and test(={test}))"
         ))
     };
     let parts: Option<Vec<String>> = names.into_iter().map(one).collect();

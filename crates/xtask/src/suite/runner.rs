@@ -1,4 +1,5 @@
-//! Runs the test programs as one person, by cargo-nextest: each test is a process of its own.
+//! Runs the test programs, by cargo-nextest: each test is a process of its own. Those of the
+//! ordinary user are among those of the caller, so that neither waits for the other.
 //!
 //! A test that fails is run again alone, up to twice; one that then passes is flaky.
 
@@ -14,60 +15,44 @@ use super::events::{self, End, Finished, Name};
 use super::tally::Tally;
 use super::{Options, needs};
 use crate::command;
-use crate::person::{Person, Stage};
+use crate::person::{Person, Reports, Stage};
 use crate::tree;
 
 /// The number of retries after the first run alone of a test that failed.
 const RETRIES: &str = "1";
-/// The number of the longest tests that are printed.
-const LONGEST: usize = 12;
+/// Tests that run at once on each processor: most wait for processes and disks.
+const PER_PROCESSOR: usize = 4;
 
 pub(crate) struct Runner<'a> {
     options: &'a Options,
-    person: Person,
+    /// The caller, and the ordinary user where tests run as that one too.
+    people: &'a [Person],
     staged: &'a Staged,
     /// The variables that every test sees in its environment.
     environment: Vec<(&'static str, PathBuf)>,
-    /// The project's directory, or a copy, where the person can read it.
+    /// The project's directory, or a copy, where every person can read it.
     project: PathBuf,
     nextest: PathBuf,
-}
-
-/// The files that one run of cargo-nextest and its tests write to.
-struct Reports {
-    directory: tempfile::TempDir,
-}
-
-impl Reports {
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        let bytes = fs::read(self.path(name)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
 }
 
 impl<'a> Runner<'a> {
     pub(crate) fn new(
         options: &'a Options,
         stage: &Stage,
-        mut person: Person,
+        people: &'a [Person],
         staged: &'a Staged,
         cache: &Path,
         toolchain: &Path,
         root: &Path,
     ) -> Result<Self> {
-        person.prefer(&toolchain.join("bin"));
         let environment = vec![
             ("ATOLL_TEST_CACHE", cache.to_path_buf()),
             ("ATOLL_TEST_TOOLCHAIN", toolchain.to_path_buf()),
         ];
         Ok(Self {
             options,
-            project: readable_copy(stage, &person, root)?,
-            person,
+            project: readable_copy(stage, people, root)?,
+            people,
             staged,
             environment,
             nextest: needs::nextest(cache).context("cargo-nextest is missing; give --install")?,
@@ -76,14 +61,14 @@ impl<'a> Runner<'a> {
 
     /// Runs a tier of the tests, and prints one line for it.
     pub(crate) fn run(&self, profile: &str, programs: &Programs, tally: &mut Tally) -> Result<()> {
-        let reports = self.reports()?;
         let mut selection = vec!["--profile".to_owned(), profile.to_owned()];
         if let Some(filter) = &self.options.filter {
             // Who names a test wants it, whatever its tier.
             selection.extend(["--ignore-default-filter".to_owned(), filter.clone()]);
         }
         let selected = self.list(&selection, tally)?;
-        let mut all = self.one(&selection, &reports, programs)?;
+        let mut all = self.one(&selection, programs)?;
+        tally.progress(&format!("{profile} tests"), &counts(&all));
         let failed = names_of(&all, End::Failed);
         let mut flaky = Vec::new();
         if !failed.is_empty() {
@@ -95,44 +80,51 @@ impl<'a> Runner<'a> {
                 .map(str::to_owned)
                 .collect();
             selection.push(events::filter(&failed)?);
-            let repeated = self.one(&selection, &reports, programs)?;
+            let repeated = self.one(&selection, programs)?;
             flaky = names_of(&repeated, End::Passed);
+            flaky.retain(|name| failed.contains(name));
+            tally.progress("what failed, alone", &counts(&repeated));
         }
-        let label = self.person.label;
         // An interrupted run says nothing about the rest.
         for name in selected.iter().filter(|name| !all.contains_key(*name)) {
+            let (label, name) = self.label(name)?;
             tally.fail(&format!("{label}: {name}"), "was not run to its end");
         }
-        let skips = events::skips(&reports.read("skips"));
         for name in &flaky {
             all.remove(name);
-            tally.add_flaky(label, name);
+            let (label, name) = self.label(name)?;
+            tally.add_flaky(label, &name);
         }
+        let skips = self.people.iter().map(|person| {
+            let skips = events::skips(&Reports::read(&person.reports().skips));
+            tally.add_skipped_rows(person.label, &skips);
+            tally.add_rows(&Reports::read(&person.reports().rows));
+            (person.label, skips)
+        });
+        let skips: BTreeMap<&str, _> = skips.collect();
         for (name, finished) in &all {
-            tally.add(label, name, finished, &skips);
+            let (label, name) = self.label(name)?;
+            let skips = skips.get(label).map_or(&[][..], Vec::as_slice);
+            tally.add(label, &name, finished, skips);
         }
-        tally.add_skipped_rows(label, &skips);
-        tally.add_rows(&reports.read("rows"));
-        let result = format!(
-            "{} passed, {} failed, {} flaky; longest: {}",
-            names_of(&all, End::Passed).len(),
-            names_of(&all, End::Failed).len(),
-            flaky.len(),
-            longest(&all)
-        );
-        tally.progress(&format!("{profile} tests as {label}"), &result);
         Ok(())
     }
 
+    /// Returns who a test ran as, and its name without that.
+    fn label(&self, name: &Name) -> Result<(&'static str, Name)> {
+        let (is_ordinary, name) = events::person_of(name);
+        let person = match is_ordinary {
+            true => self.people.get(1),
+            false => self.people.first(),
+        };
+        Ok((person.context("a test of nobody's")?.label, name))
+    }
+
     /// Runs tests to the end; returns how each ended.
-    fn one(
-        &self,
-        selection: &[String],
-        reports: &Reports,
-        programs: &Programs,
-    ) -> Result<BTreeMap<Name, Finished>> {
-        let output = File::create(reports.path("events"))?;
-        let threads = threads();
+    fn one(&self, selection: &[String], programs: &Programs) -> Result<BTreeMap<Name, Finished>> {
+        let path = self.staged.events();
+        let caller = self.people.first().context("nobody runs tests")?.reports();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let quietly = [
             "--no-fail-fast",
             "--status-level=fail",
@@ -141,7 +133,7 @@ impl<'a> Runner<'a> {
             "--no-tests=pass",
             "--color=never",
         ];
-        let mut command = self.nextest("run");
+        let mut command = self.nextest("run")?;
         command
             .env("NEXTEST_EXPERIMENTAL_LIBTEST_JSON", "1")
             .args([
@@ -150,18 +142,21 @@ impl<'a> Runner<'a> {
             ])
             .args(quietly)
             .args(selection)
-            .env("NEXTEST_TEST_THREADS", threads)
-            .env("ATOLL_SKIP_FILE", reports.path("skips"))
-            .env("ATOLL_RAN_FILE", reports.path("rows"))
+            .env(
+                "NEXTEST_TEST_THREADS",
+                (processors * PER_PROCESSOR).to_string(),
+            )
+            .env("ATOLL_SKIP_FILE", &caller.skips)
+            .env("ATOLL_RAN_FILE", &caller.rows)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env("ATOLL_BIN", &programs.ordinary)
             .env("ATOLL_BIN_WITHOUT", &programs.weakened)
             .env("ATOLL_BIN_SPAWNER", &programs.spawner)
             .env("ATOLL_BIN_SANDBOX", &programs.sandbox)
             .envs(self.options.nightly.then_some(("ATOLL_NIGHTLY", "1")))
-            .stdout(output);
+            .stdout(File::create(&path)?);
         let succeeded = command::succeeds(&mut command)?;
-        let tests = events::finished(&reports.read("events"))?;
+        let tests = events::finished(&fs::read_to_string(&path)?)?;
         let has_failed = tests.values().any(|test| test.end == End::Failed);
         anyhow::ensure!(
             succeeded || has_failed,
@@ -172,19 +167,20 @@ impl<'a> Runner<'a> {
 
     /// Notes the tests that this tier leaves out; returns the others.
     fn list(&self, selection: &[String], tally: &mut Tally) -> Result<Vec<Name>> {
-        let mut command = self.nextest("list");
+        let mut command = self.nextest("list")?;
         command.args(["--message-format", "json"]).args(selection);
         let listed: serde_json::Value = serde_json::from_str(&command::output(&mut command)?)?;
         let (selected, left_out) = events::listed(&listed);
         for name in left_out {
-            tally.add_left_out(name);
+            tally.add_left_out(events::person_of(&name).1);
         }
         Ok(selected)
     }
 
     /// Returns a command of cargo-nextest with the metadata of the build.
-    fn nextest(&self, verb: &str) -> Command {
-        let mut command = self.person.caller_command(&self.nextest);
+    fn nextest(&self, verb: &str) -> Result<Command> {
+        let caller = self.people.first().context("nobody runs tests")?;
+        let mut command = caller.command(&self.nextest);
         command
             .args(["nextest", verb, "--binaries-metadata"])
             .arg(&self.staged.binaries)
@@ -193,27 +189,8 @@ impl<'a> Runner<'a> {
             .arg("--workspace-remap")
             .arg(&self.project)
             .current_dir(&self.project);
-        command
+        Ok(command)
     }
-
-    /// Makes the files that tests append to, for this person to write.
-    fn reports(&self) -> Result<Reports> {
-        let directory = tempfile::tempdir_in(&self.person.temporary)?;
-        self.person.own(directory.path())?;
-        let reports = Reports { directory };
-        for name in ["skips", "rows"] {
-            File::create(reports.path(name))?;
-            self.person.own(&reports.path(name))?;
-        }
-        Ok(reports)
-    }
-}
-
-/// Returns how many tests run at once: those of the whole program wait for others more than
-/// they work.
-fn threads() -> String {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors + processors.div_ceil(2)).to_string()
 }
 
 fn names_of(tests: &BTreeMap<Name, Finished>, end: End) -> Vec<Name> {
@@ -221,37 +198,23 @@ fn names_of(tests: &BTreeMap<Name, Finished>, end: End) -> Vec<Name> {
     those.map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns where most of the time went, in seconds.
-fn longest(tests: &BTreeMap<Name, Finished>) -> String {
-    let mut times: Vec<(&Name, f64)> = tests
-        .iter()
-        .map(|(name, test)| (name, test.seconds))
-        .collect();
-    times.sort_by(|one, other| other.1.total_cmp(&one.1));
-    let shown = times.iter().take(LONGEST);
-    let shown = shown.map(|(name, seconds)| {
-        let short = name
-            .rsplit_once('$')
-            .map_or(name.as_str(), |(_, test)| test);
-        format!("{short} {seconds:.0}")
-    });
-    shown.collect::<Vec<_>>().join(", ")
+fn counts(tests: &BTreeMap<Name, Finished>) -> String {
+    let of = |end| names_of(tests, end).len();
+    format!("{} passed, {} failed", of(End::Passed), of(End::Failed))
 }
 
-/// Returns the project's own directory, or a copy of its files where the person can
+/// Returns the project's own directory, or a copy of its files where every person can
 /// read them: tests read golden files at run time.
-fn readable_copy(stage: &Stage, person: &Person, root: &Path) -> Result<PathBuf> {
-    if person.can_enter(root) {
+fn readable_copy(stage: &Stage, people: &[Person], root: &Path) -> Result<PathBuf> {
+    if people.iter().all(|person| person.can_enter(root)) {
         return Ok(root.to_path_buf());
     }
     let copy = stage.path().join("project");
-    if !copy.is_dir() {
-        for path in tree::paths(root)? {
-            let (source, target) = (root.join(&path), copy.join(&path));
-            fs::create_dir_all(target.parent().unwrap_or(&copy))?;
-            if source.is_file() {
-                fs::copy(source, target)?;
-            }
+    for path in tree::paths(root)? {
+        let (source, target) = (root.join(&path), copy.join(&path));
+        fs::create_dir_all(target.parent().unwrap_or(&copy))?;
+        if source.is_file() {
+            fs::copy(source, target)?;
         }
     }
     Ok(copy)

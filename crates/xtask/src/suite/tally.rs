@@ -1,5 +1,6 @@
 //! Counts what passed, failed, was flaky and was skipped, and prints the sums.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -15,8 +16,20 @@ use crate::command;
 /// The prefix of the names of skips of one row of a test's table.
 const ROW: &str = "row ";
 
+/// The number of the slowest tests that are printed.
+const SLOWEST: usize = 20;
+
+/// A test's name with who it ran as, and the time that it took, seconds.
+struct Timed {
+    test: String,
+    seconds: f64,
+}
+
 pub(crate) struct Tally {
     started: Instant,
+    /// The ends of the phases so far, seconds after the begin.
+    phases: RefCell<Vec<Timed>>,
+    times: Vec<Timed>,
     ci: bool,
     passed: usize,
     failed: Vec<String>,
@@ -33,6 +46,8 @@ impl Tally {
     pub(crate) fn new(started: Instant, ci: bool) -> Self {
         Self {
             started,
+            phases: RefCell::default(),
+            times: Vec::new(),
             ci,
             passed: 0,
             failed: Vec::new(),
@@ -45,10 +60,26 @@ impl Tally {
 
     /// Prints one line for one finished stage.
     pub(crate) fn progress(&self, stage: &str, result: &str) {
-        println!(
-            "[{:7.1} s] {stage}: {result}",
-            self.started.elapsed().as_secs_f64()
-        );
+        let seconds = self.started.elapsed().as_secs_f64();
+        println!("[{seconds:7.1} s] {stage}: {result}");
+        let test = stage.to_owned();
+        self.phases.borrow_mut().push(Timed { test, seconds });
+    }
+
+    /// Prints the seconds of each phase, and the slowest tests.
+    fn print_times(&mut self) {
+        let mut before = 0.0;
+        println!("Seconds of each phase:");
+        for phase in self.phases.borrow().iter() {
+            println!("{:8.1} {}", phase.seconds - before, phase.test);
+            before = phase.seconds;
+        }
+        println!("The slowest tests, seconds:");
+        let slower = |one: &Timed, other: &Timed| other.seconds.total_cmp(&one.seconds);
+        self.times.sort_by(slower);
+        for slow in self.times.iter().take(SLOWEST) {
+            println!("{:8.1} {}", slow.seconds, slow.test);
+        }
     }
 
     /// Runs a check that passes or fails as a whole.
@@ -95,6 +126,10 @@ impl Tally {
     pub(crate) fn add(&mut self, label: &str, test: &Name, finished: &Finished, skips: &[Skip]) {
         let is_skipped = |skip: &&Skip| events::same_test(test, &skip.test);
         let label = format!("{label}: {test}");
+        self.times.push(Timed {
+            test: label.clone(),
+            seconds: finished.seconds,
+        });
         match (finished.end, skips.iter().find(is_skipped)) {
             (End::Failed, _) => self.failed.push(label),
             (End::Passed, Some(skip)) => self.skip(Skip {
@@ -157,6 +192,7 @@ impl Tally {
         if self.ran.is_empty() {
             self.failed.push("no test was run".to_owned());
         }
+        self.print_times();
         for skip in &self.skipped {
             let kind = if skip.avoidable { " [avoidable]" } else { "" };
             println!("SKIP {}: {}{kind}", skip.test, skip.reason);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::events::{End, Finished, Skip, filter, finished, listed, same_test, skips};
+use super::events::{End, Finished, Skip, filter, finished, listed, person_of, same_test, skips};
 use super::flaky::Known;
 use super::fuzzing::{judge, targets};
 use super::tally::Tally;
@@ -62,13 +62,29 @@ fn events_of_tests_are_read() {
 
 #[test]
 fn filter_of_names_selects_exactly_these() {
-    let names = ["e2e::e2e$kept::one".to_owned(), "x::y$two".to_owned()];
+    let names = ["e2e::e2e$kept::one".to_owned(), "x::user-y$two".to_owned()];
     assert_eq!(
         filter(&names).unwrap(),
-        "(package(=e2e) and binary(=e2e) and test(=kept::one)) or \
-         (package(=x) and binary(=y) and test(=two))"
+        "(package(=e2e) and binary(=e2e) and not kind(=user) and test(=kept::one)) or \
+         (package(=x) and kind(=user) and test(=two))"
     );
     assert!(filter(&["nameless".to_owned()]).is_err());
+}
+
+#[test]
+fn a_name_tells_who_a_test_ran_as() {
+    let cases = [
+        ("x::y$a::b", (false, "x::y$a::b")),
+        ("x::user-y$a::b", (true, "x::y$a::b")),
+        ("x::y$user-a", (false, "x::y$user-a")),
+    ];
+    for (name, (is_ordinary, own)) in cases {
+        assert_eq!(
+            person_of(&name.to_owned()),
+            (is_ordinary, own.to_owned()),
+            "{name}"
+        );
+    }
 }
 
 #[test]
