@@ -12,6 +12,7 @@ use crate::arguments::{
 };
 use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::output::Output;
+use crate::status::status_of;
 use crate::undo_report;
 
 mod listed;
@@ -83,14 +84,15 @@ fn apply(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Failure>
         force: arguments.force,
         ..Selection::default()
     };
-    match kept_changes::apply_kept(&arguments.name, &selection, output)? {
-        0 => output.say("There was nothing to apply.\n"),
-        _ => output.say(&format!(
-            "Applied. `atoll kept undo {}` takes it back.\n",
-            arguments.name
-        )),
-    }
-    Ok(0)
+    let extent = kept_changes::apply_kept(&arguments.name, &selection, output)?;
+    let undo = format!("`atoll kept undo {}` takes it back", arguments.name);
+    output.say(&match (extent.steps, extent.is_left_out) {
+        (0, false) => "There was nothing to apply.\n".to_owned(),
+        (0, true) => "Nothing was applied.\n".to_owned(),
+        (_, false) => format!("Applied. {undo}.\n"),
+        (_, true) => format!("Partly applied. {undo}.\n"),
+    });
+    Ok(status_of(extent))
 }
 
 fn undo(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {

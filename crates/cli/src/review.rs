@@ -26,6 +26,7 @@ use crate::diff::{apart, changes_json, page, refused_there, write_commits, write
 use crate::finding;
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};
+use crate::status::status_of;
 use crate::undo_report;
 
 use interrupted::{end_before_reading, end_cut_short, interrupted, is_cut_off};
@@ -227,8 +228,12 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
     record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
     changes::refuse_unchanged(&state, &record, &all, &selection.paths)?;
-    if !work.apply(&mut record, &all, &selection)? {
-        output.say("There was nothing to apply.\n");
+    let extent = work.apply(&mut record, &all, &selection)?;
+    if extent.steps == 0 {
+        output.say(match extent.is_left_out {
+            true => "Nothing was applied.\n",
+            false => "There was nothing to apply.\n",
+        });
     } else if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
         output.say(&format!(
             "Run {}: {}{}. `atoll undo {0}` takes it back.\n",
@@ -240,7 +245,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
             output.say(&interrupted(&record, &events_of(&state, &record.run)?));
         }
     }
-    Ok(0)
+    Ok(status_of(extent))
 }
 
 /// Throws a run's changes away.

@@ -1,5 +1,6 @@
 //! The exit statuses of `atoll`.
 
+use atoll_engine::decision::Extent;
 use atoll_engine::failure::Kind;
 
 /// The status of every error of Atoll's own, wrong usage included.
@@ -15,5 +16,13 @@ pub fn of(kind: Kind) -> u8 {
         Kind::Failed => STATUS_OWN_ERROR,
         Kind::Denied => STATUS_DENIED,
         Kind::Unproven => STATUS_UNPROVEN,
+    }
+}
+
+/// Returns the exit status of an apply: one that has left something out is no success.
+pub fn status_of(extent: Extent) -> u8 {
+    match extent.is_left_out {
+        true => STATUS_OWN_ERROR,
+        false => 0,
     }
 }

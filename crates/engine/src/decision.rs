@@ -5,7 +5,7 @@ pub mod last_undo;
 pub mod live;
 pub mod others;
 pub mod taking_back;
-mod told;
+pub(crate) mod told;
 pub mod undoing;
 
 use std::path::PathBuf;
@@ -64,6 +64,15 @@ pub enum Afterwards {
     Live,
 }
 
+/// The extent of an apply.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The number of steps.
+    pub steps: u64,
+    /// True if something selected was left out, because it cannot be read or must not be written.
+    pub is_left_out: bool,
+}
+
 /// The context for carrying out a decision.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
@@ -103,7 +112,8 @@ impl Work<'_> {
                 let counts = record.changes;
                 let note = |kept: &mut RunRecord| kept.changes = counts;
                 self.update(record, note)?;
-                if !self.apply(record, all, &Selection::default())? {
+                let extent = self.apply(record, all, &Selection::default())?;
+                if extent.steps == 0 {
                     self.surface.notice(Notice::NothingToApply);
                 }
                 Ok(match record.state {
@@ -129,7 +139,8 @@ impl Work<'_> {
         }
     }
 
-    /// Applies selected changes, and records this before and after. Returns whether there were any.
+    /// Applies selected changes, and records this before and after. What cannot be read is left
+    /// out before anything is written.
     ///
     /// # Errors
     /// Conflicts in any of them, before one is written; no space, a directory that cannot be
@@ -139,7 +150,7 @@ impl Work<'_> {
         record: &mut RunRecord,
         all: &[LayerChanges],
         selection: &Selection,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Extent, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
         self.refuse_half_undone(record)?;
@@ -147,6 +158,7 @@ impl Work<'_> {
         let allowed = self.allowed(record, all, selection, &plans)?;
         (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
         let (mut steps, mut held) = (0, false);
+        let is_left_out = plans.iter().any(|one| !one.plan.left_out.is_empty());
         for Planned { changes: one, plan } in plans {
             self.tell_refused(one, &plan);
             self.tell_unwhole(&plan, &one.set);
@@ -156,9 +168,10 @@ impl Work<'_> {
             }
             steps += self.apply_layer(record, one, plan, &allowed)?;
         }
-        held |= all.iter().any(|one| is_partly(one, selection));
+        held |= is_left_out || all.iter().any(|one| is_partly(one, selection));
+        let extent = Extent { steps, is_left_out };
         if steps == 0 {
-            return Ok(false);
+            return Ok(extent);
         }
         let state = if held {
             RunState::PartlyApplied
@@ -166,7 +179,7 @@ impl Work<'_> {
             RunState::Applied
         };
         self.update(record, |kept| kept.state = state)
-            .map(|()| true)
+            .map(|()| extent)
     }
 
     /// Returns the permission to apply the changes, asking a person where one is needed.

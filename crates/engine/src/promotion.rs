@@ -214,7 +214,14 @@ pub fn plans<'a>(
         let plan = plan.doing("the changes cannot be applied")?;
         Ok(Planned { changes, plan })
     });
-    planned.collect()
+    let mut plans: Vec<Planned<'_>> = planned.collect::<Result<_, Failure>>()?;
+    // It may have been moved from one directory to the other.
+    if plans.iter().any(|one| !one.plan.left_out.is_empty()) {
+        plans
+            .iter_mut()
+            .for_each(|one| one.plan.keep_what_may_have_moved());
+    }
+    Ok(plans)
 }
 
 /// Returns the digests of the plans, in the same order.

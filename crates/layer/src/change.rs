@@ -14,6 +14,8 @@ pub struct ChangeSet {
     pub changes: Vec<Change>,
     /// Entries that will never be applied, each with the reason.
     pub refused: Vec<Refusal>,
+    /// The refused ones that have content, with the class of what they are or lie in.
+    pub(crate) unread: BTreeMap<RelativePath, Class>,
     /// Entries that are among the changes and will nevertheless not be applied, each with the
     /// reason.
     pub withheld: Vec<Refusal>,
@@ -47,6 +49,7 @@ impl ChangeSet {
         for refusals in [&mut self.refused, &mut self.withheld, &mut self.notes] {
             refusals.retain(|refusal| !is_left(&refusal.path));
         }
+        self.unread.retain(|path, _| !is_left(path));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Classifies changes by the care that they need: by the table of control files, known caches, and
 //! the ignore files as they were before the program could write them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -15,7 +15,9 @@ use crate::facts::Kind;
 use crate::git_config::CONFIGURATION_BYTES_MAX;
 use crate::git_objects::{Format, small};
 use crate::tree::{Tree, os};
-use crate::{Bounds, Change, ChangeKind, Class, EntryKind, RelativePath, control, git_index};
+use crate::{
+    Bounds, Change, ChangeKind, Class, EntryKind, Refusal, RelativePath, control, git_index,
+};
 
 /// Directories that tools fill and can fill again.
 const CACHES: [&[u8]; 22] = [
@@ -124,15 +126,40 @@ impl<'a> Classifier<'a> {
         let by_name = by_name.filter(|reason| !is_cache || *reason != control::LINTER);
         let by_name = by_name.or(within);
         change.reason = by_name.or_else(|| self.index_reason(change, &around));
-        change.class = if change.reason.is_some() {
-            Class::Control
-        } else if is_cache {
+        change.class = match change.reason {
+            Some(_) => Class::Control,
+            None => self.bulk(&change.path, is_directory),
+        };
+    }
+
+    /// Returns the refused entries that have content, or may have, with their class. A socket or FIFO
+    /// has none that could be lost.
+    pub fn unread(&mut self, refused: &[Refusal]) -> BTreeMap<RelativePath, Class> {
+        let mut unread = BTreeMap::new();
+        for Refusal { path, .. } in refused {
+            let facts = self.after.facts(path).ok().flatten();
+            let kind = facts.map(|facts| facts.kind);
+            if matches!(
+                kind,
+                None | Some(Kind::File | Kind::Directory | Kind::Symlink)
+            ) {
+                let class = self.bulk(path, kind == Some(Kind::Directory));
+                unread.insert(path.clone(), class);
+            }
+        }
+        unread
+    }
+
+    /// Returns whether a path is in a cache, ignored, or neither: an ordinary one.
+    pub fn bulk(&mut self, path: &RelativePath, is_directory: bool) -> Class {
+        let around = self.surroundings(&path.parent().unwrap_or_default());
+        if around.is_cache || self.is_cache_directory(path) {
             Class::Cache
-        } else if around.is_ignored || around.excludes(&change.path, is_directory) {
+        } else if around.is_ignored || around.excludes(path, is_directory) {
             Class::Ignored
         } else {
             Class::Ordinary
-        };
+        }
     }
 
     /// Returns the reason why a change needs an approval of its own, by its name or by its place in

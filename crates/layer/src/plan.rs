@@ -1,3 +1,4 @@
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -32,6 +33,10 @@ pub struct Plan {
     pub held_control: Vec<RelativePath>,
     /// Entries that will not be applied, each with the reason.
     pub refused: Vec<Refusal>,
+    /// The selected ones among these that have content: without them the plan is one in part.
+    pub left_out: BTreeSet<RelativePath>,
+    /// Entries that stay because something is left out: its content may be theirs, moved.
+    pub unremoved: Vec<RelativePath>,
     pub(crate) root: PathBuf,
     pub(crate) root_identity: (u64, u64),
     pub(crate) content: PathBuf,
@@ -174,6 +179,16 @@ impl Plan {
         self.steps.is_empty()
     }
 
+    /// Drops the steps that remove something, for when anything is left out: the program may have
+    /// moved there what it removed here, and then the original is all that is left of it.
+    pub fn keep_what_may_have_moved(&mut self) {
+        let steps = std::mem::take(&mut self.steps);
+        let (removing, rest): (Vec<Step>, _) = steps.into_iter().partition(Step::removes);
+        self.steps = rest;
+        self.unremoved
+            .extend(removing.into_iter().map(|step| step.path));
+    }
+
     /// Returns the plan without its conflicts: a decision for a person.
     #[must_use]
     pub fn without_conflicts(mut self) -> Self {
@@ -222,6 +237,15 @@ impl Step {
             Act::Facts { .. } => StepAction::Facts,
             Act::Rename { .. } => StepAction::Rename,
         }
+    }
+
+    /// Returns whether something is gone after the step that nothing takes the place of.
+    pub(crate) fn removes(&self) -> bool {
+        let new: HashSet<_> = (self.new_entries().iter())
+            .map(|entry| &entry.beneath)
+            .collect();
+        let mut old = self.old_entries().iter();
+        old.any(|entry| !new.contains(&entry.beneath))
     }
 
     pub(crate) fn old_entries(&self) -> &[Entry] {

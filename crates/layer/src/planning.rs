@@ -1,6 +1,6 @@
 //! Makes a plan from the selected changes and the current state of the host.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::change::Source;
 use crate::entries::{Walker, layer_entry};
@@ -9,7 +9,7 @@ use crate::plan::{Act, Content, Entry, Node};
 use crate::read::Reader;
 use crate::tree::is_absence;
 use crate::{
-    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Conflict, EntryKind, LayerPaths, Plan,
+    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Class, Conflict, EntryKind, LayerPaths, Plan,
     PlanError, ReadError, Refusal, RelativePath, Selection, Step,
 };
 
@@ -37,6 +37,9 @@ pub fn plan_apply(
         if !planner.is_parted_from_logs(&wanted, &path) {
             planner.plan_one(&path, &group)?;
         }
+    }
+    if !planner.plan.left_out.is_empty() {
+        planner.plan.keep_what_may_have_moved();
     }
     // Permissions that a file has under several names would be other ones than planned to
     // a later step for another of its names.
@@ -109,6 +112,8 @@ impl<'a> Planner<'a> {
                 conflicts: Vec::new(),
                 held_control: Vec::new(),
                 refused: changes.refused.clone(),
+                left_out: selected_of(&changes.unread, selection),
+                unremoved: Vec::new(),
                 root: host.clone(),
                 root_identity: (root.device, root.inode),
                 content: content.clone(),
@@ -256,7 +261,12 @@ impl<'a> Planner<'a> {
                 return Ok(());
             }
             let new = self.new_entries(top, group, Some((facts, &old)));
-            self.push(&top.path, Act::Replace { old, new });
+            // What is there goes only for a replacement that can be read as a whole.
+            if new.len() == group.len() {
+                self.push(&top.path, Act::Replace { old, new });
+            } else if !self.plan.left_out.contains(&top.path) {
+                self.refuse(&top.path, "something in it is left out");
+            }
         }
         Ok(())
     }
@@ -415,6 +425,7 @@ impl<'a> Planner<'a> {
     }
 
     pub fn refuse(&mut self, path: &RelativePath, why: &str) {
+        self.plan.left_out.insert(path.clone());
         self.plan.refused.push(Refusal {
             path: path.clone(),
             why: why.to_owned(),
@@ -430,6 +441,27 @@ impl<'a> Planner<'a> {
             });
         }
     }
+}
+
+/// Returns the entries without content that may be of selected changes.
+fn selected_of(
+    unread: &BTreeMap<RelativePath, Class>,
+    selection: &Selection,
+) -> BTreeSet<RelativePath> {
+    let is_meant = |path: &RelativePath, class: Class| {
+        let mut paths = selection.paths.iter();
+        let is_named = paths.any(|named| path.starts_with(named) || named.starts_with(path));
+        (selection.paths.is_empty() || is_named)
+            && match class {
+                Class::Ordinary | Class::Control => true,
+                Class::Cache => selection.caches,
+                Class::Ignored => selection.ignored,
+            }
+    };
+    let meant = unread
+        .iter()
+        .filter(|(path, class)| is_meant(path, **class));
+    meant.map(|(path, _)| path.clone()).collect()
 }
 
 fn is_list(name: &[u8]) -> bool {

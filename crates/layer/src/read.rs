@@ -59,6 +59,7 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
         let within = control_within.get(&change.path).copied();
         classifier.classify(change, within);
     }
+    set.unread = classifier.unread(&set.refused);
     set.changes
         .sort_by(|left, right| left.path.cmp(&right.path));
     set.refused

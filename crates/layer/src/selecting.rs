@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::Kind;
 use crate::planning::{Planner, makes_directory};
-use crate::{Change, ChangeKind, ChangeSet, Class, Refusal, RelativePath};
+use crate::{Change, ChangeKind, ChangeSet, Class, RelativePath};
 
 impl<'a> Planner<'a> {
     /// Returns the selected changes, with the directories that they need.
@@ -14,12 +14,14 @@ impl<'a> Planner<'a> {
             if !self.is_selected(change) {
                 continue;
             }
+            // It was refused after it was seen: what is in it is not known.
+            if self.refused.contains(&change.path) {
+                self.plan.left_out.insert(change.path.clone());
+                continue;
+            }
             let above: Vec<RelativePath> = change.path.ancestors().collect();
             if above.iter().any(|path| self.refused.contains(path)) {
-                self.plan.refused.push(Refusal {
-                    path: change.path.clone(),
-                    why: "a directory above it is refused".into(),
-                });
+                self.refuse(&change.path, "a directory above it is refused");
                 continue;
             }
             let needed: Vec<&Change> = above

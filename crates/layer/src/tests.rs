@@ -7,6 +7,7 @@ mod indexes;
 mod interrupted;
 mod joined;
 mod kinds;
+mod left_out;
 mod modes;
 mod names;
 mod originals;

@@ -42,6 +42,10 @@ impl Work<'_> {
                 names.join(", ")
             ));
         }
+        let unremoved: Vec<String> = plan.unremoved.iter().map(shown).collect();
+        if let Some(text) = unremoved_told(&unremoved) {
+            self.surface.warn(text);
+        }
     }
 
     /// Warns of a repository made in the sandbox whose configuration is held back: git does not
@@ -68,4 +72,23 @@ impl Work<'_> {
             ));
         }
     }
+}
+
+/// The most paths named of those that stay.
+const NAMES_MAX: usize = 16;
+
+/// Returns the warning about entries that stay because something is left out.
+pub(crate) fn unremoved_told(paths: &[String]) -> Option<String> {
+    let names: Vec<&str> = paths.iter().take(NAMES_MAX).map(String::as_str).collect();
+    let more = match paths.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "not removed: {names}{more}: what is not applied may be their content, moved; apply \
+             these paths alone to remove them"
+        )
+    })
 }

@@ -14,7 +14,8 @@ use serde_json::json;
 use super::{Opened, journals, open_all, since, writable};
 use crate::changes::LayerChanges;
 use crate::decision::last_undo::LastUndo;
-use crate::decision::refuse_any;
+use crate::decision::told::unremoved_told;
+use crate::decision::{Extent, refuse_any};
 use crate::failure::{Doing, Failure};
 use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
 
@@ -22,7 +23,7 @@ use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
 /// (inode(7)), of which there are at least a hundred a second.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Applies what is kept for an argument, and returns the number of steps.
+/// Applies what is kept for an argument.
 ///
 /// # Errors
 /// Conflicts in any of it, before anything is written, and what policies or the person deny.
@@ -30,7 +31,7 @@ pub fn apply_kept(
     name: &str,
     selection: &Selection,
     surface: &dyn Approver,
-) -> Result<u64, Failure> {
+) -> Result<Extent, Failure> {
     let state = writable()?;
     let ledger = crate::events::open_ledger(&state)?;
     let opened = open_all(&state, name, surface)?;
@@ -55,7 +56,7 @@ pub fn apply_kept(
             allowed.refuse_other(&one.plan)?;
         }
     }
-    let mut steps = 0;
+    let (mut steps, mut is_left_out) = (0, false);
     for (mut one, (plans, allowed)) in opened.into_iter().zip(meant) {
         let begun = SystemTime::now();
         let is_clear = conflicts_of_all(&one)?.is_empty();
@@ -63,7 +64,8 @@ pub fn apply_kept(
         let (mut applied, mut is_refused) = (0, false);
         for Planned { plan, .. } in plans {
             tell_held(&plan, &one.record.inside, surface);
-            is_refused |= !plan.refused.is_empty();
+            is_refused |= !plan.refused.is_empty() || !plan.unremoved.is_empty();
+            is_left_out |= !plan.left_out.is_empty();
             written.extend(plan.steps.iter().map(|step| step.path().clone()));
             if !plan.is_empty() {
                 applied += carry_out(&one, &ledger, plan, &allowed)?;
@@ -74,7 +76,7 @@ pub fn apply_kept(
         }
         steps += applied;
     }
-    Ok(steps)
+    Ok(Extent { steps, is_left_out })
 }
 
 /// Returns the permission to apply one directory's changes; asks the person if policies require it.
@@ -162,6 +164,10 @@ fn plan(part: &LayerChanges, selection: &Selection) -> Result<Plan, Failure> {
 fn tell_held(plan: &Plan, inside: &Path, surface: &dyn Approver) {
     for refusal in &plan.refused {
         surface.warn(format!("not applied: {}: {}", refusal.path, refusal.why));
+    }
+    let unremoved: Vec<String> = plan.unremoved.iter().map(ToString::to_string).collect();
+    if let Some(text) = unremoved_told(&unremoved) {
+        surface.warn(text);
     }
     if !plan.held_control.is_empty() {
         let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
