@@ -6,7 +6,9 @@
 //! - `rounds`: so often in turn with a plain start of the program;
 //! - `sustained`: two at a time, for so many seconds;
 //! - `idle`: so many at once. PROGRAM writes something and reads until the end;
-//! - `hold`: the same until a line is read from standard input, then one more.
+//! - `hold`: the same until a line is read from standard input, then one more;
+//! - `execs`: so many starts of the program in one sandbox, by as many loops as PROFILE says. Of an
+//!   exec without an end within [`PATIENCE`], the number is among the `lost`.
 //!
 //! It writes JSON: times in microseconds, memory in bytes.
 
@@ -15,12 +17,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_cli::escape::EscapeFilter;
-use atoll_engine::supervision::DualControlRule;
+use atoll_engine::roles;
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Sandbox, Workspace};
+use atoll_engine::supervision::{DualControlRule, ExecRequest};
 use atoll_engine::{ChangeRetention, Request, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
@@ -30,6 +35,7 @@ use atoll_policy::{
     Sources, TrustList, compile,
 };
 use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
 
@@ -38,12 +44,23 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<()> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(status) = roles::take(&arguments) {
+        std::process::exit(status.into());
+    }
     let given: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = given.iter().map(String::as_str).collect();
     let [state, program, what, number, profile @ ..] = words.as_slice() else {
-        bail!("usage: spawner STATE PROGRAM rounds|sustained|idle|hold NUMBER [PROFILE]");
+        bail!(
+            "usage: spawner STATE PROGRAM rounds|sustained|idle|hold|execs NUMBER [PROFILE|LOOPS]"
+        );
     };
     let number: u64 = number.parse().context("NUMBER")?;
+    if *what == "execs" {
+        let loops: u32 = profile.first().context("LOOPS")?.parse()?;
+        println!("{}", execs(Path::new(program), number, loops)?);
+        return Ok(());
+    }
     let many = Many::new(Path::new(state), Path::new(program), profile.first())?;
     let figures = match *what {
         "rounds" => many.rounds(number)?,
@@ -65,6 +82,82 @@ fn main() -> Result<()> {
     };
     println!("{figures}");
     Ok(())
+}
+
+/// Starts the program so often in one sandbox, by so many loops.
+fn execs(program: &Path, number: u64, loops: u32) -> Result<Value> {
+    let program = program.canonicalize()?;
+    let workspace = program.parent().context("PROGRAM")?.to_owned();
+    let sandbox = Engine::open(atoll_cli::LAUNCHER)?.create(&CreateSandbox {
+        workspace: Workspace::Directory(workspace),
+        requested: Requested::default(),
+        discard: true,
+        is_attended: false,
+        made_at: None,
+        home: None,
+        template: None,
+        frozen: None,
+        system: None,
+        answer: PriorAnswer::Nobody,
+    })?;
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let lost = Mutex::new(Vec::new());
+    std::thread::scope(|scope| -> Result<()> {
+        let work = || -> Result<()> {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= number {
+                    return Ok(());
+                }
+                match exec(&sandbox, &program)? {
+                    Some(Ending::Exited { status: 0 }) => {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    other => {
+                        let mut lost = lost.lock().map_err(|_| io::Error::other("a loop"))?;
+                        lost.push(json!({ "exec": at, "ending": format!("{other:?}") }));
+                    }
+                }
+            }
+        };
+        let threads: Vec<_> = (0..loops).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            thread.join().map_err(|_| io::Error::other("a loop"))??;
+        }
+        Ok(())
+    })?;
+    sandbox.kill()?;
+    let lost = lost.into_inner().map_err(|_| io::Error::other("a loop"))?;
+    Ok(json!({ "done": done.into_inner(), "lost": lost }))
+}
+
+/// Starts the program once; `None` if its end does not come.
+fn exec(sandbox: &Sandbox, program: &Path) -> Result<Option<Ending>> {
+    let (nothing, _) = io::pipe()?;
+    let ((_out, first), (_errors, second)) = (io::pipe()?, io::pipe()?);
+    let request = ExecRequest {
+        command: vec![program.into()],
+        directory: None,
+        environment: Vec::new(),
+        served: None,
+        answer: PriorAnswer::Nobody,
+    };
+    let streams = [nothing.into(), first.into(), second.into()];
+    let mut exec = sandbox.start(request, streams, None)?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let more = rustix::event::Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let news = exec.descriptor();
+        let mut set = [PollFd::from_borrowed_fd(news, PollFlags::IN)];
+        let _ = poll(&mut set, Some(&more))?;
+        if let Some(ending) = exec.ended()? {
+            return Ok(Some(ending));
+        }
+    }
+    Ok(None)
 }
 
 /// The state that stays between two sandboxes.

@@ -12,6 +12,7 @@
 pub use atoll_fence::{become_reaper, end_descendants};
 pub use namespaces::namespace_limits;
 
+mod execs;
 mod fenced;
 pub mod filter;
 mod gate;

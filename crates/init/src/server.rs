@@ -274,6 +274,14 @@ struct Spare {
     line: OwnedFd,
 }
 
+impl Spare {
+    /// Returns whether it was not ended meanwhile, by a program of its domain.
+    fn is_there(&self) -> bool {
+        let gone = descriptor::wait_readable([Some(self.line.as_fd())], Some(0));
+        matches!(gone, Ok([false]))
+    }
+}
+
 impl Server<'_> {
     /// Confines this process and serves requests. Returns the exit status.
     fn begin(&self) -> Result<u8, Failure> {
@@ -425,7 +433,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Has a waiting process become this exec. `init` knows of it before it can end.
+    /// Has a waiting process become this exec. `init` knows of it before it can end, and reports
+    /// its end from then on: an exec is never given to a second process.
     fn start(
         &self,
         id: ExecId,
@@ -434,24 +443,18 @@ impl Server<'_> {
         spare: &mut Option<Spare>,
         source: &mut Source,
     ) -> io::Result<()> {
-        // One that was ended meanwhile takes no message; a new one can fail to be made.
-        for _ in 0..2 {
-            let ready = match spare.take() {
-                Some(ready) => ready,
-                None => self.spare(source)?,
-            };
-            let sent = socket::send(self.line.as_fd(), &spawning(id, ready.pid), &[]);
-            sent?;
-            let with = std::iter::once(status).chain(&descriptors);
-            let with: Vec<BorrowedFd<'_>> = with.map(AsFd::as_fd).collect();
-            let given = socket::send(ready.line.as_fd(), BEGIN, &with);
-            // Another for the next one, before what was just started can use up all processes.
-            *spare = self.spare(source).ok();
-            if given.is_ok() {
-                return Ok(());
-            }
-        }
-        Err(io::Error::from_raw_os_error(EAGAIN))
+        let ready = match spare.take().filter(Spare::is_there) {
+            Some(ready) => ready,
+            None => self.spare(source)?,
+        };
+        socket::send(self.line.as_fd(), &spawning(id, ready.pid), &[])?;
+        let with = std::iter::once(status).chain(&descriptors);
+        let with: Vec<BorrowedFd<'_>> = with.map(AsFd::as_fd).collect();
+        // One that was ended just now has ended as this exec.
+        let _ = socket::send(ready.line.as_fd(), BEGIN, &with);
+        // Another for the next one, before what was just started can use up all processes.
+        *spare = self.spare(source).ok();
+        Ok(())
     }
 
     /// Starts a file server on this socket, with the rights of an exec.

@@ -8,10 +8,11 @@ use atoll_fence::{Fence, Outside};
 use atoll_frame::{ExecId, MESSAGE_BYTES_MAX, Nesting, Order, Report, SandboxSpec, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::memory::erase_stack;
-use atoll_sys::process::{self, Change, Waited};
+use atoll_sys::process::{self, Change};
 use atoll_sys::socket;
 use atoll_sys::terminal::{self, WindowSize};
 
+use crate::execs::{Child, Execs, Heard, News, Sources};
 use crate::filter::Denials;
 use crate::gate::Gate;
 use crate::server::{self, Started};
@@ -28,12 +29,8 @@ const SIGHUP: i32 = 1;
 /// unless that was stopped.
 const HOST_GRACE: Duration = Duration::from_secs(5);
 
-/// The most ended processes that are reaped before orders are read again: otherwise a program that
-/// forks without end would never receive the order to end.
-const REAPED_AT_ONCE_MAX: u32 = 64;
-
-/// The most execs at once that are known; the host side allows fewer.
-const EXECS_MAX: usize = 1024;
+/// The time until ends are reported again to a host side that does not read, milliseconds.
+const TOLD_AGAIN_MS: u32 = 10;
 
 /// Starts the exec server and returns when the sandbox is to end: by the host side's order or end,
 /// a limit, the end of the one exec of a run, or the launcher's end if that is watched.
@@ -90,9 +87,11 @@ pub(crate) fn supervise(
         control,
         launcher,
         terminal,
-        server: Some(line),
+        sources: Children { server: Some(line) },
         is_run,
-        execs: Vec::new(),
+        is_over: false,
+        execs: Execs::default(),
+        untold: Vec::new(),
         gate: Gate::new(listener, fence, denials),
         memory,
         wall_clock: (watch.wall_clock_ms > 0)
@@ -136,25 +135,20 @@ struct Supervisor<'a> {
     launcher: Option<BorrowedFd<'a>>,
     /// The terminal of this session, which the first exec has.
     terminal: Option<OwnedFd>,
-    /// The socket on which the exec server says which process an exec is, until it has ended.
-    server: Option<OwnedFd>,
+    sources: Children,
     /// True if the sandbox ends with its first exec.
     is_run: bool,
-    /// The running execs.
-    execs: Vec<Exec>,
+    /// True once that has ended.
+    is_over: bool,
+    execs: Execs,
+    /// The ends of execs that the host side does not know yet.
+    untold: Vec<Report>,
     gate: Gate,
     /// Set if no cgroup counts the memory.
     memory: Option<memory::Watch>,
     /// The longest time from the first exec on.
     wall_clock: Option<Duration>,
     end_at: Option<Instant>,
-}
-
-/// A running exec.
-#[derive(Clone, Copy)]
-struct Exec {
-    id: ExecId,
-    pid: u32,
 }
 
 /// The next action of the loop.
@@ -164,14 +158,51 @@ enum Next {
     End,
 }
 
-/// The result of reaping ended processes.
-enum Reaped {
-    /// All of them were reaped.
-    All,
-    /// The most at once were reaped; others may be left.
-    Some,
-    /// The one exec of a run has ended.
-    Run,
+/// The kernel, and the socket on which the exec server says which process an exec is, until that
+/// has ended.
+struct Children {
+    server: Option<OwnedFd>,
+}
+
+impl Sources for Children {
+    fn changed(&mut self) -> io::Result<Option<u32>> {
+        match process::changed_child() {
+            // No child is left once the exec server and all execs have ended.
+            Err(error) if error.raw_os_error() == Some(ECHILD) => Ok(None),
+            changed => changed,
+        }
+    }
+
+    fn take(&mut self, pid: u32) -> io::Result<Child> {
+        let waited = match process::wait(Some(pid), false) {
+            Err(error) if error.raw_os_error() == Some(ECHILD) => return Ok(Child::Gone),
+            waited => waited?,
+        };
+        Ok(match waited.map(|waited| waited.change) {
+            None => Child::Running,
+            // A child that made this process its tracer would wait for it for ever.
+            Some(Change::Stopped(signal)) if process::stop_tracing(pid, signal) => Child::Running,
+            Some(change) => Child::Changed(change),
+        })
+    }
+
+    fn heard(&mut self) -> io::Result<Heard> {
+        let Some(server) = &self.server else {
+            return Ok(Heard::Nothing);
+        };
+        if let [false] = descriptor::wait_readable([Some(server.as_fd())], Some(0))? {
+            return Ok(Heard::Nothing);
+        }
+        let mut message = [0_u8; MESSAGE_BYTES_MAX];
+        let received = socket::receive(server.as_fd(), &mut message);
+        let got = received.map_or(0, |(got, _)| got);
+        if got == 0 {
+            self.server = None;
+            return Ok(Heard::End);
+        }
+        let said = server::spawned(message.get(..got).unwrap_or_default());
+        Ok(said.map_or(Heard::Malformed, |(id, pid)| Heard::Exec(id, pid)))
+    }
 }
 
 impl Supervisor<'_> {
@@ -184,19 +215,15 @@ impl Supervisor<'_> {
                 Some(self.control.as_fd()),
                 self.launcher,
                 self.gate.listener(),
-                self.server.as_ref().map(AsFd::as_fd),
+                self.sources.server.as_ref().map(AsFd::as_fd),
             ];
             let [died, ordered, alone, waits, spawned] = descriptor::wait_readable(on, pause_ms)?;
-            // Before anything is reaped: an exec is said to be one before it can end.
-            if (spawned || died) && self.hear_server()? == Next::End {
-                return Ok(());
+            if died || spawned || more {
+                more = self.attend_execs(children)?;
             }
-            if died || more {
-                match self.reap(children)? {
-                    Reaped::All => more = false,
-                    Reaped::Some => more = true,
-                    Reaped::Run => return Ok(()),
-                }
+            self.tell_ends();
+            if self.is_over && self.untold.is_empty() {
+                return Ok(());
             }
             if alone || (ordered && self.obey()? == Next::End) {
                 return Ok(());
@@ -225,102 +252,61 @@ impl Supervisor<'_> {
         });
         let look = self.memory.is_some().then_some(memory::WATCH_INTERVAL_MS);
         let tell = self.gate.pause_ms();
-        left.into_iter().chain(look).chain(tell).min()
+        let ends = (!self.untold.is_empty()).then_some(TOLD_AGAIN_MS);
+        let all = left.into_iter().chain(look).chain(tell).chain(ends);
+        all.min()
     }
 
-    /// Takes every message of the exec server. What it says counts only for a child of this
-    /// process, and only the first time.
-    fn hear_server(&mut self) -> io::Result<Next> {
-        for _ in 0..REAPED_AT_ONCE_MAX {
-            let Some(server) = &self.server else {
-                break;
-            };
-            if let [false] = descriptor::wait_readable([Some(server.as_fd())], Some(0))? {
-                break;
-            }
-            let mut message = [0_u8; MESSAGE_BYTES_MAX];
-            let received = socket::receive(server.as_fd(), &mut message);
-            let got = received.map_or(0, |(got, _)| got);
-            if got == 0 {
-                self.server = None;
-                tell(self.control, &Report::ServerEnded);
-                break;
-            }
-            let message = message.get(..got).unwrap_or_default();
-            let Some((id, pid)) = server::spawned(message) else {
-                continue;
-            };
-            let is_known = |one: &Exec| one.id == id || one.pid == pid;
-            if self.execs.len() >= EXECS_MAX || self.execs.iter().any(is_known) {
-                continue;
-            }
-            let Ok(ended) = process::wait(Some(pid), false) else {
-                continue;
-            };
-            self.execs.push(Exec { id, pid });
-            let limit = self.wall_clock.take();
-            let end_at = limit.and_then(|limit| Instant::now().checked_add(limit));
-            self.end_at = self.end_at.or(end_at);
-            if ended.is_some_and(|ended| self.note(ended) == Next::End) {
-                return Ok(Next::End);
-            }
-        }
-        Ok(Next::Wait)
-    }
-
-    /// Reaps every child that changed.
-    fn reap(&mut self, children: &OwnedFd) -> io::Result<Reaped> {
+    /// Takes the reports on execs. Returns true if there may be more.
+    fn attend_execs(&mut self, children: &OwnedFd) -> io::Result<bool> {
+        // First: a child that ends later makes it readable again.
         while process::next_signal(children.as_fd())?.is_some() {}
-        for _ in 0..REAPED_AT_ONCE_MAX {
-            let waited = match process::wait(None, false) {
-                // No child is left once the exec server and all execs have ended.
-                Err(error) if error.raw_os_error() == Some(ECHILD) => return Ok(Reaped::All),
-                waited => waited?,
-            };
-            let Some(waited) = waited else {
-                return Ok(Reaped::All);
-            };
-            if self.note(waited) == Next::End {
-                return Ok(Reaped::Run);
-            }
+        let mut news = Vec::new();
+        let is_all = self.execs.attend(&mut self.sources, &mut news)?;
+        for one in news {
+            self.report(one);
         }
-        Ok(Reaped::Some)
+        Ok(!is_all)
     }
 
-    /// Takes note of a child's change; the end of a run's one exec is the sandbox's end.
-    fn note(&mut self, waited: Waited) -> Next {
-        let exec = self.execs.iter().position(|exec| exec.pid == waited.pid);
-        let (signalled, number) = match waited.change {
-            Change::Exited(status) => (false, status),
-            Change::Signalled(signal) => (true, signal),
-            // A child that made this process its tracer would wait for it for ever.
-            Change::Stopped(signal) if process::stop_tracing(waited.pid, signal) => {
-                return Next::Wait;
+    fn report(&mut self, news: News) {
+        match news {
+            News::Started => {
+                let limit = self.wall_clock.take();
+                let end_at = limit.and_then(|limit| Instant::now().checked_add(limit));
+                self.end_at = self.end_at.or(end_at);
             }
-            Change::Stopped(signal) => {
-                let exec = exec.and_then(|at| self.execs.get(at));
-                // A stop that the program asked for itself does not stop the host.
-                if let Some(&Exec { id: exec, .. }) = exec.filter(|_| BY_TERMINAL.contains(&signal))
-                {
-                    tell(self.control, &Report::Stopped { exec, signal });
-                }
-                return Next::Wait;
+            News::ServerEnded => tell(self.control, &Report::ServerEnded),
+            News::Changed(exec, Change::Exited(status)) => self.end(exec, false, status),
+            News::Changed(exec, Change::Signalled(signal)) => self.end(exec, true, signal),
+            // A stop that the program asked for itself does not stop the host.
+            News::Changed(exec, Change::Stopped(signal)) if BY_TERMINAL.contains(&signal) => {
+                tell(self.control, &Report::Stopped { exec, signal });
             }
-        };
-        let Some(exec) = exec.map(|at| self.execs.swap_remove(at)) else {
-            return Next::Wait;
-        };
+            News::Changed(_, Change::Stopped(_)) => {}
+        }
+    }
+
+    /// Reports an exec's end; that of a run's one exec is the sandbox's end.
+    fn end(&mut self, exec: ExecId, signalled: bool, number: u8) {
         self.gate.tell_rest(self.control);
-        let ended = Report::Ended {
-            exec: exec.id,
+        self.untold.push(Report::Ended {
+            exec,
             signalled,
             number,
-        };
-        tell(self.control, &ended);
-        match self.is_run && exec.id == ExecId::FIRST {
-            true => Next::End,
-            false => Next::Wait,
-        }
+        });
+        self.is_over |= self.is_run && exec == ExecId::FIRST;
+        self.tell_ends();
+    }
+
+    /// Reports the ends that are not reported yet: a host side that does not read them now, being
+    /// busy or stopped, gets them later.
+    fn tell_ends(&mut self) {
+        let control = self.control.as_fd();
+        self.untold.retain(|end| {
+            let sent = socket::send(control, &end.to_bytes(), &[]);
+            sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        });
     }
 
     fn obey(&self) -> io::Result<Next> {
@@ -330,19 +316,15 @@ impl Supervisor<'_> {
         if message.is_empty() {
             return Ok(Next::End);
         }
-        let pid = |id: ExecId| {
-            let exec = self.execs.iter().find(|exec| exec.id == id);
-            exec.map(|exec| exec.pid)
-        };
         match Order::from_bytes(message).map_err(io::Error::other)? {
             Order::Signal(id, number) => {
-                if let Some(pid) = pid(id) {
+                if let Some(pid) = self.execs.pid(id) {
                     // No number that somebody sends ends the sandbox.
                     let _ = process::signal_group(pid, i32::from(number));
                 }
             }
             Order::Continue(id) => {
-                let Some(pid) = pid(id) else {
+                let Some(pid) = self.execs.pid(id) else {
                     return Ok(Next::Wait);
                 };
                 if let Some(terminal) = self.terminal.as_ref().filter(|_| id == ExecId::FIRST) {

@@ -1,6 +1,7 @@
 //! Tests of the filter as data: its bytes, and its verdict on every call that has ever been a way
 //! out of a sandbox. The file tree is built for real.
 
+mod execs;
 mod filter;
 #[path = "../../sys/src/tests/interpreter.rs"]
 mod interpreter;

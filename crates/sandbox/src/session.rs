@@ -1,7 +1,7 @@
 //! The supervision of a sandbox: input and output of its execs, signals and time, until it is gone.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{ExecId, Order, Report, Stage};
@@ -12,7 +12,7 @@ use atoll_model::{
 use atoll_policy::Grant;
 use atoll_sys::terminal::set_window_size;
 use atoll_sys::{descriptor, socket};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFlags, poll};
 
 use crate::disk::DiskWatch;
 use crate::exec::{ExecServer, PreparedExec, checked_master};
@@ -22,10 +22,12 @@ use crate::reports::{hear, making};
 use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
 use further::{Freezing, FurtherExec};
+use sources::{Sources, Waits};
 use streams::{ExecStreams, Typed};
 
 mod frozen;
 mod further;
+mod sources;
 pub(crate) mod streams;
 
 /// The longest time for showing what further execs have written, once the sandbox is gone.
@@ -40,6 +42,13 @@ const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
 const SIGCONT: u8 = 18;
+/// The signals that ask a program to end: SIGHUP, SIGINT, SIGQUIT and SIGTERM.
+const ENDING: [u8; 4] = [SIGHUP, 2, 3, SIGTERM];
+
+/// Returns the failure of an exec that nobody starts any more.
+fn not_started() -> SandboxError {
+    SandboxError::NoExec(io::ErrorKind::BrokenPipe.into())
+}
 
 /// Records a violation, and returns whether the program may go on.
 pub type Witness<'a> = &'a mut dyn FnMut(&Attempt) -> bool;
@@ -434,11 +443,12 @@ impl Session<'_> {
         let heard = match exec.hear_status() {
             // A process that was ended before its program began is reported by its parent; one
             // that never was, by nobody.
-            Ok(()) if server_ended && exec.is_lost() => {
-                Err(SandboxError::NoExec(io::ErrorKind::BrokenPipe.into()))
-            }
+            Ok(()) if server_ended && exec.is_lost() => Err(not_started()),
             heard => heard,
         };
+        if exec.is_lost() {
+            exec.expect_end(Instant::now());
+        }
         let ended = exec.ended;
         let held = exec.take_held();
         let Err(error) = heard else {
@@ -446,7 +456,7 @@ impl Session<'_> {
                 self.ended = self.ended.or(ended);
             }
             for number in held {
-                self.order(Order::Signal(id, number));
+                self.forward(id, number);
             }
             return;
         };
@@ -454,17 +464,23 @@ impl Session<'_> {
         let mut further = self.further.iter_mut();
         match further.find(|exec| exec.streams.id == id) {
             Some(exec) => exec.failure = Some(error),
-            None => {
-                // The sandbox is for this exec alone.
-                self.failure.get_or_insert(error);
-                self.order_end(Instant::now());
-            }
+            None => self.end_unstarted(error),
         }
+    }
+
+    /// Ends a sandbox whose one exec was not started.
+    fn end_unstarted(&mut self, error: SandboxError) {
+        self.failure.get_or_insert(error);
+        self.order_end(Instant::now());
     }
 
     /// Takes note that the exec server has ended: what it had not started will not start.
     fn note_server_end(&mut self) {
         self.server_ended = true;
+        // The request found nobody.
+        if self.first.is_none() && !self.lives {
+            self.end_unstarted(not_started());
+        }
         let further = self.further.iter().map(|exec| exec.streams.id);
         for id in std::iter::once(ExecId::FIRST)
             .chain(further)
@@ -625,8 +641,10 @@ impl Session<'_> {
             .iter()
             .filter(|exec| exec.streams.ended.is_none());
         let execs = execs.filter(|_| self.freezing.is_none());
-        let execs = execs.flat_map(|exec| [exec.end_at, exec.kill_at]);
-        let next = next.into_iter().chain(execs).flatten().min();
+        let execs = execs.flat_map(|exec| [exec.end_at, exec.kill_at, exec.streams.lost_at]);
+        let first = self.first.as_ref().filter(|_| running);
+        let first = first.map(|first| first.lost_at);
+        let next = next.into_iter().chain(execs).chain(first).flatten().min();
         // One millisecond more, so that a wait does not end just before its time.
         let more = Duration::from_millis(1);
         let left = next.map(|next| next.saturating_duration_since(now) + more);
@@ -815,14 +833,32 @@ impl Session<'_> {
         let _ = socket::send(self.control.as_fd(), &order.to_bytes(), &[]);
     }
 
+    /// Passes a signal on. One that is to end a program reaches it stopped, too.
+    fn forward(&mut self, id: ExecId, number: u8) {
+        self.order(Order::Signal(id, number));
+        if number == SIGKILL
+            && let Some(exec) = self.exec_mut(id)
+        {
+            exec.expect_end(Instant::now());
+        }
+        if ENDING.contains(&number) && self.freezing.is_none() {
+            self.order(Order::Signal(id, SIGCONT));
+        }
+    }
+
     fn react(&mut self, id: ExecId, reaction: Reaction) {
         match reaction {
             // What stands still is not to go on by that.
             Reaction::Forward(SIGCONT) if self.freezing.is_some() => {}
             Reaction::Forward(number) => {
-                let exec = self.exec_mut(id);
-                if exec.is_some_and(|exec| exec.takes_signal(number)) {
-                    self.order(Order::Signal(id, number));
+                let Some(exec) = self.exec_mut(id) else {
+                    return;
+                };
+                if exec.takes_signal(number) {
+                    self.forward(id, number);
+                } else if number == SIGKILL || ENDING.contains(&number) {
+                    // An exec whose program does not begin is ended by it nevertheless.
+                    exec.expect_end(Instant::now());
                 }
             }
             Reaction::Resize(size) => {
@@ -839,6 +875,14 @@ impl Session<'_> {
     /// Ends the sandbox if it has reached a limit that this side watches.
     fn watch(&mut self, now: Instant) {
         self.watch_execs(now);
+        let first = self.first.as_mut();
+        if let Some(first) = first.filter(|first| first.is_overdue(now)) {
+            first.lost_at = None;
+            match first.is_executing {
+                true => self.order_end(now),
+                false => self.end_unstarted(not_started()),
+            }
+        }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
             self.order_end(now);
@@ -918,41 +962,4 @@ impl Session<'_> {
             },
         ))
     }
-}
-
-/// The sources of one wait.
-#[derive(Default)]
-pub(crate) struct Sources<'a> {
-    set: Vec<PollFd<'a>>,
-    kinds: Vec<Waits>,
-}
-
-impl<'a> Sources<'a> {
-    fn add(&mut self, fd: BorrowedFd<'a>, flags: PollFlags, kind: Waits) {
-        self.set.push(PollFd::from_borrowed_fd(fd, flags));
-        self.kinds.push(kind);
-    }
-
-    /// Returns the kinds of those that are ready, each once.
-    fn ready(self) -> Vec<Waits> {
-        let ready = self.set.iter().zip(self.kinds);
-        let ready = ready.filter(|(polled, _)| !polled.revents().is_empty());
-        let mut ready: Vec<Waits> = ready.map(|(_, kind)| kind).collect();
-        ready.dedup();
-        ready
-    }
-}
-
-/// The kinds of sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    Control,
-    Line,
-    Outside,
-    Status(ExecId),
-    Signals(ExecId),
-    Typing(ExecId),
-    ProgramReads(ExecId),
-    Written(ExecId, Stream),
-    Sink(ExecId, Stream),
 }

@@ -385,8 +385,32 @@ pub struct Waited {
     pub memory_peak_bytes: u64,
 }
 
-/// Takes the next change among this process's children (wait4(2)): the end of `pid`, or the end or
-/// stop of any. Without `block` the answer is `None` when nothing has changed.
+/// Returns a child of this process that has ended or stopped, and leaves it so for [`wait`]
+/// (waitid(2), `WNOWAIT`); `None` if none has.
+///
+/// # Errors
+/// ECHILD when there are no children.
+pub fn changed_child() -> io::Result<Option<u32>> {
+    // SAFETY: siginfo_t is plain data, which waitid leaves as it is where no child has changed.
+    let mut facts: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    loop {
+        // SAFETY: the record lives through the call.
+        match check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut facts, flags) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            waited => {
+                waited?;
+                break;
+            }
+        }
+    }
+    // SAFETY: waitid fills the fields of SIGCHLD, or leaves zeroes.
+    let pid = unsafe { facts.si_pid() };
+    Ok((pid != 0).then_some(pid as u32))
+}
+
+/// Takes the next change among this process's children (wait4(2)), of `pid` or of any: the end or,
+/// unless `pid` is waited for, a stop. Without `block` the answer is `None` when nothing has changed.
 ///
 /// # Errors
 /// ECHILD when there are no children.
@@ -396,7 +420,10 @@ pub fn wait(pid: Option<u32>, block: bool) -> io::Result<Option<Waited>> {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let which = pid.map_or(-1, |pid| pid as libc::pid_t);
     // Who waits for one waits for its end; stops are for who watches over all.
-    let stops = if pid.is_none() { libc::WUNTRACED } else { 0 };
+    let stops = match block && pid.is_some() {
+        true => 0,
+        false => libc::WUNTRACED,
+    };
     let flags = stops | libc::__WALL | if block { 0 } else { libc::WNOHANG };
     let pid = loop {
         // SAFETY: both records live through the call.

@@ -942,8 +942,12 @@ pub const NEEDED: &[Needed] = &[
     Needed {
         by: &[Init, Counting, Judge, Router],
         action: Action::Allow,
-        reason: "take the signal of an ended child, and signal the program's group",
-        calls: &[call("read", 0, 63), call("kill", 62, 129)],
+        reason: "take the signal of an ended child, look at it, and signal the program's group",
+        calls: &[
+            call("read", 0, 63),
+            call("waitid", 247, 95),
+            call("kill", 62, 129),
+        ],
     },
     Needed {
         by: &[Init, Counting, Judge, Router],

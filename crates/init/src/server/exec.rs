@@ -20,7 +20,10 @@ impl Server<'_> {
             Ok(program) => {
                 let pid = std::process::id();
                 let report = Report::Executing { pid }.to_bytes();
-                let _ = socket::send(status.as_fd(), &report, &[]);
+                // An exec that the host side has given up does not begin any more.
+                if socket::send(status.as_fd(), &report, &[]).is_err() {
+                    return 127;
+                }
                 let error = program.execute().raw_os_error().unwrap_or(EINVAL);
                 Report::NotExecuted { error }.to_bytes()
             }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::frozen::Threads;
 use super::streams::ExecStreams;
-use super::{GRACE, SIGKILL, SIGTERM, Session, frozen};
+use super::{GRACE, SIGKILL, SIGTERM, Session, frozen, not_started};
 use crate::attachment::{EndedExec, FilesRequest, SandboxRequest, StartExec};
 use crate::{Attachment, SandboxError, Stream};
 
@@ -161,8 +161,9 @@ impl Session<'_> {
                 // The time that a program stood still is none of its own.
                 let stood = now.saturating_duration_since(self.frozen_at);
                 for exec in &mut self.further {
-                    for at in [&mut exec.end_at, &mut exec.kill_at].into_iter().flatten() {
-                        *at += stood;
+                    let lost_at = &mut exec.streams.lost_at;
+                    for at in [&mut exec.end_at, &mut exec.kill_at, lost_at] {
+                        *at = at.map(|at| at + stood);
                     }
                 }
             }
@@ -223,8 +224,18 @@ impl Session<'_> {
             } else if exec.kill_at.is_some_and(|at| now >= at) {
                 orders.push(Order::Signal(id, SIGKILL));
                 exec.kill_at = Some(now + GRACE);
+                exec.streams.expect_end(now);
+            }
+            if exec.streams.is_overdue(now) {
+                // Whoever waits for it is not to wait for ever: a process can be out of reach, and
+                // the sandbox keep its end to itself.
+                if !exec.streams.is_executing {
+                    exec.failure = Some(not_started());
+                }
+                exec.streams.end(Ending::Signalled { signal: SIGKILL });
             }
         }
         orders.into_iter().for_each(|order| self.order(order));
+        self.end_execs();
     }
 }

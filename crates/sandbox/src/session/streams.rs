@@ -8,7 +8,8 @@ use atoll_model::Ending;
 use atoll_sys::descriptor;
 use rustix::event::PollFlags;
 
-use super::{Sources, Waits};
+use super::GRACE;
+use super::sources::{Sources, Waits};
 use crate::exec::{ExecEnds, Status, status};
 use crate::reports::discard;
 use crate::{Attachment, SandboxError, Stream};
@@ -57,6 +58,8 @@ pub(crate) struct ExecStreams {
     pub(super) pid: Option<u32>,
     pub(crate) ending: Option<Ending>,
     pub(crate) ended: Option<Instant>,
+    /// The time from which on its end is not waited for any more, once it has to come.
+    pub(super) lost_at: Option<Instant>,
 }
 
 /// The result of reading what was typed.
@@ -91,6 +94,7 @@ impl ExecStreams {
             pid: None,
             ending: None,
             ended: None,
+            lost_at: None,
         }
     }
 
@@ -204,7 +208,7 @@ impl ExecStreams {
                 }
                 Status::Terminal(terminal) => discard(vec![terminal]),
                 Status::Executing(pid) => {
-                    self.is_executing = true;
+                    (self.is_executing, self.lost_at) = (true, None);
                     self.pid = Some(pid);
                     // It may have run for a while: the clock runs since the request.
                     self.active = Instant::now();
@@ -241,6 +245,16 @@ impl ExecStreams {
     /// Returns whether nobody will say any more how the start went.
     pub(super) fn is_lost(&self) -> bool {
         self.status.is_none() && !self.is_executing && self.ended.is_none()
+    }
+
+    /// Takes note that its end has to come now: it was killed, or nobody will start it.
+    pub(super) fn expect_end(&mut self, now: Instant) {
+        self.lost_at.get_or_insert(now + GRACE);
+    }
+
+    /// Returns whether its end had to come, and has not.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        self.ended.is_none() && self.lost_at.is_some_and(|at| now >= at)
     }
 
     /// Takes note of the exec's end, unless one is known.

@@ -599,3 +599,15 @@ fn exec_lost_with_its_server_fails() {
     });
     assert!(matches!(result, Err(SandboxError::NoExec(_))), "{result:?}");
 }
+
+/// A helper that was killed has taken the request, and nobody says so.
+#[test]
+fn exec_that_nobody_starts_fails() {
+    let (result, _) = attended(limits(), b"", |far| {
+        drop(far.status);
+        let mut order = [0; 16];
+        let (got, _) = socket::receive(far.control.as_fd(), &mut order).unwrap();
+        assert_eq!(Order::from_bytes(&order[..got]), Ok(Order::End));
+    });
+    assert!(matches!(result, Err(SandboxError::NoExec(_))), "{result:?}");
+}
