@@ -350,6 +350,19 @@ fn strangers_reach_nothing() {
     let _ = server.end();
 }
 
+/// An id is public: what runs code or reads files takes more.
+#[test]
+fn an_id_of_a_sandbox_opens_nothing() {
+    let world = World::new("an_id_of_a_sandbox_opens_nothing");
+    let server = Server::start(&world);
+    let python = world.host("python3").arg(checks("ids.py"));
+    let python = python.env("URL", &server.url).env("KEY", &server.key);
+    let python = python.env("OTHER_KEY", key_of_another(&world));
+    all_passed_of(&python.within(LONG).run(), 7);
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
 /// Makes a sandbox with one of the words for a network.
 fn makes_a_sandbox_with(world: &World, network: &str) {
     let server = Server::with(world, &["--network", network]);

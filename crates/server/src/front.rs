@@ -51,6 +51,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use crate::protocol::ENVD_PORT;
 use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER};
 use crate::tls::acceptor;
 use ask::Dial;
@@ -66,8 +67,6 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const FIRST_BYTES: usize = 8 * 1024;
 /// The most requests at once of one connection.
 const STREAMS_MAX: u32 = 128;
-/// The port of E2B's own services in a sandbox.
-const ENVD_PORT: u16 = 49983;
 
 /// Returns the description of Atoll's own API, as OpenAPI has it.
 #[must_use]

@@ -37,6 +37,19 @@ pub const LINK: &str = "atoll-link";
 /// The longest time for which such a link is good, seconds.
 pub const LINK_LASTS_S_MAX: u64 = 7 * 24 * 60 * 60;
 
+/// The port of E2B's own services in a sandbox.
+pub const ENVD_PORT: u16 = 49983;
+
+/// The port of the code interpreter, as E2B has it.
+pub const INTERPRETER_PORT: u16 = 49999;
+
+/// Returns whether what listens at a port runs code or reads files for whoever asks: no such port is
+/// public, whatever else is said of ports.
+#[must_use]
+pub const fn is_service(port: u16) -> bool {
+    matches!(port, ENVD_PORT | INTERPRETER_PORT)
+}
+
 /// The template with an interpreter of code, as E2B's SDK names it.
 pub const CODE_INTERPRETER: &str = "code-interpreter-v1";
 
@@ -383,6 +396,8 @@ pub enum Reply {
         token: String,
         /// The token for its ports, if they take one.
         port_token: Option<String>,
+        /// The token for its code interpreter, if it has one, and for its ports.
+        code_token: Option<String>,
         /// True if it was paused before.
         resumed: bool,
     },

@@ -176,7 +176,7 @@ def is_isolated(kernel):
     expect(requests.get(f"{URL}/api/kernels", params={"token": os.environ["OTHER_KEY"]}).json(), [])
     # Who knows its id does not reach its interpreter.
     around = {"E2b-Sandbox-Id": kernel.id.replace("-", ""), "E2b-Sandbox-Port": "49999"}
-    expect(requests.post(f"{URL.removesuffix('/jupyter')}/execute", headers=around, json={"code": "1"}).status_code, 403)
+    expect(requests.post(f"{URL.removesuffix('/jupyter')}/execute", headers=around, json={"code": "1"}).status_code, 401)
 
 
 def has_other_languages(_):

@@ -340,8 +340,9 @@ def ports_lead_to_programs_and_nowhere_else():
     assert b"own: mine" in text.lower() and KEY.encode() not in text and b"secret" not in text, text
     by_header = ask("GET", "/", None, E2b_Sandbox_Id=sandbox, E2b_Sandbox_Port="8000")
     assert by_header[0] == 200, by_header
-    for number in [1, 22, AT.port, 49999]:
-        status, _, text = port(created, number)
+    token = created["envdAccessToken"]
+    for number, headers in [(1, {}), (22, {}), (AT.port, {}), (49999, {"X_Access_Token": token})]:
+        status, _, text = port(created, number, **headers)
         assert status == 502 and b"port is not open" in text, (number, status, text)
     # An upgraded connection carries bytes both ways.
     connection = http.client.HTTPConnection(AT.hostname, AT.port, timeout=30)

@@ -354,6 +354,7 @@ pub(crate) fn created_body(reply: &Reply) -> Result<Value, Refusal> {
         sandbox,
         token,
         port_token,
+        code_token,
         ..
     } = reply
     else {
@@ -366,7 +367,8 @@ pub(crate) fn created_body(reply: &Reply) -> Result<Value, Refusal> {
         "alias": sandbox.template,
         "envdVersion": ENVD_VERSION,
         "envdAccessToken": token,
-        "trafficAccessToken": port_token,
+        // The SDK for code sends it alone with some of its requests.
+        "trafficAccessToken": code_token.as_ref().or(port_token.as_ref()),
         "domain": null,
     }))
 }

@@ -21,10 +21,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Front;
 use super::port::open;
-use crate::protocol::{Credential, Kind, Refusal};
+use crate::protocol::{Credential, INTERPRETER_PORT, Kind, Refusal};
 
-/// The port of the interpreter.
-pub(crate) const PORT: u16 = 49999;
 /// The longest event of a cell, bytes.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 /// The longest event that needs no place among the large ones, bytes.
@@ -169,7 +167,7 @@ impl Interpreter<'_> {
         asked: Option<&Value>,
     ) -> Result<Incoming, Refusal> {
         let credential = self.credential.clone();
-        let (stream, _) = open(self.front, self.sandbox, PORT, credential).await?;
+        let (stream, _) = open(self.front, self.sandbox, INTERPRETER_PORT, credential).await?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| strange(&error))?;
         tokio::spawn(async move {

@@ -16,7 +16,9 @@ use super::answers::{empty, gone, json as answer_json, refused};
 use super::ask::{strange, within};
 use super::envd::token;
 use crate::line;
-use crate::protocol::{Credential, InAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply};
+use crate::protocol::{
+    Credential, InAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply, is_service,
+};
 
 /// The header of the token for ports.
 const PORT_TOKEN: &str = "e2b-traffic-access-token";
@@ -40,7 +42,7 @@ pub(crate) async fn answer(
         return response;
     }
     let link = take_link(request.headers_mut());
-    let credential = match credential(request.headers()) {
+    let credential = match credential(request.headers(), port) {
         Credential::Nothing => link.unwrap_or(Credential::Nothing),
         other => other,
     };
@@ -134,13 +136,16 @@ fn take_link(headers: &mut HeaderMap) -> Option<Credential> {
     Some(Credential::Link(until_s, signature))
 }
 
-fn credential(headers: &HeaderMap) -> Credential {
-    let text = headers
-        .get(PORT_TOKEN)
-        .and_then(|value| value.to_str().ok());
-    match text {
+fn credential(headers: &HeaderMap, port: u16) -> Credential {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let credential = match text(PORT_TOKEN) {
         Some(token) => Credential::Token(token.to_owned()),
         None => token(headers),
+    };
+    match (credential, text("x-api-key")) {
+        // Of a program's port it says nothing.
+        (Credential::Nothing, Some(key)) if is_service(port) => Credential::Key(key.to_owned()),
+        (credential, _) => credential,
     }
 }
 

@@ -10,10 +10,10 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
-use super::living::Living;
+use super::living::{Living, opens_services};
 use super::{Worker, fault};
 use crate::protocol::{
-    Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply,
+    Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply, is_service,
 };
 
 use rights::{check_scopes, wanted_scopes};
@@ -123,29 +123,14 @@ impl Worker {
                 let is_own = |one: &Arc<Living>| one.tenant == caller.tenant;
                 living.as_ref().is_some_and(is_own) && may(caller.role, ask)
             }),
-            (Credential::Link(until_s, signature), Some(living)) => {
-                let InAsk::Port { port } = ask else {
-                    return Err(bad_link());
-                };
-                // Where none is needed a wrong one, which anybody can leave behind, is no harm.
-                if !living.opens_ports(None) {
-                    living.check_link(*port, *until_s, signature)?;
-                }
-                true
-            }
-            (Credential::Nothing | Credential::Token(_), Some(living))
-                if matches!(ask, InAsk::Port { .. }) =>
+            (Credential::Nothing | Credential::Token(_) | Credential::Link(..), Some(living))
+                if let InAsk::Port { port } = ask =>
             {
-                let token = match credential {
-                    Credential::Token(token) => Some(token.as_str()),
-                    _ => None,
-                };
-                if !living.opens_ports(token) {
-                    return Err(no_port_token());
-                }
+                living.check_port(*port, credential)?;
                 true
             }
-            (Credential::Nothing, _) => matches!(ask, InAsk::Alive | InAsk::Port { .. }),
+            (Credential::Link(..), Some(_)) => return Err(bad_link()),
+            (Credential::Nothing, _) => matches!(ask, InAsk::Alive),
             (Credential::Token(token), Some(living)) => {
                 if !living.is_token(token) {
                     return Err(bad_token());
@@ -381,6 +366,11 @@ impl Worker {
                 format!("a link is to a port from 1 on, for 1 to {LINK_LASTS_S_MAX} seconds");
             return Err(Refusal::new(Kind::Invalid, what));
         }
+        if is_service(port) {
+            let what = format!("port {port} runs code for whoever has a token, and has no links");
+            return Err(Refusal::new(Kind::Invalid, what)
+                .advise("send X-Access-Token, as the answer to create or connect has it"));
+        }
         let until_s = now_s() + lasts_s;
         let signature = living.link_signature(port, until_s);
         let url = self.port_url(living, port);
@@ -395,6 +385,26 @@ impl Worker {
 }
 
 impl Living {
+    /// Checks whether whoever has no key reaches a port. A name is public, and so are the ports of
+    /// programs unless it was made otherwise; what runs code for whoever asks takes a token.
+    fn check_port(&self, port: u16, credential: &Credential) -> Result<(), Refusal> {
+        let token = match credential {
+            Credential::Token(token) => Some(token.as_str()),
+            _ => None,
+        };
+        match (is_service(port), credential) {
+            (true, Credential::Link(..)) => Err(bad_link()),
+            (true, _) if token.is_some_and(|token| opens_services(&self.token, token)) => Ok(()),
+            (true, _) => Err(bad_token()),
+            // Where none is needed a wrong one, which anybody can leave behind, is no harm.
+            (false, _) if self.opens_ports(token) => Ok(()),
+            (false, Credential::Link(until_s, signature)) => {
+                self.check_link(port, *until_s, signature)
+            }
+            (false, _) => Err(no_port_token()),
+        }
+    }
+
     fn link_signature(&self, port: u16, until_s: u64) -> String {
         // No path of a file begins so: what is signed for one cannot be read as the other.
         let text = format!("port\0{port}\0{until_s}\0{}", self.token);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use atoll_engine::sandboxes::remove_home;
 
 use super::Worker;
-use super::paused::{CHANGES, Paused, Record};
+use super::paused::{CHANGES, Paused, Record, home_name};
 
 /// The attempts to remove one, and the time between two.
 const REMOVALS: u32 = 20;
@@ -25,13 +25,14 @@ impl Worker {
         };
         let mut kept = BTreeSet::new();
         for one in found {
+            let home = home_name(&one.id);
             let record = match serde_json::from_str::<Record>(&one.record) {
                 Ok(record) => record,
                 Err(error) => {
                     // Of another version of Atoll, which can have it go on.
                     eprintln!("atoll serve: sandbox {} stays paused: {error}", one.id);
-                    kept.insert(format!("{}{CHANGES}", one.id));
-                    kept.insert(one.id);
+                    kept.insert(format!("{home}{CHANGES}"));
+                    kept.insert(home);
                     continue;
                 }
             };
@@ -46,8 +47,8 @@ impl Worker {
                 self.forget_paused(&one.id);
                 continue;
             }
-            kept.insert(one.id.clone());
-            kept.insert(format!("{}{CHANGES}", one.id));
+            kept.insert(format!("{home}{CHANGES}"));
+            kept.insert(home);
             let paused = Paused::of(one.id.clone(), one.tenant, record, None);
             self.paused().insert(one.id, paused);
         }

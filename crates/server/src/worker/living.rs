@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_engine::sandboxes::{FileWatch, Sandbox};
 use atoll_model::VolumeMount;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
@@ -231,6 +233,7 @@ impl Living {
             sandbox: Box::new(self.facts()),
             token: self.token.clone(),
             port_token: self.port_token.clone(),
+            code_token: self.is_interpreter.then(|| code_token(&self.token)),
             resumed: false,
         }
     }
@@ -260,11 +263,11 @@ impl Living {
         is_equal(token, &self.token)
     }
 
-    /// Returns whether a port is reached with this token, or without one.
+    /// Returns whether a port of a program is reached with this token, or without one.
     pub(crate) fn opens_ports(&self, token: Option<&str>) -> bool {
         match (&self.port_token, token) {
             (None, _) => true,
-            (Some(own), Some(token)) => is_equal(token, own) || self.is_token(token),
+            (Some(own), Some(token)) => is_equal(token, own) || opens_services(&self.token, token),
             (Some(_), None) => false,
         }
     }
@@ -393,6 +396,19 @@ fn mounted(mount: &VolumeMount) -> MountAsk {
         path: mount.inside.display().to_string(),
         read_only: mount.read_only,
     }
+}
+
+/// Returns the token that a sandbox's code interpreter takes besides the access token: E2B's SDK for
+/// code makes some of its requests with the one for ports alone.
+fn code_token(access: &str) -> String {
+    // What is signed with the access token begins in another way.
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(format!("code\0{access}")))
+}
+
+/// Returns whether a token opens the ports at which code is run, and so any port, in the sandbox with
+/// this access token.
+pub(super) fn opens_services(access: &str, token: &str) -> bool {
+    is_equal(token, access) || is_equal(token, &code_token(access))
 }
 
 pub(super) fn is_equal(one: &str, other: &str) -> bool {

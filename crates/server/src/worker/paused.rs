@@ -10,16 +10,19 @@ use atoll_engine::sandboxes::{Sandbox, remove_home};
 use atoll_store::{PausedSandbox, Role, Scope, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
 use super::asleep::Asleep;
 use super::callers::{Caller, is_of_control, may, scopes_in};
 use super::identity::Identity;
 use super::layered::Begun;
-use super::living::{Living, is_equal};
+use super::living::{Living, is_equal, opens_services};
 use super::snapshots::{Forked, Source, changes_beside};
 use super::{Answered, Worker, fault};
-use crate::protocol::{CreateAsk, Credential, InAsk, Kind, Refusal, Reply, SandboxFacts};
+use crate::protocol::{
+    CreateAsk, Credential, InAsk, Kind, Refusal, Reply, SandboxFacts, is_service,
+};
 
 /// The longest time for which a request waits while its sandbox is being paused, and that between
 /// two looks.
@@ -149,6 +152,17 @@ impl Paused {
     }
 }
 
+/// Returns the name of the directory of a sandbox's home. Every user of the host sees it among the
+/// mounts of its programs (proc(5)), and no id of a sandbox can be told from it.
+pub(super) fn home_name(id: &str) -> String {
+    let digest = Sha256::digest(format!("home\0{id}"));
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 impl Worker {
     pub(super) fn paused(&self) -> MutexGuard<'_, AllPaused> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
@@ -156,7 +170,7 @@ impl Worker {
 
     /// Returns the directory of a home that is kept.
     pub(super) fn kept(&self, id: &str) -> PathBuf {
-        self.kept_homes().join(id)
+        self.kept_homes().join(home_name(id))
     }
 
     /// Returns the directory of root's changes of a system that are kept.
@@ -227,11 +241,13 @@ impl Worker {
                         sandbox,
                         token,
                         port_token,
+                        code_token,
                         ..
                     } => Reply::Created {
                         sandbox,
                         token,
                         port_token,
+                        code_token,
                         resumed: true,
                     },
                     other => other,
@@ -423,10 +439,17 @@ impl Paused {
 
     /// Returns whether a token lets its holder make this request.
     fn admits(&self, token: &str, ask: &InAsk) -> bool {
-        let is_own = is_equal(token, &self.record.token);
-        let port_token = self.record.port_token.as_ref();
-        let is_for_ports =
-            matches!(ask, InAsk::Port { .. }) && port_token.is_some_and(|own| is_equal(token, own));
-        (is_own && !is_of_control(ask)) || is_for_ports
+        let Record {
+            token: access,
+            port_token,
+            ..
+        } = &self.record;
+        let is_for_ports = || port_token.as_ref().is_some_and(|own| is_equal(token, own));
+        match ask {
+            InAsk::Port { port } => {
+                opens_services(access, token) || !is_service(*port) && is_for_ports()
+            }
+            ask => is_equal(token, access) && !is_of_control(ask),
+        }
     }
 }

@@ -19,10 +19,8 @@ use super::files::Files;
 use super::living::Living;
 use super::process::Process;
 use super::{Worker, fault};
-use crate::protocol::{CODE_INTERPRETER, Kind, Refusal, StartAsk};
+use crate::protocol::{CODE_INTERPRETER, INTERPRETER_PORT, Kind, Refusal, StartAsk};
 
-/// The port of the code interpreter, as E2B has it.
-const INTERPRETER_PORT: u16 = 49999;
 /// The longest time for it to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(15);
 /// The time between two attempts to reach it.

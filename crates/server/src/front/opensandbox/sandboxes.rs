@@ -18,11 +18,11 @@ use crate::front::Front;
 use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
 use crate::front::ask::strange;
 use crate::front::control::{no_template, not_offered, pairs};
-use crate::front::interpreter::{self, Interpreter};
+use crate::front::interpreter::Interpreter;
 use crate::front::listed::list_all;
 use crate::protocol::{
-    Ask, CODE_INTERPRETER, CreateAsk, Credential, InAsk, Kind, ListAsk, Refusal, Reply,
-    SandboxFacts, SnapshotFacts, SnapshotsAsk,
+    Ask, CODE_INTERPRETER, CreateAsk, Credential, INTERPRETER_PORT, InAsk, Kind, ListAsk, Refusal,
+    Reply, SandboxFacts, SnapshotFacts, SnapshotsAsk, is_service,
 };
 use crate::rfc3339::time_of;
 
@@ -210,7 +210,7 @@ async fn create(front: &Front, key: Credential, asked: Create) -> Result<Respons
     let mut ask = asked.ask()?;
     if ask.template == CODE_INTERPRETER {
         // Its SDK looks inside, by a command, whether something listens there.
-        let port = interpreter::PORT.to_string();
+        let port = INTERPRETER_PORT.to_string();
         ask.environment.insert(PORT_VARIABLE.to_owned(), port);
     }
     let ask = Ask::Create(Box::new(ask));
@@ -375,8 +375,12 @@ async fn endpoint(
         }),
         port => {
             let mut headers = json!({ "e2b-sandbox-id": id, "e2b-sandbox-port": port.to_string() });
-            if let (Some(headers), Some(token)) = (headers.as_object_mut(), port_token) {
-                headers.insert("e2b-traffic-access-token".to_owned(), json!(token));
+            let token = match is_service(port) {
+                true => Some(("x-access-token", token)).filter(|(_, token)| !token.is_empty()),
+                false => port_token.map(|token| ("e2b-traffic-access-token", token)),
+            };
+            if let (Some(headers), Some((name, token))) = (headers.as_object_mut(), token) {
+                headers.insert(name.to_owned(), json!(token));
             }
             json!({ "endpoint": host, "headers": headers })
         }

@@ -2,7 +2,7 @@
 
 use atoll_store::{Role, Scope, Scopes};
 
-use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply, VolumesAsk};
+use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply, VolumesAsk, is_service};
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
 pub(in crate::worker) fn may(role: Role, ask: &InAsk) -> bool {
@@ -116,6 +116,7 @@ pub(in crate::worker) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
         | InAsk::MakeWatcher { .. }
         | InAsk::Watched { .. }
         | InAsk::RemoveWatcher { .. } => &[Scope::Files],
+        InAsk::Port { port } if is_service(*port) => &[Scope::Exec],
         InAsk::Port { .. } => &[Scope::Ports],
         InAsk::Decide { .. } => &[],
     }
@@ -161,16 +162,21 @@ pub(in crate::worker) fn without_tokens(scopes: &Scopes, reply: Reply) -> Reply 
             sandbox,
             token,
             port_token,
+            code_token,
             resumed,
-        } => Reply::Created {
-            resumed,
-            sandbox,
-            token: match scopes.has(Scope::Exec) && scopes.has(Scope::Files) {
-                true => token,
-                false => String::new(),
-            },
-            port_token: port_token.filter(|_| scopes.has(Scope::Ports)),
-        },
+        } => {
+            let is_for_access = scopes.has(Scope::Exec) && scopes.has(Scope::Files);
+            Reply::Created {
+                resumed,
+                sandbox,
+                token: match is_for_access {
+                    true => token,
+                    false => String::new(),
+                },
+                port_token: port_token.filter(|_| scopes.has(Scope::Ports)),
+                code_token: code_token.filter(|_| is_for_access),
+            }
+        }
         Reply::Volume(facts, token) => {
             Reply::Volume(facts, token.filter(|_| scopes.has(Scope::Files)))
         }
