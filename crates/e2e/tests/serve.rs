@@ -981,6 +981,34 @@ fn a_server_with_a_name_speaks_tls() {
         };
         assert_eq!(told.out(), expected);
     }
+    // A form whose content is there before its head is read.
+    let big = world.top().join("big");
+    fs::write(&big, vec![b'x'; 8 << 20]).unwrap();
+    let form = format!("file=@{};filename=big", big.display());
+    let token = format!(
+        "X-Access-Token: {}",
+        made["envdAccessToken"].as_str().unwrap()
+    );
+    let at = format!("https://49983-{id}.atoll.localhost:{port}/files");
+    for version in ["--http1.1", "--http2"] {
+        let sent = curl(&[version, "-f", "-H", &token, "-F", &form, &at]).success();
+        assert_eq!(sent.json()[0]["path"], "/home/user/big", "{sent}");
+    }
+    let build = [
+        "-H",
+        &key,
+        "-d",
+        "{\"name\": \"mine\"}",
+        &format!("{by_name}/v3/templates"),
+    ];
+    let template = curl(&build).success().json();
+    let template = template["templateID"].as_str().unwrap();
+    let at = format!("{by_name}/templates/{template}/files/0123");
+    for version in ["--http1.1", "--http2"] {
+        let link = curl(&[version, "-H", &key, &at]).success().json();
+        let url = link["url"].as_str().unwrap();
+        assert!(url.starts_with(&format!("{by_name}/")), "{version}: {url}");
+    }
     let listed = world.atoll(["sandbox", "list", "--json"]);
     let listed = listed
         .env("ATOLL_URL", &server.url)

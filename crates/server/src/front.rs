@@ -295,12 +295,7 @@ impl Target {
                 port: port.unwrap_or(ENVD_PORT),
             };
         }
-        // HTTP/2 has it in the target (RFC 9113, 8.3.1).
-        let of_target = uri.authority().map(|authority| authority.as_str());
-        let host = text(header::HOST.as_str())
-            .or(of_target)
-            .unwrap_or_default();
-        if let Some((id, port)) = in_host(host) {
+        if let Some((id, port)) = authority(headers, uri).and_then(in_host) {
             return Self::Sandbox { id, port };
         }
         let is_signed = uri
@@ -315,6 +310,14 @@ impl Target {
             _ => Self::Control,
         }
     }
+}
+
+/// Returns the authority that a request is for: HTTP/2 has it in the target (RFC 9113, 8.3.1), and
+/// one in the target counts in HTTP/1.1 too (RFC 9112, 3.2.2).
+fn authority<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let of_target = uri.authority().map(|authority| authority.as_str());
+    let host = || headers.get(header::HOST)?.to_str().ok();
+    of_target.or_else(host)
 }
 
 /// Returns the id of a sandbox without what some clients append.
@@ -387,6 +390,11 @@ mod tests {
                 Target::Control,
             ),
             (vec![("host", "80-../../etc.a")], "/", Target::Control),
+            (
+                vec![("host", "localhost")],
+                "https://80-i0123456789abcdefghij.a/",
+                sandbox(80),
+            ),
         ];
         for (headers, uri, expected) in cases {
             let mut map = HeaderMap::new();

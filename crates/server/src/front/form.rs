@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -114,16 +115,93 @@ fn counted(
     heads: &Arc<Heads>,
 ) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + use<> {
     let heads = Arc::clone(heads);
-    body.into_data_stream().map(move |block| match block {
-        Ok(block) if heads.count(block.len()) => Ok(block),
-        Ok(_) => Err(io::Error::other("the head of a part is too long")),
-        Err(error) => Err(io::Error::other(error)),
+    let mut blocks = body.into_data_stream();
+    let mut is_to_look = false;
+    futures_util::stream::poll_fn(move |context| {
+        // Its reader takes all that is there already before it looks for the end of a head, as over
+        // HTTP/2 much of the content is: in a head it looks after each block.
+        if std::mem::take(&mut is_to_look) && heads.is_in_head.load(Ordering::Relaxed) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let block = ready!(blocks.poll_next_unpin(context));
+        is_to_look = true;
+        Poll::Ready(block.map(|block| match block {
+            Ok(block) if heads.count(block.len()) => Ok(block),
+            Ok(_) => Err(io::Error::other("the head of a part is too long")),
+            Err(error) => Err(io::Error::other(error)),
+        }))
     })
 }
 
-pub(crate) fn wrong_body(error: &dyn std::error::Error) -> Refusal {
-    Refusal::new(
-        Kind::Invalid,
-        format!("the body is not understood: {error}"),
-    )
+/// Returns the refusal of a body that cannot be read, with the reasons beneath.
+pub(crate) fn wrong_body(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    let mut what = "the body is not understood".to_owned();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(refusal) = error.downcast_ref::<Refusal>() {
+            return refusal.clone();
+        }
+        let why = error.to_string();
+        // Some repeat what lies beneath them.
+        if !what.contains(&why) {
+            what = format!("{what}: {why}");
+        }
+        next = error.source();
+    }
+    Refusal::new(Kind::Invalid, what)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Returns a body of blocks that are all there already, as over HTTP/2.
+    fn blocks(text: &[u8]) -> Body {
+        let blocks: Vec<_> = text.chunks(16 * 1024).map(Bytes::copy_from_slice).collect();
+        Body::from_stream(futures_util::stream::iter(
+            blocks.into_iter().map(io::Result::Ok),
+        ))
+    }
+
+    fn form(heads: &[&str], content: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for head in heads {
+            text.extend_from_slice(b"--b\r\n");
+            text.extend_from_slice(head.as_bytes());
+            text.extend_from_slice(b"\r\n\r\n");
+            text.extend_from_slice(content);
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(b"--b--\r\n");
+        text
+    }
+
+    const HEAD: &str = "Content-Disposition: form-data; name=\"file\"; filename=\"a\"";
+
+    #[tokio::test]
+    async fn content_that_is_there_already_is_no_head() {
+        let content = vec![b'x'; 4 << 20];
+        let text = form(&[HEAD, HEAD, HEAD], &content);
+        let mut parts = parts_of(blocks(&text), "b".to_owned());
+        for _ in 0..3 {
+            let part = parts.next().await.unwrap().unwrap();
+            assert!(part.bytes().await.unwrap() == content);
+        }
+        assert!(parts.next().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_long_is_told() {
+        let long = format!("{HEAD}\r\nX: {}", "x".repeat(HEAD_BYTES_MAX * 2));
+        let text = form(&[&long], b"content");
+        let mut parts = parts_of(blocks(&text), "b".to_owned());
+        let refusal = parts.next().await.err().unwrap();
+        assert!(
+            refusal.what.contains("head of a part is too long"),
+            "{refusal:?}"
+        );
+    }
 }

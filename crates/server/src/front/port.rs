@@ -11,10 +11,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::UnixStream;
 
-use super::Front;
 use super::answers::{empty, gone, json as answer_json, refused};
 use super::ask::{strange, within};
 use super::envd::token;
+use super::{Front, authority};
 use crate::line;
 use crate::protocol::{
     Credential, InAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply, is_service,
@@ -50,8 +50,9 @@ pub(crate) async fn answer(
         Ok(opened) => opened,
         Err(refusal) => return not_open(sandbox, port, &refusal),
     };
-    let host = host.and_then(|host| HeaderValue::from_str(&host).ok());
-    if let Some(host) = host {
+    let asked = || authority(request.headers(), request.uri()).map(str::to_owned);
+    let host = host.or_else(asked);
+    if let Some(host) = host.and_then(|host| HeaderValue::from_str(&host).ok()) {
         request.headers_mut().insert(header::HOST, host);
     }
     let passed = pass_on(TokioIo::new(stream), request).await;
@@ -158,12 +159,6 @@ async fn pass_on(
         // What went wrong is in the answer, or breaks it off.
         let _ = connection.with_upgrades().await;
     });
-    if let Some(authority) = request.uri().authority()
-        && !request.headers().contains_key(header::HOST)
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
-        request.headers_mut().insert(header::HOST, host);
-    }
     *request.version_mut() = Version::HTTP_11;
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::answers::{body, empty, json as answer_json};
 use super::ask::strange;
 use super::control::{credential, not_offered, pairs};
-use super::{Front, kept};
+use super::{Front, authority, kept};
 use crate::line::Stream;
 use crate::protocol::{
     Ask, BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, Credential, Kind,
@@ -229,10 +229,7 @@ async fn link(
     let Reply::UploadToken(token) = front.ask(key, Ask::Templates(ask)).await? else {
         return Err(strange());
     };
-    let host = parts.headers.get(header::HOST);
-    let host = host
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or("localhost");
+    let host = authority(&parts.headers, &parts.uri).unwrap_or("localhost");
     let scheme = if front.is_secure { "https" } else { "http" };
     let url = format!("{scheme}://{host}/templates/{id}/files/{upload}?token={token}");
     Ok(answer_json(

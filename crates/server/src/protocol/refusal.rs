@@ -45,6 +45,14 @@ pub struct Refusal {
     pub retry_after_s: Option<u64>,
 }
 
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl Refusal {
     /// Makes one without advice.
     #[must_use]

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ use time::format_description::well_known::Rfc3339;
 
 use super::network::{self, Policy};
 use super::{PREFIX, TOKEN, key, named, number};
-use crate::front::Front;
 use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
 use crate::front::ask::strange;
 use crate::front::control::{no_template, not_offered, pairs};
 use crate::front::interpreter::Interpreter;
 use crate::front::listed::list_all;
+use crate::front::{Front, authority};
 use crate::protocol::{
     Ask, CODE_INTERPRETER, CreateAsk, Credential, INTERPRETER_PORT, InAsk, Kind, ListAsk, Refusal,
     Reply, SandboxFacts, SnapshotFacts, SnapshotsAsk, is_service,
@@ -358,12 +358,7 @@ async fn endpoint(
     else {
         return Err(strange());
     };
-    let host = parts
-        .headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let of_target = parts.uri.authority().map(|authority| authority.as_str());
-    let host = host.or(of_target).unwrap_or_default();
+    let host = authority(&parts.headers, &parts.uri).unwrap_or_default();
     let body = match port {
         EXECD_PORT if token.is_empty() => {
             let what = "the key lacks a scope: the service in a sandbox takes exec and files";
