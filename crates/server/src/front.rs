@@ -23,6 +23,7 @@ mod logs;
 mod observed;
 mod opensandbox;
 mod packed;
+mod permit;
 mod port;
 mod process;
 mod templates;
@@ -55,6 +56,7 @@ use crate::protocol::ENVD_PORT;
 use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER};
 use crate::tls::acceptor;
 use ask::Dial;
+use permit::Sender;
 use trace::Trace;
 
 /// The most connections at once.
@@ -226,9 +228,10 @@ async fn dispatch(State(routes): State<Routes>, request: Request<Body>) -> Respo
     let told = target.told(request.uri());
     let trace = Trace::begin(request.headers(), request.method(), told);
     let is_logged = routes.front.is_logged;
-    trace
-        .within(is_logged, answer(routes, target, request))
-        .await
+    let (headers, uri) = (request.headers(), request.uri());
+    let sender = Sender::of(&routes.front, &target, headers, uri);
+    let answer = sender.within(answer(routes, target, request));
+    trace.within(is_logged, answer).await
 }
 
 async fn answer(routes: Routes, target: Target, request: Request<Body>) -> Response {

@@ -119,6 +119,14 @@ pub enum Ask {
     List(ListAsk),
     /// Count what the worker holds: [`Reply::Counted`]. Needs no credential.
     Count,
+    /// Say when the body of a request may be read, of whoever a credential is of: [`Reply::Done`]. Its
+    /// place is taken until the connection is closed.
+    Permit {
+        /// The sandbox that the request is for.
+        sandbox: Option<String>,
+        /// The volume that it is for.
+        volume: Option<String>,
+    },
     /// Make, list and revoke keys.
     Keys(KeysAsk),
     /// Make, list, change and remove webhooks.

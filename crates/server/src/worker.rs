@@ -20,6 +20,7 @@ mod making;
 mod once;
 mod paused;
 mod pausing;
+mod permits;
 mod process;
 mod recorded;
 mod room;
@@ -135,6 +136,8 @@ pub struct Worker {
     readers: Arc<tokio::sync::Semaphore>,
     /// The readers of the ledger of each tenant, those that wait included.
     waiting: Mutex<BTreeMap<String, usize>>,
+    /// The places for bodies that are read, of each tenant that has any.
+    bodies: Mutex<permits::Bodies>,
     programs: Arc<tokio::sync::Semaphore>,
     programs_max: usize,
     sandboxes_max: usize,
@@ -213,6 +216,7 @@ impl Worker {
             requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
             waiting: Mutex::default(),
+            bodies: Mutex::default(),
             programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
             programs_max,
             sandboxes_max: sandboxes_max(),
@@ -468,6 +472,14 @@ impl Worker {
                 let caller = Caller { trace, ..caller };
                 let created = self.create_once(&caller, once, *ask).await?;
                 without_tokens(&scopes, created)
+            }
+            Ask::Permit { sandbox, volume } => {
+                let asked = permits::Asked {
+                    credential,
+                    sandbox,
+                    volume,
+                };
+                return self.permit(asked, reader, writer).await;
             }
             Ask::Count => Reply::Counted(self.counts()),
             Ask::Keys(ask) => self.keys(&caller().await?, ask)?,

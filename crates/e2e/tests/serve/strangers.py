@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import threading
@@ -17,6 +18,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 AT = urlsplit(os.environ["URL"])
@@ -606,7 +608,71 @@ def whatever_is_killed_nothing_is_left_and_nobody_waits():
     assert len(killed) > 2, killed
 
 
+def begun(count, key=None, path="/v2/sandboxes", method="POST"):
+    """Returns connections that have sent the head of a request and a part of its body."""
+    lines = []
+    for _ in range(count):
+        line = socket.create_connection((AT.hostname, AT.port), timeout=60)
+        named = f"X-API-Key: {key}\r\n" if key else ""
+        line.sendall(f"{method} {path} HTTP/1.1\r\nHost: a\r\n{named}Content-Length: 100\r\n\r\n{{".encode())
+        lines.append(line)
+    return lines
+
+
+def bodies_of_nobody_are_not_waited_for():
+    for path in ["/v2/sandboxes", "/v1/sandboxes", "/jupyter/api/kernels", "/librechat/exec",
+                 "/opensandbox/v1/sandboxes", "/files?path=a&signature=v1_x", "/volumecontent/x/path?path=a"]:
+        for key in [None, "e2b_" + "0" * 40]:
+            lines = begun(40, key, path, "PATCH" if "volume" in path else "POST")
+            sandbox, _ = made()
+            control("DELETE", f"/sandboxes/{sandbox}")
+            for line in lines:
+                # Told before the rest has come, or ever would.
+                answer = line.recv(1000).split(b"\r\n")[0]
+                assert answer.split()[1] in (b"401", b"403", b"404"), (path, key, answer)
+                line.close()
+
+
+def bodies_of_a_tenant_hold_up_no_other():
+    lines = begun(100, OTHER)
+    sandbox, token = made()
+    output(sandbox, token, "true")
+    answered, _, _ = select.select(lines, [], [], 0)
+    assert not answered, [line.recv(1000) for line in answered]
+    for line in lines:
+        line.close()
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
+def bodies_of_nobody_are_not_understood():
+    body = b"[" + b"[]," * (4 * 1024 * 1024 // 3 - 1) + b"[]]"
+
+    told = []
+
+    def send():
+        for key in ["", "e2b_" + "0" * 40]:
+            try:
+                told.append(ask("POST", "/v2/sandboxes", body, X_API_Key=key)[0])
+            except (OSError, http.client.HTTPException):
+                pass  # Its connection was ended before it had sent all.
+
+    senders = [threading.Thread(target=send) for _ in range(48)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    assert set(told) <= {401}, Counter(told)
+    tasks = Path(f"/proc/{os.environ['SERVER']}/task").glob("*/children")
+    children = [pid for task in tasks for pid in task.read_text().split()]
+    front = next(pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "atoll-front\n")
+    status = Path(f"/proc/{front}/status").read_text()
+    peak = int(status.split("VmHWM:")[1].split()[0]) >> 10
+    assert peak < 400, f"{peak} MiB"
+
+
 CHECKS = [
+    bodies_of_nobody_are_not_waited_for, bodies_of_a_tenant_hold_up_no_other,
+    bodies_of_nobody_are_not_understood,
     another_tenant_reaches_nothing, keys_and_the_ledger_are_each_tenants_own, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
     files_that_are_none_are_not_read, ports_lead_to_programs_and_nowhere_else,

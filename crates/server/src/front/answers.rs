@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
@@ -11,15 +11,13 @@ use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::permit::{drain, permitted};
 use crate::protocol::{Kind, Refusal};
 
 /// The longest body of JSON, bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
-/// The most bodies that are read at once.
-const BODIES_MAX: usize = 64;
 /// The longest time for a body to come.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -124,16 +122,20 @@ pub(crate) fn connect(sandbox: &str, answer: Result<Value, Refusal>) -> Response
     }
 }
 
-/// The bodies that are read at once; others wait.
-static BODIES: Semaphore = Semaphore::const_new(BODIES_MAX);
-
-/// Reads a whole body, in a time that does not depend on who sends it.
+/// Reads a whole body once its sender is known, in a time that does not depend on who that is.
 pub(crate) async fn whole(body: Body) -> Result<Bytes, Refusal> {
-    let late = |_| Refusal::new(Kind::Late, "the body did not come in time");
-    let read = async {
-        let _place = BODIES.acquire().await;
-        Limited::new(body, BODY_BYTES_MAX).collect().await
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let _permit = match permitted().await {
+        Ok(permit) => permit,
+        Err(refusal) => {
+            drain(body).await;
+            return Err(refusal);
+        }
     };
+    let late = |_| Refusal::new(Kind::Late, "the body did not come in time");
+    let read = Limited::new(body, BODY_BYTES_MAX).collect();
     let read = timeout(BODY_WITHIN, read).await.map_err(late)?;
     let read = read.map_err(|error| Refusal::new(Kind::Invalid, format!("the body: {error}")))?;
     Ok(read.to_bytes())

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
+use super::permit::permitted;
 use crate::protocol::{Kind, Refusal};
 
 /// The longest time, and the most bytes, for which a refused body is still read.
@@ -57,25 +58,36 @@ fn shared(body: Body) -> (Body, Rest) {
     (Body::from_stream(blocks), rest)
 }
 
+/// The longest time for the head of a part to come.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+
 /// The parts of a form.
 pub(crate) struct FormParts {
     all: multer::Multipart<'static>,
     heads: Arc<Heads>,
 }
 
-/// Reads the parts of a form, whose heads have an end.
-pub(crate) fn parts_of(body: Body, boundary: String) -> FormParts {
-    let heads = Arc::new(Heads::default());
-    let all = multer::Multipart::new(counted(body, &heads), boundary);
-    FormParts { all, heads }
+/// Reads the parts of a form once its sender is known.
+pub(crate) async fn parts_of(body: Body, boundary: String) -> Result<FormParts, Refusal> {
+    // Nothing of it is gathered for long: it takes no place.
+    drop(permitted().await?);
+    Ok(FormParts::of(body, boundary))
 }
 
 impl FormParts {
+    /// Reads the parts of a form, whose heads have an end.
+    fn of(body: Body, boundary: String) -> Self {
+        let heads = Arc::new(Heads::default());
+        let all = multer::Multipart::new(counted(body, &heads), boundary);
+        Self { all, heads }
+    }
+
     /// Waits for the next part; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<multer::Field<'static>>, Refusal> {
         self.heads.begin();
-        let next = self.all.next_field().await;
-        let next = next.map_err(|error| wrong_body(&error))?;
+        let late = |_| Refusal::new(Kind::Late, "the head of a part did not come in time");
+        let next = timeout(HEAD_WITHIN, self.all.next_field()).await;
+        let next = next.map_err(late)?.map_err(|error| wrong_body(&error))?;
         self.heads.end();
         Ok(next)
     }
@@ -185,7 +197,7 @@ mod tests {
     async fn content_that_is_there_already_is_no_head() {
         let content = vec![b'x'; 4 << 20];
         let text = form(&[HEAD, HEAD, HEAD], &content);
-        let mut parts = parts_of(blocks(&text), "b".to_owned());
+        let mut parts = FormParts::of(blocks(&text), "b".to_owned());
         for _ in 0..3 {
             let part = parts.next().await.unwrap().unwrap();
             assert!(part.bytes().await.unwrap() == content);
@@ -197,7 +209,7 @@ mod tests {
     async fn a_head_that_is_too_long_is_told() {
         let long = format!("{HEAD}\r\nX: {}", "x".repeat(HEAD_BYTES_MAX * 2));
         let text = form(&[&long], b"content");
-        let mut parts = parts_of(blocks(&text), "b".to_owned());
+        let mut parts = FormParts::of(blocks(&text), "b".to_owned());
         let refusal = parts.next().await.err().unwrap();
         assert!(
             refusal.what.contains("head of a part is too long"),

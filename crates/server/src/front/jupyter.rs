@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -96,7 +96,7 @@ async fn carry_out(
     let path = parts.uri.path().to_owned();
     let path = path.strip_prefix(PREFIX).unwrap_or_default();
     let path: Vec<&str> = path.trim_end_matches('/').split('/').collect();
-    let key = credential(parts);
+    let key = credential(&parts.headers, &parts.uri);
     let ok = |body: &Value| Ok(answer_json(StatusCode::OK, body));
     match (parts.method.as_str(), path.as_slice()) {
         ("GET", ["api"]) => ok(&json!({ "version": VERSION })),
@@ -153,8 +153,8 @@ async fn carry_out(
 
 /// Returns the key that came with a request: in a header, or in the query, where browsers and Open
 /// WebUI put it.
-fn credential(parts: &Parts) -> Credential {
-    let header = parts.headers.get(header::AUTHORIZATION);
+pub(super) fn credential(headers: &HeaderMap, uri: &Uri) -> Credential {
+    let header = headers.get(header::AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok());
     let of_header = header.and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
@@ -164,7 +164,7 @@ fn credential(parts: &Parts) -> Credential {
         is_known.then(|| key.trim().to_owned())
     });
     let of_query = || {
-        let mut all = pairs(parts.uri.query().unwrap_or_default());
+        let mut all = pairs(uri.query().unwrap_or_default());
         all.find(|(name, _)| name == "token").map(|(_, key)| key)
     };
     match of_header.or_else(of_query) {

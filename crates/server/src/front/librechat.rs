@@ -218,7 +218,7 @@ async fn upload(
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
     let boundary = multer::parse_boundary(kind.unwrap_or_default());
-    let mut all = parts_of(content, boundary.map_err(|error| wrong_body(&error))?);
+    let mut all = parts_of(content, boundary.map_err(|error| wrong_body(&error))?).await?;
     let session = Session::begin(front, key).await?;
     let mut files = Vec::new();
     let stored = async {

@@ -116,6 +116,17 @@ fn key(headers: &HeaderMap) -> Credential {
     }
 }
 
+/// Returns who sends a request, and the sandbox whose service it is for.
+pub(super) fn sender(headers: &HeaderMap, path: &str) -> (Credential, Option<String>) {
+    match target(path) {
+        Some(Target::Execd(sandbox, _)) => {
+            let credential = credential(headers).unwrap_or(Credential::Nothing);
+            (credential, Some(sandbox.to_owned()))
+        }
+        Some(Target::Lifecycle(_)) | None => (key(headers), None),
+    }
+}
+
 /// Returns the credential for a sandbox's service: its token, or a key as in the lifecycle API.
 fn credential(headers: &HeaderMap) -> Result<Credential, Refusal> {
     match (

@@ -16,6 +16,7 @@ use super::answers::{connect, gone, parsed, whole};
 use super::ask::{Line, strange, within};
 use super::envd::{asked_user, token};
 use super::envelopes::{Envelopes, Out, streamed};
+use super::permit::permitted;
 use crate::line::{Frame, Stream};
 use crate::protocol::{
     End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
@@ -340,6 +341,7 @@ async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> R
     let mut envelopes = Envelopes::of(body);
     let mut line: Option<Line> = None;
     let passed = async {
+        drop(permitted().await?);
         while let Some(text) = envelopes.next().await? {
             let message: BTreeMap<String, Value> = parsed(&text)?;
             if let Some(begin) = message.get("start") {

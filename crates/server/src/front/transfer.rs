@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
@@ -67,6 +67,12 @@ impl Link {
             (none, None) => none,
         }
     }
+}
+
+/// Returns the credential of a request about a file.
+pub(super) fn credential(headers: &HeaderMap, uri: &Uri) -> Credential {
+    let link = Link::read(uri.query().unwrap_or_default());
+    link.map_or(Credential::Nothing, |link| link.credential(headers))
 }
 
 /// Answers a request about a file, of a sandbox or of the one that the signature finds.
@@ -236,7 +242,7 @@ async fn upload_of(
         _ => body,
     };
     if let Ok(boundary) = multer::parse_boundary(kind) {
-        let mut all = parts_of(body, boundary);
+        let mut all = parts_of(body, boundary).await?;
         while let Some(part) = all.next().await? {
             let path = match (&*link.path, part.file_name()) {
                 ("", Some(name)) => name.to_owned(),

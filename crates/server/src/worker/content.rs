@@ -122,7 +122,7 @@ impl Worker {
     }
 
     /// Finds the volume of a request, by its own token or by a key; and the caller that the key tells.
-    async fn reached(&self, asked: &Asked) -> Result<(Volume, Option<String>), Refusal> {
+    pub(super) async fn reached(&self, asked: &Asked) -> Result<(Volume, Option<String>), Refusal> {
         let found = self.store.volume(&asked.volume);
         let found = found.map_err(|error| fault(&error))?;
         if let (Credential::Key(token), Some(one)) = (&asked.credential, found)

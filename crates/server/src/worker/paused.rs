@@ -316,7 +316,7 @@ impl Worker {
     }
 
     /// Finds who asks something of a paused sandbox. Whoever holds no token of it wakes nothing.
-    async fn waking(
+    pub(super) async fn waking(
         &self,
         paused: &Paused,
         credential: &Credential,

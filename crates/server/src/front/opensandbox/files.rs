@@ -199,7 +199,7 @@ async fn upload(inside: &Inside<'_>, parts: &Parts, content: Body) -> Result<Res
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
     let boundary = multer::parse_boundary(kind.unwrap_or_default());
-    let mut all = parts_of(content, boundary.map_err(|error| wrong_body(&error))?);
+    let mut all = parts_of(content, boundary.map_err(|error| wrong_body(&error))?).await?;
     let mut described: Option<Description> = None;
     let mut modes = BTreeMap::new();
     while let Some(mut part) = all.next().await? {

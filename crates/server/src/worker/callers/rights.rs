@@ -71,6 +71,7 @@ pub(in crate::worker) fn scopes_for(ask: &Ask) -> &'static [Scope] {
         | Ask::Approvals => &[Scope::Read],
         Ask::Note { .. } => &[Scope::Create, Scope::Exec],
         Ask::Snapshots(_) | Ask::Templates(_) => &[Scope::Create],
+        Ask::Permit { .. } => &Scope::ALL,
         // The token of the build is what counts.
         Ask::Upload { .. } => &[],
         Ask::Volumes(VolumesAsk::List | VolumesAsk::Get { .. }) => &[Scope::Read, Scope::Create],

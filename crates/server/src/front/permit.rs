@@ -1,0 +1,109 @@
+//! Permits: a body is read, and understood, once the worker knows who sends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Uri};
+use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::ask::{Line, strange};
+use super::control::credential;
+use super::envd::token;
+use super::{Front, Target, jupyter, opensandbox, transfer};
+use crate::protocol::{Ask, Credential, ENVD_PORT, Kind, Refusal, Reply};
+
+/// The longest time, and the most bytes, for which a refused body is still read.
+const DRAINED_WITHIN: Duration = Duration::from_secs(1);
+const DRAINED_BYTES_MAX: usize = 4 << 20;
+/// The most refused bodies that are read at once; what is left of others ends their connection.
+const DRAINED_MAX: usize = 32;
+
+tokio::task_local! {
+    static SENDER: Sender;
+}
+
+/// The sender of a request, as its head tells it.
+#[derive(Clone)]
+pub(super) struct Sender {
+    front: Arc<Front>,
+    credential: Credential,
+    sandbox: Option<String>,
+    volume: Option<String>,
+}
+
+/// A place among the bodies that are read for one tenant, for as long as it is kept.
+pub(super) struct Permit {
+    _line: Line,
+}
+
+impl Sender {
+    pub(super) fn of(front: &Arc<Front>, target: &Target, headers: &HeaderMap, uri: &Uri) -> Self {
+        let mut names = uri.path().trim_matches('/').split('/');
+        let volume = match (names.next(), names.next()) {
+            (Some("volumecontent"), Some(id)) => Some(id.to_owned()),
+            _ => None,
+        };
+        let (credential, sandbox) = match target {
+            Target::Control | Target::Own | Target::LibreChat => (credential(headers), None),
+            Target::Jupyter => (jupyter::credential(headers, uri), None),
+            Target::OpenSandbox => opensandbox::sender(headers, uri.path()),
+            Target::Signed => (transfer::credential(headers, uri), None),
+            Target::Sandbox {
+                id,
+                port: ENVD_PORT,
+            } if uri.path() == "/files" => (transfer::credential(headers, uri), Some(id.clone())),
+            Target::Sandbox { id, .. } => (token(headers), Some(id.clone())),
+        };
+        Self {
+            front: Arc::clone(front),
+            credential,
+            sandbox,
+            volume,
+        }
+    }
+
+    /// Answers a request of this sender.
+    pub(super) async fn within<T>(self, answer: impl Future<Output = T>) -> T {
+        SENDER.scope(self, answer).await
+    }
+}
+
+/// Waits for a permit to read the body of the request that this task answers.
+pub(super) async fn permitted() -> Result<Permit, Refusal> {
+    let Ok(sender) = SENDER.try_with(Clone::clone) else {
+        return Err(Refusal::new(
+            Kind::Fault,
+            "nobody is known to send this body",
+        ));
+    };
+    let ask = Ask::Permit {
+        sandbox: sender.sandbox,
+        volume: sender.volume,
+    };
+    let mut line = sender.front.begin(sender.credential, ask).await?;
+    match line.reply().await? {
+        Reply::Done => Ok(Permit { _line: line }),
+        _ => Err(strange()),
+    }
+}
+
+/// Reads on for a moment: whoever still sends would find a closed connection in place of the answer.
+pub(super) async fn drain(mut body: Body) {
+    static DRAINED: Semaphore = Semaphore::const_new(DRAINED_MAX);
+    let Ok(_place) = DRAINED.try_acquire() else {
+        return;
+    };
+    let drain = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
+            if bytes > DRAINED_BYTES_MAX {
+                return;
+            }
+        }
+    };
+    let _ = timeout(DRAINED_WITHIN, drain).await;
+}

@@ -1,0 +1,105 @@
+//! Permits for bodies: the front reads one once its sender is known, and each tenant has places of its
+//! own, so that nobody's slow bodies hold up another's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use atoll_store::Scope;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::{Answered, Worker, content};
+use crate::line::{Reader, Writer};
+use crate::protocol::{Credential, InAsk, Kind, Refusal, Reply};
+
+/// The most bodies of one tenant that are read at once; others of it wait.
+const BODIES_MAX: usize = 64;
+/// The longest time for which one waits, and for which it has its place.
+const WAITS_WITHIN: Duration = Duration::from_secs(30);
+const READ_WITHIN: Duration = Duration::from_secs(60);
+
+/// The places of each tenant.
+pub(super) type Bodies = BTreeMap<String, Arc<Semaphore>>;
+
+/// The head of a request with a body.
+pub(super) struct Asked {
+    pub(super) credential: Credential,
+    pub(super) sandbox: Option<String>,
+    pub(super) volume: Option<String>,
+}
+
+impl Worker {
+    /// Gives a body its place, until the front has read it.
+    pub(super) async fn permit(
+        self: &Arc<Self>,
+        asked: Asked,
+        reader: &mut Reader,
+        writer: &mut Writer,
+    ) -> Result<Answered, Refusal> {
+        let tenant = self.sender(asked).await?;
+        let places = {
+            let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+            let places = bodies.entry(tenant.clone());
+            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(BODIES_MAX))))
+        };
+        let place = timeout(WAITS_WITHIN, places.acquire()).await;
+        let written = match &place {
+            Err(_) => Err(Refusal {
+                retry_after_s: Some(1),
+                ..Refusal::new(
+                    Kind::Quota,
+                    "too many bodies of this tenant are still to come",
+                )
+            }),
+            Ok(_) => {
+                let written = writer.message(&Reply::Done).await;
+                // It says nothing more, and is closed once the body has come.
+                let _ = timeout(READ_WITHIN, reader.next::<()>()).await;
+                Ok(Answered::Written(written))
+            }
+        };
+        drop(place);
+        drop(places);
+        let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        if bodies
+            .get(&tenant)
+            .is_some_and(|places| Arc::strong_count(places) == 1)
+        {
+            bodies.remove(&tenant);
+        }
+        written
+    }
+
+    /// Returns the tenant of whoever sends a body; what exactly they may is found out with what it
+    /// says.
+    async fn sender(&self, asked: Asked) -> Result<String, Refusal> {
+        let Asked {
+            credential,
+            sandbox,
+            volume,
+        } = asked;
+        if let Some(volume) = volume {
+            let asked = content::Asked::new(credential, volume, None);
+            return Ok(self.reached(&asked).await?.0.tenant);
+        }
+        let ask = match &credential {
+            Credential::Key(_) => {
+                return Ok(self.caller(&credential, &Scope::ALL).await?.tenant);
+            }
+            Credential::Nothing if sandbox.is_none() => {
+                return Ok(self.caller(&credential, &Scope::ALL).await?.tenant);
+            }
+            Credential::Signature { path, .. } => InAsk::Write { path: path.clone() },
+            Credential::Nothing | Credential::Token(_) | Credential::Link(..) => InAsk::Processes,
+        };
+        let id = sandbox.as_deref().unwrap_or_default();
+        self.wait_paused(id).await;
+        let paused = self.paused().get(id).cloned();
+        if let Some(paused) = paused {
+            return Ok(self.waking(&paused, &credential, &ask).await?.tenant);
+        }
+        let (living, _) = self.admitted(&credential, sandbox.as_deref(), &ask).await?;
+        Ok(living.tenant.clone())
+    }
+}
