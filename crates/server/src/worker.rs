@@ -117,7 +117,7 @@ pub struct Worker {
     making: Mutex<making::Made>,
     questions: Mutex<approving::Questions>,
     scans: Mutex<callers::Scans>,
-    once: Mutex<once::Requests>,
+    once: Mutex<once::AllRequests>,
     room: room::Room,
     /// The users of volumes.
     uses: Mutex<volumes::Uses>,
@@ -686,7 +686,7 @@ impl Worker {
         };
         self.ended_all.fetch_add(1, Ordering::Relaxed);
         self.release(&gone.id);
-        self.forget_requests(&gone.id);
+        self.forget_requests(&gone);
         let why = gone.over.borrow().clone();
         let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
         self.note_killed(&gone, &why);

@@ -333,6 +333,13 @@ def a_request_with_a_name_is_carried_out_once():
     for _ in range(3):
         assert run(sandbox, "echo x >> count; wc -l < count", Idempotency_Key="two")["stdout"] == "1\n"
     assert run(sandbox, "echo x >> count; wc -l < count", Idempotency_Key="three")["stdout"] == "2\n"
+    # Nor is it after a pause, which its program has not outlived.
+    assert ask("POST", sandbox + "/pause", {"memory": False})[0] < 300
+    assert ask("POST", sandbox + "/connect", {})[0] < 300
+    again = {"command": ["sh", "-c", "echo x >> count; wc -l < count"]}
+    status, _, problem = ask("POST", sandbox + "/run", again, Idempotency_Key="two")
+    assert status == 409 and "pause" in problem["detail"], problem
+    assert run(sandbox, "wc -l < count")["stdout"] == "2\n"
     ask("DELETE", sandbox)
 
 

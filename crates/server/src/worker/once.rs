@@ -1,8 +1,8 @@
 //! Requests with a name of their own: one that comes again is not carried out again, and has the
 //! answer of the first.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_model::ServedExec;
@@ -19,23 +19,30 @@ use crate::protocol::{CreateAsk, Kind, Refusal, Reply, StartAsk};
 
 /// The time for which a name is remembered.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
-/// The most names that are remembered.
+/// The most names that are remembered of one tenant; beyond it new ones are refused.
 const NAMES_MAX: usize = 20_000;
 /// The longest name, bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The named requests of late.
+/// The named requests of late, of each tenant that has any.
+pub(super) type AllRequests = BTreeMap<String, Requests>;
+
+/// The named requests of one tenant.
 #[derive(Default)]
 pub(super) struct Requests {
     all: BTreeMap<Name, Request>,
-    order: VecDeque<(Instant, Name)>,
+    /// Their names by their numbers: the oldest first.
+    order: BTreeMap<u64, Name>,
+    next: u64,
 }
 
-/// The tenant or sandbox, and the name.
+/// The sandbox, or nothing for a create, and the name.
 type Name = (String, String);
 
 #[derive(Clone)]
 struct Request {
+    number: u64,
+    at: Instant,
     digest: Vec<u8>,
     answer: Answer,
 }
@@ -44,6 +51,8 @@ struct Request {
 enum Answer {
     Created(Arc<OnceCell<Result<Reply, Refusal>>>),
     Started(Arc<OnceCell<Result<Arc<Process>, Refusal>>>),
+    /// A program that has ended with all others of its sandbox, which goes on.
+    Gone,
 }
 
 impl Worker {
@@ -59,18 +68,15 @@ impl Worker {
         let Some(once) = once else {
             return self.create(caller, ask).await;
         };
-        let made = || Answer::Created(Arc::default());
-        let name = (caller.tenant.clone(), once.clone());
-        let cell = match self.named(&caller.tenant, once, &digest(&ask)?, made)? {
-            Answer::Created(cell) => cell,
-            Answer::Started(_) => return Err(another()),
+        let name = (String::new(), once);
+        let made = Answer::Created(Arc::default());
+        let request = self.named(&caller.tenant, &name, digest(&ask)?, made)?;
+        let Answer::Created(cell) = request.answer else {
+            return Err(another());
         };
         let created = cell.get_or_init(|| self.create(caller, ask)).await;
         if created.is_err() {
-            // Nothing was carried out: the same again may be.
-            let mut requests = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-            requests.all.remove(&name);
-            requests.order.retain(|(_, one)| *one != name);
+            self.forget_request(&caller.tenant, &name, request.number);
         }
         created.clone()
     }
@@ -83,69 +89,167 @@ impl Worker {
         ask: StartAsk,
         by: ServedExec,
     ) -> Result<(Arc<Process>, Reading), Refusal> {
-        let made = || Answer::Started(Arc::default());
-        let cell = match self.named(&living.id, once.to_owned(), &digest(&ask)?, made)? {
+        let name = (living.id.clone(), once.to_owned());
+        let made = Answer::Started(Arc::default());
+        let request = self.named(&living.tenant, &name, digest(&ask)?, made)?;
+        let cell = match request.answer {
             Answer::Started(cell) => cell,
             Answer::Created(_) => return Err(another()),
+            Answer::Gone => {
+                let what = "the program of this Idempotency-Key has ended with the pause";
+                return Err(Refusal::new(Kind::Exists, what)
+                    .advise("look at what it has done, and start it with a new one"));
+            }
         };
         let started = async || {
             self.start(living, ask, by)
                 .await
                 .map(|(process, _)| process)
         };
-        let process = cell.get_or_init(started).await.clone()?;
+        let started = cell.get_or_init(started).await.clone();
+        if started.is_err() {
+            self.forget_request(&living.tenant, &name, request.number);
+        }
+        let process = started?;
         let reading = process.window.read(Some(0));
         Ok((process, reading))
     }
 
     /// Forgets the names of a sandbox that is gone, and the programs that they keep.
-    pub(super) fn forget_requests(&self, of: &str) {
-        let mut requests = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = requests.all.range((of.to_owned(), String::new())..);
-        let names = names.take_while(|((sandbox, _), _)| sandbox == of);
-        let names: Vec<Name> = names.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            requests.all.remove(&name);
+    pub(super) fn forget_requests(&self, living: &Living) {
+        if let Some(requests) = self.requests_of().get_mut(&living.tenant) {
+            requests.forget_all(&living.id);
+        }
+    }
+
+    /// Lets the programs go that the names of a sandbox keep: they have ended, and it goes on.
+    pub(super) fn end_requests(&self, living: &Living) {
+        if let Some(requests) = self.requests_of().get_mut(&living.tenant) {
+            requests.end_all(&living.id);
+        }
+    }
+
+    /// Forgets a request of which nothing was carried out: the same again may be.
+    fn forget_request(&self, tenant: &str, name: &Name, number: u64) {
+        if let Some(requests) = self.requests_of().get_mut(tenant) {
+            requests.forget(name, number);
         }
     }
 
     fn named(
         &self,
-        of: &str,
-        once: String,
-        digest: &[u8],
-        made: impl Fn() -> Answer,
-    ) -> Result<Answer, Refusal> {
-        if once.is_empty() || once.len() > NAME_BYTES_MAX {
+        tenant: &str,
+        name: &Name,
+        digest: Vec<u8>,
+        made: Answer,
+    ) -> Result<Request, Refusal> {
+        if name.1.is_empty() || name.1.len() > NAME_BYTES_MAX {
             let what = format!("Idempotency-Key has 1 to {NAME_BYTES_MAX} bytes");
             return Err(Refusal::new(Kind::Invalid, what));
         }
-        let mut requests = self.once.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        while let Some((at, _)) = requests.order.front() {
-            let is_old = now.duration_since(*at) > REMEMBERED;
-            if !is_old && requests.order.len() < NAMES_MAX {
-                break;
-            }
-            if let Some((_, name)) = requests.order.pop_front() {
-                requests.all.remove(&name);
-            }
-        }
-        let name = (of.to_owned(), once);
-        if let Some(earlier) = requests.all.get(&name) {
+        let mut all = self.requests_of();
+        all.retain(|_, requests| {
+            requests.expire(now);
+            !requests.all.is_empty()
+        });
+        let requests = all.entry(tenant.to_owned()).or_default();
+        requests.named(name, digest, made, now)
+    }
+
+    fn requests_of(&self) -> MutexGuard<'_, AllRequests> {
+        self.once.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Requests {
+    /// Returns the request of this name: an earlier one, or a new one.
+    fn named(
+        &mut self,
+        name: &Name,
+        digest: Vec<u8>,
+        answer: Answer,
+        now: Instant,
+    ) -> Result<Request, Refusal> {
+        if let Some(earlier) = self.all.get(name) {
             return match earlier.digest == digest {
-                true => Ok(earlier.answer.clone()),
+                true => Ok(earlier.clone()),
                 false => Err(another()),
             };
         }
-        let answer = made();
+        if self.all.len() >= NAMES_MAX {
+            return Err(self.full(now));
+        }
         let request = Request {
-            digest: digest.to_vec(),
-            answer: answer.clone(),
+            number: self.next,
+            at: now,
+            digest,
+            answer,
         };
-        requests.order.push_back((now, name.clone()));
-        requests.all.insert(name, request);
-        Ok(answer)
+        self.next += 1;
+        self.order.insert(request.number, name.clone());
+        self.all.insert(name.clone(), request.clone());
+        Ok(request)
+    }
+
+    /// Returns the refusal of one name too many. None is forgotten within its time: what is repeated
+    /// under it would be carried out twice.
+    fn full(&self, now: Instant) -> Refusal {
+        let oldest = self
+            .order
+            .values()
+            .next()
+            .and_then(|name| self.all.get(name));
+        let left = oldest.map_or(Duration::ZERO, |one| {
+            (one.at + REMEMBERED).duration_since(now)
+        });
+        let what = format!(
+            "{NAMES_MAX} requests of this tenant had an Idempotency-Key within {} minutes",
+            REMEMBERED.as_secs() / 60
+        );
+        Refusal {
+            retry_after_s: Some(left.as_secs() + 1),
+            ..Refusal::new(Kind::Quota, what).advise("try again later, or send none")
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some(oldest) = self.order.first_entry() {
+            let at = self.all.get(oldest.get()).map(|one| one.at);
+            if at.is_some_and(|at| now.duration_since(at) <= REMEMBERED) {
+                return;
+            }
+            let name = oldest.remove();
+            self.all.remove(&name);
+        }
+    }
+
+    fn forget(&mut self, name: &Name, number: u64) {
+        // Another one may have this name by now.
+        if self.all.get(name).is_some_and(|one| one.number == number) {
+            self.all.remove(name);
+            self.order.remove(&number);
+        }
+    }
+
+    fn forget_all(&mut self, sandbox: &str) {
+        for (name, number) in self.of(sandbox) {
+            self.forget(&name, number);
+        }
+    }
+
+    fn end_all(&mut self, sandbox: &str) {
+        for (name, _) in self.of(sandbox) {
+            if let Some(one) = self.all.get_mut(&name) {
+                one.answer = Answer::Gone;
+            }
+        }
+    }
+
+    fn of(&self, sandbox: &str) -> Vec<(Name, u64)> {
+        let from = self.all.range((sandbox.to_owned(), String::new())..);
+        let own = from.take_while(|((of, _), _)| of == sandbox);
+        own.map(|(name, one)| (name.clone(), one.number)).collect()
     }
 }
 
@@ -158,4 +262,67 @@ fn digest(ask: &impl serde::Serialize) -> Result<Vec<u8>, Refusal> {
 fn another() -> Refusal {
     Refusal::new(Kind::Exists, "another request had this Idempotency-Key")
         .advise("take a new one for each request, and the same one to repeat it")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        ("sandbox".to_owned(), text.to_owned())
+    }
+
+    fn put(requests: &mut Requests, text: &str, now: Instant) -> Result<u64, Refusal> {
+        let answer = Answer::Started(Arc::default());
+        let request = requests.named(&name(text), b"digest".to_vec(), answer, now);
+        request.map(|request| request.number)
+    }
+
+    #[test]
+    fn names_beyond_the_most_are_refused_for_a_time() {
+        let (mut requests, now) = (Requests::default(), Instant::now());
+        for number in 0..NAMES_MAX {
+            let _ = put(&mut requests, &number.to_string(), now).unwrap();
+        }
+        let refusal = put(&mut requests, "more", now).unwrap_err();
+        assert_eq!(refusal.kind, Kind::Quota);
+        assert_eq!(refusal.retry_after_s, Some(REMEMBERED.as_secs() + 1));
+        // Each of the others is still known.
+        assert_eq!(put(&mut requests, "0", now).unwrap(), 0);
+        requests.expire(now + REMEMBERED);
+        assert_eq!(put(&mut requests, "0", now).unwrap(), 0);
+        requests.expire(now + REMEMBERED + Duration::from_secs(1));
+        assert!(requests.all.is_empty() && requests.order.is_empty());
+    }
+
+    #[test]
+    fn refused_requests_take_no_place() {
+        let (mut requests, now) = (Requests::default(), Instant::now());
+        for _ in 0..=NAMES_MAX {
+            let number = put(&mut requests, "refused", now).unwrap();
+            requests.forget(&name("refused"), number);
+        }
+        assert!(requests.all.is_empty() && requests.order.is_empty());
+        // What another waiter was refused is not the one that has the name now.
+        let first = put(&mut requests, "again", now).unwrap();
+        requests.forget(&name("again"), first);
+        let second = put(&mut requests, "again", now).unwrap();
+        requests.forget(&name("again"), first);
+        assert_eq!(put(&mut requests, "again", now).unwrap(), second);
+    }
+
+    #[test]
+    fn a_pause_forgets_no_name() {
+        let (mut requests, now) = (Requests::default(), Instant::now());
+        let number = put(&mut requests, "kept", now).unwrap();
+        requests.end_all("sandbox");
+        let answer = Answer::Started(Arc::default());
+        let request = requests.named(&name("kept"), b"digest".to_vec(), answer, now);
+        let request = request.unwrap();
+        assert!(request.number == number && matches!(request.answer, Answer::Gone));
+        requests.forget_all("sandbox");
+        assert!(requests.all.is_empty() && requests.order.is_empty());
+    }
 }

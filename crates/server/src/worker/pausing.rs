@@ -76,11 +76,11 @@ impl Worker {
         };
         if !is_asleep {
             self.release(&living.id);
+            self.end_requests(living);
         }
         let paused = Paused::of(living.id.clone(), living.tenant.clone(), record, asleep);
         self.paused().insert(living.id.clone(), paused);
         self.living().remove(&living.id);
-        self.forget_requests(&living.id);
         self.note_ended_as(living, "paused", why);
         Ok(is_asleep)
     }

@@ -289,7 +289,7 @@ impl Worker {
             return Err(refusal(&failure));
         }
         self.living().remove(&living.id);
-        self.forget_requests(&living.id);
+        self.end_requests(living);
         self.release_layers(living.begun.all().cloned().collect());
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Worker {
         match kept {
             Ok(left) => {
                 self.living().remove(&living.id);
-                self.forget_requests(&living.id);
+                self.forget_requests(living);
                 self.note_killed(living, why);
                 Ok(left)
             }
