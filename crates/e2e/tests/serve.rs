@@ -2,6 +2,7 @@
 
 mod desktop;
 mod managed;
+mod shares;
 mod volumes;
 
 use std::fs;

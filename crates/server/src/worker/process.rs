@@ -48,7 +48,8 @@ pub(crate) struct Process {
     pub(crate) window: Arc<Window>,
     pid: AtomicU32,
     input: tokio::sync::Mutex<Option<pipe::Sender>>,
-    exec: Mutex<Exec>,
+    /// `None` once it has ended: what is remembered holds no descriptor.
+    exec: Mutex<Option<Exec>>,
     sandbox: Arc<Sandbox>,
 }
 
@@ -141,7 +142,7 @@ impl Process {
             window: Arc::default(),
             pid: AtomicU32::new(0),
             input: tokio::sync::Mutex::new(streams.input),
-            exec: Mutex::new(exec),
+            exec: Mutex::new(Some(exec)),
             sandbox: Arc::clone(sandbox),
         });
         // One that was quick is read like any other.
@@ -151,13 +152,13 @@ impl Process {
                 return Err(Refusal::new(Kind::Invalid, why).into());
             }
             Ok(Some(Err(refusal))) => {
-                let asked = process.exec().needs_approval();
+                let asked = process.exec().as_mut().and_then(Exec::needs_approval);
                 return Err(asked.map_or(NotStarted::Refused(refusal), NotStarted::NeedsApproval));
             }
             Ok(Some(Ok(end))) => Some(end),
             Ok(None) => None,
             Err(_) => {
-                process.exec().signal(SIGKILL);
+                process.signal(SIGKILL);
                 let what =
                     "the program was not started in time: the sandbox's processes may be stopped";
                 let refusal = Refusal::new(Kind::Unavailable, what).advise("try again");
@@ -180,8 +181,10 @@ impl Process {
                 Ok(ready) => ready,
                 Err(error) => return Some(Ok(End::Gone(error.to_string()))),
             };
-            let ended = self.exec().ended();
-            let pid = self.exec().pid();
+            let news = self.exec().as_mut().map(|exec| (exec.ended(), exec.pid()));
+            let Some((ended, pid)) = news else {
+                return Some(Ok(End::Gone("it has ended".to_owned())));
+            };
             let had = self.pid.swap(pid.unwrap_or(0), Ordering::Relaxed);
             match ended {
                 Ok(Some(ending)) => return Some(Ok(end_of(ending))),
@@ -223,6 +226,7 @@ impl Process {
             let _ = read.await;
         }
         *self.input.lock().await = None;
+        drop((news, self.exec().take()));
         self.window.close(end);
     }
 
@@ -238,7 +242,7 @@ impl Process {
                 left = left.saturating_sub(part);
             }
         }
-        self.exec().signal(SIGKILL);
+        self.signal(SIGKILL);
         self.end(news).await;
         End::Late
     }
@@ -345,15 +349,19 @@ impl Process {
 
     /// Sends its process group a signal.
     pub(crate) fn signal(&self, number: u8) {
-        self.exec().signal(number);
+        if let Some(exec) = &*self.exec() {
+            exec.signal(number);
+        }
     }
 
     /// Sets the size of its terminal.
     pub(crate) fn resize(&self, terminal: TerminalSize) {
-        self.exec().resize(size(terminal));
+        if let Some(exec) = &*self.exec() {
+            exec.resize(size(terminal));
+        }
     }
 
-    fn exec(&self) -> MutexGuard<'_, Exec> {
+    fn exec(&self) -> MutexGuard<'_, Option<Exec>> {
         self.exec.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
