@@ -376,8 +376,8 @@ pub(crate) fn no_trust() -> Trust {
 async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8]) -> String {
     let _ = stream.write_all(bytes).await;
     let mut heard = Vec::new();
-    // The first of it may take longer.
-    let mut quiet = Duration::from_secs(2);
+    // The first of it takes longer on a busy machine.
+    let mut quiet = Duration::from_secs(15);
     while let Ok(Ok(got)) = timeout(quiet, stream.read_buf(&mut heard)).await {
         if got == 0 {
             break;
