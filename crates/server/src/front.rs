@@ -14,6 +14,7 @@ mod filesystem;
 mod filter;
 mod form;
 mod gathered;
+mod idle;
 mod interpreter;
 mod jupyter;
 mod kept;
@@ -46,6 +47,7 @@ use axum::response::Response;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -59,8 +61,10 @@ use ask::Dial;
 use permit::Sender;
 use trace::Trace;
 
-/// The most connections at once.
+/// The most connections at once, and the sixteenths of the descriptors that they may take: each request has
+/// others.
 const CONNECTIONS_MAX: usize = 16_384;
+const CONNECTIONS_SIXTEENTHS: u64 = 9;
 /// The longest time for the head of a request to come.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head of a request, bytes.
@@ -113,12 +117,16 @@ fn run() -> io::Result<()> {
     } = handed()?;
     let acceptor = identity.as_ref().map(acceptor).transpose()?;
     drop(identity);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let connections = usize::try_from(limit / 16 * CONNECTIONS_SIXTEENTHS);
+    let places =
+        Semaphore::new(connections.map_or(CONNECTIONS_MAX, |most| most.min(CONNECTIONS_MAX)));
     confine()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(serve(listener, dial, acceptor, is_logged))
+    runtime.block_on(serve(listener, dial, acceptor, is_logged, Arc::new(places)))
 }
 
 /// Reads what the worker has handed over.
@@ -142,6 +150,7 @@ async fn serve(
     dial: OwnedFd,
     acceptor: Option<TlsAcceptor>,
     is_logged: bool,
+    places: Arc<Semaphore>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -155,7 +164,6 @@ async fn serve(
         front: Arc::clone(&front),
     };
     let router = Router::new().fallback(dispatch).with_state(state);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
         let place = place.map_err(io::Error::other)?;

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
+use super::idle::{late, timed};
 use super::permit::permitted;
 use crate::protocol::{Kind, Refusal};
 
@@ -50,7 +51,8 @@ impl Rest {
 }
 
 fn shared(body: Body) -> (Body, Rest) {
-    let rest = Rest(Arc::new(tokio::sync::Mutex::new(body.into_data_stream())));
+    let blocks = timed(body).into_data_stream();
+    let rest = Rest(Arc::new(tokio::sync::Mutex::new(blocks)));
     let blocks = futures_util::stream::unfold(rest.clone(), async |rest| {
         let block = rest.0.lock().await.next().await?;
         Some((block, rest))
@@ -76,7 +78,7 @@ pub(crate) async fn parts_of(body: Body, boundary: String) -> Result<FormParts, 
 
 impl FormParts {
     /// Reads the parts of a form, whose heads have an end.
-    fn of(body: Body, boundary: String) -> Self {
+    pub(super) fn of(body: Body, boundary: String) -> Self {
         let heads = Arc::new(Heads::default());
         let all = multer::Multipart::new(counted(body, &heads), boundary);
         Self { all, heads }
@@ -148,6 +150,9 @@ fn counted(
 
 /// Returns the refusal of a body that cannot be read, with the reasons beneath.
 pub(crate) fn wrong_body(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    if let Some(refusal) = late(error) {
+        return refusal;
+    }
     let mut what = "the body is not understood".to_owned();
     let mut next = Some(error);
     while let Some(error) = next {

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use super::answers::{body, empty, json as answer_json};
 use super::ask::strange;
 use super::control::{credential, not_offered, pairs};
+use super::form::wrong_body;
+use super::idle::timed;
 use super::{Front, authority, kept};
 use crate::line::Stream;
 use crate::protocol::{
@@ -253,12 +255,9 @@ async fn upload_of(
         token: token.map(|(_, token)| token).unwrap_or_default(),
     };
     let mut line = front.begin(Credential::Nothing, ask).await?;
-    let mut blocks = content.into_data_stream();
+    let mut blocks = timed(content).into_data_stream();
     while let Some(block) = blocks.next().await {
-        let Ok(block) = block else {
-            let what = "the body has not come to its end";
-            return Err(Refusal::new(Kind::Invalid, what));
-        };
+        let block = block.map_err(|error| wrong_body(&error))?;
         // Why nothing more is taken is in the answer.
         if line.writer.content(Stream::Output, &block).await.is_err() {
             break;

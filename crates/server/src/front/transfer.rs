@@ -22,6 +22,7 @@ use super::ask::{Line, strange};
 use super::envd::{named_user, token};
 use super::form::{drained, parts_of, wrong_body};
 use super::gathered::Gathered;
+use super::idle::timed;
 use super::packed::{PACKED_BYTES, Packed, unpacked};
 use crate::protocol::{Ask, ByteRange, Credential, EntryFacts, InAsk, Kind, Refusal, Reply};
 
@@ -298,7 +299,7 @@ pub(crate) async fn store(
     body: Body,
 ) -> Result<EntryFacts, Refusal> {
     let line = begin(front, Some(sandbox), credential, path).await?;
-    let blocks = body.into_data_stream();
+    let blocks = timed(body).into_data_stream();
     let blocks = blocks.map(|block| block.map_err(io::Error::other));
     entry(written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await?)
 }

@@ -21,6 +21,8 @@ use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::{Line, strange, within};
 use crate::front::control::{credential, once};
+use crate::front::form::wrong_body;
+use crate::front::idle::timed;
 use crate::line::{Frame, Stream};
 use crate::protocol::{
     Credential, End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
@@ -281,11 +283,9 @@ pub(crate) async fn input(
         },
     );
     let mut line = front.begin(credential(&headers), ask).await?;
-    let mut blocks = content.into_data_stream();
+    let mut blocks = timed(content).into_data_stream();
     while let Some(block) = blocks.next().await {
-        let Ok(block) = block else {
-            break;
-        };
+        let block = block.map_err(|error| wrong_body(&error))?;
         // Why nothing more is taken is in the answer.
         if line.writer.content(Stream::Output, &block).await.is_err() {
             break;
