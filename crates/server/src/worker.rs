@@ -12,6 +12,7 @@ mod events;
 mod files;
 mod found;
 mod frozen;
+mod held;
 mod identity;
 mod issuers;
 mod layered;
@@ -24,6 +25,7 @@ mod permits;
 mod process;
 mod recorded;
 mod room;
+mod shares;
 mod sizes;
 mod snapshots;
 pub mod templates;
@@ -51,6 +53,7 @@ use atoll_store::ServedStore;
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::configuration::Configuration;
@@ -62,24 +65,23 @@ use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
-use callers::{Caller, scopes_for, without_tokens};
+use callers::{Caller, is_of_control, scopes_for, without_tokens};
+use held::Held;
 pub use issuers::check_key_files;
 use living::Living;
 use paused::OfPaused;
+use shares::{Of, Shares};
 
 /// The processors of a sandbox where nothing else is said.
 const CPUS: u32 = 2;
 /// The longest time for a request to come.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
-/// The most requests at once.
-const REQUESTS_MAX: usize = 20_000;
+/// The most requests at once of which it is not known whose they are.
+const STRANGERS_MAX: usize = 1_024;
 /// The most readers of the ledger at once.
 const READERS_MAX: usize = 2;
 /// The time between two starts of a front that ends at once.
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
-/// The descriptors of a sandbox, and of a running program, here and in its supervision.
-const DESCRIPTORS_OF_A_SANDBOX: u64 = 11;
-const DESCRIPTORS_OF_A_PROGRAM: u64 = 8;
 /// The time between two signatures of the ledger.
 const SIGNED_EVERY: Duration = Duration::from_secs(10);
 /// The time between two looks whether sandboxes are left.
@@ -132,15 +134,13 @@ pub struct Worker {
     frozen: frozen::Frozen,
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
-    requests: Arc<tokio::sync::Semaphore>,
+    shares: Arc<Shares>,
+    strangers: Arc<tokio::sync::Semaphore>,
     readers: Arc<tokio::sync::Semaphore>,
     /// The readers of the ledger of each tenant, those that wait included.
     waiting: Mutex<BTreeMap<String, usize>>,
     /// The places for bodies that are read, of each tenant that has any.
     bodies: Mutex<permits::Bodies>,
-    programs: Arc<tokio::sync::Semaphore>,
-    programs_max: usize,
-    sandboxes_max: usize,
     /// The sandboxes made and ended, and the requests, since its begin.
     created: AtomicU64,
     ended_all: AtomicU64,
@@ -176,7 +176,7 @@ impl Worker {
         if let Err(error) = allow_descriptors() {
             eprintln!("atoll serve: the limit of descriptors cannot be raised: {error}");
         }
-        let programs_max = programs_max();
+        let shares = Arc::new(Shares::new());
         let cpus = configuration.defaults.cpus;
         let by_default = || engine.enforces(LimitKey::Cpu).then_some(CPUS);
         let cpus = cpus.or_else(by_default);
@@ -213,13 +213,11 @@ impl Worker {
             pool: warm::Pool::default(),
             frozen: frozen::Frozen::default(),
             is_draining: AtomicBool::new(false),
-            requests: Arc::new(tokio::sync::Semaphore::new(REQUESTS_MAX)),
+            strangers: Arc::new(tokio::sync::Semaphore::new(shares.strangers(STRANGERS_MAX))),
+            shares,
             readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
             waiting: Mutex::default(),
             bodies: Mutex::default(),
-            programs: Arc::new(tokio::sync::Semaphore::new(programs_max)),
-            programs_max,
-            sandboxes_max: sandboxes_max(),
             created: AtomicU64::new(0),
             ended_all: AtomicU64::new(0),
             asked: AtomicU64::new(0),
@@ -333,22 +331,6 @@ fn allow_descriptors() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, most)?)
 }
 
-/// Returns the most sandboxes at once: two thirds of the descriptors are for them.
-fn sandboxes_max() -> usize {
-    let all = descriptors();
-    let for_sandboxes = all.saturating_sub(all / 3);
-    usize::try_from(for_sandboxes / DESCRIPTORS_OF_A_SANDBOX).unwrap_or(usize::MAX)
-}
-
-/// Returns the most programs at once: a quarter of the descriptors is for them.
-fn programs_max() -> usize {
-    usize::try_from(descriptors() / 4 / DESCRIPTORS_OF_A_PROGRAM).unwrap_or(usize::MAX)
-}
-
-fn descriptors() -> u64 {
-    getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20)
-}
-
 impl Worker {
     /// Signs the ledger now and then, while there is something new: what is signed cannot be cut off
     /// unseen.
@@ -390,16 +372,22 @@ impl Worker {
         }
     }
 
-    /// Takes the requests of a front until it is gone.
+    /// Takes the requests of a front until it is gone. They wait there until it is known of others
+    /// whose they are.
     async fn serve_front(self: &Arc<Self>, dial: &AsyncFd<OwnedFd>) {
         loop {
+            let Ok(place) = Arc::clone(&self.strangers).acquire_owned().await else {
+                return;
+            };
             let Ok(mut ready) = dial.readable().await else {
                 return;
             };
             let mut message = [0; 1];
             match socket::receive(dial.get_ref().as_fd(), &mut message) {
                 Ok((1.., descriptors)) => {
-                    descriptors.into_iter().for_each(|socket| self.take(socket));
+                    if let Some(socket) = descriptors.into_iter().next() {
+                        self.take(socket, place);
+                    }
                 }
                 Ok(_) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
@@ -410,22 +398,19 @@ impl Worker {
         }
     }
 
-    /// Answers a request in a task of its own; one too many is not answered.
-    fn take(self: &Arc<Self>, socket: OwnedFd) {
-        let Ok(place) = Arc::clone(&self.requests).try_acquire_owned() else {
-            return;
-        };
+    /// Answers a request in a task of its own.
+    fn take(self: &Arc<Self>, socket: OwnedFd, place: OwnedSemaphorePermit) {
+        let held = Held::new(place, self.shares.is_of_reserve(socket.as_fd()));
         let worker = Arc::clone(self);
         self.asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            let _place = place;
             // A front that is gone has nobody to answer to.
-            let _ = worker.answer(UnixStream::from(socket)).await;
+            let _ = worker.answer(UnixStream::from(socket), held).await;
         });
     }
 
     /// Answers one request.
-    async fn answer(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
+    async fn answer(self: &Arc<Self>, socket: UnixStream, mut held: Held) -> io::Result<()> {
         let (mut reader, mut writer) = line::split(socket)?;
         let hello = timeout(ASKED_WITHIN, reader.next::<Hello>()).await??;
         let Some(Frame::Message(hello)) = hello else {
@@ -437,7 +422,12 @@ impl Worker {
                 .message(&Reply::Refused(Refusal::new(Kind::Fault, what)))
                 .await;
         }
-        match self.carry_out(hello, &mut reader, &mut writer).await {
+        let carried = async {
+            held.check(&hello.ask)?;
+            let carried = self.carry_out(hello, &mut held, &mut reader, &mut writer);
+            carried.await
+        };
+        match carried.await {
             Ok(Answered::Reply(reply)) => writer.message(&reply).await,
             Ok(Answered::Written(written)) => written,
             Ok(Answered::Connected(mut port, host)) => {
@@ -453,6 +443,7 @@ impl Worker {
     async fn carry_out(
         self: &Arc<Self>,
         hello: Hello,
+        held: &mut Held,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
@@ -464,7 +455,7 @@ impl Worker {
             ..
         } = hello;
         let needs = scopes_for(&ask);
-        let caller = || self.caller(&credential, needs);
+        let mut caller = async || self.known(&credential, needs, held).await;
         let reply = match ask {
             Ask::Create(ask) => {
                 let caller = caller().await?;
@@ -511,10 +502,10 @@ impl Worker {
                 let caller = caller().await?;
                 self.of_kept(Caller { trace, ..caller }, ask).await?
             }
-            ask @ Ask::Upload { .. } => self.take_upload(ask, reader).await?,
+            ask @ Ask::Upload { .. } => self.take_upload(ask, held, reader).await?,
             Ask::Content { volume, ask } => {
                 let asked = content::Asked::new(credential, volume, trace);
-                return self.content(asked, ask, reader, writer).await;
+                return self.content(asked, ask, held, reader, writer).await;
             }
             Ask::In { sandbox, ask } => {
                 let request = Inside {
@@ -523,7 +514,7 @@ impl Worker {
                     once,
                     trace,
                 };
-                return self.inside(request, ask, reader, writer).await;
+                return self.inside(request, ask, held, reader, writer).await;
             }
         };
         Ok(Answered::Reply(reply))
@@ -546,6 +537,7 @@ impl Worker {
         self: &Arc<Self>,
         request: Inside,
         ask: InAsk,
+        held: &mut Held,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
@@ -556,6 +548,7 @@ impl Worker {
             trace,
         } = request;
         let id = sandbox.as_deref().unwrap_or_default();
+        self.charge_early(held, &credential, id, &ask).await?;
         self.wait_paused(id).await;
         let paused = self.paused().get(id).cloned();
         if let Some(paused) = paused {
@@ -566,6 +559,7 @@ impl Worker {
         }
         let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
         let (living, caller) = admitted.await?;
+        self.charge(held, &living.tenant, is_of_control(&ask))?;
         if living.is_build && !matches!(ask, InAsk::Get | InAsk::Kill | InAsk::Alive) {
             let what = format!("sandbox {} is that of a build", living.id);
             return Err(Refusal::new(Kind::Forbidden, what)
@@ -739,13 +733,11 @@ impl Worker {
 
     /// Returns its numbers.
     fn counts(&self) -> Counts {
-        let running = self
-            .programs_max
-            .saturating_sub(self.programs.available_permits());
+        let running = self.shares.used(Of::Programs);
         let counted = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Counts {
             sandboxes: self.living().len(),
-            programs: running,
+            programs: usize::try_from(running).unwrap_or(usize::MAX),
             warm: self.pool.len(),
             assigned: counted(&self.pool.assigned),
             created: counted(&self.created),

@@ -17,6 +17,7 @@ use super::callers::Caller;
 use super::living::Living;
 use super::paused::{AllPaused, Paused};
 use super::room::For;
+use super::shares::Of;
 use super::sizes::{Sizes, check_sizes};
 use super::{Worker, fault, refusal, unanswered};
 use crate::protocol::Refusal;
@@ -29,8 +30,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The longest time in which it is let go once the server ends, and the time between two attempts.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The part of the sandboxes that there can be up to which memory is kept: the rest is for others.
-const SHARE: (usize, usize) = (3, 4);
+/// The part of the sandboxes that there can be up to which memory is kept, per cent: the rest is for
+/// those that are wanted now.
+pub(super) const CROWDED_FROM: u64 = 50;
 
 /// The processes of a paused sandbox.
 pub(super) struct Asleep {
@@ -74,16 +76,7 @@ impl Worker {
 
     /// Returns whether so many processes are supervised that further sandboxes would be refused soon.
     fn is_crowded(&self) -> bool {
-        let (part, whole) = SHARE;
-        self.supervised() >= self.sandboxes_max / whole * part
-    }
-
-    /// Returns the number of sandboxes that there are processes of.
-    pub(super) fn supervised(&self) -> usize {
-        // Never two lists at once: others take them the other way round.
-        let living = self.living().len();
-        let ahead = self.pool.len();
-        living + ahead + self.asleep_count()
+        self.shares.is_used_beyond(Of::Sandboxes, CROWDED_FROM)
     }
 
     /// Returns what the sandboxes of a tenant whose memory is kept may use together.
@@ -94,11 +87,6 @@ impl Worker {
         own.fold(Sizes::default(), |all, one| {
             all.with(Sizes::of_living(&one))
         })
-    }
-
-    pub(super) fn asleep_count(&self) -> usize {
-        let paused = self.paused();
-        paused.values().filter(|one| one.is_asleep()).count()
     }
 
     /// Has a sandbox stand still, which is being paused. Where it cannot, it goes on.

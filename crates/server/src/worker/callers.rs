@@ -2,6 +2,7 @@
 
 mod rights;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,19 +35,34 @@ pub(super) struct Caller {
     pub(super) trace: Option<String>,
 }
 
-/// The comparisons that are left at the moment.
-#[derive(Debug)]
+/// The comparisons that are left at the moment, of the sandboxes of each tenant.
+#[derive(Debug, Default)]
 pub(super) struct Scans {
-    left: f64,
-    at: Instant,
+    left: BTreeMap<String, (f64, Instant)>,
 }
 
-impl Default for Scans {
-    fn default() -> Self {
-        Self {
-            left: COMPARED_A_SECOND_MAX,
-            at: Instant::now(),
+impl Scans {
+    /// Returns the sandboxes that may be compared now. All tenants have as many comparisons, so
+    /// that those with many sandboxes use up their own first.
+    fn take(&mut self, all: Vec<Arc<Living>>, now: Instant) -> Vec<Arc<Living>> {
+        let mut costs = BTreeMap::<String, f64>::new();
+        for one in &all {
+            *costs.entry(one.tenant.clone()).or_default() += 1.0;
         }
+        let most = COMPARED_A_SECOND_MAX / costs.len().max(1) as f64;
+        self.left.retain(|tenant, _| costs.contains_key(tenant));
+        costs.retain(|tenant, cost| {
+            let (left, at) = self.left.entry(tenant.clone()).or_insert((most, now));
+            let gained = now.duration_since(*at).as_secs_f64() * most;
+            (*left, *at) = ((*left + gained).min(most), now);
+            let is_left = *left > 0.0;
+            if is_left {
+                *left -= *cost;
+            }
+            is_left
+        });
+        let may = |one: &Arc<Living>| costs.contains_key(&one.tenant);
+        all.into_iter().filter(may).collect()
     }
 }
 
@@ -178,23 +194,16 @@ impl Worker {
     /// find it by, so each token is tried, and only so many in a second.
     fn signed(&self, credential: &Credential, ask: &InAsk) -> Result<Arc<Living>, Refusal> {
         let all: Vec<_> = self.living().values().cloned().collect();
+        let count = all.len();
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let gained = now.duration_since(scans.at).as_secs_f64() * COMPARED_A_SECOND_MAX;
-        scans.left = (scans.left + gained).min(COMPARED_A_SECOND_MAX);
-        scans.at = now;
-        let cost = all.len() as f64;
-        if scans.left < cost {
-            return Err(Refusal {
-                retry_after_s: Some(1),
-                ..Refusal::new(Kind::Quota, "too many signed requests name no sandbox")
-                    .advise("send E2b-Sandbox-Id with them, or try again later")
-            });
-        }
-        scans.left -= cost;
+        let compared = scans.take(all, Instant::now());
         drop(scans);
-        let mut why = None;
-        for living in all {
+        let mut why = (compared.len() < count).then(|| Refusal {
+            retry_after_s: Some(1),
+            ..Refusal::new(Kind::Quota, "too many signed requests name no sandbox")
+                .advise("send E2b-Sandbox-Id with them, or try again later")
+        });
+        for living in compared {
             match check(credential, &living, ask) {
                 Ok(()) => return Ok(living),
                 Err(refusal) if refusal.what.contains("expired") => why = Some(refusal),

@@ -21,7 +21,7 @@ use super::living::is_equal;
 use super::making::check_maker;
 use super::room::For;
 use super::volumes::{Use, is_full, no_volume};
-use super::{Answered, Worker, fault, name, refusal};
+use super::{Answered, Held, Worker, fault, name, refusal};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{ContentAsk, ContentFacts, Credential, Kind, Refusal, Reply};
 
@@ -70,10 +70,12 @@ impl Worker {
         self: &Arc<Self>,
         asked: Asked,
         ask: ContentAsk,
+        held: &mut Held,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         let (volume, caller) = self.reached(&asked).await?;
+        self.charge(held, &volume.tenant, true)?;
         if ask.path().len() > PATH_BYTES_MAX {
             return Err(Refusal::new(Kind::Invalid, "the path is too long"));
         }

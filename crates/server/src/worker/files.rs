@@ -1,7 +1,7 @@
 //! Files of a living sandbox: each request by one of its file servers, for as long as it takes.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::refusal;
+use super::shares::{Of, Share, Shares};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{ByteRange, ChangeFacts, EntryFacts, InAsk, Kind, Refusal, Reply};
 
@@ -35,6 +36,8 @@ pub(super) const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 /// The file servers of one sandbox.
 pub(crate) struct Files {
     sandbox: Arc<Sandbox>,
+    tenant: String,
+    shares: Arc<Shares>,
     idle: Mutex<Vec<FileServer>>,
     /// So that a sandbox whose file servers do not answer holds up no others.
     places: Semaphore,
@@ -43,9 +46,11 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn of(sandbox: &Arc<Sandbox>) -> Arc<Self> {
+    pub(super) fn of(sandbox: &Arc<Sandbox>, tenant: &str, shares: &Arc<Shares>) -> Arc<Self> {
         Arc::new(Self {
             sandbox: Arc::clone(sandbox),
+            tenant: tenant.to_owned(),
+            shares: Arc::clone(shares),
             idle: Mutex::new(Vec::new()),
             places: Semaphore::new(AT_ONCE_MAX),
             writes: Semaphore::new(WRITES_MAX as usize),
@@ -76,8 +81,10 @@ impl Files {
     ) -> Result<T, Refusal> {
         let place = self.places.acquire().await;
         let _place = place.map_err(|error| fault(&error))?;
+        let thread = self.shares.take(Of::Threads, &self.tenant, 1)?;
         let (files, path) = (Arc::clone(self), path.to_owned());
         let done = spawn_blocking(move || {
+            let _thread = thread;
             let waiting = files.idle();
             let is_new = waiting.is_none();
             let mut server = match waiting {
@@ -127,12 +134,19 @@ impl Files {
         self: &Arc<Self>,
         path: &str,
         recursive: bool,
-    ) -> Result<FileWatch, Refusal> {
+    ) -> Result<Watching, Refusal> {
         let (files, at) = (Arc::clone(self), place(path));
         let path = path.to_owned();
+        let share = self.shares.take(Of::Watchers, &self.tenant, 1)?;
+        let thread = self.shares.take(Of::Threads, &self.tenant, 1)?;
         let watched = spawn_blocking(move || {
+            let _thread = thread;
             let watched = files.started()?.watch(&at, recursive);
-            watched.map_err(|error| refused(&path, &error))
+            let watch = watched.map_err(|error| refused(&path, &error))?;
+            Ok(Watching {
+                watch,
+                _share: share,
+            })
         });
         watched.await.unwrap_or_else(|error| Err(fault(&error)))
     }
@@ -229,17 +243,30 @@ impl Files {
     }
 }
 
+/// A watched directory.
+pub(crate) struct Watching {
+    watch: FileWatch,
+    /// Its tenant has one less.
+    _share: Share,
+}
+
+impl Watching {
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        self.watch.descriptor()
+    }
+}
+
 /// Returns what has changed in a watched directory until now; waits for the first if told to.
-pub(crate) async fn changes(
-    watch: &Arc<FileWatch>,
-    waits: Option<&AsyncFd<std::os::fd::OwnedFd>>,
+pub(super) async fn changes(
+    watch: &Arc<Watching>,
+    waits: Option<&AsyncFd<OwnedFd>>,
 ) -> io::Result<Vec<ChangeFacts>> {
     if let Some(events) = waits {
         let mut ready = events.readable().await?;
         ready.clear_ready();
     }
     let watch = Arc::clone(watch);
-    let changes = spawn_blocking(move || watch.changes()).await??;
+    let changes = spawn_blocking(move || watch.watch.changes()).await??;
     Ok(changes.iter().map(change).collect())
 }
 

@@ -198,7 +198,7 @@ impl Worker {
             environment: variables(&id),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.place());
+        let (nobody, place) = (PriorAnswer::Nobody, self.place(&marks.tenant, &ask));
         let is_whole = async {
             let started =
                 Process::start(&sandbox, ask, ServedExec::default(), nobody, place?).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use atoll_engine::sandboxes::{FileWatch, Sandbox};
+use atoll_engine::sandboxes::Sandbox;
 use atoll_model::VolumeMount;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::builds::{Rooted, Template, variables};
 use super::callers::Caller;
-use super::files::Files;
+use super::files::{Files, Watching};
 use super::identity::Identity;
 use super::layered::Begun;
 use super::process::Process;
@@ -77,7 +77,7 @@ pub(crate) struct Living {
     /// True while it is paused.
     is_pausing: AtomicBool,
     processes: Mutex<Vec<Arc<Process>>>,
-    watchers: Mutex<BTreeMap<String, Arc<FileWatch>>>,
+    watchers: Mutex<BTreeMap<String, Arc<Watching>>>,
     /// The ports that were reached.
     reached: Mutex<BTreeSet<u16>>,
     /// The processor time at the last measurement, microseconds.
@@ -359,12 +359,12 @@ impl Living {
         self.processes().retain(|one| !Arc::ptr_eq(one, process));
     }
 
-    fn watchers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<FileWatch>>> {
+    fn watchers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Watching>>> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a watcher, under a name.
-    pub(crate) fn keep_watcher(&self, name: &str, watch: FileWatch) -> Result<(), Refusal> {
+    pub(crate) fn keep_watcher(&self, name: &str, watch: Watching) -> Result<(), Refusal> {
         let mut watchers = self.watchers();
         if watchers.len() >= WATCHERS_MAX {
             let what = format!("the sandbox has {WATCHERS_MAX} watchers already");
@@ -375,7 +375,7 @@ impl Living {
     }
 
     /// Finds a watcher.
-    pub(crate) fn watcher(&self, name: &str) -> Result<Arc<FileWatch>, Refusal> {
+    pub(crate) fn watcher(&self, name: &str) -> Result<Arc<Watching>, Refusal> {
         self.watchers()
             .get(name)
             .cloned()

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox};
+use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
 use atoll_model::{Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -18,6 +18,7 @@ use super::identity::Identity;
 use super::layered::Begun;
 use super::living::{Beginning, Living, milliseconds};
 use super::room::For;
+use super::shares::Of;
 use super::sizes::{Sizes, check_sizes};
 use super::snapshots::begun_of;
 use super::wanted::{Reach, check, ended_by_itself, narrowed, wanted};
@@ -257,7 +258,7 @@ impl Worker {
         let sandbox = Arc::new(sandbox);
         Ok(Fresh {
             id: identity.id.clone(),
-            files: Files::of(&sandbox),
+            files: Files::of(&sandbox, &caller.tenant, &self.shares),
             sandbox,
             over,
             program: None,
@@ -265,15 +266,19 @@ impl Worker {
         })
     }
 
-    /// Makes a sandbox, once; returns it with the reason for its end, once it has one.
+    /// Makes a sandbox, once, if its tenant may have one more; returns it with the reason for its end,
+    /// once it has one.
     pub(super) async fn attempt(
         self: &Arc<Self>,
         wanted: &CreateSandbox,
     ) -> Result<Result<(Sandbox, Over), NotMade>, Refusal> {
         let over = Over::default();
         let (worker, ended, wanted) = (Arc::clone(self), over.clone(), wanted.clone());
+        let share = self.shares.take(Of::Sandboxes, tenant_of(&wanted), 1)?;
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
+                // Whatever comes of it.
+                drop(share);
                 ended.send_if_modified(|over| {
                     let is_first = over.as_ref().is_none_or(|why| why == ASLEEP);
                     if is_first {
@@ -314,14 +319,6 @@ impl Worker {
             return Err(Refusal {
                 retry_after_s: Some(5),
                 ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
-            });
-        }
-        if self.supervised() >= self.sandboxes_max {
-            let what = "as many sandboxes are alive as this server has descriptors for";
-            return Err(Refusal {
-                retry_after_s: Some(5),
-                ..Refusal::new(Kind::Quota, what)
-                    .advise("end one, or raise its limit of open files (LimitNOFILE)")
             });
         }
         self.room.check(For::Sandbox)
@@ -438,6 +435,14 @@ impl Worker {
             tenant: tenant.to_owned(),
             sizes,
         })
+    }
+}
+
+/// Returns the tenant of a sandbox that is wanted.
+fn tenant_of(wanted: &CreateSandbox) -> &str {
+    match &wanted.workspace {
+        Workspace::Own(served) => &served.tenant,
+        Workspace::Directory(_) => "",
     }
 }
 

@@ -14,12 +14,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::refusal;
+use super::shares::Share;
 use super::wanted::limit_name;
-use super::window::{Reading, Window};
+use super::window::{Reading, WINDOW_BYTES, Window};
 use crate::line::Stream;
 use crate::protocol::{End, Kind, Refusal, StartAsk, TerminalSize};
 use crate::ready::watched;
@@ -35,6 +36,8 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 /// The longest name of a program, and all of its arguments and variables, bytes.
 const TAG_BYTES_MAX: usize = 256;
 const WORDS_BYTES_MAX: usize = 1 << 20;
+/// The memory that each program takes beside that, KiB.
+const KEPT_KIB: u64 = 4;
 
 /// The time that is counted at once of a program's own.
 const TIMED: Duration = Duration::from_secs(1);
@@ -51,6 +54,16 @@ pub(crate) struct Process {
     /// `None` once it has ended: what is remembered holds no descriptor.
     exec: Mutex<Option<Exec>>,
     sandbox: Arc<Sandbox>,
+    /// The memory that it takes, of its tenant's.
+    kept: Mutex<Share>,
+}
+
+/// The shares that a program has.
+pub(crate) struct Place {
+    /// Those that it has until it has ended.
+    pub(super) running: Vec<Share>,
+    /// The memory for what is kept of it.
+    pub(super) kept: Share,
 }
 
 impl std::fmt::Debug for Process {
@@ -121,7 +134,7 @@ impl Process {
         asked: StartAsk,
         by: ServedExec,
         answer: PriorAnswer,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<(Arc<Self>, Reading), NotStarted> {
         check(&asked)?;
         let streams = Streams::open(&asked).map_err(|error| fault(&error))?;
@@ -144,6 +157,7 @@ impl Process {
             input: tokio::sync::Mutex::new(streams.input),
             exec: Mutex::new(Some(exec)),
             sandbox: Arc::clone(sandbox),
+            kept: Mutex::new(place.kept),
         });
         // One that was quick is read like any other.
         let ended = match timeout(STARTED_WITHIN, process.news(&news)).await {
@@ -168,8 +182,9 @@ impl Process {
         let reading = process.window.read(Some(0));
         let carried = Arc::clone(&process);
         tokio::spawn(async move {
-            carried.carry(news, streams.outputs, ended).await;
-            drop(place);
+            carried
+                .carry(news, streams.outputs, ended, place.running)
+                .await;
         });
         Ok((process, reading))
     }
@@ -207,6 +222,7 @@ impl Process {
         news: AsyncFd<OwnedFd>,
         outputs: Vec<(Stream, pipe::Receiver)>,
         ended: Option<End>,
+        running: Vec<Share>,
     ) {
         let (is_over, over) = watch::channel(false);
         let reads = outputs.into_iter().map(|(stream, pipe)| {
@@ -226,7 +242,12 @@ impl Process {
             let _ = read.await;
         }
         *self.input.lock().await = None;
-        drop((news, self.exec().take()));
+        drop((news, self.exec().take(), running));
+        let kept = kib(words_bytes(&self.asked)) + kib(self.window.bytes());
+        self.kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .shrink(KEPT_KIB + kept);
         self.window.close(end);
     }
 
@@ -366,12 +387,27 @@ impl Process {
     }
 }
 
-/// Checks what is kept of a request for as long as its program is.
-fn check(asked: &StartAsk) -> Result<(), Refusal> {
+/// Returns the length of its arguments and variables, bytes.
+fn words_bytes(asked: &StartAsk) -> usize {
     let variables = asked.environment.iter();
     let variables = variables.map(|(name, value)| name.len() + value.len());
     let words = asked.command.iter().map(String::len).chain(variables);
-    if words.sum::<usize>() > WORDS_BYTES_MAX {
+    words.sum()
+}
+
+/// Returns the most memory that a program takes here while it runs, KiB: what was asked, its output
+/// as far as it is kept, and a block of each stream.
+pub(super) fn most_kib(asked: &StartAsk) -> u64 {
+    KEPT_KIB + kib(words_bytes(asked)) + kib(WINDOW_BYTES as usize) + 2 * kib(BLOCK_BYTES)
+}
+
+fn kib(bytes: usize) -> u64 {
+    bytes.div_ceil(1 << 10) as u64
+}
+
+/// Checks what is kept of a request for as long as its program is.
+fn check(asked: &StartAsk) -> Result<(), Refusal> {
+    if words_bytes(asked) > WORDS_BYTES_MAX {
         let what = "arguments and variables have 1 MiB at most, together";
         return Err(Refusal::new(Kind::Invalid, what).advise("write the data to a file"));
     }

@@ -13,6 +13,7 @@ use atoll_engine::sandboxes::{Assignment, CreateSandbox, PriorAnswer, Sandbox, W
 use atoll_model::{Served, ServedExec};
 use tokio::task::spawn_blocking;
 
+use super::asleep::CROWDED_FROM;
 use super::callers::Caller;
 use super::files::Files;
 use super::frozen;
@@ -21,6 +22,7 @@ use super::layered::Begun;
 use super::making::{Over, served};
 use super::process::{NotStarted, Process};
 use super::room::For;
+use super::shares::Of;
 use super::templates::{self, is_read_early, set_variables};
 use super::wanted::environment;
 use super::{Worker, fault, name, refusal};
@@ -28,6 +30,8 @@ use crate::protocol::{CODE_INTERPRETER, CreateAsk, Kind as Why, Refusal, StartAs
 
 /// The most of them, of all tenants together.
 const ALL_MAX: usize = 64;
+/// The part of the sandboxes that there can be up to which others are made ahead, per cent.
+const AHEAD_TO: u64 = 25;
 /// The most kinds that are remembered, of all tenants and of one.
 const KINDS_MAX: usize = 256;
 const KINDS_OF_TENANT_MAX: usize = 4;
@@ -346,7 +350,7 @@ impl Worker {
         let ahead = self.pool.len();
         !self.is_draining()
             && ahead < ALL_MAX
-            && self.living().len() + ahead < self.sandboxes_max / 2
+            && !self.shares.is_used_beyond(Of::Sandboxes, AHEAD_TO)
             && self.room.check(For::Ahead).is_ok()
     }
 
@@ -384,26 +388,30 @@ impl Worker {
         let sandbox = Arc::new(sandbox);
         let mut fresh = Retiring::of(Fresh {
             id,
-            files: Files::of(&sandbox),
+            files: Files::of(&sandbox, marks.tenant, &self.shares),
             sandbox,
             over,
             program: None,
             made: Instant::now(),
         });
         if let (Some(one), CODE_INTERPRETER) = (&mut fresh.0, shipped) {
-            one.program = Some(self.interpreter_ahead(one).await?);
+            one.program = Some(self.interpreter_ahead(one, marks.tenant).await?);
         }
         Ok(fresh.0.take())
     }
 
     /// Starts the interpreter, and has it import what its first cell may want.
-    async fn interpreter_ahead(self: &Arc<Self>, fresh: &Fresh) -> Result<Arc<Process>, Refusal> {
+    async fn interpreter_ahead(
+        self: &Arc<Self>,
+        fresh: &Fresh,
+        tenant: &str,
+    ) -> Result<Arc<Process>, Refusal> {
         let ask = StartAsk {
             command: templates::command().into(),
             environment: environment(&fresh.id, true, BTreeMap::new()),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.place()?);
+        let (nobody, place) = (PriorAnswer::Nobody, self.place(tenant, &ask)?);
         let by = ServedExec::default();
         let started = Process::start(&fresh.sandbox, ask, by, nobody, place).await;
         let (process, _reading) = started.map_err(|why| match why {
@@ -434,7 +442,7 @@ impl Worker {
             });
             self.retire(overdue);
             let is_short = self.room.check(For::Ahead).is_err()
-                || self.living().len() + self.pool.len() > self.sandboxes_max / 2;
+                || self.shares.is_used_beyond(Of::Sandboxes, CROWDED_FROM);
             if is_short {
                 self.retire(self.pool.take_all());
             }

@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use atoll_store::{NewWebhook, Role, ServedError, Webhook, WebhookChange};
 use rustls::ClientConfig;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::callers::Caller;
 use super::living::milliseconds;
+use super::shares::{Of, Share};
 use super::{Worker, fault};
 use crate::configuration::WebhookHost;
 use crate::lifecycle::{KINDS, kind_of, type_of};
@@ -30,9 +31,7 @@ const WEBHOOKS_MAX: u64 = 16;
 const NAME_BYTES_MAX: usize = 256;
 /// The length of a secret, bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
-/// The most names that are looked up at once for whoever makes webhooks.
-const LOOKUPS_MAX: usize = 4;
-/// The longest time for that.
+/// The longest time in which a name is looked up for whoever makes a webhook.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// The state of a worker's webhooks.
@@ -41,7 +40,6 @@ pub(super) struct Webhooks {
     named: Vec<WebhookHost>,
     /// Told when something waits to be delivered.
     pub(super) woken: Notify,
-    lookups: Arc<Semaphore>,
     tls: OnceLock<Option<Arc<ClientConfig>>>,
     pub(super) delivered: AtomicU64,
     pub(super) given_up: AtomicU64,
@@ -53,7 +51,6 @@ impl Webhooks {
         Self {
             named: named.to_vec(),
             woken: Notify::new(),
-            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
             tls: OnceLock::new(),
             delivered: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -62,11 +59,11 @@ impl Webhooks {
     }
 
     /// Refuses an address that webhooks may not lead to, now. Each delivery decides anew.
-    async fn check(&self, url: &str) -> Result<(), Refusal> {
+    async fn check(&self, url: &str, share: Share) -> Result<(), Refusal> {
         let target = Target::parse(url)
             .map_err(|why| Refusal::new(Kind::Invalid, format!("the url of a webhook: {why}")))?;
-        let lookups = Arc::clone(&self.lookups);
-        let found = timeout(LOOKED_UP_WITHIN, target.addresses(&self.named, lookups)).await;
+        let share = Arc::new(share);
+        let found = timeout(LOOKED_UP_WITHIN, target.addresses(&self.named, &share)).await;
         let found = found.unwrap_or(Err(NotAllowed::Unresolved));
         found.map(drop).map_err(|why| {
             let place = target.place();
@@ -99,7 +96,7 @@ impl Worker {
             }
             WebhooksAsk::Get { id } => self.store.webhook(tenant, &id),
             WebhooksAsk::Make(asked) => {
-                let kinds = self.checked(&asked).await?;
+                let kinds = self.checked(tenant, &asked).await?;
                 let (Some(name), Some(url), Some(kinds), Some(secret)) =
                     (&asked.name, &asked.url, &kinds, &asked.secret)
                 else {
@@ -120,7 +117,7 @@ impl Worker {
             WebhooksAsk::Change { id, change } => {
                 // First whether it is there: of another's nothing is said, and no name looked up.
                 self.store.webhook(tenant, &id).map_err(refused)?;
-                let kinds = self.checked(&change).await?;
+                let kinds = self.checked(tenant, &change).await?;
                 let wanted = WebhookChange {
                     name: change.name.as_deref(),
                     url: change.url.as_deref(),
@@ -139,7 +136,11 @@ impl Worker {
     }
 
     /// Checks the fields that are there; returns the kinds of events.
-    async fn checked(&self, asked: &WebhookAsk) -> Result<Option<Vec<String>>, Refusal> {
+    async fn checked(
+        &self,
+        tenant: &str,
+        asked: &WebhookAsk,
+    ) -> Result<Option<Vec<String>>, Refusal> {
         let invalid = |what: String| Err(Refusal::new(Kind::Invalid, what));
         let fits = |name: &String| (1..=NAME_BYTES_MAX).contains(&name.len());
         if !asked.name.as_ref().is_none_or(fits) {
@@ -158,7 +159,8 @@ impl Worker {
             .map(|types| kinds(types))
             .transpose()?;
         if let Some(url) = &asked.url {
-            self.webhooks.check(url).await?;
+            let share = self.shares.take(Of::Deliveries, tenant, 1)?;
+            self.webhooks.check(url, share).await?;
         }
         Ok(kinds)
     }

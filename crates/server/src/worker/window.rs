@@ -13,7 +13,7 @@ use crate::line::Stream;
 use crate::protocol::End;
 
 /// The most output that is kept, bytes.
-const WINDOW_BYTES: u64 = 256 * 1024;
+pub(super) const WINDOW_BYTES: u64 = 256 * 1024;
 /// Pieces of output up to this are joined, bytes.
 const JOINED_BYTES: usize = 1024;
 
@@ -122,6 +122,12 @@ impl Window {
         state.forget();
         drop(state);
         self.grew.notify_waiters();
+    }
+
+    /// Returns the length of what is kept, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let state = self.state();
+        state.chunks.iter().map(|chunk| chunk.content.len()).sum()
     }
 
     /// Takes note of the end; the first one counts.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use atoll_engine::sandboxes::{FileWatch, PriorAnswer};
+use atoll_engine::sandboxes::PriorAnswer;
 use atoll_model::ServedExec;
 use atoll_model::network::{Listener, ListensAt};
 use serde_json::json;
@@ -12,15 +12,15 @@ use serde_json::json;
 use super::approving::{Question, advised};
 use super::asleep::ASLEEP;
 use super::completing::completed;
-use super::files::{self, WRITTEN_WITHIN};
+use super::files::{self, WRITTEN_WITHIN, Watching};
 
 use super::living::Living;
-use super::process::{NotStarted, Process};
+use super::process::{NotStarted, Place, Process, most_kib};
 use super::recorded;
 use super::room::For;
+use super::shares::Of;
 use super::window::{Next, Reading};
 use super::{Answered, Worker, fault, making, name, refusal, unanswered};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{End, InAsk, Kind, PortFacts, ProcessFacts, Refusal, Reply, StartAsk};
@@ -335,7 +335,7 @@ impl Worker {
         let mut by = by;
         let ask = completed(living, ask, &mut by).await?;
         let sandbox = &living.sandbox;
-        let place = self.place()?;
+        let place = self.place(&living.tenant, &ask)?;
         let nobody = PriorAnswer::Nobody;
         let asked = match Process::start(sandbox, ask.clone(), by.clone(), nobody, place).await {
             Ok((process, reading)) => return Ok(kept(living, process, reading)),
@@ -364,7 +364,7 @@ impl Worker {
                 return Err(Refusal::new(Kind::NoSandbox, what));
             }
         };
-        let place = self.place()?;
+        let place = self.place(&living.tenant, &ask)?;
         match Process::start(sandbox, ask, by, answer.clone(), place).await {
             Ok((process, reading)) => Ok(kept(living, process, reading)),
             Err(NotStarted::Refused(refusal)) => Err(advised(&answer, refusal)),
@@ -372,15 +372,14 @@ impl Worker {
         }
     }
 
-    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let place = Arc::clone(&self.programs).try_acquire_owned();
-        place.map_err(|_| Refusal {
-            retry_after_s: Some(5),
-            ..Refusal::new(
-                Kind::Quota,
-                "as many programs run as this server can supervise",
-            )
-        })
+    /// Takes the shares of a program, if its tenant may have one more.
+    pub(super) fn place(&self, tenant: &str, ask: &StartAsk) -> Result<Place, Refusal> {
+        let mut running = vec![self.shares.take(Of::Programs, tenant, 1)?];
+        if ask.terminal.is_some() {
+            running.push(self.shares.take(Of::Terminals, tenant, 1)?);
+        }
+        let kept = self.shares.take(Of::Memory, tenant, most_kib(ask))?;
+        Ok(Place { running, kept })
     }
 }
 
@@ -480,7 +479,7 @@ async fn tell_changes(
     Ok(told(watch, reader, writer).await)
 }
 
-async fn told(watch: FileWatch, reader: &mut Reader, writer: &mut Writer) -> io::Result<()> {
+async fn told(watch: Watching, reader: &mut Reader, writer: &mut Writer) -> io::Result<()> {
     let events = watched(watch.descriptor().try_clone()?)?;
     let watch = Arc::new(watch);
     writer.message(&Reply::Done).await?;

@@ -8,7 +8,7 @@ use tokio::fs::{File, create_dir_all, read_dir, remove_file, rename};
 use tokio::io::AsyncWriteExt;
 
 use super::super::room::For;
-use super::super::{Worker, fault, name, unanswered};
+use super::super::{Held, Worker, fault, name, unanswered};
 use crate::line::{Frame, Reader};
 use crate::protocol::{Ask, Kind, Refusal, Reply};
 
@@ -55,6 +55,7 @@ impl Worker {
     pub(in crate::worker) async fn take_upload(
         self: &Arc<Self>,
         ask: Ask,
+        held: &mut Held,
         reader: &mut Reader,
     ) -> Result<Reply, Refusal> {
         let Ask::Upload {
@@ -63,7 +64,8 @@ impl Worker {
         else {
             return Err(unanswered());
         };
-        self.builds.of_token(template, token)?;
+        let tenant = self.builds.of_token(template, token)?;
+        self.charge(held, &tenant, true)?;
         self.room.check(For::File)?;
         let error = |error: std::io::Error| fault(&error);
         create_dir_all(self.uploads()).await.map_err(error)?;

@@ -1,5 +1,5 @@
-//! Sends what waits in the store: signed, few at once, one of each webhook at a time so that none
-//! holds up the others.
+//! Sends what waits in the store: signed, of each tenant its share at once, one of each webhook at a
+//! time so that none holds up the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -23,7 +23,6 @@ use rustls::{ClientConfig, RootCertStore};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
@@ -34,12 +33,9 @@ use crate::lifecycle::rendered;
 use crate::worker::AGAIN;
 use crate::worker::events::facts;
 use crate::worker::living::milliseconds;
+use crate::worker::shares::{Of, Share};
 use atoll_model::network::HostPart;
 
-/// The most deliveries at once.
-const AT_ONCE: usize = 8;
-/// The most names that are looked up at once for them, those included that nobody waits for.
-const LOOKUPS_MAX: usize = 32;
 /// The longest time for an attempt, and to connect to one address.
 const ATTEMPTED_WITHIN: Duration = Duration::from_secs(10);
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
@@ -63,7 +59,6 @@ struct UnderWay {
     /// The turn of each webhook that was served last.
     turns: BTreeMap<String, u64>,
     turn: u64,
-    lookups: Arc<Semaphore>,
 }
 
 impl Worker {
@@ -74,7 +69,6 @@ impl Worker {
             webhooks: HashMap::new(),
             turns: BTreeMap::new(),
             turn: 0,
-            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
         };
         loop {
             let pause = self.begin_due(&mut under_way);
@@ -116,25 +110,30 @@ impl Worker {
             }
         }
         due.sort_by_key(|(turn, one)| (*turn, one.next_ms));
-        let free = AT_ONCE.saturating_sub(under_way.tasks.len());
-        for (_, one) in due.into_iter().take(free) {
+        for (_, one) in due {
+            let Ok(share) = self.shares.take(Of::Deliveries, &one.tenant, 1) else {
+                // Looked at again once one of those under way has ended, or a name is found.
+                pause = pause.min(AGAIN);
+                continue;
+            };
             under_way.turn += 1;
             under_way.turns.insert(one.webhook.clone(), under_way.turn);
             let webhook = one.webhook.clone();
-            let (worker, lookups) = (Arc::clone(self), Arc::clone(&under_way.lookups));
+            let worker = Arc::clone(self);
             let task = under_way
                 .tasks
-                .spawn(async move { worker.deliver(one, lookups).await });
+                .spawn(async move { worker.deliver(one, share).await });
             under_way.webhooks.insert(task.id(), webhook);
         }
         pause
     }
 
     /// Makes one attempt, and notes its outcome.
-    async fn deliver(&self, one: Delivery, lookups: Arc<Semaphore>) {
+    async fn deliver(&self, one: Delivery, share: Share) {
+        let share = Arc::new(share);
         let (number, webhook, id) = (one.number, one.webhook.clone(), one.id.clone());
         let is_last = one.attempts.saturating_add(1) >= ATTEMPTS;
-        let sent = timeout(ATTEMPTED_WITHIN, self.webhooks.send(one, lookups)).await;
+        let sent = timeout(ATTEMPTED_WITHIN, self.webhooks.send(one, &share)).await;
         let failure = match sent {
             Ok(Ok(200..=299)) => None,
             Ok(Ok(status)) => Some(format!("it answered {status}")),
@@ -179,10 +178,10 @@ impl Worker {
 
 impl Webhooks {
     /// Sends a delivery; returns the status of the answer.
-    pub(super) async fn send(&self, one: Delivery, lookups: Arc<Semaphore>) -> Result<u16, String> {
+    pub(super) async fn send(&self, one: Delivery, share: &Arc<Share>) -> Result<u16, String> {
         let target = Target::parse(&one.url)?;
         // What was allowed once can lead elsewhere now.
-        let addresses = target.addresses(&self.named, lookups).await;
+        let addresses = target.addresses(&self.named, share).await;
         let addresses = addresses.map_err(|why| why.to_string())?;
         let stream = connected(&addresses).await?;
         let request = request(&target, one, milliseconds(SystemTime::now()) / 1000)?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use atoll_model::network::{HostPart, special, within};
 use axum::http::uri::PathAndQuery;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::configuration::WebhookHost;
+use crate::worker::shares::Share;
 
 /// The longest address, bytes.
 const URL_BYTES_MAX: usize = 2048;
@@ -105,7 +105,7 @@ impl Target {
     pub(super) async fn addresses(
         &self,
         named: &[WebhookHost],
-        lookups: Arc<Semaphore>,
+        share: &Arc<Share>,
     ) -> Result<Vec<SocketAddr>, NotAllowed> {
         let is_named = named.iter().any(|one| one.names(&self.host, self.port));
         match is_named {
@@ -126,12 +126,11 @@ impl Target {
             }
             HostPart::Name(name) => (name.to_string(), self.port),
         };
-        let place = lookups.acquire_owned().await;
-        let place = place.map_err(|_| NotAllowed::Unresolved)?;
+        let share = Arc::clone(share);
         // What is looked up cannot be broken off: it counts until its end.
         let found = spawn_blocking(move || {
             let found = name.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-            drop(place);
+            drop(share);
             found
         });
         let found = found.await.map_err(|_| NotAllowed::Unresolved)?;

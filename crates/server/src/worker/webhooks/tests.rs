@@ -7,12 +7,17 @@ use std::sync::Arc;
 use atoll_model::network::within;
 use atoll_store::{Delivery, LifecycleEvent};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use super::delivery::{e2b_signature, signature};
 use super::target::{NotAllowed, Target, check_public};
 use super::{Webhooks, kinds};
 use crate::configuration::{Configuration, WebhookHost};
+use crate::worker::shares::{Of, Share, Shares};
+
+fn share() -> Arc<Share> {
+    let taken = Shares::new().take(Of::Deliveries, "tenant", 1);
+    Arc::new(taken.unwrap())
+}
 
 fn named(hosts: &[&str]) -> Vec<WebhookHost> {
     let text = format!("webhooks = {hosts:?}");
@@ -24,7 +29,7 @@ fn addresses(url: &str, hosts: &[&str]) -> Result<Vec<SocketAddr>, NotAllowed> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(target.addresses(&named(hosts), Arc::new(Semaphore::new(1))))
+    runtime.block_on(target.addresses(&named(hosts), &share()))
 }
 
 #[test]
@@ -248,10 +253,10 @@ fn delivered(answer: &'static str) -> (Result<u16, String>, String) {
         .build()
         .unwrap();
     let webhooks = Webhooks::new(&named(&[&format!("127.0.0.1:{port}")]));
-    let sent = runtime.block_on(webhooks.send(one.clone(), Arc::new(Semaphore::new(1))));
+    let sent = runtime.block_on(webhooks.send(one.clone(), &share()));
     // Nothing is sent to what is not named any more.
     let none = Webhooks::new(&[]);
-    let refused = runtime.block_on(none.send(one, Arc::new(Semaphore::new(1))));
+    let refused = runtime.block_on(none.send(one, &share()));
     assert!(refused.unwrap_err().contains("http://"));
     (sent, receiver.join().unwrap())
 }
