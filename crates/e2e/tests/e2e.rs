@@ -44,6 +44,7 @@ mod guest;
 mod holes;
 mod host_services;
 mod inspection;
+mod io_errors;
 mod kept;
 mod kills;
 mod ledger;

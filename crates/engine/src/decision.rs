@@ -1,5 +1,6 @@
 //! The decisions about a run's changes: apply, keep, discard, and undo.
 
+pub(crate) mod applying;
 pub mod killed;
 pub mod last_undo;
 pub mod live;
@@ -9,10 +10,11 @@ pub(crate) mod told;
 pub mod undoing;
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state,
-    take_back,
+    ApplyError, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
+    undo,
 };
 use atoll_ledger::{Durability, Ledger, StateDir, host_text};
 use atoll_model::{RunId, WorkspaceMode};
@@ -24,6 +26,7 @@ use serde_json::json;
 
 use self::last_undo::LastUndo;
 use self::live::How;
+use self::others::Others;
 use self::taking_back::cut_short;
 use self::undoing::shown_in;
 use crate::changes::{self, LayerChanges};
@@ -157,18 +160,24 @@ impl Work<'_> {
         let plans = promotion::plans(all, selection)?;
         let allowed = self.allowed(record, all, selection, &plans)?;
         (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
-        let (mut steps, mut held) = (0, false);
+        let mut held = plans.iter().any(|one| !one.plan.held_control.is_empty());
         let is_left_out = plans.iter().any(|one| !one.plan.left_out.is_empty());
-        for Planned { changes: one, plan } in plans {
-            self.tell_refused(one, &plan);
-            self.tell_unwhole(&plan, &one.set);
-            held |= !plan.held_control.is_empty();
-            if plan.is_empty() {
-                continue;
-            }
-            steps += self.apply_layer(record, one, plan, &allowed)?;
+        held |= is_left_out || all.iter().any(|one| applying::is_partly(one, selection));
+        let places = plans.iter();
+        let written = places.map(|one| (one.changes.layer.host.as_path(), &one.plan));
+        let written = applying::places(written);
+        let is_whole = applying::is_whole(all, selection);
+        let begun = SystemTime::now();
+        let others = match is_whole {
+            true => Others::none(),
+            false => Others::of(|| changes::read(self.state, record)),
+        };
+        let done = self.apply_plans(record, plans, &allowed);
+        if (done.is_err() || held || !is_whole) && !selection.force {
+            // A failure here costs a conflict later, and nothing else.
+            let _ = self.forget_own_writes(record, begun, &written, &others);
         }
-        held |= is_left_out || all.iter().any(|one| is_partly(one, selection));
+        let (steps, layers) = done?;
         let extent = Extent { steps, is_left_out };
         if steps == 0 {
             return Ok(extent);
@@ -178,8 +187,11 @@ impl Work<'_> {
         } else {
             RunState::Applied
         };
-        self.update(record, |kept| kept.state = state)
-            .map(|()| extent)
+        if let Err(failure) = self.update(record, |kept| kept.state = state) {
+            self.undo_applied_layers(record, &layers)?;
+            return Err(failure);
+        }
+        Ok(extent)
     }
 
     /// Returns the permission to apply the changes, asking a person where one is needed.
@@ -238,7 +250,15 @@ impl Work<'_> {
                 if let (Some(what), true) = (what.as_object_mut(), self.is_unseen) {
                     what.insert("unseen".to_owned(), json!(true));
                 }
-                self.record(record, "apply.finished", what)?;
+                if let Err(failure) = self.record(record, "apply.finished", what) {
+                    // What is not on record is not applied.
+                    return match undo(&journal, false) {
+                        Ok(_) => Err(failure),
+                        Err(error) => Err(failure
+                            .because(error)
+                            .advise(format!("atoll undo {} takes it back", record.run))),
+                    };
+                }
                 Ok(applied.steps)
             }
             Err(error) => {
@@ -306,7 +326,13 @@ impl Work<'_> {
             (true, WorkspaceMode::Live) => RunState::Undone,
             (true, _) => RunState::Applied,
         };
-        self.update(record, |kept| kept.state = state)
+        self.update(record, |kept| kept.state = state)?;
+        if backwards && record.mode != WorkspaceMode::Live {
+            // A failure here costs a conflict later, and nothing else.
+            let journals: Vec<PathBuf> = self.journals(record).into_iter().map(|it| it.1).collect();
+            let _ = self.forget_taken_back(record, &journals);
+        }
+        Ok(())
     }
 
     /// Returns all journals of a run with their layers, oldest first within a layer.
@@ -420,18 +446,6 @@ fn half_undone(record: &RunRecord) -> Failure {
     Failure::new(format!("an undo of run {run} was cut short"))
         .advise(format!("atoll undo {run} goes on with it"))
         .advise(format!("atoll undo {run} --take-back takes it back"))
-}
-
-/// Returns whether the selection omits changes of a layer that an apply would otherwise take.
-fn is_partly(one: &LayerChanges, selection: &Selection) -> bool {
-    if !selection.paths.is_empty() {
-        return true;
-    }
-    one.set.changes.iter().any(|change| match change.class {
-        Class::Ordinary => false,
-        Class::Control => !selection.control,
-        Class::Cache | Class::Ignored => false,
-    })
 }
 
 fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use rustix::io::Errno;
+
 use crate::RelativePath;
 use crate::facts::{Kind, Stamp};
 
@@ -16,6 +18,8 @@ pub struct ChangeSet {
     pub refused: Vec<Refusal>,
     /// The refused ones that have content, with the class of what they are or lie in.
     pub(crate) unread: BTreeMap<RelativePath, Class>,
+    /// The entries of either tree that could not be looked at, as for an error of the disk.
+    pub(crate) faults: BTreeMap<RelativePath, Errno>,
     /// Entries that are among the changes and will nevertheless not be applied, each with the
     /// reason.
     pub withheld: Vec<Refusal>,

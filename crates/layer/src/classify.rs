@@ -133,16 +133,21 @@ impl<'a> Classifier<'a> {
     }
 
     /// Returns the refused entries that have content, or may have, with their class. A socket or FIFO
-    /// has none that could be lost.
-    pub fn unread(&mut self, refused: &[Refusal]) -> BTreeMap<RelativePath, Class> {
+    /// has none that could be lost, unless it is `unseen`: it may be anything.
+    pub fn unread(
+        &mut self,
+        refused: &[Refusal],
+        unseen: &BTreeMap<RelativePath, Class>,
+    ) -> BTreeMap<RelativePath, Class> {
         let mut unread = BTreeMap::new();
         for Refusal { path, .. } in refused {
             let facts = self.after.facts(path).ok().flatten();
             let kind = facts.map(|facts| facts.kind);
-            if matches!(
+            let is_plain = matches!(
                 kind,
                 None | Some(Kind::File | Kind::Directory | Kind::Symlink)
-            ) {
+            );
+            if is_plain || unseen.contains_key(path) {
                 let class = self.bulk(path, kind == Some(Kind::Directory));
                 unread.insert(path.clone(), class);
             }

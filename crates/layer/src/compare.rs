@@ -5,7 +5,7 @@ use crate::access_list::{access, mode_without};
 use crate::change::Source;
 use crate::control;
 use crate::facts::{Facts, Kind, Xattrs};
-use crate::overlay::{self, Merge};
+use crate::overlay;
 use crate::read::{Found, Reader, Shape, Visit, list_with_kinds, xattrs_at};
 use crate::tree::Tree;
 use crate::unreadable::is_locked;
@@ -119,32 +119,6 @@ impl Reader {
             }
         };
         self.record(path, kind, before, after, notes)
-    }
-
-    /// Returns the directory of the tree before that shows through an entry of the merged view.
-    fn lower_of(
-        &self,
-        visit: &Visit,
-        path: &RelativePath,
-        after: &Found,
-        notes: &Xattrs,
-    ) -> Result<Option<RelativePath>, &'static str> {
-        let Shape::Overlay(_) = self.shape else {
-            return Ok(None);
-        };
-        if let Source::Before(at) = &after.source {
-            return Ok(Some(at.clone()));
-        }
-        let through = visit.lower.as_ref();
-        let lower = match overlay::merge(notes, through)? {
-            Merge::Opaque => None,
-            Merge::SameName => through.and_then(|lower| lower.join(path.name()).ok()),
-            Merge::Moved(from) => Some(from),
-        };
-        Ok(lower.filter(|lower| {
-            let facts = self.before.facts(lower).ok().flatten();
-            facts.is_some_and(|facts| facts.kind == Kind::Directory)
-        }))
     }
 
     /// Returns whether a directory only moved: nothing in it changed, nothing took its old place,

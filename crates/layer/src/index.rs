@@ -42,7 +42,7 @@ pub(crate) enum Indexed {
     /// No file was copied up with its names.
     Nothing,
     /// Some were.
-    Some(Index),
+    Some(Box<Index>),
     /// Some may have been; the error says why that is unknown.
     Unknown(io::Error),
 }
@@ -76,11 +76,11 @@ impl Indexed {
             return Ok(Self::Nothing);
         }
         Ok(match handle::of(before.root(), c".") {
-            Ok(root) => Self::Some(Index {
+            Ok(root) => Self::Some(Box::new(Index {
                 tree,
                 copies,
                 mount: root.mount,
-            }),
+            })),
             Err(error) => Self::Unknown(error),
         })
     }

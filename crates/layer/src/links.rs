@@ -24,7 +24,7 @@ impl Reader {
         };
         match Indexed::read(work, &self.before, self.bounds.entries_max)? {
             Indexed::Nothing => {}
-            Indexed::Some(index) => self.index = Some(index),
+            Indexed::Some(index) => self.index = Some(*index),
             Indexed::Unknown(error) => self.note(
                 &RelativePath::root(),
                 &format!(

@@ -4,10 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::change::Source;
-use crate::facts::{Facts, Kind};
+use crate::facts::{Facts, Kind, Xattrs};
+use crate::overlay::Merge;
 use crate::read::{Found, Open, Reader, Shape, Visit};
 use crate::tree::{Tree, facts_at};
 use crate::{RelativePath, overlay};
+
+const MOVED_FROM_NOWHERE: &str =
+    "the directory that it was renamed from is gone outside, so what is in it is not known";
 
 impl Reader {
     pub fn facts_in(&self, directory: &Option<OwnedFd>, name: &[u8]) -> io::Result<Option<Facts>> {
@@ -72,5 +76,42 @@ impl Reader {
             },
             Source::Before(at) => Ok((&self.before, at)),
         }
+    }
+}
+
+impl Reader {
+    /// Returns the directory of the tree before that shows through an entry of the merged view.
+    pub fn lower_of(
+        &self,
+        visit: &Visit,
+        path: &RelativePath,
+        after: &Found,
+        notes: &Xattrs,
+    ) -> Result<Option<RelativePath>, &'static str> {
+        let Shape::Overlay(_) = self.shape else {
+            return Ok(None);
+        };
+        if let Source::Before(at) = &after.source {
+            return Ok(Some(at.clone()));
+        }
+        let through = visit.lower.as_ref();
+        let lower = match overlay::merge(notes, through)? {
+            Merge::Opaque => None,
+            Merge::SameName => through.and_then(|lower| lower.join(path.name()).ok()),
+            // It was moved outside too, by an earlier apply: what shows through is there now.
+            Merge::Moved(from) => match self.was_directory(&from) {
+                true => Some(from),
+                false => Some(path.clone()).filter(|path| self.was_directory(path)),
+            },
+        };
+        match lower.filter(|lower| self.was_directory(lower)) {
+            None if notes.overlay("redirect").is_some() => Err(MOVED_FROM_NOWHERE),
+            lower => Ok(lower),
+        }
+    }
+
+    fn was_directory(&self, path: &RelativePath) -> bool {
+        let facts = self.before.facts(path).ok().flatten();
+        facts.is_some_and(|facts| facts.kind == Kind::Directory)
     }
 }

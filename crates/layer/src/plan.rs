@@ -1,11 +1,11 @@
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::facts::{Facts, Kind, Stamp, Time};
 use crate::path::Bytes;
-use crate::{Refusal, RelativePath};
+use crate::{Class, Refusal, RelativePath};
 
 /// A selection of changes to apply.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,29 @@ pub struct Selection {
     pub ignored: bool,
     /// Overwrite what changed on the host meanwhile. It is kept in the journal.
     pub force: bool,
+}
+
+impl Selection {
+    /// Returns the entries that may be of selected changes, though they are not known as such.
+    pub(crate) fn of_unread(
+        &self,
+        unread: &BTreeMap<RelativePath, Class>,
+    ) -> BTreeSet<RelativePath> {
+        let is_meant = |path: &RelativePath, class: Class| {
+            let mut paths = self.paths.iter();
+            let is_named = paths.any(|named| path.starts_with(named) || named.starts_with(path));
+            (self.paths.is_empty() || is_named)
+                && match class {
+                    Class::Ordinary | Class::Control => true,
+                    Class::Cache => self.caches,
+                    Class::Ignored => self.ignored,
+                }
+        };
+        let meant = unread
+            .iter()
+            .filter(|(path, class)| is_meant(path, **class));
+        meant.map(|(path, _)| path.clone()).collect()
+    }
 }
 
 /// A plan for changing the host directory, fully spelled out.

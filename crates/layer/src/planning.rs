@@ -1,6 +1,6 @@
 //! Makes a plan from the selected changes and the current state of the host.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::change::Source;
 use crate::entries::{Walker, layer_entry};
@@ -9,7 +9,7 @@ use crate::plan::{Act, Content, Entry, Node};
 use crate::read::Reader;
 use crate::tree::is_absence;
 use crate::{
-    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Class, Conflict, EntryKind, LayerPaths, Plan,
+    AfterTree, Bounds, Change, ChangeKind, ChangeSet, Conflict, EntryKind, LayerPaths, Plan,
     PlanError, ReadError, Refusal, RelativePath, Selection, Step,
 };
 
@@ -38,6 +38,7 @@ pub fn plan_apply(
             planner.plan_one(&path, &group)?;
         }
     }
+    planner.refuse_faults(changes)?;
     if !planner.plan.left_out.is_empty() {
         planner.plan.keep_what_may_have_moved();
     }
@@ -112,7 +113,7 @@ impl<'a> Planner<'a> {
                 conflicts: Vec::new(),
                 held_control: Vec::new(),
                 refused: changes.refused.clone(),
-                left_out: selected_of(&changes.unread, selection),
+                left_out: selection.of_unread(&changes.unread),
                 unremoved: Vec::new(),
                 root: host.clone(),
                 root_identity: (root.device, root.inode),
@@ -441,27 +442,6 @@ impl<'a> Planner<'a> {
             });
         }
     }
-}
-
-/// Returns the entries without content that may be of selected changes.
-fn selected_of(
-    unread: &BTreeMap<RelativePath, Class>,
-    selection: &Selection,
-) -> BTreeSet<RelativePath> {
-    let is_meant = |path: &RelativePath, class: Class| {
-        let mut paths = selection.paths.iter();
-        let is_named = paths.any(|named| path.starts_with(named) || named.starts_with(path));
-        (selection.paths.is_empty() || is_named)
-            && match class {
-                Class::Ordinary | Class::Control => true,
-                Class::Cache => selection.caches,
-                Class::Ignored => selection.ignored,
-            }
-    };
-    let meant = unread
-        .iter()
-        .filter(|(path, class)| is_meant(path, **class));
-    meant.map(|(path, _)| path.clone()).collect()
 }
 
 fn is_list(name: &[u8]) -> bool {

@@ -23,7 +23,7 @@ use crate::put_back::PutBack;
 use crate::tree::{Tree, is_absence, names_in};
 use crate::unreadable::open_up;
 use crate::{
-    AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
+    AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, RelativePath,
 };
 
 /// The longest tick of the kernel. It stamps inodes with the time of its last tick, which lags
@@ -59,14 +59,16 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
         let within = control_within.get(&change.path).copied();
         classifier.classify(change, within);
     }
-    set.unread = classifier.unread(&set.refused);
+    set.unread = classifier.unread(&set.refused, &set.unread);
+    set.faults = [before.faults(), after.faults()]
+        .into_iter()
+        .flatten()
+        .collect();
     set.changes
         .sort_by(|left, right| left.path.cmp(&right.path));
-    set.refused
-        .sort_by(|left, right| left.path.cmp(&right.path));
-    set.withheld
-        .sort_by(|left, right| left.path.cmp(&right.path));
-    set.notes.sort_by(|left, right| left.path.cmp(&right.path));
+    for list in [&mut set.refused, &mut set.withheld, &mut set.notes] {
+        list.sort_by(|left, right| left.path.cmp(&right.path));
+    }
     Ok(set)
 }
 
@@ -453,33 +455,6 @@ impl Reader {
             return Err(ReadError::TooManyEntries { entries_max });
         }
         Ok(())
-    }
-
-    pub fn refuse(&mut self, path: &RelativePath, why: &str) {
-        self.set.refused.push(Refusal {
-            path: path.clone(),
-            why: why.to_owned(),
-        });
-    }
-
-    pub fn refuse_unreadable(&mut self, path: &RelativePath, error: &io::Error) {
-        if is_permission(error) {
-            self.set.is_locked = true;
-            let facts = self.after.facts(path).ok().flatten();
-            let stamp = facts.map(|facts| (path.clone(), facts.stamp()));
-            self.set.locked.extend(stamp);
-        }
-        self.refuse(
-            path,
-            &format!("it cannot be read, so what is in it is not known: {error}"),
-        );
-    }
-
-    pub fn note(&mut self, path: &RelativePath, why: &str) {
-        self.set.notes.push(Refusal {
-            path: path.clone(),
-            why: why.to_owned(),
-        });
     }
 
     /// Returns the attributes of an entry of the merged view.

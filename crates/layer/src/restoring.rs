@@ -61,6 +61,7 @@ pub fn plan_restore(
             covered.insert(&change.path);
         }
     }
+    planner.refuse_faults(changes)?;
     Ok(planner.plan)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::Kind;
 use crate::planning::{Planner, makes_directory};
-use crate::{Change, ChangeKind, ChangeSet, Class, RelativePath};
+use crate::{Change, ChangeKind, ChangeSet, Class, PlanError, RelativePath, TreeError};
 
 impl<'a> Planner<'a> {
     /// Returns the selected changes, with the directories that they need.
@@ -84,5 +84,20 @@ impl<'a> Planner<'a> {
     fn is_host_directory(&self, path: &RelativePath) -> bool {
         let facts = self.reader.before.facts(path).ok().flatten();
         facts.is_some_and(|facts| facts.kind == Kind::Directory)
+    }
+
+    /// Refuses to plan on what may be read only by half: an error at an entry that is not itself left
+    /// out has made something look as if it were not there.
+    pub fn refuse_faults(&self, changes: &ChangeSet) -> Result<(), PlanError> {
+        let (before, after) = (self.reader.before.faults(), self.reader.after.faults());
+        let mut faults = changes.faults.iter().chain(&before).chain(&after);
+        let is_left_out = |path: &RelativePath| {
+            let mut refused = self.plan.refused.iter();
+            refused.any(|refusal| path.starts_with(&refusal.path))
+        };
+        match faults.find(|(path, _)| !is_left_out(path)) {
+            None => Ok(()),
+            Some((path, errno)) => Err(TreeError::new("cannot read", path, *errno).into()),
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! no race on the host, leads out of it. Paths of any length work: directories are
 //! opened in stretches that fit the kernel's limit.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -25,6 +26,19 @@ const STRETCH_BYTES_MAX: usize = 3_000;
 /// The most retries of a resolution, which a rename elsewhere on the file system can make ambiguous
 /// for a moment.
 const RETRIES_MAX: usize = 100;
+/// The errors that tell something of the entry itself.
+const TELLING: [Errno; 10] = [
+    Errno::NOENT,
+    Errno::NOTDIR,
+    Errno::LOOP,
+    Errno::ACCESS,
+    Errno::PERM,
+    Errno::XDEV,
+    Errno::NODATA,
+    Errno::OPNOTSUPP,
+    Errno::NAMETOOLONG,
+    Errno::INVAL,
+];
 
 /// A tree, held by its root.
 #[derive(Debug)]
@@ -36,6 +50,9 @@ pub(crate) struct Tree {
     noted: Noted,
     /// The directory whose entries were looked up last, where it is remembered.
     last: Option<Mutex<Last>>,
+    /// The entries that could not be looked at for a reason that is none of theirs, as an error of
+    /// the disk: what was read says less than there is.
+    faults: Mutex<BTreeMap<RelativePath, Errno>>,
 }
 
 /// A directory that is open for look-ups.
@@ -50,12 +67,38 @@ impl Tree {
             Mode::empty(),
         )
         .map_err(|error| TreeError::new("cannot open", path.display(), error))?;
-        Ok(Self {
+        Ok(Self::of(root, path))
+    }
+
+    fn of(root: OwnedFd, path: &Path) -> Self {
+        Self {
             root,
             name: path.display().to_string(),
             noted: Noted::default(),
             last: None,
-        })
+            faults: Mutex::default(),
+        }
+    }
+
+    /// Returns the entries that could not be looked at, with the kernel's error.
+    pub fn faults(&self) -> BTreeMap<RelativePath, Errno> {
+        let faults = self.faults.lock();
+        faults.map_or_else(
+            |broken| broken.into_inner().clone(),
+            |faults| faults.clone(),
+        )
+    }
+
+    /// Notes an error that says nothing of the entry itself.
+    pub fn noting<T>(&self, path: &RelativePath, done: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &done
+            && let Some(errno) = Errno::from_io_error(error)
+            && !TELLING.contains(&errno)
+            && let Ok(mut faults) = self.faults.lock()
+        {
+            faults.insert(path.clone(), errno);
+        }
+        done
     }
 
     /// Opens the tree after of a layer, with the modes recorded beside it.
@@ -74,12 +117,7 @@ impl Tree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|error| TreeError::new("cannot open", path.display(), error))?;
-        Ok(Self {
-            root,
-            name: path.display().to_string(),
-            noted: Noted::default(),
-            last: None,
-        })
+        Ok(Self::of(root, path))
     }
 
     /// As [`Tree::open_for_lookups`], by a path on which no symbolic link may be.
@@ -87,12 +125,7 @@ impl Tree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let root = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)?;
-        Ok(Self {
-            root,
-            name: path.display().to_string(),
-            noted: Noted::default(),
-            last: None,
-        })
+        Ok(Self::of(root, path))
     }
 
     /// Corrects an entry of this tree, looked at by name, to the mode to report.
@@ -117,11 +150,16 @@ impl Tree {
 
     /// Opens a directory for reading.
     pub fn directory(&self, path: &RelativePath) -> io::Result<OwnedFd> {
-        self.open_stretched(path, OFlags::RDONLY | OFlags::DIRECTORY)
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.noting(path, self.open_stretched(path, flags))
     }
 
     /// Opens a directory for looking up entries only: that needs no right to read it.
     pub fn place(&self, path: &RelativePath) -> io::Result<OwnedFd> {
+        self.noting(path, self.open_place(path))
+    }
+
+    fn open_place(&self, path: &RelativePath) -> io::Result<OwnedFd> {
         self.open_stretched(path, OFlags::PATH | OFlags::DIRECTORY)
     }
 
@@ -134,7 +172,7 @@ impl Tree {
         {
             return Ok(Arc::clone(place));
         }
-        let place = Arc::new(self.place(&directory)?);
+        let place = Arc::new(self.noting(path, self.open_place(&directory))?);
         if let Some(last) = last.as_mut() {
             **last = Some((directory, Arc::clone(&place)));
         }
@@ -159,7 +197,7 @@ impl Tree {
             Err(error) if is_absence(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let facts = facts_at(place.as_fd(), path.name())?;
+        let facts = self.noting(path, facts_at(place.as_fd(), path.name()))?;
         Ok(facts.map(|facts| self.corrected(facts)))
     }
 
@@ -183,7 +221,8 @@ impl Tree {
             AtFlags::SYMLINK_NOFOLLOW,
             StatxFlags::BTIME | StatxFlags::CTIME,
         );
-        let facts = rustix::fs::statx(place, os(path.name()), flags, wanted)?;
+        let facts = rustix::fs::statx(place, os(path.name()), flags, wanted);
+        let facts = self.noting(path, facts.map_err(io::Error::from))?;
         let known = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
         let [born, changed] = [facts.stx_btime, facts.stx_ctime].map(|time| Time {
             seconds: time.tv_sec,
@@ -196,12 +235,20 @@ impl Tree {
     /// a FIFO would block, opening a device can act.
     pub fn file(&self, path: &RelativePath) -> io::Result<(File, Facts)> {
         let place = self.place_of(path)?;
-        file_at(place.as_fd(), path.name())
+        self.noting(path, file_at(place.as_fd(), path.name()))
     }
 
     /// Opens an entry so that everything is read from one and the same inode, whatever takes its
     /// place meanwhile. `within` is the directory that it has to be in.
     pub fn entry(
+        &self,
+        path: &RelativePath,
+        within: Option<(u64, u64)>,
+    ) -> io::Result<(OwnedFd, Facts)> {
+        self.noting(path, self.open_entry(path, within))
+    }
+
+    fn open_entry(
         &self,
         path: &RelativePath,
         within: Option<(u64, u64)>,
@@ -233,14 +280,15 @@ impl Tree {
     /// Returns the target of a symbolic link.
     pub fn link_target(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
         let place = self.place_of(path)?;
-        let target = rustix::fs::readlinkat(place, OsStr::from_bytes(path.name()), Vec::new())?;
+        let target = rustix::fs::readlinkat(place, OsStr::from_bytes(path.name()), Vec::new());
+        let target = self.noting(path, target.map_err(io::Error::from))?;
         Ok(target.into_bytes())
     }
 
     /// Returns the names in a directory, sorted; none when there is no such directory.
     pub fn names(&self, path: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
         match self.directory(path) {
-            Ok(directory) => names_in(directory.as_fd()),
+            Ok(directory) => self.noting(path, names_in(directory.as_fd())),
             Err(error) if is_absence(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -252,7 +300,7 @@ impl Tree {
             // Even `.` cannot be looked up in a directory that is closed.
             return self.root.try_clone();
         }
-        handle_at(self.place_of(path)?.as_fd(), path.name())
+        self.noting(path, handle_at(self.place_of(path)?.as_fd(), path.name()))
     }
 
     fn open_stretched(&self, path: &RelativePath, last: OFlags) -> io::Result<OwnedFd> {

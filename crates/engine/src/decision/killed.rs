@@ -74,6 +74,8 @@ impl Work<'_> {
                     };
                     let what = json!({ "layer": layer.name, "entries": taken.entries });
                     self.record(record, "apply.taken-back", what)?;
+                    // A failure here costs a conflict later, and nothing else.
+                    let _ = self.forget_taken_back(record, std::slice::from_ref(journal));
                     Ok(Some(Ended::TakenBack))
                 }
                 Reach::Nothing | Reach::Part => Ok(None),

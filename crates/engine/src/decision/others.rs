@@ -11,15 +11,22 @@ use crate::failure::Failure;
 use crate::promotion;
 
 /// A file's last change (ctime: seconds, nanoseconds); none where there is no file.
-type Changed = Option<(i64, i64)>;
+pub(super) type Changed = Option<(i64, i64)>;
 
 /// The paths in conflict, each with its last change. None where these cannot be determined.
 pub struct Others(Option<Vec<(PathBuf, Changed)>>);
 
 impl Others {
-    /// Reads the present conflicts, also among changes that would be held back.
-    pub fn of(all: Result<Vec<LayerChanges>, Failure>) -> Self {
-        Self(all.and_then(|all| conflicts(&all)).ok())
+    /// Returns that there are none.
+    pub fn none() -> Self {
+        Self(Some(Vec::new()))
+    }
+
+    /// Reads the present conflicts, also among changes that would be held back. An error that
+    /// passes is none.
+    pub fn of(read: impl Fn() -> Result<Vec<LayerChanges>, Failure>) -> Self {
+        let look = || read().and_then(|all| conflicts(&all));
+        Self(look().or_else(|_| look()).ok())
     }
 
     /// Returns whether some of these paths are unchanged, so that the next apply has to find them
@@ -31,15 +38,9 @@ impl Others {
     }
 }
 
-fn conflicts(all: &[LayerChanges]) -> Result<Vec<(PathBuf, Changed)>, Failure> {
-    let whole = Selection {
-        control: true,
-        caches: true,
-        ignored: true,
-        ..Selection::default()
-    };
+pub(super) fn conflicts(all: &[LayerChanges]) -> Result<Vec<(PathBuf, Changed)>, Failure> {
     let mut found = Vec::new();
-    for planned in promotion::plans(all, &whole)? {
+    for planned in promotion::plans(all, &whole())? {
         for conflict in planned.plan.conflicts {
             let path = planned.changes.layer.host.join(conflict.path.as_os_str());
             let before = changed(&path);
@@ -47,6 +48,16 @@ fn conflicts(all: &[LayerChanges]) -> Result<Vec<(PathBuf, Changed)>, Failure> {
         }
     }
     Ok(found)
+}
+
+/// Returns the selection of all changes, also of those that would be held back.
+pub(super) fn whole() -> Selection {
+    Selection {
+        control: true,
+        caches: true,
+        ignored: true,
+        ..Selection::default()
+    }
 }
 
 fn changed(path: &Path) -> Changed {

@@ -74,7 +74,7 @@ impl Work<'_> {
                 .advise(format!("atoll why {run} tells what became of it")));
         }
         self.refuse_taking_back(record, &undone)?;
-        let others = Others::of(changes::read(self.state, record));
+        let others = Others::of(|| changes::read(self.state, record));
         for (layer, journal) in &undone {
             self.take_one_back(record, layer, journal)?;
         }

@@ -9,7 +9,7 @@ use atoll_layer::{
 };
 use atoll_ledger::host_text;
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerHow, LayerKind, LayerRecord, RunRecord, RunState, lock_run};
+use atoll_store::{LayerKind, LayerRecord, RunRecord, RunState, lock_run};
 use serde_json::json;
 
 use super::Work;
@@ -40,7 +40,7 @@ impl Work<'_> {
     pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<UndoReport, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.settle_undo(record, true)?;
-        let others = Others::of(changes::read(self.state, record));
+        let others = Others::of(|| changes::read(self.state, record));
         let met = match (self.undone_unnoted(record)?, record.mode, force) {
             (Some(met), ..) => met,
             (None, WorkspaceMode::Live, false) => self.restore(record, How::Plainly)?,
@@ -95,21 +95,8 @@ impl Work<'_> {
         if others.stand() {
             return self.update(record, |kept| kept.state = state);
         }
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let stamp = (
-            i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
-            now.subsec_nanos(),
-        );
-        self.update(record, |kept| {
-            kept.state = state;
-            for layer in &mut kept.layers {
-                if !matches!(layer.how, LayerHow::Live) {
-                    layer.since = stamp;
-                }
-            }
-        })
+        self.update(record, |kept| kept.state = state)?;
+        self.count_others_from(record, SystemTime::now())
     }
 
     fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<UndoReport, Failure> {

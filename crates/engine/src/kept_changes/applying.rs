@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
@@ -13,15 +13,12 @@ use serde_json::json;
 
 use super::{Opened, journals, open_all, since, writable};
 use crate::changes::LayerChanges;
+use crate::decision::applying::TICK;
 use crate::decision::last_undo::LastUndo;
 use crate::decision::told::unremoved_told;
 use crate::decision::{Extent, refuse_any};
 use crate::failure::{Doing, Failure};
 use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
-
-/// The lag of a change's time behind the clock: file systems take it from the kernel's last tick
-/// (inode(7)), of which there are at least a hundred a second.
-const TICK: Duration = Duration::from_millis(20);
 
 /// Applies what is kept for an argument.
 ///
@@ -151,7 +148,11 @@ fn forget_own_writes(
     let before = std::mem::replace(&mut one.record.since, since(begun));
     let conflicts = conflicts_of_all(one);
     one.record.since = before;
-    match conflicts?.iter().all(|path| written.contains(path)) {
+    // A name that is gone may seem so only because its directory was written to.
+    let host = one.record.host.clone();
+    let is_gone = |path: &RelativePath| host.join(path.as_os_str()).symlink_metadata().is_err();
+    let is_own = |path: &RelativePath| written.contains(path) || is_gone(path);
+    match conflicts?.iter().all(is_own) {
         true => one.forget_conflicts(now),
         false => Ok(()),
     }

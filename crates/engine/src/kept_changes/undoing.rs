@@ -77,7 +77,10 @@ pub fn undo_kept(undoing: &Undoing<'_>, force: bool) -> Result<UndoReport, Failu
             command: command.clone(),
         });
     }
-    let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
+    let others: Vec<Others> = opened
+        .iter()
+        .map(|one| Others::of(|| one.changes()))
+        .collect();
     let mut met = UndoReport::default();
     for (at, applied) in &done {
         if let Some(one) = opened.get(*at) {
@@ -233,7 +236,7 @@ pub fn take_undo_back_of(undoing: &Undoing<'_>) -> Result<(), Failure> {
         if undone.is_empty() {
             continue;
         }
-        let others = Others::of(one.changes());
+        let others = Others::of(|| one.changes());
         for journal in undone {
             let taken = take_undo_back(&journal).doing(failed)?;
             let what = json!({ "entries": taken.entries });

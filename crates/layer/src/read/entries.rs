@@ -1,14 +1,14 @@
-//! Reads what a directory has, and the attributes of what is in it.
+//! Reads what a directory has, and the attributes of what is in it; notes what cannot be read.
 
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::RelativePath;
 use crate::error::TreeError;
 use crate::facts::{Kind, Xattrs, xattrs};
 use crate::layer::XattrFlavour;
+use crate::read::{Reader, is_permission};
 use crate::tree::{Tree, facts_at, names_in};
-use crate::{AfterTree, LayerPaths};
+use crate::{AfterTree, Class, LayerPaths, Refusal, RelativePath};
 
 /// Opens the tree before.
 pub(super) fn open_before(paths: &LayerPaths) -> Result<Tree, TreeError> {
@@ -28,8 +28,8 @@ pub(crate) fn xattrs_at(
     bytes_max: usize,
 ) -> io::Result<Xattrs> {
     match kind {
-        Kind::File => xattrs(tree.file(path)?.0, flavour, bytes_max),
-        Kind::Directory => xattrs(tree.directory(path)?, flavour, bytes_max),
+        Kind::File => tree.noting(path, xattrs(tree.file(path)?.0, flavour, bytes_max)),
+        Kind::Directory => tree.noting(path, xattrs(tree.directory(path)?, flavour, bytes_max)),
         _ => Ok(Xattrs::default()),
     }
 }
@@ -49,4 +49,34 @@ pub(crate) fn list_with_kinds(
         }
     }
     Ok(entries)
+}
+
+impl Reader {
+    pub fn refuse(&mut self, path: &RelativePath, why: &str) {
+        self.set.refused.push(Refusal {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
+    }
+
+    pub fn refuse_unreadable(&mut self, path: &RelativePath, error: &io::Error) {
+        if is_permission(error) {
+            self.set.is_locked = true;
+            let facts = self.after.facts(path).ok().flatten();
+            let stamp = facts.map(|facts| (path.clone(), facts.stamp()));
+            self.set.locked.extend(stamp);
+        }
+        self.set.unread.insert(path.clone(), Class::Ordinary);
+        self.refuse(
+            path,
+            &format!("it cannot be read, so what is in it is not known: {error}"),
+        );
+    }
+
+    pub fn note(&mut self, path: &RelativePath, why: &str) {
+        self.set.notes.push(Refusal {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
+    }
 }

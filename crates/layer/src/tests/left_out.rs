@@ -121,3 +121,46 @@ fn removal_named_alone_is_done_beside_what_is_left_out() {
     apply(plan, &stand.journal(), &mut |_| {}).unwrap();
     assert!(!stand.host().join("f").exists());
 }
+
+#[test]
+fn renamed_directory_applied_before_is_not_emptied() {
+    let before = [write("t/x", "1"), write("t/y", "2"), write("o", "3")];
+    let moved = vec![rename("t", "u"), append("o", "4")];
+    let written = vec![rename("t", "u"), append("u/x", "4"), append("o", "4")];
+    for edits in [moved, written] {
+        let (stand, _) = match Stand::overlay(Mounted::Trusted, &before, &edits, true) {
+            Ok(stand) => stand,
+            Err(why) => return super::skipped(&why),
+        };
+        // A rename that is not one in itself is a new tree and a removal.
+        let alone = Selection {
+            paths: vec![path("u"), path("t")],
+            ..everything()
+        };
+        apply(stand.plan(&alone), &stand.journal(), &mut |_| {}).unwrap();
+        let set = stand.changes();
+        let left: Vec<String> = set.changes.iter().map(|it| it.path.to_string()).collect();
+        assert_eq!(left, ["o"], "{edits:?}");
+        assert_eq!(set.refused, []);
+        let second = stand.place.path().join("second");
+        apply(stand.plan(&everything()), &second, &mut |_| {}).unwrap();
+        for name in ["u/x", "u/y", "o"] {
+            assert!(stand.host().join(name).exists(), "{name}: {edits:?}");
+        }
+    }
+}
+
+#[test]
+fn directory_renamed_from_nowhere_is_left_out() {
+    let before = [write("t/x", "1"), write("o", "3")];
+    let edits = [rename("t", "u"), append("u/x", "4"), remove("o")];
+    let (stand, _) = match Stand::overlay(Mounted::Trusted, &before, &edits, true) {
+        Ok(stand) => stand,
+        Err(why) => return super::skipped(&why),
+    };
+    fs::rename(stand.host().join("t"), stand.place.path().join("elsewhere")).unwrap();
+    let plan = stand.plan(&everything());
+    assert!(plan.left_out.contains(&path("u")));
+    assert_eq!(plan.unremoved, [path("o")]);
+    assert!(plan.steps.is_empty());
+}
