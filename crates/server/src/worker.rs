@@ -470,7 +470,7 @@ impl Worker {
                     sandbox,
                     volume,
                 };
-                return self.permit(asked, reader, writer).await;
+                return self.permit(asked, held, reader, writer).await;
             }
             Ask::Count => Reply::Counted(self.counts()),
             Ask::Keys(ask) => self.keys(&caller().await?, ask)?,

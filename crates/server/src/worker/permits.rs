@@ -9,6 +9,7 @@ use atoll_store::Scope;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::held::Held;
 use super::{Answered, Worker, content};
 use crate::line::{Reader, Writer};
 use crate::protocol::{Credential, InAsk, Kind, Refusal, Reply};
@@ -34,10 +35,12 @@ impl Worker {
     pub(super) async fn permit(
         self: &Arc<Self>,
         asked: Asked,
+        held: &mut Held,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         let tenant = self.sender(asked).await?;
+        self.charge(held, &tenant, false)?;
         let places = {
             let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
             let places = bodies.entry(tenant.clone());
