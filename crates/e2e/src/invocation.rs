@@ -94,7 +94,7 @@ impl Invocation {
 
     /// Sets the longest time that it may take; the harness's bound by default.
     pub fn within(mut self, bound: Duration) -> Self {
-        self.bound = bound;
+        self.bound = bound.max(BOUND);
         self
     }
 

@@ -1206,14 +1206,14 @@ fn what_a_policy_does_is_told_as_it_is() {
     let world = World::new("what_a_policy_does_is_told_as_it_is");
     own(
         &world,
-        "@id(\"short\") @timeout(\"1s\") permit(principal, action == Action::\"run\", resource);\n\
+        "@id(\"short\") @timeout(\"10s\") permit(principal, action == Action::\"run\", resource);\n\
          @id(\"dry\") @report_only forbid(principal, action == Action::\"run\", resource);\n",
     );
     let asked = world
         .atoll(["policy", "ask", "run", "true"])
         .run()
         .success();
-    for told in ["with @timeout(\"1s\")", "and would have denied it"] {
+    for told in ["with @timeout(\"10s\")", "and would have denied it"] {
         assert!(asked.out().contains(told), "{asked}");
     }
     started(&world, &["true"])
