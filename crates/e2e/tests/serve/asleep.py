@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 
-from kept import Server, state, until
+from kept import Server, home_of, state, until
 
 COUNTER = """
 import os, time
@@ -65,7 +65,7 @@ def go_on(server, id, **body):
 def file_of(id, name):
     """Returns the text of a file in a home, as the host sees it."""
     try:
-        with open(os.path.join(state(), "homes", id, name)) as file:
+        with open(os.path.join(home_of(id), name)) as file:
             return file.read()
     except FileNotFoundError:
         return ""
@@ -134,7 +134,7 @@ def it_ends_at_its_time_once_it_has_gone_on(server):
     go_on(server, id, timeout_s=1)
     until(lambda: server.ask("GET", f"/v1/sandboxes/{id}")[0] == 404)
     assert whys(server, id)[0] == "its time was over", whys(server, id)
-    until(lambda: not os.path.exists(os.path.join(state(), "homes", id)))
+    until(lambda: not os.path.exists(home_of(id)))
 
 
 def others_begin_with_its_files(server):
@@ -205,7 +205,7 @@ def it_ends_while_it_stands_still(server):
     pause(server, id)
     assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
     assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {})[0] == 404
-    assert not os.path.exists(os.path.join(state(), "homes", id))
+    assert not os.path.exists(home_of(id))
     assert firsts() == [], firsts()
 
 

@@ -5,6 +5,7 @@ or `failed NAME: why` for each check, and exits 1 if one failed.
 """
 
 import base64
+import hashlib
 import http.client
 import json
 import os
@@ -426,6 +427,11 @@ def answers_are_for_whoever_could_have_them(server):
     server.ask("DELETE", f"/v1/sandboxes/{id}")
 
 
+def home_of(id):
+    """Returns the directory of a sandbox's home, whose name tells nobody the id."""
+    return os.path.join(state(), "homes", hashlib.sha256(f"home\0{id}".encode()).hexdigest()[:32])
+
+
 def state():
     return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "atoll", "served")
 
@@ -480,7 +486,7 @@ def a_server_that_ends_in_a_fork_loses_nothing(key):
         [layer] = layers()
         if not is_moved:
             # As it is where the layer is written down, and not moved to its place yet.
-            os.rename(os.path.join(state(), "layers", layer), os.path.join(state(), "homes", id))
+            os.rename(os.path.join(state(), "layers", layer), home_of(id))
         # What nobody has is removed.
         os.makedirs(os.path.join(state(), "layers", "layerleft", "x"))
         server = Server("", key)
