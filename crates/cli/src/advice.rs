@@ -253,7 +253,7 @@ impl About<'_> {
             }
             PlaceError::Pipe(_) => ANOTHER_WORKSPACE.to_owned(),
             PlaceError::Shared { workspace, .. } => format!(
-                "cp -a {} COPY makes a workspace of files of its own; {DOCTOR}",
+                "cp -a {} COPY makes a workspace of files of its own; or run without --live; {DOCTOR}",
                 word(workspace)
             ),
             PlaceError::LongSocket(_) | PlaceError::Volume { .. } => STATE_ELSEWHERE.to_owned(),

@@ -713,6 +713,28 @@ fn original_stays_where_the_new_file_is_unreadable() {
 }
 
 #[test]
+fn hard_links_out_of_workspace_refuse_a_live_run() {
+    let world = World::new("hard_links_out_of_workspace_refuse_a_live_run");
+    let outside = world.top().join("outside");
+    world.write(&outside, "mine");
+    fs::create_dir(world.path("deep")).unwrap();
+    fs::hard_link(&outside, world.path("deep/file")).unwrap();
+    let seen = world.run(["--live"], "echo evil > deep/file").run();
+    assert_eq!(seen.code(), 125, "{seen}");
+    seen.is_clear_error(["deep/file", "hard links", "cp -a"]);
+    assert_eq!(world.read(&outside), "mine");
+    // In a layer it is a file of its own; so is one whose names are all in the workspace.
+    let _ = world
+        .run(["--apply"], "echo new > deep/file")
+        .run()
+        .success();
+    assert_eq!(world.read(&outside), "mine");
+    fs::hard_link(world.path("deep/file"), world.path("twice")).unwrap();
+    let _ = world.run(["--live"], "echo live > twice").run().success();
+    assert_eq!(world.read("deep/file"), "live\n");
+}
+
+#[test]
 fn files_that_others_may_not_read_stay_so() {
     let world = World::new("files_that_others_may_not_read_stay_so");
     world.write("private", "p\n");

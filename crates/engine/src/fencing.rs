@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use atoll_model::WorkspaceMode;
+use atoll_model::{Boundary, Mode, WorkspaceMode};
 use atoll_sandbox::FencePlace;
 
 use crate::PlaceError;
@@ -25,26 +25,43 @@ fn weaker(mode: WorkspaceMode) -> String {
     )
 }
 
-/// Makes the directories for a home and a /tmp, and adds a notice of what is weaker.
+/// Makes the home and the /tmp of a fence, which has no file tree of its own. Refuses a workspace
+/// from which writes would lead out of it, in live mode too.
 ///
 /// # Errors
 /// [`PlaceError::Pipe`] and [`PlaceError::Shared`] for paths that lead out of the workspace;
 /// [`PlaceError::State`] if a directory cannot be made.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
-    mode: WorkspaceMode,
-) -> Result<FencePlace, PlaceError> {
-    if let Some(pipe) = placing.special.iter().find(|path| is_pipe(path)) {
-        return Err(PlaceError::Pipe(pipe.clone()));
+    boundary: &Boundary,
+) -> Result<Option<FencePlace>, PlaceError> {
+    match (boundary.mode, boundary.workspace) {
+        (Mode::Full, WorkspaceMode::ReadOnly | WorkspaceMode::CopyOnWrite) => Ok(None),
+        (Mode::Full, WorkspaceMode::Live) => refuse_shared(placing).map(|()| None),
+        (Mode::Fence, mode) => {
+            if let Some(pipe) = placing.special.iter().find(|path| is_pipe(path)) {
+                return Err(PlaceError::Pipe(pipe.clone()));
+            }
+            refuse_shared(placing)?;
+            make(placing, mode).map(Some)
+        }
     }
+}
+
+fn refuse_shared(placing: &Placing<'_>) -> Result<(), PlaceError> {
     let workspace = &placing.request.call.workspace;
-    if let Some(first) = placing.shared.first() {
-        return Err(PlaceError::Shared {
+    match placing.shared.first() {
+        None => Ok(()),
+        Some(first) => Err(PlaceError::Shared {
             workspace: workspace.clone(),
             first: workspace.join(first.as_os_str()),
             count: placing.shared.len(),
-        });
+        }),
     }
+}
+
+/// Makes the directories for a home and a /tmp, and adds a notice of what is weaker.
+fn make(placing: &mut Placing<'_>, mode: WorkspaceMode) -> Result<FencePlace, PlaceError> {
     let directory = placing.run_dir().join("fence");
     let make = |name: &str| -> Result<PathBuf, PlaceError> {
         let path = directory.join(name);

@@ -8,11 +8,9 @@ use std::time::SystemTime;
 
 use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
 use atoll_ledger::Durability;
-use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
+use atoll_model::{Access, Boundary, Keep, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
-use atoll_sandbox::{
-    FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
-};
+use atoll_sandbox::{IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer};
 use atoll_store::{
     LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
@@ -77,7 +75,7 @@ pub(crate) fn place(
     let login::Shown { hidden, texts } = login::place(&mut placing, boundary, &mut layers)?;
     placing.kept.iter().try_for_each(Kept::note)?;
     volume_place::check(&placing.offered, boundary)?;
-    let fence = fence(&mut placing, boundary)?;
+    let fence = fencing::place(&mut placing, boundary)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
     placing.notices.extend(notices);
@@ -118,14 +116,6 @@ pub(crate) fn place(
         kept: placing.kept,
         _locks: placing.locks,
     })
-}
-
-/// Makes the home and the /tmp of a fence, which has no file tree of its own.
-fn fence(placing: &mut Placing<'_>, boundary: &Boundary) -> Result<Option<FencePlace>, PlaceError> {
-    match boundary.mode {
-        Mode::Full => Ok(None),
-        Mode::Fence => fencing::place(placing, boundary.workspace).map(Some),
-    }
 }
 
 fn layered(view: &View) -> Option<(&View, Keep)> {

@@ -65,7 +65,7 @@ pub enum PlaceError {
     /// elsewhere.
     #[error(
         "{} has further names (hard links) outside the workspace, {count} of its files have: \
-         without namespaces the program could write through them to what lies there",
+         the program could write through them to what lies there",
         first.display()
     )]
     Shared {
