@@ -256,7 +256,8 @@ impl Attachment for Console {
     /// Tells of each denial once: in a line, or by a notification while a program has the whole
     /// screen. Only a person's terminal is told.
     fn denied(&mut self, denial: &Denial) -> Option<(Stream, Vec<u8>)> {
-        let key = self.desk.as_mut().and_then(|desk| desk.denied(denial));
+        let desk = self.desk.as_mut().filter(|_| denial.can_be_lifted());
+        let key = desk.and_then(|desk| desk.denied(denial));
         let is_new = self.denied.len() < DENIALS_TOLD_MAX && !self.denied.contains(&denial.rule);
         if !self.stderr.is_terminal() || !is_new || self.is_quiet {
             return None;

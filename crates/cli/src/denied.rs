@@ -2,7 +2,6 @@
 
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::printable::printable;
-use atoll_model::network::NO_RULE;
 use atoll_model::{Ending, LimitKey, Outcome};
 use atoll_sandbox::{Allowance, Declined, Denial};
 
@@ -15,14 +14,15 @@ const NOTIFYING: [&str; 5] = ["ghostty", "iTerm.app", "kitty", "WezTerm", "xterm
 /// Formats the line about something that was just denied: it is ASCII, so that no name can be more
 /// than a part of it.
 pub(crate) fn told(denial: &Denial, key: Option<AskKey>) -> String {
-    let Denial { rule, .. } = denial;
+    let Denial { rule, why, .. } = denial;
     let how = key.map_or_else(
         || "atoll why last tells more".to_owned(),
         |key| format!("{key} allows it"),
     );
     format!(
-        "atoll: denied: {}: {NO_RULE}; {how}",
-        ascii(&printable(rule.as_bytes()))
+        "atoll: denied: {}: {}; {how}",
+        ascii(&printable(rule.as_bytes())),
+        ascii(&printable(why.as_bytes()))
     )
 }
 

@@ -117,6 +117,25 @@ fn denial_answers_nothing_to_what_a_program_types_and_forges_no_line() {
 }
 
 #[test]
+fn host_denied_by_an_option_is_shown_at_once() {
+    let world = World::new("host_denied_by_an_option_is_shown_at_once");
+    let script = "getent hosts denied.example; read x; echo over";
+    let options = [
+        "--discard",
+        "--allow",
+        "*.example",
+        "--deny",
+        "denied.example",
+    ];
+    let mut terminal = world.run(options, script).on_terminal(40, 200);
+    let shown = terminal.expect("denied: denied.example: denied.example:* is denied by --deny");
+    assert!(!shown.contains("allows it"), "{shown}");
+    terminal.line("");
+    terminal.expect("over");
+    let _ = terminal.wait();
+}
+
+#[test]
 fn denial_while_the_whole_screen_is_drawn_writes_nothing_into_it() {
     let world = World::new("denial_while_the_whole_screen_is_drawn_writes_nothing_into_it");
     let script = "printf '\\033[?1049hscreen'; getent hosts denied.example; read x; \

@@ -30,6 +30,7 @@ mod denials;
 mod docs;
 mod doctor;
 mod egress;
+mod ends;
 mod everyday;
 mod execs;
 mod explain;

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 /// Starts a run that goes on until a file is made in its sandbox.
-fn living(world: &World, options: &[&str], before: &str) -> Running {
+pub(crate) fn living(world: &World, options: &[&str], before: &str) -> Running {
     let script = format!("{before} echo up; while [ ! -e done ]; do sleep 0.05; done");
     let run = world.atoll(["run", "--keep"]).args(options);
     let running = run.args(["--", "sh", "-c", &script]).start();
@@ -19,7 +19,7 @@ fn living(world: &World, options: &[&str], before: &str) -> Running {
     running
 }
 
-fn exec(world: &World, script: &str) -> Outcome {
+pub(crate) fn exec(world: &World, script: &str) -> Outcome {
     world
         .atoll(["exec", "last", "--", "sh", "-c", script])
         .run()
@@ -441,40 +441,4 @@ fn engine_library_gives_a_sandbox_its_network() {
     assert!(recorded("flow.opened", "example.com"), "{events:?}");
     assert!(recorded("flow.refused", "other.example"), "{events:?}");
     let _ = world.atoll(["ledger", "verify"]).run().success();
-}
-
-/// Starts a program that only ends so often in one sandbox, and expects each end.
-fn many_execs(world: &World, number: u64, loops: &[u32]) {
-    world.write("program.c", "int main(void) { return 0; }\n");
-    let compiler = ["-O2", "-static", "-o", "program", "program.c"];
-    let _ = world.host("cc").args(compiler).run().success();
-    let program = std::env::var_os("ATOLL_BIN_SPAWNER").unwrap();
-    let each = number / loops.len() as u64;
-    for loops in loops {
-        let ended = world
-            .host(&program)
-            .arg(world.path("many"))
-            .arg(world.workspace().join("program"))
-            .args(["execs", &each.to_string(), &loops.to_string()])
-            .within(Duration::from_secs(3_000))
-            .run()
-            .success();
-        assert_eq!(
-            ended.json(),
-            json!({ "done": each, "lost": [] }),
-            "{loops} loops: {ended}"
-        );
-    }
-}
-
-#[test]
-fn ten_thousand_execs_each_have_an_end() {
-    let world = World::new("ten_thousand_execs_each_have_an_end");
-    many_execs(&world, 10_000, &[4, 64]);
-}
-
-#[test]
-fn a_million_execs_each_have_an_end_nightly() {
-    let world = World::new("a_million_execs_each_have_an_end_nightly");
-    many_execs(&world, 1_000_000, &[4, 8, 16, 32, 64]);
 }

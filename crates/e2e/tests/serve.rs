@@ -13,7 +13,7 @@ use e2e::internet::{is_possible, on_internet, on_servers};
 use e2e::traces::{events, until_none, verify_ledger};
 use e2e::{
     Avoidable, Invocation, Outcome, Running, World, cache, children_of, descendants_of, is_alive,
-    kill, python_site, remains, wait_until,
+    kill, python_site, remains, status_field, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -1040,6 +1040,31 @@ fn a_server_with_a_name_speaks_tls() {
     let right = world.atoll(["serve", "--check"]).run().success();
     let told = "right: https://0.0.0.0:3000, network closed\n";
     assert!(right.out().starts_with(told), "{right}");
+}
+
+/// The process that launchers are forked from is the worker's child of their name.
+#[test]
+fn spawner_that_is_killed_is_started_again() {
+    let world = World::new("spawner_that_is_killed_is_started_again");
+    let server = Server::start(&world);
+    let (before, _) = server.make(&world);
+    for signal in [Signal::KILL, Signal::STOP] {
+        let all = descendants_of(server.running.pid());
+        let name = |pid| status_field(pid, "Name");
+        let is_launcher = |pid: u32| name(pid).is_some_and(|name| name == "atoll-jail");
+        let is_spawner = |pid: u32| {
+            let parent = status_field(pid, "PPid").and_then(|pid| pid.parse().ok());
+            is_launcher(pid) && !parent.is_some_and(is_launcher)
+        };
+        let spawners: Vec<u32> = all.iter().map(|one| one.pid).collect();
+        let spawners = spawners.into_iter().filter(|pid| is_spawner(*pid));
+        spawners.for_each(|pid| kill(pid, signal));
+        assert_eq!(server.ask(&world, "GET", "/ready", "").0, 204);
+        let (after, _) = server.make(&world);
+        assert!(server.listed(&world).contains(&after));
+    }
+    // What it had made goes on.
+    assert!(server.listed(&world).contains(&before));
 }
 
 /// A server that is to end makes no sandbox any more, and goes on until those that live are gone.

@@ -191,19 +191,22 @@ fn control_z_suspends_the_run_and_fg_goes_on() {
     terminal.expect("ready");
     // A shell that is just starting another program (vfork(2)) cannot be stopped:
     // this one answers by itself, and has answered when the key is pressed.
-    let answers = r#"echo in""side; while read -r line; do echo "$line-answered"; done"#;
+    let answers =
+        r#"echo in""side; while read -r line; do echo "$line-answered $(stty size)"; done"#;
     terminal.line(&format!("\"$ATOLL\" run --keep -- sh -c '{answers}'"));
     terminal.expect("inside");
     terminal.line("before");
-    terminal.expect("before-answered");
+    terminal.expect("before-answered 24 80");
     terminal.send(b"\x1a");
     terminal.expect("Stopped");
     terminal.line("echo shell''-again");
     terminal.expect("shell-again");
+    // Of that only the shell is told.
+    terminal.resize(30, 100);
     terminal.line("fg");
     terminal.expect("run --keep");
     terminal.line("after");
-    terminal.expect("after-answered");
+    terminal.expect("after-answered 30 100");
     terminal.send(b"\x04");
     terminal.expect("succeeded");
     terminal.line("exit");

@@ -8,13 +8,15 @@ use std::time::SystemTime;
 use atoll_ledger::{Event, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
 use atoll_model::{RunId, SessionId};
 use atoll_sandbox::{Host, RunGroup, run_groups};
+use atoll_store::control_directory;
 use serde_json::Value;
 
 use crate::failure::{Doing, Failure};
+use crate::supervision::connected_to;
 
 pub use times::{beginning, microseconds, seconds};
 
-/// Opens the ledger, and removes the control groups that interrupted runs have left.
+/// Opens the ledger, and removes the control groups and sockets that interrupted runs have left.
 ///
 /// # Errors
 /// When the ledger cannot be opened.
@@ -35,6 +37,14 @@ pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
         {
             // One that still has a process is for `atoll gc`.
             let _ = group.remove();
+        }
+    }
+    if !ledger.interrupted().is_empty()
+        && let Ok(Some(sockets)) = control_directory(state, false)
+    {
+        for interrupted in ledger.interrupted() {
+            // Nobody is there any more: that removes it.
+            let _ = connected_to(&sockets, &interrupted.run);
         }
     }
     Ok(ledger)

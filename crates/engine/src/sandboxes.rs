@@ -170,6 +170,12 @@ impl Engine {
         Ok(Self { shared })
     }
 
+    /// Returns whether sandboxes can be made: whether there is a launcher for them.
+    #[must_use]
+    pub fn makes(&self) -> bool {
+        self.shared.spawner.is_there()
+    }
+
     /// Returns the directory of its state, on the disk that sandboxes write to.
     #[must_use]
     pub fn state(&self) -> &Path {

@@ -21,6 +21,7 @@ mod token_renewal;
 
 pub use approvals::DualControlRule;
 pub use commands::CredentialCommand;
+pub(crate) use control::connected_to;
 pub use control::{
     Answer, CONTROL_VERSION, ControlError, ExecConnection, ExecDone, ExecRequest, Frozen,
     OutputFilter, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until, exec_in, freeze,

@@ -2,13 +2,14 @@
 //! when the host side asks.
 //!
 //! It is forked from `init` before that confines itself. The first server becomes the first exec,
-//! while a sibling goes on as the server. From then on a program's process is forked ahead of its
+//! while a sibling goes on as the server. A further program's process is forked ahead of its
 //! request, as a child of `init` (`CLONE_PARENT`), which reaps it and reports its true end; so one
-//! process is there even when a program has used up all others, unless the first one did so at once. It waits in the server's domain,
+//! process is there even when a program has used up all others. It waits in the server's domain,
 //! out of reach of programs, which are in domains beneath. Whatever the server says is output of
 //! the sandbox: its word about which process an exec is counts only for a child of `init`.
 
 mod exec;
+mod successor;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -286,7 +287,7 @@ impl Server<'_> {
     /// Confines this process and serves requests. Returns the exit status.
     fn begin(&self) -> Result<u8, Failure> {
         let prepared = self.prepared;
-        self.settle()?;
+        self.settle(None)?;
         process::set_name(c"atoll-exec").at(Stage::Start)?;
         if let Some(rules) = prepared.rules_of_server() {
             rules.enter().at(Stage::Landlock)?;
@@ -304,18 +305,19 @@ impl Server<'_> {
         let carried = listener.as_ref().map(AsFd::as_fd);
         socket::send(self.line.as_fd(), READY, carried.as_slice()).at(Stage::Filter)?;
         drop(listener);
-        self.serve(!prepared.shares_domain)
-    }
-
-    /// Goes on as the server where the one before has become the first exec.
-    fn go_on(&self) -> u8 {
-        let served = self.settle().and_then(|()| self.serve(false));
-        served.unwrap_or(1)
+        let mut source = Source::default();
+        if prepared.shares_domain {
+            let spare = self.spare(&mut source).ok();
+            return self.serve(spare, source, None);
+        }
+        let successor = self.make_successor().at(Stage::Start)?;
+        self.serve(None, source, Some(successor))
     }
 
     /// Keeps what the server needs, and nothing of any exec.
-    fn settle(&self) -> Result<(), Failure> {
-        let kept = [Some(self.requests.as_fd()), Some(self.line.as_fd())];
+    fn settle(&self, before: Option<&OwnedFd>) -> Result<(), Failure> {
+        let before = before.map(AsFd::as_fd);
+        let kept = [Some(self.requests.as_fd()), Some(self.line.as_fd()), before];
         self.close_others(kept).at(Stage::Start)?;
         match self.prepared.fenced {
             true => credentials::die_with_parent().at(Stage::Rights),
@@ -323,14 +325,14 @@ impl Server<'_> {
         }
     }
 
-    /// Serves requests until the host side is gone. The process that is the `first` server becomes
-    /// the first exec itself, which so waits for no other; a sibling goes on.
-    fn serve(&self, first: bool) -> Result<u8, Failure> {
-        let mut source = Source::default();
-        let mut spare = match first {
-            true => None,
-            false => self.spare(&mut source).ok(),
-        };
+    /// Serves requests until the host side is gone. A server with a successor becomes the first exec
+    /// itself, which so waits for no other.
+    fn serve(
+        &self,
+        mut spare: Option<Spare>,
+        mut source: Source,
+        successor: Option<OwnedFd>,
+    ) -> Result<u8, Failure> {
         loop {
             let mut message = [0_u8; REQUEST_BYTES_MAX];
             let received = socket::receive(self.requests.as_fd(), &mut message);
@@ -344,14 +346,16 @@ impl Server<'_> {
                 continue;
             };
             let answer = match Request::from_bytes(message) {
-                Ok(Request::Exec(id)) if first => match self.hand_over(id) {
-                    Ok(()) => return Ok(self.execute(&status, descriptors.collect())),
-                    Err(error) => Err(error),
+                Ok(Request::Exec(id)) => match &successor {
+                    Some(successor) => match self.hand_over(id, successor) {
+                        Ok(()) => return Ok(self.execute(&status, descriptors.collect())),
+                        Err(error) => Err(error),
+                    },
+                    None => {
+                        let descriptors = descriptors.collect();
+                        self.start(id, &status, descriptors, &mut spare, &mut source)
+                    }
                 },
-                Ok(Request::Exec(id)) => {
-                    let descriptors = descriptors.collect();
-                    self.start(id, &status, descriptors, &mut spare, &mut source)
-                }
                 Ok(Request::Files(user)) => self.serve_files(&status, user),
                 Err(_) => Err(io::ErrorKind::InvalidInput.into()),
             };
@@ -360,13 +364,6 @@ impl Server<'_> {
                 let _ = socket::send(status.as_fd(), &failed(&failure), &[]);
             }
         }
-    }
-
-    /// Has a sibling serve from now on; this process is that exec to `init`.
-    fn hand_over(&self, id: ExecId) -> io::Result<()> {
-        process::fork_sibling(|| self.go_on())?;
-        let pid = std::process::id();
-        socket::send(self.line.as_fd(), &spawning(id, pid), &[])
     }
 
     /// Closes everything but these and what every exec needs.

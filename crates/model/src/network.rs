@@ -50,7 +50,7 @@ pub use fetched::{
     InvalidShape, SHAPE_HOLE, Shape,
 };
 pub use flow::{
-    ALLOWANCES_MAX, Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, EgressConfig,
+    ALLOWANCES_MAX, Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, DENIED_BY, EgressConfig,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest,
     NO_NAME_SERVER, NO_RULE, SIGNED_BY_ITSELF, UNLOCKED_STATUS, UNNAMED,
 };

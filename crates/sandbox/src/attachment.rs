@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use atoll_ledger::ArmedExec;
 use atoll_model::Ending;
 use atoll_model::network::{
-    ApprovalScope, AskedCall, CallDigest, Flow, FlowKind, HostPart, Listener, NO_RULE, Published,
-    PublishedPort, Scope,
+    ApprovalScope, AskedCall, CallDigest, DENIED_BY, Flow, FlowKind, HostPart, Listener, NO_RULE,
+    Published, PublishedPort, Scope,
 };
 
 use atoll_sys::terminal::WindowSize;
@@ -52,20 +52,24 @@ pub struct Answered {
     pub decision: Decision,
 }
 
-/// A flow that no rule allows, which a person could allow.
+/// A flow that no rule allows, which a person could allow, or that a rule denies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// The host, as the program named it.
     pub host: String,
-    /// The rule of `--allow` that would allow it.
+    /// The rule of `--allow` that would allow it, were it not denied.
     pub rule: String,
+    /// The reason.
+    pub why: String,
 }
 
 impl Denial {
-    /// Returns the denial of a refused flow; none where no rule for its host alone could lift it.
+    /// Returns the denial of a refused flow; none where neither a rule denies it, nor one for its
+    /// host alone could lift it.
     #[must_use]
     pub fn of(flow: &Flow, why: &str) -> Option<Self> {
-        if why != NO_RULE || !flow.credentials.is_empty() || flow.rule.is_some() {
+        let could_lift = why == NO_RULE && flow.credentials.is_empty() && flow.rule.is_none();
+        if !could_lift && !why.contains(DENIED_BY) {
             return None;
         }
         let host: HostPart = flow.host.parse().ok()?;
@@ -85,7 +89,14 @@ impl Denial {
         Some(Self {
             host: flow.host.clone(),
             rule,
+            why: why.to_owned(),
         })
+    }
+
+    /// Returns whether a person can allow it while the run goes on.
+    #[must_use]
+    pub fn can_be_lifted(&self) -> bool {
+        self.why == NO_RULE
     }
 }
 

@@ -7,6 +7,7 @@ use atoll_frame::{MESSAGE_BYTES_MAX, Report};
 use atoll_model::Mode;
 use atoll_sys::{descriptor, process, socket};
 use rustix::net::{Shutdown, shutdown};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::{Host, SandboxError};
 
@@ -104,24 +105,31 @@ impl Drop for Starting {
 
 /// A launcher that stays and forks others, for a process that starts many sandboxes. It holds
 /// nothing of any of them. When dropped, it ends; launchers that it made go on. One launcher
-/// more than requested is kept waiting, so that the next sandbox starts sooner.
+/// more than requested is kept waiting, so that the next sandbox starts sooner. One that was ended,
+/// or does not answer, is started again.
 #[derive(Debug)]
 pub struct Spawner {
-    /// The sockets, for one request at a time. Closed before the spawner's end is awaited.
-    lines: Mutex<Lines>,
+    /// The process, for one request at a time.
+    process: Mutex<Process>,
+    /// The launcher program.
+    program: OwnedFd,
     /// The message that tells each launcher what to make while it waits.
     word: &'static [u8],
     /// True if one launcher is kept waiting.
     is_ready: bool,
-    process: LauncherReaper,
 }
 
+/// The spawner's process. Its sockets are closed before its end is awaited.
 #[derive(Debug)]
-struct Lines {
-    spawner: OwnedFd,
+struct Process {
+    line: OwnedFd,
     /// The socket of a launcher that was requested, and is not yet confirmed.
     next: Option<OwnedFd>,
+    reaper: LauncherReaper,
 }
+
+/// The longest time for it to make a launcher, milliseconds.
+const MADE_WITHIN_MS: u32 = 10_000;
 
 impl Spawner {
     /// Starts a spawner, given the launcher program's bytes.
@@ -129,50 +137,70 @@ impl Spawner {
     /// # Errors
     /// [`SandboxError::Launcher`].
     pub fn start(program: &[u8], host: &Host) -> Result<Self, SandboxError> {
-        let Launcher { line, pid, .. } = Launcher::start(program)?;
+        let program = Launcher::memory(program).map_err(SandboxError::Launcher)?;
+        let process = Mutex::new(Process::start(&program)?);
         // Of others, all namespaces belong to one that only the description tells of;
         // and in a fence there are none.
         let is_ahead = is_made_ahead() && matches!(host.mode(), Ok(Mode::Full));
         Ok(Self {
-            lines: Mutex::new(Lines {
-                spawner: line,
-                next: None,
-            }),
+            process,
+            program,
             is_ready: lists_children(),
             word: if is_ahead { AHEAD } else { b"l" },
-            process: LauncherReaper { line: None, pid },
         })
+    }
+
+    /// Returns whether it is there to make launchers, or can be started again.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        // Whoever has it finds out.
+        let Ok(mut process) = self.process.try_lock() else {
+            return true;
+        };
+        !process.has_ended() || self.replace(&mut process).is_ok()
     }
 
     /// Takes a launcher from the spawner.
     ///
     /// # Errors
-    /// [`SandboxError::Launcher`]: too many processes, or the spawner is gone.
+    /// [`SandboxError::Launcher`]: too many processes.
     pub(crate) fn launcher(&self) -> Result<Launcher, SandboxError> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = lines.next.take();
-        let waiting = waiting.and_then(|line| self.answered(&lines.spawner, line).ok());
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let launcher = match self.take(&mut process) {
+            Err(error) if is_gone(&error) => {
+                self.replace(&mut process)?;
+                self.take(&mut process)
+            }
+            taken => taken,
+        };
+        // Where it fails, whoever needs it is told.
+        if self.is_ready {
+            process.next = self.ask(&process.line).ok();
+        }
+        launcher.map_err(SandboxError::Launcher)
+    }
+
+    /// Ends the process, if it has not ended, and starts another.
+    fn replace(&self, process: &mut Process) -> Result<(), SandboxError> {
+        *process = Process::start(&self.program)?;
+        Ok(())
+    }
+
+    /// Takes the launcher that waits, or a new one.
+    fn take(&self, process: &mut Process) -> io::Result<Launcher> {
+        let waiting = process.next.take();
+        let waiting = waiting.and_then(|line| process.answered(line).ok());
         // A line that can be read has been closed: by itself it says nothing yet.
         let is_there = |launcher: &Launcher| {
             let seen = descriptor::wait_readable([Some(launcher.line.as_fd())], Some(0));
             seen.is_ok_and(|[readable]| !readable)
         };
-        let launcher = match waiting.filter(is_there) {
+        match waiting.filter(is_there) {
             Some(launcher) => Ok(launcher),
             None => self
-                .ask(&lines.spawner)
-                .and_then(|line| self.answered(&lines.spawner, line)),
-        };
-        // Where it fails, whoever needs it is told.
-        if self.is_ready {
-            lines.next = self.ask(&lines.spawner).ok();
+                .ask(&process.line)
+                .and_then(|line| process.answered(line)),
         }
-        launcher.map_err(|error| {
-            SandboxError::Launcher(match error.kind() {
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => gone(),
-                _ => error,
-            })
-        })
     }
 
     /// Requests a launcher; returns its socket.
@@ -181,22 +209,67 @@ impl Spawner {
         socket::send(spawner.as_fd(), self.word, &[far.as_fd()])?;
         Ok(line)
     }
+}
+
+impl Process {
+    fn start(program: &OwnedFd) -> Result<Self, SandboxError> {
+        let started = Launcher::start_from(program).map_err(SandboxError::Launcher)?;
+        Ok(Self {
+            line: started.line,
+            next: None,
+            reaper: LauncherReaper {
+                line: None,
+                pid: started.pid,
+            },
+        })
+    }
 
     /// Reads the confirmation of a launcher.
-    fn answered(&self, spawner: &OwnedFd, line: OwnedFd) -> io::Result<Launcher> {
+    fn answered(&self, line: OwnedFd) -> io::Result<Launcher> {
+        let spawner = self.line.as_fd();
+        let [true] = descriptor::wait_readable([Some(spawner)], Some(MADE_WITHIN_MS))? else {
+            return Err(io::ErrorKind::TimedOut.into());
+        };
         let mut answer = [0_u8; MESSAGE_BYTES_MAX];
-        let (got, _) = socket::receive(spawner.as_fd(), &mut answer)?;
+        let (got, _) = socket::receive(spawner, &mut answer)?;
         match Report::from_bytes(answer.get(..got).unwrap_or_default()) {
             Ok(Report::Started { pid }) => Ok(Launcher {
                 line,
                 pid,
-                parent: Parent::Spawner(self.process.pid),
+                parent: Parent::Spawner(self.reaper.pid),
             }),
             Ok(Report::Failed { error, .. }) => Err(io::Error::from_raw_os_error(error)),
-            _ if got == 0 => Err(gone()),
+            _ if got == 0 => Err(io::ErrorKind::BrokenPipe.into()),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.reaper.pid).ok().and_then(Pid::from_raw)
+    }
+
+    /// Returns whether it has ended; it is reaped later.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
+        !matches!(ended, Some(Ok(None)))
+    }
+}
+
+impl Drop for Process {
+    /// Ends it: one that is stopped would not see its line close. Its number is its own until it is
+    /// reaped.
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Returns whether an error says that the spawner has ended, or does not answer.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | TimedOut)
 }
 
 /// Returns whether a launcher makes namespaces ahead of its description: those of root belong
@@ -222,7 +295,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the spawner is gone")
+    io::Error::other("the launcher is gone")
 }
 
 /// The launcher of a sandbox that has ended, which ends by itself. Dropping this waits for it;
@@ -254,29 +327,36 @@ impl Launcher {
     /// # Errors
     /// [`SandboxError::Launcher`].
     pub(crate) fn start(program: &[u8]) -> Result<Self, SandboxError> {
-        let start = || -> std::io::Result<Self> {
-            let memory = descriptor::sealed_memory(c"atoll-jail", program)?;
-            let (line, far) = socket::pair()?;
-            let nothing: OwnedFd = std::fs::File::options()
-                .read(true)
-                .write(true)
-                .open("/dev/null")?
-                .into();
-            let standard = [
-                nothing.as_fd(),
-                nothing.as_fd(),
-                nothing.as_fd(),
-                far.as_fd(),
-            ];
-            #[cfg(not(feature = "without_defences"))]
-            let name = c"atoll-jail";
-            #[cfg(feature = "without_defences")]
-            let name = &crate::without::name_of(c"atoll-jail");
-            let pid = process::spawn_from_memory(&memory, name, &standard)?;
-            let parent = Parent::Own;
-            Ok(Self { line, pid, parent })
-        };
-        start().map_err(SandboxError::Launcher)
+        let memory = Self::memory(program);
+        let started = memory.and_then(|memory| Self::start_from(&memory));
+        started.map_err(SandboxError::Launcher)
+    }
+
+    /// Puts the launcher program into sealed memory.
+    fn memory(program: &[u8]) -> io::Result<OwnedFd> {
+        descriptor::sealed_memory(c"atoll-jail", program)
+    }
+
+    fn start_from(memory: &OwnedFd) -> io::Result<Self> {
+        let (line, far) = socket::pair()?;
+        let nothing: OwnedFd = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?
+            .into();
+        let standard = [
+            nothing.as_fd(),
+            nothing.as_fd(),
+            nothing.as_fd(),
+            far.as_fd(),
+        ];
+        #[cfg(not(feature = "without_defences"))]
+        let name = c"atoll-jail";
+        #[cfg(feature = "without_defences")]
+        let name = &crate::without::name_of(c"atoll-jail");
+        let pid = process::spawn_from_memory(memory, name, &standard)?;
+        let parent = Parent::Own;
+        Ok(Self { line, pid, parent })
     }
 
     /// Makes the launcher prepare root's namespaces before the decision.

@@ -18,6 +18,8 @@ const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGTERM: i32 = 15;
 
+const SIGCONT: i32 = 18;
+
 /// A change of the window's size.
 pub const SIGWINCH: i32 = 28;
 
@@ -32,7 +34,7 @@ impl Signals {
     /// [`SandboxError::Host`].
     pub fn take() -> Result<Self, SandboxError> {
         let mut all = FORWARDED.to_vec();
-        all.push(SIGWINCH);
+        all.extend([SIGWINCH, SIGCONT]);
         process::signals_as_descriptor(&all)
             .map(|descriptor| Self { descriptor })
             .map_err(SandboxError::host("signals could not be taken over"))
@@ -48,6 +50,8 @@ impl Signals {
     #[must_use]
     pub fn next(&self) -> Option<i32> {
         // A descriptor that cannot be read has nothing to tell.
-        process::next_signal(self.descriptor.as_fd()).ok().flatten()
+        let signal = process::next_signal(self.descriptor.as_fd()).ok().flatten();
+        // A process that was suspended is not told of a window that changed meanwhile.
+        signal.map(|signal| if signal == SIGCONT { SIGWINCH } else { signal })
     }
 }

@@ -747,6 +747,7 @@ impl Worker {
             webhooks_given_up: counted(&self.webhooks.given_up),
             webhooks_dropped: counted(&self.webhooks.dropped),
             draining: self.is_draining(),
+            makes: self.engine.makes(),
         }
     }
 

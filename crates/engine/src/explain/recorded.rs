@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Action, Case, Effect, Served};
 use atoll_ledger::{Event, read_host_text, unread};
-use atoll_model::network::{GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
+use atoll_model::network::{DENIED_BY, GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
 use atoll_model::{Mode, RunId, WorkspaceMode};
 use atoll_policy::{EarlierPurposes, Requested};
 use serde_json::Value;
@@ -433,8 +433,7 @@ fn not_of_rules(event: &Event, why: &str) -> Option<&'static str> {
         "policies cannot tell",
         "to be approved, by ",
     ];
-    let is_of_rules =
-        begins.iter().any(|begin| why.starts_with(begin)) || why.contains(" is denied by ");
+    let is_of_rules = begins.iter().any(|begin| why.starts_with(begin)) || why.contains(DENIED_BY);
     (!is_of_rules).then_some("it was refused for something that is not recorded")
 }
 

@@ -421,7 +421,7 @@ pub(crate) fn ask(
 }
 
 /// Connects to a running sandbox. The socket of a run that is gone is removed.
-fn connected_to(directory: &OwnedFd, run: &RunId) -> Result<UnixStream, ControlError> {
+pub(crate) fn connected_to(directory: &OwnedFd, run: &RunId) -> Result<UnixStream, ControlError> {
     let name = socket_name(run);
     connected(&place(directory, &name)).map_err(|error| {
         if error.kind() == io::ErrorKind::ConnectionRefused {

@@ -18,6 +18,8 @@ pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
 
 /// The reason for a refusal that a rule could lift.
 pub const NO_RULE: &str = "no rule allows it";
+/// The middle of the reason for a refusal by a rule: what it denies, then where it is written.
+pub const DENIED_BY: &str = " is denied by ";
 /// The reason for refusing a certificate that only an authority may have.
 pub const SIGNED_BY_ITSELF: &str = "it is signed by itself, or a certificate for signing others";
 /// The reason for a failed lookup when no name server can be asked.

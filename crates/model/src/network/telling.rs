@@ -3,7 +3,7 @@
 use super::http::parse_method;
 use super::meant::Sense;
 use super::{
-    Block, Conditions, Destination, HostPart, HostPattern, Meant, NO_RULE, NetworkRule,
+    Block, Conditions, DENIED_BY, Destination, HostPart, HostPattern, Meant, NO_RULE, NetworkRule,
     PathPattern, Ports, Request, RuleLimits, Scheme, Special, THIS_HOST, UNNAMED, Unreachable, Way,
 };
 
@@ -35,7 +35,7 @@ impl Unreachable<'_> {
         match self {
             Self::NoRule => NO_RULE.to_owned(),
             Self::Unnamed => UNNAMED.to_owned(),
-            Self::Denied(rule) => format!("{} is denied by {}", rule.denying(), rule.origin),
+            Self::Denied(rule) => format!("{}{DENIED_BY}{}", rule.denying(), rule.origin),
             Self::Special(special) if special.is_loopback() => loopback(special),
             Self::Special(Special { address, name }) => {
                 let rule = Destination::of(&HostPart::address(*address), Scheme::Https.port());

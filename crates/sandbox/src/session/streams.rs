@@ -24,6 +24,9 @@ const HELD_MAX: usize = 16;
 /// The pending output at which reading pauses, bytes.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
+/// The most that an exec can leave in its pipes, bytes (pipe(7)).
+const LATE_BYTES_MAX: usize = 1 << 20;
+
 /// The byte of the suspend key, unless the terminal is set otherwise.
 const CONTROL_Z: u8 = 0x1a;
 
@@ -60,6 +63,9 @@ pub(crate) struct ExecStreams {
     pub(crate) ended: Option<Instant>,
     /// The time from which on its end is not waited for any more, once it has to come.
     pub(super) lost_at: Option<Instant>,
+    /// The output that was read since its end, bytes: of what it left in its pipes, and of what
+    /// goes on to write to them.
+    late_bytes: usize,
 }
 
 /// The result of reading what was typed.
@@ -95,6 +101,7 @@ impl ExecStreams {
             ending: None,
             ended: None,
             lost_at: None,
+            late_bytes: 0,
         }
     }
 
@@ -178,8 +185,11 @@ impl ExecStreams {
         }
     }
 
-    /// Returns whether a stream has output to read now.
+    /// Returns whether a stream has output to read now, which can be the exec's own.
     pub(super) fn has_output(&self) -> bool {
+        if self.late_bytes >= LATE_BYTES_MAX {
+            return false;
+        }
         let both = [Stream::Output, Stream::Error].map(|stream| self.source(stream));
         let both = both.map(|source| source.map(AsFd::as_fd));
         !matches!(descriptor::wait_readable(both, Some(0)), Ok([false, false]))
@@ -327,6 +337,9 @@ impl ExecStreams {
         match descriptor::read(source.as_fd(), block) {
             Ok(got @ 1..) => {
                 self.active = Instant::now();
+                if self.ended.is_some() {
+                    self.late_bytes = self.late_bytes.saturating_add(got);
+                }
                 let written = block.get(..got).unwrap_or_default();
                 if let Some(pending) = self.shown.get_mut(stream as usize) {
                     attachment.transform(stream, written, pending);

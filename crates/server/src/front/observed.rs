@@ -83,11 +83,12 @@ pub(crate) async fn metrics_of_many(
     Ok(answer_json(StatusCode::OK, &json!({ "sandboxes": all })))
 }
 
-/// Says whether the worker answers.
+/// Says whether the worker makes sandboxes.
 pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
-    let status = match counts(front).await?.draining {
-        false => StatusCode::NO_CONTENT,
-        true => StatusCode::SERVICE_UNAVAILABLE,
+    let counts = counts(front).await?;
+    let status = match counts.makes && !counts.draining {
+        true => StatusCode::NO_CONTENT,
+        false => StatusCode::SERVICE_UNAVAILABLE,
     };
     Ok(empty(status))
 }

@@ -247,4 +247,6 @@ pub struct Counts {
     pub webhooks_dropped: u64,
     /// True once it is to end, and makes no sandbox any more.
     pub draining: bool,
+    /// True if there is a launcher for sandboxes.
+    pub makes: bool,
 }

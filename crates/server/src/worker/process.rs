@@ -42,6 +42,8 @@ const KEPT_KIB: u64 = 4;
 /// The time that is counted at once of a program's own.
 const TIMED: Duration = Duration::from_secs(1);
 const SIGKILL: u8 = 9;
+/// The longest time for the end of a program that was killed.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A program.
 pub(crate) struct Process {
@@ -264,7 +266,8 @@ impl Process {
             }
         }
         self.signal(SIGKILL);
-        self.end(news).await;
+        // Whoever waits is answered, whatever becomes of it.
+        let _ = timeout(KILLED_WITHIN, self.end(news)).await;
         End::Late
     }
 
