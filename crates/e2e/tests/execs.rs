@@ -256,7 +256,11 @@ fn exec_server_is_out_of_reach() {
 fn exec_starts_amid_a_fork_bomb() {
     let world = World::new("exec_starts_amid_a_fork_bomb");
     let bomb = "(i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done) 2>/dev/null;";
-    let running = living(&world, &["--limit", "processes=64"], bomb);
+    // A shell that cannot fork ends: this one waits without.
+    let script = format!("mkfifo /tmp/wait; {bomb} echo up; read line </tmp/wait");
+    let run = world.atoll(["run", "--keep", "--limit", "processes=64", "--", "sh", "-c"]);
+    let running = run.arg(script).start();
+    running.until_stdout("up");
     let seen = world.atoll(["exec", "last", "--", "echo", "there"]).run();
     assert_eq!(seen.success().out(), "there\n");
     let _ = world.atoll(["stop", "last"]).run().success();
