@@ -8,7 +8,7 @@ use atoll_model::{Ending, LimitHit};
 use atoll_policy::ExecGrant;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::frozen::Threads;
+use super::frozen::Stopped;
 use super::streams::ExecStreams;
 use super::{GRACE, SIGKILL, SIGTERM, Session, frozen, not_started};
 use crate::attachment::{EndedExec, FilesRequest, SandboxRequest, StartExec};
@@ -24,7 +24,7 @@ pub(super) enum Freezing {
     /// Its processes were told to stop, and have until then.
     Until(Instant),
     /// Every one has stopped: these threads.
-    Done(Threads),
+    Done(Stopped),
 }
 
 /// An exec beside the first.
@@ -148,7 +148,7 @@ impl Session<'_> {
             }
             (true, Some(Freezing::Until(at))) => {
                 if let Some(threads) = frozen::stopped(self.launcher) {
-                    self.freezing = Some(Freezing::Done(threads));
+                    self.freezing = Some(Freezing::Done(Stopped::new(threads, now)));
                     self.carrier.frozen(Ok(()));
                 } else if now >= *at {
                     let why = "a process of it waits for the kernel, and does not stop";
@@ -167,11 +167,11 @@ impl Session<'_> {
                     }
                 }
             }
-            (true, Some(Freezing::Done(threads))) => {
+            (true, Some(Freezing::Done(stopped))) => {
                 // Of those who came meanwhile.
                 self.carrier.frozen(Ok(()));
                 // A timer of a program's own can have continued it.
-                let has_held = || frozen::stopped(self.launcher).as_ref() == Some(threads);
+                let has_held = || stopped.has_held(frozen::stopped(self.launcher), now);
                 self.carrier.check_frozen(&has_held);
             }
             (false, None) => {}
