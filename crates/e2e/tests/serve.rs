@@ -1056,9 +1056,10 @@ fn spawner_that_is_killed_is_started_again() {
             let parent = status_field(pid, "PPid").and_then(|pid| pid.parse().ok());
             is_launcher(pid) && !parent.is_some_and(is_launcher)
         };
-        let spawners: Vec<u32> = all.iter().map(|one| one.pid).collect();
-        let spawners = spawners.into_iter().filter(|pid| is_spawner(*pid));
-        spawners.for_each(|pid| kill(pid, signal));
+        let all = all.iter().map(|one| one.pid);
+        // All before one is ended: its launchers have another parent then.
+        let spawners: Vec<u32> = all.filter(|pid| is_spawner(*pid)).collect();
+        spawners.into_iter().for_each(|pid| kill(pid, signal));
         assert_eq!(server.ask(&world, "GET", "/ready", "").0, 204);
         let (after, _) = server.make(&world);
         assert!(server.listed(&world).contains(&after));
