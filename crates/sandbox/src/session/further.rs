@@ -15,7 +15,7 @@ use crate::attachment::{EndedExec, FilesRequest, SandboxRequest, StartExec};
 use crate::{Attachment, SandboxError, Stream};
 
 /// The longest time until all processes have stopped once they were told to.
-const FROZEN_WITHIN: Duration = Duration::from_secs(2);
+const FROZEN_WITHIN: Duration = Duration::from_secs(10);
 /// The most execs at once beside the first.
 const EXECS_MAX: usize = 64;
 
