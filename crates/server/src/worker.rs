@@ -465,11 +465,7 @@ impl Worker {
                 without_tokens(&scopes, created)
             }
             Ask::Permit { sandbox, volume } => {
-                let asked = permits::Asked {
-                    credential,
-                    sandbox,
-                    volume,
-                };
+                let asked = permits::Asked::new(credential, sandbox, volume);
                 return self.permit(asked, held, reader, writer).await;
             }
             Ask::Count => Reply::Counted(self.counts()),
@@ -508,12 +504,7 @@ impl Worker {
                 return self.content(asked, ask, held, reader, writer).await;
             }
             Ask::In { sandbox, ask } => {
-                let request = Inside {
-                    credential,
-                    sandbox,
-                    once,
-                    trace,
-                };
+                let request = Inside::new(credential, sandbox, once, trace);
                 return self.inside(request, ask, held, reader, writer).await;
             }
         };
@@ -762,6 +753,22 @@ struct Inside {
     sandbox: Option<String>,
     once: Option<String>,
     trace: Option<String>,
+}
+
+impl Inside {
+    fn new(
+        credential: Credential,
+        sandbox: Option<String>,
+        once: Option<String>,
+        trace: Option<String>,
+    ) -> Self {
+        Self {
+            credential,
+            sandbox,
+            once,
+            trace,
+        }
+    }
 }
 
 /// The state of a request that was carried out.

@@ -44,7 +44,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Tidy { ran } => tidy::run(ran.as_deref()),
-        Task::Test(options) => suite::run(&options),
+        Task::Test(options) => suite::run(&options, tidy::run),
         Task::Prover => suite::prover::run(),
         Task::Dist => suite::dist::run(),
         Task::Bench(arguments) => bench::run(&arguments),

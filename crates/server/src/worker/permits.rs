@@ -25,9 +25,23 @@ pub(super) type Bodies = BTreeMap<String, Arc<Semaphore>>;
 
 /// The head of a request with a body.
 pub(super) struct Asked {
-    pub(super) credential: Credential,
-    pub(super) sandbox: Option<String>,
-    pub(super) volume: Option<String>,
+    credential: Credential,
+    sandbox: Option<String>,
+    volume: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn new(
+        credential: Credential,
+        sandbox: Option<String>,
+        volume: Option<String>,
+    ) -> Self {
+        Self {
+            credential,
+            sandbox,
+            volume,
+        }
+    }
 }
 
 impl Worker {

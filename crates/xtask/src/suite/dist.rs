@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::binaries;
 use crate::{command, tree};
 
-/// What it has to do; each of these ends with success.
+/// The commands that it is tried by, each of which has to succeed.
 const TRIED: [&[&str]; 4] = [
     &["--version"],
     &["run", "--help"],

@@ -244,24 +244,29 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
         println!("{verb} from {from}: {}", names.join(" "));
     }
     if install {
-        for (from, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
-            let installed = match *from {
-                "apt" => without_services(|| install_apt(names)),
-                "npm" => install_npm(&cache, names),
-                "pip's files" => install_sites(&cache, names),
-                "cargo" => install_cargo(&cache, names),
-                "apt into the cache" => guest::install(&cache, names),
-                "pip into the cache" => solver::install(&cache),
-                "Debian into the cache" => mirror::install(&cache),
-                _ => install_pip(&cache, names),
-            };
-            // Tests that need it skip, and say so; the others still run.
-            if let Err(error) = installed {
-                println!("not installed from {from}: {error:#}");
-            }
-        }
+        install_all(&cache, &lists);
     }
     Ok(cache)
+}
+
+/// Installs what is named by each source. Tests that need what cannot be had skip, and say so; the
+/// others still run.
+fn install_all(cache: &Path, lists: &[(&str, &Vec<&str>)]) {
+    for (from, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
+        let installed = match *from {
+            "apt" => without_services(|| install_apt(names)),
+            "npm" => install_npm(cache, names),
+            "pip's files" => install_sites(cache, names),
+            "cargo" => install_cargo(cache, names),
+            "apt into the cache" => guest::install(cache, names),
+            "pip into the cache" => solver::install(cache),
+            "Debian into the cache" => mirror::install(cache),
+            _ => install_pip(cache, names),
+        };
+        if let Err(error) = installed {
+            println!("not installed from {from}: {error:#}");
+        }
+    }
 }
 
 /// Prints which servers and proxies are missing, and installs them if that is allowed.
