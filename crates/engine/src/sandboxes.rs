@@ -57,7 +57,7 @@ pub use approving::{NeedsApproval, NotMade};
 pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
-pub use recorded::{FoundEvents, ServedSession, WantedEvents};
+pub use recorded::{FoundEvents, NamedRequest, ServedSession, WantedEvents};
 pub use sleeping::Still;
 pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{

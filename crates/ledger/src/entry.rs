@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use atoll_model::{
-    Attempt, Call, Outcome, Reason, RunId, Served, Verdict, ViolationKind, VolumeMount,
+    Attempt, Call, Once, Outcome, Reason, RunId, Served, Verdict, ViolationKind, VolumeMount,
 };
 use serde_json::{Map, Value, json};
 
@@ -291,7 +291,20 @@ pub fn served_body(served: &Served) -> Value {
         let volumes: Vec<Value> = served.volumes.iter().map(volume).collect();
         told.insert("volumes".to_owned(), json!(volumes));
     }
+    if let (Some(told), Some(once)) = (told.as_object_mut(), &served.once) {
+        told.insert("once".to_owned(), once_body(once));
+    }
     told
+}
+
+/// Describes the name of a request.
+pub(crate) fn once_body(once: &Once) -> Value {
+    json!({
+        "tenant": once.tenant,
+        "sandbox": once.sandbox,
+        "key": once.key,
+        "digest": once.digest,
+    })
 }
 
 /// Describes a volume that is mounted.

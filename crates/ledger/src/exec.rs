@@ -6,7 +6,7 @@ use std::time::Duration;
 use atoll_model::{Call, Ending, Reason, ServedExec, Verdict};
 use serde_json::{Value, json};
 
-use crate::entry::{Recorded, reasons_body, whole_number};
+use crate::entry::{Recorded, once_body, reasons_body, whole_number};
 use crate::event::Draft;
 use crate::event::seal::SealKey;
 use crate::journal::Journal;
@@ -208,6 +208,9 @@ pub(crate) fn opened_body(call: &ExecCall, recorded: Recorded, decision: Value) 
         let mut told = json!({ "caller": served.caller, "trace": served.trace });
         if let (Some(told), Some((uid, _))) = (told.as_object_mut(), served.user) {
             told.insert("user".to_owned(), json!(uid));
+        }
+        if let (Some(told), Some(once)) = (told.as_object_mut(), &served.once) {
+            told.insert("once".to_owned(), once_body(once));
         }
         body.insert("served".to_owned(), told);
     }

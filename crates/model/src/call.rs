@@ -62,6 +62,8 @@ pub struct Served {
     pub session: Option<String>,
     /// The trace id of the request for it.
     pub trace: Option<String>,
+    /// Set where the request for it had a name.
+    pub once: Option<Once>,
 }
 
 impl Served {
@@ -71,6 +73,7 @@ impl Served {
         Self {
             caller: request.caller.clone(),
             trace: request.trace.clone(),
+            once: None,
             ..self
         }
     }
@@ -86,6 +89,21 @@ pub struct ServedExec {
     /// The user and group id that the program gets, where the sandbox's programs can be root;
     /// root's own otherwise.
     pub user: Option<(u32, u32)>,
+    /// Set where the request had a name.
+    pub once: Option<Once>,
+}
+
+/// The name of a request that is carried out once, however often it comes (`Idempotency-Key`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// The tenant in which it is the only one.
+    pub tenant: String,
+    /// The sandbox in which it is the only one, or that it made.
+    pub sandbox: String,
+    /// The name.
+    pub key: String,
+    /// The SHA-256 of the request, hexadecimal.
+    pub digest: String,
 }
 
 /// The user that programs are in a served sandbox.

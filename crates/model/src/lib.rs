@@ -27,7 +27,7 @@ pub use boundary::{
     Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
     WorkspaceMode,
 };
-pub use call::{Call, Principal, RESIDENT, Resident, Served, ServedExec};
+pub use call::{Call, Once, Principal, RESIDENT, Resident, Served, ServedExec};
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};

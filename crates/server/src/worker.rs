@@ -246,6 +246,7 @@ pub fn serve(
         worker.find_layers();
         worker.find_frozen();
         worker.find_volumes();
+        worker.find_requests();
         worker.note_lost();
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
         // On a thread of the others': what comes in is handed on within it.
@@ -583,7 +584,7 @@ impl Worker {
         let by = ServedExec {
             caller,
             trace,
-            user: None,
+            ..ServedExec::default()
         };
         let answered = self.work(&living, ask, once, by, reader, writer).await;
         let answered = answered.map_err(|refusal| paused::told(&living, refusal))?;

@@ -469,6 +469,35 @@ def servers_come_and_go(key):
     server.end()
 
 
+def names_of_requests_outlast_a_server(key):
+    """What was carried out under an Idempotency-Key is not again, whichever way the server ended."""
+    for how in (signal.SIGINT, signal.SIGKILL):
+        server = Server("", key)
+        _, _, told = server.ask("POST", "/v1/sandboxes", {}, Idempotency_Key="box")
+        id = told["sandbox"]["id"]
+        count = {"command": ["sh", "-c", "echo x >> count; wc -l < count"]}
+        named = lambda name: server.ask("POST", f"/v1/sandboxes/{id}/run", count, Idempotency_Key=name)
+        assert named("one")[2]["stdout"] == "1\n"
+        server.ask("POST", "/v1/sandboxes", {}, Idempotency_Key="gone")
+        assert server.ask("POST", f"/v1/sandboxes/{id}/pause", {"memory": False})[0] == 200
+        server.end(how)
+        server = Server("", key)
+        status, _, told = server.ask("POST", "/v1/sandboxes", {}, Idempotency_Key="box")
+        assert status == 409 and id in told["detail"] and "connect" in told["advice"], told
+        status, _, told = server.ask("POST", "/v1/sandboxes", {"timeout_s": 60}, Idempotency_Key="box")
+        assert status == 409 and "another request" in told["detail"], told
+        # That sandbox is no longer there: another one does no harm.
+        status, _, told = server.ask("POST", "/v1/sandboxes", {}, Idempotency_Key="gone")
+        assert status == 201, told
+        assert server.ask("DELETE", f"/v1/sandboxes/{told['sandbox']['id']}")[0] == 200
+        assert server.ask("POST", f"/v1/sandboxes/{id}/connect", {})[0] == 201
+        status, _, told = named("one")
+        assert status == 409 and "has ended" in told["detail"], told
+        assert named("two")[2]["stdout"] == "2\n"
+        assert server.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+        server.end()
+
+
 def a_server_that_ends_in_a_fork_loses_nothing(key):
     """The server is killed after each step of a fork of a paused sandbox."""
     if os.geteuid() != 0:
@@ -570,6 +599,7 @@ def main():
     server.end()
     left = os.listdir(os.path.join(state(), "homes"))
     one(servers_come_and_go, server.key)
+    one(names_of_requests_outlast_a_server, server.key)
     one(a_server_that_ends_in_a_fork_loses_nothing, server.key)
     print(f"ok nothing_is_left" if not left else f"failed nothing_is_left: {left}")
     sys.exit(failed or bool(left))

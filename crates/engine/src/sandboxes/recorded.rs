@@ -1,9 +1,10 @@
 //! The ledger's events of a tenant's sandboxes, for the callers of a server.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
-use atoll_ledger::{Durability, Event, Filter, Ledger, Prover};
-use atoll_model::{RunId, ServedExec};
+use atoll_ledger::{Durability, Event, Filter, Ledger, Prover, format_time};
+use atoll_model::{Once, RunId, ServedExec};
 use serde_json::{Value, json};
 
 use super::Engine;
@@ -76,7 +77,54 @@ pub struct FoundEvents {
     pub next: Option<u64>,
 }
 
+/// A request of late that had a name, and was carried out.
+#[derive(Clone, Debug)]
+pub struct NamedRequest {
+    /// Its name.
+    pub once: Once,
+    /// The time of its record.
+    pub time: String,
+    /// Set for a program in a sandbox; others made one.
+    pub is_exec: bool,
+}
+
+/// Reads the name of a request from the record of what was carried out.
+fn named(event: &Event) -> Option<NamedRequest> {
+    let is_allowed = event.body.get("verdict").is_none_or(|told| told == "allow");
+    let once = event.body.pointer("/served/once").filter(|_| is_allowed)?;
+    let text = |name: &str| once.get(name)?.as_str().map(str::to_owned);
+    Some(NamedRequest {
+        once: Once {
+            tenant: text("tenant")?,
+            sandbox: text("sandbox")?,
+            key: text("key")?,
+            digest: text("digest")?,
+        },
+        time: event.time.clone(),
+        is_exec: event.kind == "exec.opened",
+    })
+}
+
 impl Engine {
+    /// Returns the requests with names that were carried out within this time, the oldest first.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn named_requests(&self, within: Duration) -> Result<Vec<NamedRequest>, Failure> {
+        let since = SystemTime::now().checked_sub(within);
+        let filter = Filter {
+            since: since.map(format_time),
+            mentions: vec!["once".to_owned()],
+            ..Filter::default()
+        };
+        let unread = "the ledger cannot be read";
+        let mut found = Vec::new();
+        for event in Ledger::events(&self.shared.state, filter).doing(unread)? {
+            found.extend(named(&event.doing(unread)?));
+        }
+        Ok(found)
+    }
+
     /// Returns events of a tenant's sandboxes; those of others, and of Atoll itself, are like ones
     /// that are not there.
     ///

@@ -252,8 +252,7 @@ fn exec_caller_is_who_starts_it() {
     for caller in [Some("other".to_owned()), None] {
         let by = ServedExec {
             caller,
-            trace: None,
-            user: None,
+            ..ServedExec::default()
         };
         world.call.served = world.call.served.map(|served| served.by(&by));
         assert_eq!(end(&exec(&world)), Ends::Denied, "{by:?}");

@@ -6,20 +6,22 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::permit::{drain, permitted};
+use super::permit::{drain, is_short, permitted};
 use crate::protocol::{Kind, Refusal};
 
 /// The longest body of JSON, bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// The longest time for a body to come.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// The longest time for a short body to come before its sender is known.
+const EARLY_WITHIN: Duration = Duration::from_millis(20);
 
 /// Makes an answer of JSON.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -122,10 +124,20 @@ pub(crate) fn connect(sandbox: &str, answer: Result<Value, Refusal>) -> Response
     }
 }
 
-/// Reads a whole body once its sender is known, in a time that does not depend on who that is.
+/// Reads a whole body once its sender is known, in a time that does not depend on who that is. A short
+/// one that comes with its head is read at once: whoever is asked next looks at the sender.
 pub(crate) async fn whole(body: Body) -> Result<Bytes, Refusal> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
+    }
+    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut read = BytesMut::new();
+    let early = match is_short() {
+        true => timeout(EARLY_WITHIN, fill(&mut body, &mut read)).await.ok(),
+        false => None,
+    };
+    if matches!(early, Some(Ok(()))) {
+        return Ok(read.freeze());
     }
     let _permit = match permitted().await {
         Ok(permit) => permit,
@@ -135,17 +147,43 @@ pub(crate) async fn whole(body: Body) -> Result<Bytes, Refusal> {
         }
     };
     let late = |_| Refusal::new(Kind::Late, "the body did not come in time");
-    let read = Limited::new(body, BODY_BYTES_MAX).collect();
-    let read = timeout(BODY_WITHIN, read).await.map_err(late)?;
-    let read = read.map_err(|error| Refusal::new(Kind::Invalid, format!("the body: {error}")))?;
-    Ok(read.to_bytes())
+    let filled = match early {
+        Some(failed) => failed,
+        None => {
+            let fill = fill(&mut body, &mut read);
+            timeout(BODY_WITHIN, fill).await.map_err(late)?
+        }
+    };
+    filled.map(|()| read.freeze())
+}
+
+/// Reads a body to its end.
+async fn fill(body: &mut Limited<Body>, read: &mut BytesMut) -> Result<(), Refusal> {
+    while let Some(frame) = body.frame().await {
+        let wrong = |error| Refusal::new(Kind::Invalid, format!("the body: {error}"));
+        if let Ok(block) = frame.map_err(wrong)?.into_data() {
+            read.extend_from_slice(&block);
+        }
+    }
+    Ok(())
 }
 
 /// Reads a body of JSON; an empty one is an empty object.
 pub(crate) async fn body<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
     let text = whole(body).await?;
     let text = if text.is_empty() { &b"{}"[..] } else { &text };
-    parsed(text)
+    understood(text).await
+}
+
+/// Reads the JSON of a whole body; what is wrong with it is said to those alone who may send one.
+pub(crate) async fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
+    match parsed(text) {
+        Ok(understood) => Ok(understood),
+        Err(refusal) => {
+            drop(permitted().await?);
+            Err(refusal)
+        }
+    }
 }
 
 /// Reads JSON.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, Uri};
+use axum::body::HttpBody;
+use axum::http::{HeaderMap, Uri, header};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -18,6 +19,8 @@ use crate::protocol::{Ask, Credential, ENVD_PORT, Kind, Refusal, Reply};
 /// The longest time, and the most bytes, for which a refused body is still read.
 const DRAINED_WITHIN: Duration = Duration::from_secs(1);
 const DRAINED_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of a body that is read before its sender is known.
+const SHORT_BYTES_MAX: u64 = 16 << 10;
 /// The most refused bodies that are read at once; what is left of others ends their connection.
 const DRAINED_MAX: usize = 32;
 
@@ -32,6 +35,8 @@ pub(super) struct Sender {
     credential: Credential,
     sandbox: Option<String>,
     volume: Option<String>,
+    /// The bytes of the body are told, and few.
+    is_short: bool,
 }
 
 /// A place among the bodies that are read for one tenant, for as long as it is kept.
@@ -57,11 +62,14 @@ impl Sender {
             } if uri.path() == "/files" => (transfer::credential(headers, uri), Some(id.clone())),
             Target::Sandbox { id, .. } => (token(headers), Some(id.clone())),
         };
+        let bytes = headers.get(header::CONTENT_LENGTH);
+        let bytes = bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
         Self {
             front: Arc::clone(front),
             credential,
             sandbox,
             volume,
+            is_short: bytes.is_some_and(|bytes: u64| bytes <= SHORT_BYTES_MAX),
         }
     }
 
@@ -69,6 +77,11 @@ impl Sender {
     pub(super) async fn within<T>(self, answer: impl Future<Output = T>) -> T {
         SENDER.scope(self, answer).await
     }
+}
+
+/// Whether the body of the request that this task answers is a short one.
+pub(super) fn is_short() -> bool {
+    SENDER.try_with(|sender| sender.is_short).unwrap_or(false)
 }
 
 /// Waits for a permit to read the body of the request that this task answers.
@@ -91,7 +104,7 @@ pub(super) async fn permitted() -> Result<Permit, Refusal> {
 }
 
 /// Reads on for a moment: whoever still sends would find a closed connection in place of the answer.
-pub(super) async fn drain(mut body: Body) {
+pub(super) async fn drain(mut body: impl HttpBody<Data = Bytes> + Unpin) {
     static DRAINED: Semaphore = Semaphore::const_new(DRAINED_MAX);
     let Ok(_place) = DRAINED.try_acquire() else {
         return;
@@ -99,7 +112,7 @@ pub(super) async fn drain(mut body: Body) {
     let drain = async {
         let mut bytes = 0;
         while let Some(Ok(frame)) = body.frame().await {
-            bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
+            bytes += frame.data_ref().map_or(0, Bytes::len);
             if bytes > DRAINED_BYTES_MAX {
                 return;
             }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Front;
-use super::answers::{connect, gone, parsed, whole};
+use super::answers::{connect, gone, parsed, understood, whole};
 use super::ask::{Line, strange, within};
 use super::envd::{asked_user, token};
 use super::envelopes::{Envelopes, Out, streamed};
@@ -134,7 +134,7 @@ pub(crate) async fn answer(
         // First, since a connection with an unread body cannot be used again.
         let text = whole(body).await?;
         let credential = token(&parts.headers);
-        let asked: Asked = parsed(&text)?;
+        let asked: Asked = understood(&text).await?;
         let ask = match method {
             "List" => InAsk::Processes,
             "SendInput" => {
@@ -218,7 +218,7 @@ async fn follow(front: &Front, sandbox: &str, method: &str, request: Request<Bod
     let ping = ping_every(&parts.headers);
     let began = async {
         let text = Envelopes::only(whole(body).await?)?;
-        let asked: Asked = parsed(&text)?;
+        let asked: Asked = understood(&text).await?;
         let ask = match method {
             "Connect" => InAsk::Attach {
                 process: asked.selector()?,

@@ -155,7 +155,7 @@ impl Worker {
         let by = ServedExec {
             caller: Some(caller.name.clone()),
             trace: caller.trace.clone(),
-            user: None,
+            ..ServedExec::default()
         };
         let of = Arc::clone(&living);
         let goes_on = spawn_blocking(move || of.sandbox.go_on(&by)).await;

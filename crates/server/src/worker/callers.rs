@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use atoll_model::Once;
 use atoll_store::{ISSUER_MARK, KeyRecord, NewKey, Role, Scope, Scopes, ServedError};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
@@ -33,6 +34,8 @@ pub(super) struct Caller {
     pub(super) scopes: Scopes,
     /// The trace id of the request.
     pub(super) trace: Option<String>,
+    /// The name of the request, if it is to be carried out once.
+    pub(super) once: Option<Once>,
 }
 
 /// The comparisons that are left at the moment, of the sandboxes of each tenant.
@@ -107,6 +110,7 @@ impl Worker {
             role: record.role,
             scopes: record.scopes,
             trace: None,
+            once: None,
         })
     }
 

@@ -111,6 +111,7 @@ impl Issuers {
             role: claims.role(issuer)?,
             scopes: claims.scopes()?,
             trace: None,
+            once: None,
         })
     }
 }

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use atoll_engine::sandboxes::Sandbox;
+use atoll_engine::sandboxes::{InUse, Sandbox};
 use atoll_model::VolumeMount;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
+use super::fault;
 use super::builds::{Rooted, Template, variables};
 use super::callers::Caller;
 use super::files::{Files, Watching};
@@ -82,6 +84,8 @@ pub(crate) struct Living {
     reached: Mutex<BTreeSet<u16>>,
     /// The processor time at the last measurement, microseconds.
     measured: Mutex<(Instant, u64)>,
+    /// What it uses, and until when that is new enough.
+    in_use: Arc<tokio::sync::Mutex<Option<(Instant, InUse)>>>,
 }
 
 /// The beginning of a living sandbox.
@@ -198,6 +202,7 @@ impl Living {
             watchers: Mutex::new(BTreeMap::new()),
             reached: Mutex::new(BTreeSet::new()),
             measured: Mutex::new((Instant::now(), 0)),
+            in_use: Arc::default(),
         })
     }
 
@@ -270,6 +275,24 @@ impl Living {
             (Some(own), Some(token)) => is_equal(token, own) || opens_services(&self.token, token),
             (Some(_), None) => false,
         }
+    }
+
+    /// Measures what it uses, one at a time, and at most a tenth of the time: its files are counted,
+    /// of which a program can make many.
+    pub(super) async fn in_use(&self) -> Result<InUse, Refusal> {
+        let mut last = Arc::clone(&self.in_use).lock_owned().await;
+        if let Some((_, in_use)) = last.filter(|(until, _)| Instant::now() < *until) {
+            return Ok(in_use);
+        }
+        let sandbox = Arc::clone(&self.sandbox);
+        // It goes on where whoever asked is gone, and others wait for it.
+        let measured = spawn_blocking(move || {
+            let begun = Instant::now();
+            let in_use = sandbox.in_use();
+            *last = Some((Instant::now() + begun.elapsed() * 9, in_use));
+            in_use
+        });
+        measured.await.map_err(|error| fault(&error))
     }
 
     /// Takes a measurement of the processor time; returns the share of one processor since the

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
-use atoll_model::{Served, ServedExec};
+use atoll_model::{Once, Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -466,14 +466,16 @@ pub(super) fn served(caller: &Caller, id: &str, ask: &CreateAsk) -> Served {
         volumes: Vec::new(),
         session: ask.session.clone(),
         trace: caller.trace.clone(),
+        once: caller.once.as_ref().map(|once| Once {
+            sandbox: id.to_owned(),
+            ..once.clone()
+        }),
     }
 }
 
 /// Measures a sandbox.
 pub(super) async fn measure(living: &Arc<Living>) -> Result<Measures, Refusal> {
-    let sandbox = Arc::clone(&living.sandbox);
-    let measured = spawn_blocking(move || sandbox.in_use()).await;
-    let in_use = measured.map_err(|error| fault(&error))?;
+    let in_use = living.in_use().await?;
     let (limits, cpus) = living.sizes().clone();
     Ok(Measures {
         at_s: milliseconds(SystemTime::now()) / 1000,

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::ServedExec;
+use atoll_engine::sandboxes::NamedRequest;
+use atoll_ledger::hex;
+use atoll_model::{Once, ServedExec};
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::OnceCell;
 
 use super::Worker;
@@ -43,7 +47,7 @@ type Name = (String, String);
 struct Request {
     number: u64,
     at: Instant,
-    digest: Vec<u8>,
+    digest: String,
     answer: Answer,
 }
 
@@ -53,6 +57,8 @@ enum Answer {
     Started(Arc<OnceCell<Result<Arc<Process>, Refusal>>>),
     /// A program that has ended with all others of its sandbox, which goes on.
     Gone,
+    /// This sandbox, made before the server was started again, which is paused.
+    Kept(String),
 }
 
 impl Worker {
@@ -69,10 +75,25 @@ impl Worker {
             return self.create(caller, ask).await;
         };
         let name = (String::new(), once);
+        let digest = digest(&ask)?;
         let made = Answer::Created(Arc::default());
-        let request = self.named(&caller.tenant, &name, digest(&ask)?, made)?;
-        let Answer::Created(cell) = request.answer else {
-            return Err(another());
+        let request = self.named(&caller.tenant, &name, &digest, made)?;
+        let cell = match request.answer {
+            Answer::Created(cell) => cell,
+            Answer::Kept(id) => {
+                let what = format!("the sandbox of this Idempotency-Key is {id}, and is paused");
+                return Err(Refusal::new(Kind::Exists, what).advise("connect to it"));
+            }
+            Answer::Started(_) | Answer::Gone => return Err(another()),
+        };
+        let caller = &Caller {
+            once: Some(Once {
+                tenant: caller.tenant.clone(),
+                sandbox: String::new(),
+                key: name.1.clone(),
+                digest,
+            }),
+            ..caller.clone()
         };
         let created = cell.get_or_init(|| self.create(caller, ask)).await;
         if created.is_err() {
@@ -90,16 +111,26 @@ impl Worker {
         by: ServedExec,
     ) -> Result<(Arc<Process>, Reading), Refusal> {
         let name = (living.id.clone(), once.to_owned());
+        let digest = digest(&ask)?;
         let made = Answer::Started(Arc::default());
-        let request = self.named(&living.tenant, &name, digest(&ask)?, made)?;
+        let request = self.named(&living.tenant, &name, &digest, made)?;
         let cell = match request.answer {
             Answer::Started(cell) => cell,
-            Answer::Created(_) => return Err(another()),
+            Answer::Created(_) | Answer::Kept(_) => return Err(another()),
             Answer::Gone => {
-                let what = "the program of this Idempotency-Key has ended with the pause";
+                let what = "the program of this Idempotency-Key has ended with its sandbox's pause";
                 return Err(Refusal::new(Kind::Exists, what)
                     .advise("look at what it has done, and start it with a new one"));
             }
+        };
+        let by = ServedExec {
+            once: Some(Once {
+                tenant: living.tenant.clone(),
+                sandbox: living.id.clone(),
+                key: name.1.clone(),
+                digest,
+            }),
+            ..by
         };
         let started = async || {
             self.start(living, ask, by)
@@ -113,6 +144,37 @@ impl Worker {
         let process = started?;
         let reading = process.window.read(Some(0));
         Ok((process, reading))
+    }
+
+    /// Finds the names of requests of before a restart that were carried out: of programs, which
+    /// have ended with it, and of sandboxes that are paused. One whose sandbox is gone may be made again.
+    pub(super) fn find_requests(&self) {
+        let requests = match self.engine.named_requests(REMEMBERED) {
+            Ok(requests) => requests,
+            Err(failure) => return eprintln!("atoll serve: {failure}; names are not known"),
+        };
+        let now = (Instant::now(), OffsetDateTime::now_utc());
+        for NamedRequest {
+            once,
+            time,
+            is_exec,
+        } in requests
+        {
+            let (within, answer) = match is_exec {
+                true => (once.sandbox, Answer::Gone),
+                false if self.paused().contains_key(&once.sandbox) => {
+                    (String::new(), Answer::Kept(once.sandbox))
+                }
+                false => continue,
+            };
+            let mut all = self.requests_of();
+            let requests = all.entry(once.tenant).or_default();
+            let time = OffsetDateTime::parse(&time, &Rfc3339).unwrap_or(now.1);
+            let age = Duration::try_from(now.1 - time).unwrap_or_default();
+            let at = now.0.checked_sub(age).unwrap_or(now.0);
+            // One too many was refused when it came, and those of old are first.
+            let _ = requests.named(&(within, once.key), &once.digest, answer, at);
+        }
     }
 
     /// Forgets the names of a sandbox that is gone, and the programs that they keep.
@@ -140,7 +202,7 @@ impl Worker {
         &self,
         tenant: &str,
         name: &Name,
-        digest: Vec<u8>,
+        digest: &str,
         made: Answer,
     ) -> Result<Request, Refusal> {
         if name.1.is_empty() || name.1.len() > NAME_BYTES_MAX {
@@ -167,7 +229,7 @@ impl Requests {
     fn named(
         &mut self,
         name: &Name,
-        digest: Vec<u8>,
+        digest: &str,
         answer: Answer,
         now: Instant,
     ) -> Result<Request, Refusal> {
@@ -183,7 +245,7 @@ impl Requests {
         let request = Request {
             number: self.next,
             at: now,
-            digest,
+            digest: digest.to_owned(),
             answer,
         };
         self.next += 1;
@@ -253,10 +315,10 @@ impl Requests {
     }
 }
 
-fn digest(ask: &impl serde::Serialize) -> Result<Vec<u8>, Refusal> {
+fn digest(ask: &impl serde::Serialize) -> Result<String, Refusal> {
     let text = serde_json::to_vec(ask);
     let text = text.map_err(|error| Refusal::new(Kind::Fault, error.to_string()))?;
-    Ok(Sha256::digest(text).to_vec())
+    Ok(hex(&Sha256::digest(text)))
 }
 
 fn another() -> Refusal {
@@ -276,7 +338,7 @@ mod tests {
 
     fn put(requests: &mut Requests, text: &str, now: Instant) -> Result<u64, Refusal> {
         let answer = Answer::Started(Arc::default());
-        let request = requests.named(&name(text), b"digest".to_vec(), answer, now);
+        let request = requests.named(&name(text), "digest", answer, now);
         request.map(|request| request.number)
     }
 
@@ -319,7 +381,7 @@ mod tests {
         let number = put(&mut requests, "kept", now).unwrap();
         requests.end_all("sandbox");
         let answer = Answer::Started(Arc::default());
-        let request = requests.named(&name("kept"), b"digest".to_vec(), answer, now);
+        let request = requests.named(&name("kept"), "digest", answer, now);
         let request = request.unwrap();
         assert!(request.number == number && matches!(request.answer, Answer::Gone));
         requests.forget_all("sandbox");

@@ -339,6 +339,7 @@ impl Worker {
                 role: Role::User,
                 scopes: Scopes::All,
                 trace: None,
+                once: None,
             }),
             _ => Err(paused.gone()),
         }

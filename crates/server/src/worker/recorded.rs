@@ -140,7 +140,7 @@ impl Worker {
         let by = ServedExec {
             caller: Some(caller.name.clone()),
             trace: caller.trace.clone(),
-            user: None,
+            ..ServedExec::default()
         };
         let noted = self.reading(caller, move |worker, tenant| {
             worker.engine.note(tenant, &session, &by, &note)

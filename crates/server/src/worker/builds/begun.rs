@@ -64,7 +64,7 @@ impl Worker {
         let by = ServedExec {
             caller: Some(caller.name.clone()),
             trace: caller.trace.clone(),
-            user: None,
+            ..ServedExec::default()
         };
         // Nobody reads it here: it is not held up by that.
         let started = self.start(living, ask(start), by.clone()).await;

@@ -228,7 +228,7 @@ impl Log {
             by: ServedExec {
                 caller: Some(caller.name.clone()),
                 trace: caller.trace.clone(),
-                user: None,
+                ..ServedExec::default()
             },
         }
     }
