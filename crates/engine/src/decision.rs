@@ -161,7 +161,7 @@ impl Work<'_> {
         let allowed = self.allowed(record, all, selection, &plans)?;
         (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
         let mut held = plans.iter().any(|one| !one.plan.held_control.is_empty());
-        let is_left_out = plans.iter().any(|one| !one.plan.left_out.is_empty());
+        let is_left_out = plans.iter().any(|one| one.plan.leaves_out());
         held |= is_left_out || all.iter().any(|one| applying::is_partly(one, selection));
         let places = plans.iter();
         let written = places.map(|one| (one.changes.layer.host.as_path(), &one.plan));

@@ -219,7 +219,7 @@ pub fn plans<'a>(
     if plans.iter().any(|one| !one.plan.left_out.is_empty()) {
         plans
             .iter_mut()
-            .for_each(|one| one.plan.keep_what_may_have_moved());
+            .for_each(|one| one.plan.keep_what_is_removed());
     }
     Ok(plans)
 }

@@ -100,7 +100,7 @@ fn part(hash: &mut Sha256, text: impl AsRef<[u8]>) {
 
 /// Adds a file's content: its length, and each part of it that is not all zeros, so that a file
 /// that claims to be of any size costs only what it holds.
-fn held(hash: &mut Sha256, file: &File) -> io::Result<()> {
+pub(crate) fn held(hash: &mut Sha256, file: &File) -> io::Result<()> {
     let bytes = file.metadata()?.len();
     hash.update(bytes.to_le_bytes());
     parts(file, bytes, |at, held| {

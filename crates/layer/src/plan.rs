@@ -58,7 +58,7 @@ pub struct Plan {
     pub refused: Vec<Refusal>,
     /// The selected ones among these that have content: without them the plan is one in part.
     pub left_out: BTreeSet<RelativePath>,
-    /// Entries that stay because something is left out: its content may be theirs, moved.
+    /// Entries that stay because something is not applied: its content may be theirs, moved.
     pub unremoved: Vec<RelativePath>,
     pub(crate) root: PathBuf,
     pub(crate) root_identity: (u64, u64),
@@ -202,14 +202,17 @@ impl Plan {
         self.steps.is_empty()
     }
 
-    /// Drops the steps that remove something, for when anything is left out: the program may have
-    /// moved there what it removed here, and then the original is all that is left of it.
-    pub fn keep_what_may_have_moved(&mut self) {
-        let steps = std::mem::take(&mut self.steps);
-        let (removing, rest): (Vec<Step>, _) = steps.into_iter().partition(Step::removes);
-        self.steps = rest;
-        self.unremoved
-            .extend(removing.into_iter().map(|step| step.path));
+    /// Drops the steps that remove something, for when anything is left out of another directory: the
+    /// program may have moved there what it removed here.
+    pub fn keep_what_is_removed(&mut self) {
+        let removing = self.steps.extract_if(.., |step| step.removes());
+        self.unremoved.extend(removing.map(|step| step.path));
+    }
+
+    /// Returns whether something selected is left out, or stays for what is not applied.
+    #[must_use]
+    pub fn leaves_out(&self) -> bool {
+        !(self.left_out.is_empty() && self.unremoved.is_empty())
     }
 
     /// Returns the plan without its conflicts: a decision for a person.

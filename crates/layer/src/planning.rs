@@ -15,6 +15,7 @@ use crate::{
 
 mod facts;
 mod logs;
+mod moved;
 
 /// Plans the selected changes to the host directory. Nothing is written.
 ///
@@ -39,9 +40,7 @@ pub fn plan_apply(
         }
     }
     planner.refuse_faults(changes)?;
-    if !planner.plan.left_out.is_empty() {
-        planner.plan.keep_what_may_have_moved();
-    }
+    planner.keep_what_may_have_moved();
     // Permissions that a file has under several names would be other ones than planned to
     // a later step for another of its names.
     planner.plan.steps.sort_by_key(Step::is_of_shared_facts);
@@ -63,6 +62,8 @@ pub(crate) struct Planner<'a> {
     pub refused: HashSet<&'a RelativePath>,
     /// Directories that the layer makes, with their change.
     pub made: HashMap<&'a RelativePath, &'a Change>,
+    /// Changes within the selection that are not applied for their class.
+    pub apart: Vec<&'a Change>,
 }
 
 /// The state of a step's path on the host.
@@ -127,6 +128,7 @@ impl<'a> Planner<'a> {
                 .map(|refusal| &refusal.path)
                 .collect(),
             made: made.map(|change| (&change.path, change)).collect(),
+            apart: Vec::new(),
             reader,
         })
     }

@@ -11,7 +11,11 @@ impl<'a> Planner<'a> {
     pub fn choose(&mut self, changes: &'a ChangeSet) -> BTreeMap<&'a RelativePath, &'a Change> {
         let mut wanted = BTreeMap::new();
         for change in &changes.changes {
-            if !self.is_selected(change) {
+            if !self.is_named(change) {
+                continue;
+            }
+            if !self.is_of_selected_class(change) {
+                self.apart.push(change);
                 continue;
             }
             // It was refused after it was seen: what is in it is not known.
@@ -33,6 +37,7 @@ impl<'a> Planner<'a> {
                 .any(|needed| needed.class == Class::Control && !self.selection.control);
             if held {
                 self.plan.held_control.push(change.path.clone());
+                self.apart.push(change);
                 continue;
             }
             wanted.extend(needed.into_iter().map(|needed| (&needed.path, needed)));
@@ -41,11 +46,12 @@ impl<'a> Planner<'a> {
         wanted
     }
 
-    pub fn is_selected(&mut self, change: &Change) -> bool {
+    pub fn is_named(&self, change: &Change) -> bool {
         let paths = &self.selection.paths;
-        if !paths.is_empty() && !paths.iter().any(|path| change.path.starts_with(path)) {
-            return false;
-        }
+        paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
+    }
+
+    pub fn is_of_selected_class(&mut self, change: &Change) -> bool {
         match change.class {
             Class::Ordinary => true,
             Class::Cache => self.selection.caches,

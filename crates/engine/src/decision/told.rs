@@ -87,8 +87,8 @@ pub(crate) fn unremoved_told(paths: &[String]) -> Option<String> {
     let names = names.join(", ");
     (!names.is_empty()).then(|| {
         format!(
-            "not removed: {names}{more}: what is not applied may be their content, moved; apply \
-             these paths alone to remove them"
+            "not removed or replaced: {names}{more}: what is not applied may be their content, \
+             moved; apply that too (--caches, --ignored, --control), or these paths alone"
         )
     })
 }

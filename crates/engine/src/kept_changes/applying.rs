@@ -62,7 +62,7 @@ pub fn apply_kept(
         for Planned { plan, .. } in plans {
             tell_held(&plan, &one.record.inside, surface);
             is_refused |= !plan.refused.is_empty() || !plan.unremoved.is_empty();
-            is_left_out |= !plan.left_out.is_empty();
+            is_left_out |= plan.leaves_out();
             written.extend(plan.steps.iter().map(|step| step.path().clone()));
             if !plan.is_empty() {
                 applied += carry_out(&one, &ledger, plan, &allowed)?;

@@ -39,6 +39,14 @@ fn rows() -> Vec<Vec<Edit>> {
             write("d", "x"),
         ],
         vec![directory("new"), rename("f", "new/f"), mode("new", 0o000)],
+        vec![
+            directory("new"),
+            rename("f", "new/f"),
+            link_to("f", "new/f"),
+            mode("new", 0o000),
+        ],
+        vec![rename("f", "g"), write("f", "new"), mode("g", 0o000)],
+        vec![write("g", "precious"), write("f", ""), mode("g", 0o200)],
         vec![rename("f", "g"), write("other", "4"), mode("g", 0o000)],
     ];
     written.into_iter().chain(renamed).chain(rest).collect()
@@ -98,6 +106,49 @@ fn nothing_goes_whose_new_content_is_unreadable() {
             assert_same("undone", &untouched, &snapshot(&stand.host(), true));
         }
     }
+}
+
+#[test]
+fn nothing_goes_whose_content_is_in_what_is_not_selected() {
+    let places = [
+        "node_modules/f",
+        ".envrc",
+        ".git/hooks/pre-commit",
+        "node_modules/d/e/f",
+    ];
+    for place in places {
+        let (above, _) = place.rsplit_once('/').unwrap_or_default();
+        let made = (!above.is_empty()).then(|| directory(above));
+        let rest = [rename("f", place), write("other", "4"), remove("d/a")];
+        let edits: Vec<Edit> = made.into_iter().chain(rest).collect();
+        let linked = [edits.clone(), vec![link_to("f", place)]].concat();
+        for edits in [edits, linked] {
+            let stand = copy(&edits);
+            let selection = Selection::default();
+            let plan = stand.plan(&selection);
+            assert_eq!(plan.unremoved, [path("f")], "{edits:?}");
+            assert!(plan.leaves_out());
+            apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+            let content = |name: &str| fs::read(stand.host().join(name)).ok();
+            assert_eq!(content("f").as_deref(), Some(&b"precious"[..]));
+            assert_eq!(content("other").as_deref(), Some(&b"4"[..]));
+            assert_eq!(content("d/a"), None);
+            // With what it went to, or named alone, it goes.
+            let named = Selection {
+                paths: vec![path("f")],
+                ..Selection::default()
+            };
+            assert_eq!(stand.plan(&named).unremoved, []);
+            assert_eq!(stand.plan(&everything()).unremoved, []);
+        }
+    }
+    // A copy beside a change is no move.
+    let kept = [
+        directory("node_modules"),
+        write("node_modules/f", "precious"),
+        write("f", "new"),
+    ];
+    assert_eq!(copy(&kept).plan(&Selection::default()).unremoved, []);
 }
 
 #[test]

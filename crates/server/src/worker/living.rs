@@ -13,9 +13,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::fault;
 use super::builds::{Rooted, Template, variables};
 use super::callers::Caller;
+use super::fault;
 use super::files::{Files, Watching};
 use super::identity::Identity;
 use super::layered::Begun;
