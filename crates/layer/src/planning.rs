@@ -40,7 +40,7 @@ pub fn plan_apply(
         }
     }
     planner.refuse_faults(changes)?;
-    planner.keep_what_may_have_moved();
+    planner.keep_what_may_have_moved(changes);
     // Permissions that a file has under several names would be other ones than planned to
     // a later step for another of its names.
     planner.plan.steps.sort_by_key(Step::is_of_shared_facts);

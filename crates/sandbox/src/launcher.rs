@@ -173,6 +173,9 @@ impl Spawner {
             }
             taken => taken,
         };
+        if launcher.as_ref().is_err_and(is_gone) {
+            self.replace(&mut process)?;
+        }
         // Where it fails, whoever needs it is told.
         if self.is_ready {
             process.next = self.ask(&process.line).ok();
@@ -188,8 +191,12 @@ impl Spawner {
 
     /// Takes the launcher that waits, or a new one.
     fn take(&self, process: &mut Process) -> io::Result<Launcher> {
-        let waiting = process.next.take();
-        let waiting = waiting.and_then(|line| process.answered(line).ok());
+        let waiting = process.next.take().map(|line| process.answered(line));
+        let waiting = match waiting {
+            // Its answer may still come, and would be taken for the next one's.
+            Some(Err(error)) if is_gone(&error) => return Err(error),
+            waiting => waiting.and_then(Result::ok),
+        };
         // A line that can be read has been closed: by itself it says nothing yet.
         let is_there = |launcher: &Launcher| {
             let seen = descriptor::wait_readable([Some(launcher.line.as_fd())], Some(0));

@@ -26,7 +26,7 @@ fn special_files_and_rights_are_refused() {
         super::skipped("needs root");
         return;
     }
-    let before = [write("kept", "1"), write("old", "1")];
+    let before = [write("kept", "original"), write("old", "1")];
     let edits = [
         Edit::Fifo(path("fifo")),
         write("suid", "1"),
@@ -95,7 +95,7 @@ fn special_files_and_rights_are_refused() {
             .collect();
         assert_eq!(names, ["kept", "old"]);
         let kept = fs::read(stand.host().join("kept")).unwrap();
-        assert_eq!(kept, b"12");
+        assert_eq!(kept, b"original2");
         let note = rustix::fs::lgetxattr(
             stand.host().join("kept"),
             "user.overlay.opaque",

@@ -11,7 +11,7 @@ use crate::*;
 fn before() -> Vec<Edit> {
     vec![
         write("kept", "1"),
-        write("old/file", "1"),
+        write("old/file", "original"),
         write("old/other", "1"),
     ]
 }
@@ -141,7 +141,10 @@ fn nothing_unreadable_is_applied_and_the_rest_is() {
         ];
         assert_eq!(refused, expected);
         apply(plan, &stand.journal(), &mut |_| {}).unwrap();
-        assert_eq!(fs::read(stand.host().join("old/file")).unwrap(), b"12");
+        assert_eq!(
+            fs::read(stand.host().join("old/file")).unwrap(),
+            b"original2"
+        );
         assert_eq!(mode_of(stand.host().join("old")), 0o755);
         assert!(!stand.host().join("closed").exists());
         undo(&stand.journal(), false).unwrap();
