@@ -17,7 +17,7 @@ type Hash = [u8; 32];
 /// The contents of files that are not applied: of each size that goes, the digests.
 type Contents = HashMap<u64, HashSet<Hash>>;
 
-/// What is left out.
+/// The entries that are left out.
 #[derive(Default)]
 struct LeftOut {
     is_any: bool,

@@ -79,7 +79,7 @@ impl Sender {
     }
 }
 
-/// Whether the body of the request that this task answers is a short one.
+/// Returns true for a short body of the request that this task answers.
 pub(super) fn is_short() -> bool {
     SENDER.try_with(|sender| sender.is_short).unwrap_or(false)
 }

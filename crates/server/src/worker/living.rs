@@ -84,7 +84,7 @@ pub(crate) struct Living {
     reached: Mutex<BTreeSet<u16>>,
     /// The processor time at the last measurement, microseconds.
     measured: Mutex<(Instant, u64)>,
-    /// What it uses, and until when that is new enough.
+    /// The last measure of its use, and the time until which it is new enough.
     in_use: Arc<tokio::sync::Mutex<Option<(Instant, InUse)>>>,
 }
 
