@@ -63,7 +63,7 @@ pub struct Served {
     /// The trace id of the request for it.
     pub trace: Option<String>,
     /// Set where the request for it had a name.
-    pub once: Option<Once>,
+    pub once: Option<Box<Once>>,
 }
 
 impl Served {
@@ -90,7 +90,7 @@ pub struct ServedExec {
     /// root's own otherwise.
     pub user: Option<(u32, u32)>,
     /// Set where the request had a name.
-    pub once: Option<Once>,
+    pub once: Option<Box<Once>>,
 }
 
 /// The name of a request that is carried out once, however often it comes (`Idempotency-Key`).

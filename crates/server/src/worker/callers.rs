@@ -35,7 +35,7 @@ pub(super) struct Caller {
     /// The trace id of the request.
     pub(super) trace: Option<String>,
     /// The name of the request, if it is to be carried out once.
-    pub(super) once: Option<Once>,
+    pub(super) once: Option<Box<Once>>,
 }
 
 /// The comparisons that are left at the moment, of the sandboxes of each tenant.

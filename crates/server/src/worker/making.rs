@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
-use atoll_model::{Once, Served, ServedExec};
+use atoll_model::{Served, ServedExec};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -466,9 +466,9 @@ pub(super) fn served(caller: &Caller, id: &str, ask: &CreateAsk) -> Served {
         volumes: Vec::new(),
         session: ask.session.clone(),
         trace: caller.trace.clone(),
-        once: caller.once.as_ref().map(|once| Once {
-            sandbox: id.to_owned(),
-            ..once.clone()
+        once: caller.once.clone().map(|mut once| {
+            id.clone_into(&mut once.sandbox);
+            once
         }),
     }
 }

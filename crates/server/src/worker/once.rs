@@ -87,12 +87,12 @@ impl Worker {
             Answer::Started(_) | Answer::Gone => return Err(another()),
         };
         let caller = &Caller {
-            once: Some(Once {
+            once: Some(Box::new(Once {
                 tenant: caller.tenant.clone(),
                 sandbox: String::new(),
                 key: name.1.clone(),
                 digest,
-            }),
+            })),
             ..caller.clone()
         };
         let created = cell.get_or_init(|| self.create(caller, ask)).await;
@@ -124,12 +124,12 @@ impl Worker {
             }
         };
         let by = ServedExec {
-            once: Some(Once {
+            once: Some(Box::new(Once {
                 tenant: living.tenant.clone(),
                 sandbox: living.id.clone(),
                 key: name.1.clone(),
                 digest,
-            }),
+            })),
             ..by
         };
         let started = async || {

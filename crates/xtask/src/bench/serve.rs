@@ -3,6 +3,8 @@
 //! The client speaks HTTP by hand, so that it costs as little as it can beside what is measured.
 //! Start reading at [`run`].
 
+mod crowd;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -45,7 +47,7 @@ const ADDED: &str = "memory added by both";
 const OUTPUT: &str = "output of a process";
 const FRONT: &str = "another front until it answers";
 
-const FIGURES: [Figure; 11] = [
+const FIGURES: [Figure; 13] = [
     Figure::of(CREATE, Wanted::AtMost(8.0)),
     Figure::of(EXEC, Wanted::AtMost(3.0)),
     Figure::of(CYCLES, Wanted::AtLeast(200.0)),
@@ -57,6 +59,8 @@ const FIGURES: [Figure; 11] = [
     Figure::of(ADDED, Wanted::AtMost(32.0)),
     Figure::of(OUTPUT, Wanted::AtLeast(300.0)),
     Figure::of(FRONT, Wanted::AtMost(1_000.0)),
+    Figure::of(crowd::CREATE_RATIO, Wanted::AtMost(2.0)),
+    Figure::of(crowd::EXEC_RATIO, Wanted::AtMost(2.0)),
 ];
 
 #[derive(Args)]
@@ -82,8 +86,11 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         None => suite::program(&root)?,
     };
     let stage = Stage::below(&options.below, "atoll-bench-")?;
-    let server = Server::start(&program, stage.path(), 0, None)?;
     let mut all = Vec::new();
+    let apart = stage.path().join("crowd");
+    fs::create_dir(&apart)?;
+    crowd::beside(&program, &apart, options.rounds, &mut all)?;
+    let server = Server::start(&program, stage.path(), 0, None)?;
     one_by_one(&server, options.rounds, &mut all)?;
     many(&server, &mut all)?;
     streams(&server, &mut all)?;
@@ -128,9 +135,20 @@ impl Server {
         warm: usize,
         known: Option<String>,
     ) -> Result<Self> {
+        Self::with_sandboxes(program, directory, warm, known, 20_000)
+    }
+
+    /// Starts one whose tenants may have so many sandboxes each.
+    fn with_sandboxes(
+        program: &Path,
+        directory: &Path,
+        warm: usize,
+        known: Option<String>,
+        sandboxes: usize,
+    ) -> Result<Self> {
         let configuration = directory.join("serve.toml");
         let text = format!(
-            "log = false\n[quota]\nsandboxes = 20000\ncreates_a_minute = 1000000\n\
+            "log = false\n[quota]\nsandboxes = {sandboxes}\ncreates_a_minute = 1000000\n\
              [defaults]\ntimeout_s = 3600\n[warm]\nsandboxes = {warm}\n"
         );
         fs::write(&configuration, text)?;
