@@ -1,6 +1,7 @@
 //! `atoll exec` and `atoll shell`: programs in a running sandbox, decided, recorded, and held like
 //! its first.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -68,6 +69,43 @@ fn exec_shares_files_and_boundary() {
     assert!(!outside.exists());
     let ended = end(&world, running).success();
     assert!(ended.err().contains("made"), "{ended}");
+}
+
+/// Makes a file, a directory and a file that lets nobody else in, and shows the mask.
+const MADE: &str = "umask; : > f$1; mkdir d$1; (umask 0077; : > own$1)";
+
+#[test]
+fn mask_of_the_caller_holds_inside() {
+    let world = World::new("mask_of_the_caller_holds_inside");
+    let masked = |mask: &str, call: &[&str]| {
+        let front = format!("umask {mask}; exec \"$@\"");
+        world.atoll(call).under(["sh", "-c", &front, "sh"])
+    };
+    let script = format!("set -- 1; {MADE}; echo up; while [ ! -e done ]; do sleep 0.05; done");
+    let run = masked("077", &["run", "--apply", "--", "sh", "-c", &script]).start();
+    let out = run.until_stdout("up");
+    assert!(out.starts_with("0077\n"), "{out}");
+    for (number, mask) in [("2", "002"), ("3", "027"), ("4", "000")] {
+        let script = format!("set -- {number}; {MADE}");
+        let seen = masked(mask, &["exec", "last", "--", "sh", "-c", &script]).run();
+        let expected = format!("{:0>4}\n", mask.trim_start_matches('0'));
+        assert_eq!(seen.success().out(), expected);
+    }
+    let _ = end(&world, run).success();
+    let mode = |name: &str| {
+        let facts = std::fs::symlink_metadata(world.path(name));
+        facts.unwrap().permissions().mode() & 0o7777
+    };
+    for (number, file, directory) in [
+        (1, 0o600, 0o700),
+        (2, 0o664, 0o775),
+        (3, 0o640, 0o750),
+        (4, 0o666, 0o777),
+    ] {
+        assert_eq!(mode(&format!("f{number}")), file, "f{number}");
+        assert_eq!(mode(&format!("d{number}")), directory, "d{number}");
+        assert_eq!(mode(&format!("own{number}")), 0o600, "own{number}");
+    }
 }
 
 /// Each domain of a program's process grants what its files' rules grant.

@@ -5,7 +5,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub const REQUEST_BYTES_MAX: usize = 16;
 
 /// The version of the encoding of an [`ExecSpec`]; any other is refused.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The number of an exec in its sandbox. The host side numbers them upward from [`ExecId::FIRST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +46,8 @@ pub struct ExecSpec {
     pub environment: Vec<Vec<u8>>,
     /// The working directory at the start.
     pub directory: Vec<u8>,
+    /// The mask of mode bits that new files do not get (umask(2)).
+    pub mode_mask: u32,
     /// The user that it becomes, where the sandbox's programs are root; root itself if `None`.
     pub user: Option<User>,
 }
@@ -93,6 +95,7 @@ impl ExecSpec {
         out.list(&self.arguments, |out, text| out.text(text));
         out.list(&self.environment, |out, text| out.text(text));
         out.text(&self.directory);
+        out.u32(self.mode_mask);
         write_user(&mut out, self.user);
         out.0
     }
@@ -122,6 +125,7 @@ impl ExecSpec {
             arguments: from.list(Reader::text)?,
             environment: from.list(Reader::text)?,
             directory: from.text()?,
+            mode_mask: from.u32()?,
             user: read_user(&mut from)?,
         };
         from.end()?;

@@ -72,6 +72,7 @@ fn full_exec() -> ExecSpec {
         arguments: vec![b"sh".to_vec(), b"-c".to_vec(), b"exit 3".to_vec()],
         environment: vec![b"PATH=/usr/bin".to_vec()],
         directory: b"/w".to_vec(),
+        mode_mask: 0o027,
         user: Some(User { uid: 3, gid: 4 }),
     }
 }
@@ -273,9 +274,9 @@ fn the_bytes_of_a_description_are_fixed() {
 fn exec_bytes_are_fixed() {
     let bytes = full_exec().to_bytes();
     let expected = [
-        &[2, 0, 0, 0, 2, 1, 24, 0, 80, 0, 3, 0, 0, 0][..],
+        &[3, 0, 0, 0, 2, 1, 24, 0, 80, 0, 3, 0, 0, 0][..],
         b"\x02\0\0\0sh\x02\0\0\0-c\x06\0\0\0exit 3",
-        b"\x01\0\0\0\x0d\0\0\0PATH=/usr/bin\x02\0\0\0/w",
+        b"\x01\0\0\0\x0d\0\0\0PATH=/usr/bin\x02\0\0\0/w\x17\0\0\0",
         b"\x01\x03\0\0\0\x04\0\0\0",
     ];
     assert_eq!(bytes, expected.concat(), "another form is another VERSION");

@@ -59,6 +59,21 @@ pub(crate) struct PreparedExec {
     sent: Vec<OwnedFd>,
 }
 
+/// The mask of mode bits of programs that are started over HTTP, which has none.
+const SERVED_MODE_MASK: u32 = 0o022;
+
+/// Returns the mask of mode bits for a program: its caller's (`Umask` of proc_pid_status(5)), or that
+/// of served ones, also where the caller is gone.
+pub(crate) fn mode_mask(is_served: bool, caller: u32) -> u32 {
+    if is_served {
+        return SERVED_MODE_MASK;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{caller}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let mask = mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
+    mask.unwrap_or(SERVED_MODE_MASK)
+}
+
 impl ExecServer {
     pub(crate) fn new(
         requests: OwnedFd,
@@ -117,6 +132,10 @@ impl ExecServer {
                 .collect(),
             environment: own.chain(set.iter().map(|one| one.to_vec())).collect(),
             directory: grant.directory().as_os_str().as_bytes().to_vec(),
+            mode_mask: {
+                let call = exec.armed.call();
+                mode_mask(call.served.is_some(), call.by_pid)
+            },
             user: exec
                 .armed
                 .call()

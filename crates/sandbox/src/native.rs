@@ -18,7 +18,7 @@ use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
 use crate::enforcement::{Swap, enforcement};
-use crate::exec::{ExecServer, PreparedExec};
+use crate::exec::{ExecServer, PreparedExec, mode_mask};
 use crate::groups::{Groups, SERVER_PROCESSES};
 use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
@@ -329,6 +329,7 @@ fn first_exec(native: &Native<'_>, call: &Call, environment: &[(OsString, OsStri
             .collect(),
         environment: environment.iter().map(variable).collect(),
         directory: call.directory.as_os_str().as_bytes().to_vec(),
+        mode_mask: mode_mask(call.served.is_some(), std::process::id()),
         user: None,
     }
 }

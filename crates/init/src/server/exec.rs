@@ -70,6 +70,7 @@ impl Server<'_> {
         }
         descriptor::close_on_exec_from(3).at(Stage::Start)?;
         let directory = text(&spec.directory).at(Stage::Directory)?;
+        let _ = process::change_mode_mask(spec.mode_mask);
         process::change_directory(&directory).at(Stage::Directory)?;
         process::reset_signals().at(Stage::Start)?;
         // Here and not in the server: what programs run out of, it has.

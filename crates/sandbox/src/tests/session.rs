@@ -154,6 +154,7 @@ fn witnessed(
         arguments: vec![b"program".to_vec()],
         environment: Vec::new(),
         directory: b"/".to_vec(),
+        mode_mask: 0o022,
         user: None,
     };
     let server = ExecServer::new(requests, None, false, false, &spec);
