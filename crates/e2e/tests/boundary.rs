@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use e2e::{
-    Avoidable, Outcome, Process, Running, World, descendants_of, is_root, make_fifo,
-    program_exists, status_field, wait_until,
+    Avoidable, Outcome, Process, Running, World, can_be_ordinary_root, descendants_of, is_root,
+    make_fifo, program_exists, status_field, wait_until,
 };
 
 const NONE: [&str; 0] = [];
@@ -406,6 +406,22 @@ fn namespaces_and_mounts_cannot_be_made_by_programs() {
         let tried = world.run_inside(&format!("{script} || exit 1"));
         assert_eq!(tried.code(), 1, "{script}: {tried}");
         assert!(!tried.err().contains("error:"), "{script}: {tried}");
+    }
+}
+
+/// Programs ask for the address of the machine that they run on.
+#[test]
+fn own_host_name_leads_to_loopback() {
+    let world = World::new("own_host_name_leads_to_loopback");
+    let script = "getent hosts \"$(hostname)\" | cut -d' ' -f1 | head -1";
+    for options in [&[][..], &["--allow", "example.com"], &["--root"]] {
+        if options == ["--root"] && !can_be_ordinary_root() {
+            world.skip_row("root", "needs user namespaces", Avoidable::No);
+            continue;
+        }
+        let seen = world.run(options, script).run().success();
+        let is_loopback = ["127.0.0.1\n", "::1\n"].contains(&&*seen.out());
+        assert!(is_loopback, "{options:?}: {seen}");
     }
 }
 

@@ -78,18 +78,18 @@ fn dns_sandbox_name_resolves_to_loopback() {
         ),
         (RecordType::TXT, vec![]),
     ] {
-        let (answer, refused) = answered(&question("Atoll.", kind), &names);
+        let (answer, refused) = answered(&question("Localhost.", kind), &names);
         assert_eq!(answer.metadata.response_code, ResponseCode::NoError);
         assert_eq!((addresses(&answer), refused), (expected, None), "{kind}");
     }
-    for name in ["atoll.example.", "atol."] {
+    for name in ["localhost.example.", "localhos."] {
         let (answer, refused) = answered(&question(name, RecordType::A), &names);
         assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
         assert!(addresses(&answer).is_empty() && refused.is_some(), "{name}");
     }
     // A rule of somebody's own that names a host so is about that host.
-    let asked = question("atoll.", RecordType::A).to_vec().unwrap();
-    let named = network(&["atoll"]);
+    let asked = question("localhost.", RecordType::A).to_vec().unwrap();
+    let named = network(&["localhost"]);
     let answered = dns::answer(&asked, &named, &Policies::default().now(), &names);
     let answer = Message::from_vec(&answered.answer.unwrap()).unwrap();
     assert_ne!(addresses(&answer), [IpAddr::from([127, 0, 0, 1])]);

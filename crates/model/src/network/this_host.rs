@@ -8,8 +8,9 @@ use super::{Destination, HostName, HostPart, HostPattern, Network, Ports, Reques
 /// The name by which programs in the sandbox reach the host's loopback.
 pub const THIS_HOST: &str = "host.atoll.internal";
 
-/// The sandbox's own host name.
-pub const SANDBOX_NAME: &str = "atoll";
+/// The sandbox's own host name, which many programs look up when they start: `/etc/hosts` has it also
+/// where nobody answers queries.
+pub const SANDBOX_NAME: &str = "localhost";
 
 /// The addresses dialled for it, in this order.
 pub const THIS_HOST_ADDRESSES: [IpAddr; 2] = [
