@@ -9,12 +9,13 @@ use crate::expected::{Prepared, expected, others};
 use crate::facts::{Facts, Time};
 use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
-use crate::plan::{Act, Entry};
+use crate::plan::Act;
 use crate::progress::{Progress, Show};
-use crate::rollback::{Later, rollback};
+use crate::rollback::{Later, outside, rollback};
+use crate::steps::{PlanWriter, Steps};
 use crate::tree::path_bytes;
 use crate::unchanged::are_permissions_of;
-use crate::{ApplyError, Plan, Step, TreeError, put_back};
+use crate::{ApplyError, Plan, TreeError, put_back};
 
 /// The amount of work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,9 +78,12 @@ pub fn apply(
         repository: plan.repository,
         tag: fresh_tag()?,
         loose: false,
-        steps: plan.steps,
     };
-    let engine = Engine::begin(journal, work)?;
+    let mut writer = PlanWriter::begin(journal, work)?;
+    for step in plan.steps {
+        writer.push(&step)?;
+    }
+    let engine = Engine::begin(writer)?;
     run_or_take_back(&engine, progress)
 }
 
@@ -99,7 +103,7 @@ pub fn finish(journal: &Path) -> Result<Applied, ApplyError> {
         Some(Stage::Undoing) => resume_within(&journal, UNDO, Stage::Undone),
         Some(Stage::PuttingBack) => settle_putting_back(&journal, true),
         Some(Stage::Undone) => applied_within(&journal, UNDO),
-        Some(Stage::Done | Stage::TakenBack) => Ok(applied(&Engine::resume(journal)?.work)),
+        Some(Stage::Done | Stage::TakenBack) => applied_of(journal.path()),
         None => Err(ApplyError::State {
             found: "empty",
             needed: "interrupted",
@@ -163,7 +167,7 @@ pub fn journal_state(journal: &Path) -> Result<JournalState, ApplyError> {
 
 pub(crate) fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Applied, ApplyError> {
     let Err(cause) = engine.run(progress) else {
-        return Ok(applied(&engine.work));
+        return Ok(applied(&engine.steps));
     };
     let cause = Box::new(cause);
     match go_back(engine) {
@@ -181,28 +185,32 @@ fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
     engine.remove_temporaries(|_| true)?;
     let expected = expected(engine)?;
-    let mut back = rollback(engine, &done, expected.as_ref(), &Later::default())?;
+    let journal = &engine.journal;
+    journal.discard_within(BACK)?;
+    let mut plan = plan_within(engine, BACK, true)?;
+    let push = &mut |step| plan.push(&outside(step));
+    let mut back = rollback(engine, &done, expected.as_ref(), &Later::default(), push)?;
     if expected.is_some() {
         // What is not as it was left is somebody's since: nobody has said that it may go.
         let changed = [mem::take(&mut back.aside), mem::take(&mut back.skipped)];
         back.in_the_way.extend(changed.into_iter().flatten());
     }
     if !back.in_the_way.is_empty() {
+        journal.discard_within(BACK)?;
         return Err(ApplyError::InTheWay(back.in_the_way));
     }
-    let (journal, steps) = (&engine.journal, back.steps());
-    journal.discard_within(BACK)?;
-    if steps.is_empty() {
+    if plan.is_empty() {
+        journal.discard_within(BACK)?;
         put_back::note(journal, BACK);
         journal.set_stage(Stage::TakenBack)?;
         return Ok(Applied::default());
     }
-    let within = begin_within(engine, BACK, steps, true)?;
+    let within = Engine::begin(plan)?;
     journal.set_stage(Stage::TakingBack)?;
     within.run(&mut |_| {})?;
     put_back::note(journal, BACK);
     journal.set_stage(Stage::TakenBack)?;
-    Ok(applied(&within.work))
+    Ok(applied(&within.steps))
 }
 
 /// Swaps back what was swapped but not yet checked, since only then is the original itself still
@@ -216,25 +224,26 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
     };
     let mut done = Vec::new();
     let mut in_the_way = Vec::new();
-    for (index, step) in engine.work.steps.iter().enumerate() {
+    for step in engine.steps.iter() {
+        let (index, step) = step?;
         let is_logged = logged.contains(&index);
         match &step.act {
             Act::Replace { .. } | Act::Rename { .. } if is_logged => done.push(index),
             Act::Replace { .. } if !committing => {}
             Act::Replace { old, .. } => {
-                let temporary = engine.temporary(index, step);
+                let temporary = engine.temporary(index, &step);
                 let Ok(place) = engine.tree.place_of(&step.path) else {
                     continue;
                 };
                 let prepared = all.top(index);
                 let place = place.as_fd();
-                engine.give_back(step, &temporary, place)?;
+                engine.give_back(&step, &temporary, place)?;
                 let aside = engine.stamp_at(place, &temporary)?;
-                if !engine.is_swapped(step, &temporary, place, prepared)? {
+                if !engine.is_swapped(&step, &temporary, place, prepared)? {
                     // What was prepared goes; the original, whose name somebody took, never.
                     let is_ours = |aside| prepared.is_some_and(|ours| ours.same_entry(aside));
                     if aside.as_ref().is_some_and(|aside| !is_ours(aside)) {
-                        in_the_way.extend(engine.put_back(step, &temporary, place)?);
+                        in_the_way.extend(engine.put_back(&step, &temporary, place)?);
                     }
                     continue;
                 }
@@ -243,9 +252,9 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                     continue;
                 }
                 // What was swapped in goes: with it, what somebody has made of it since.
-                match others(engine, &all, index, step)? {
+                match others(engine, &all, index, &step)? {
                     all if all.is_empty() => {
-                        engine.swap_back(step, &temporary, place, prepared)?;
+                        engine.swap_back(&step, &temporary, place, prepared)?;
                     }
                     all => in_the_way.extend(all),
                 }
@@ -273,12 +282,12 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
     }
 }
 
-pub(crate) fn begin_within(
+/// Begins the plan of a nested journal.
+pub(crate) fn plan_within(
     engine: &Engine,
     name: &str,
-    steps: Vec<Step>,
     loose: bool,
-) -> Result<Engine, ApplyError> {
+) -> Result<PlanWriter, ApplyError> {
     let work = Work {
         root: engine.work.root.clone(),
         root_identity: engine.work.root_identity,
@@ -289,9 +298,8 @@ pub(crate) fn begin_within(
         repository: engine.work.repository.clone(),
         tag: fresh_tag()?,
         loose,
-        steps,
     };
-    Engine::begin(Journal::open(&engine.journal.within(name), true)?, work)
+    PlanWriter::begin(Journal::open(&engine.journal.within(name), true)?, work)
 }
 
 fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, ApplyError> {
@@ -308,7 +316,7 @@ fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, A
         Some(_) => {
             let engine = Engine::resume(Journal::open(&within, false)?)?;
             engine.run(&mut |_| {})?;
-            applied(&engine.work)
+            applied(&engine.steps)
         }
     };
     put_back::note(journal, name);
@@ -325,7 +333,7 @@ fn settle_putting_back(journal: &Journal, onward: bool) -> Result<Applied, Apply
         Some(_) if onward => {
             let engine = Engine::resume(Journal::open(&within, false)?)?;
             engine.run(&mut |_| {})?;
-            (Stage::Done, applied(&engine.work))
+            (Stage::Done, applied(&engine.steps))
         }
         Some(_) => (Stage::Undone, take_back(&within)?),
         None => (Stage::Undone, Applied::default()),
@@ -338,16 +346,18 @@ fn settle_putting_back(journal: &Journal, onward: bool) -> Result<Applied, Apply
 }
 
 fn applied_within(journal: &Journal, name: &str) -> Result<Applied, ApplyError> {
-    let within = Journal::open(&journal.within(name), false)?;
-    Ok(applied(&within.read_json("plan.json")?))
+    applied_of(Journal::open(&journal.within(name), false)?.path())
 }
 
-fn applied(work: &Work) -> Applied {
-    let entries = || work.steps.iter().flat_map(Step::new_entries);
+fn applied_of(journal: &Path) -> Result<Applied, ApplyError> {
+    Ok(applied(&Steps::read(journal)?.1))
+}
+
+fn applied(steps: &Steps) -> Applied {
     Applied {
-        steps: work.steps.len() as u64,
-        entries: entries().count() as u64,
-        bytes: entries().map(Entry::bytes).sum(),
+        steps: steps.totals.steps,
+        entries: steps.totals.new,
+        bytes: steps.totals.bytes,
     }
 }
 

@@ -11,7 +11,8 @@ use crate::entries::Walker;
 use crate::error::TreeError;
 use crate::facts::{Facts, Stamp};
 use crate::journal::{Journal, Stage, Work};
-use crate::plan::{Act, Content, Entry, Node};
+use crate::plan::{Act, Entry};
+use crate::steps::{PlanWriter, Steps};
 use crate::tree::{Tree, facts_at, file_at, is_absence, os};
 use crate::{ApplyError, PlanError, RelativePath, Step, host};
 
@@ -19,6 +20,7 @@ use crate::{ApplyError, PlanError, RelativePath, Step, host};
 pub(crate) struct Engine {
     pub journal: Journal,
     pub work: Work,
+    pub steps: Steps,
     pub tree: Tree,
     pub source: Option<Tree>,
     /// The layer's work directory, for content that comes from there.
@@ -26,20 +28,20 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Records the work in the journal and begins it.
-    pub fn begin(journal: Journal, work: Work) -> Result<Self, ApplyError> {
-        journal.write_json("plan.json", &work)?;
+    /// Begins the work that a plan records.
+    pub fn begin(plan: PlanWriter) -> Result<Self, ApplyError> {
+        let (journal, work, steps) = plan.finish()?;
         journal.set_stage(Stage::Keeping)?;
-        Self::with(journal, work)
+        Self::with(journal, work, steps)
     }
 
     /// Resumes work that a journal records.
     pub fn resume(journal: Journal) -> Result<Self, ApplyError> {
-        let work = journal.read_json("plan.json")?;
-        Self::with(journal, work)
+        let (work, steps) = Steps::read(journal.path())?;
+        Self::with(journal, work, steps)
     }
 
-    fn with(journal: Journal, work: Work) -> Result<Self, ApplyError> {
+    fn with(journal: Journal, work: Work, steps: Steps) -> Result<Self, ApplyError> {
         let root = Path::new(os(&work.root.0));
         let tree = Tree::open(root)?;
         let facts = Facts::from(
@@ -49,22 +51,18 @@ impl Engine {
         if (facts.device, facts.inode) != work.root_identity {
             return Err(ApplyError::OtherRoot(root.to_owned()));
         }
-        let comes_from = |is_it: fn(&Content) -> bool| {
-            let mut entries = work.steps.iter().flat_map(Step::new_entries);
-            entries.any(|entry| matches!(&entry.node, Node::File { content, .. } if is_it(content)))
-        };
-        let source = match comes_from(|content| matches!(content, Content::Layer(_))) {
+        let source = match steps.totals.is_of_layer {
             true => Some(Tree::open(Path::new(os(&work.content.0)))?),
             false => None,
         };
-        let from_index = comes_from(|content| matches!(content, Content::Indexed(_)));
-        let indexed = match work.work.as_ref().filter(|_| from_index) {
+        let indexed = match work.work.as_ref().filter(|_| steps.totals.is_of_index) {
             Some(path) => Some(Tree::open_for_lookups(Path::new(os(&path.0)))?),
             None => None,
         };
         Ok(Self {
             journal,
             work,
+            steps,
             tree,
             source,
             indexed,
@@ -96,14 +94,15 @@ impl Engine {
 
     /// Removes everything that is under temporary names. An original among it is kept.
     pub fn remove_temporaries(&self, which: fn(&Step) -> bool) -> Result<(), ApplyError> {
-        for (index, step) in self.work.steps.iter().enumerate() {
+        for step in self.steps.iter() {
+            let (index, step) = step?;
             let Act::Replace { .. } = step.act else {
                 continue;
             };
-            let temporary = self.temporary(index, step);
+            let temporary = self.temporary(index, &step);
             match self.tree.place_of(&temporary) {
-                _ if !which(step) => {}
-                Ok(place) => self.clear(step, &temporary, place.as_fd(), None)?,
+                _ if !which(&step) => {}
+                Ok(place) => self.clear(&step, &temporary, place.as_fd(), None)?,
                 Err(error) if is_absence(&error) => {}
                 Err(error) => return Err(self.failed("cannot remove", &temporary, error)),
             }

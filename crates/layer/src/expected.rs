@@ -79,8 +79,9 @@ pub(crate) fn expected(engine: &Engine) -> Result<Option<Results>, ApplyError> {
     let prepared = Prepared::read(&engine.journal)?;
     let mut walker = Walker::new(Bounds::default());
     let mut results = Results::default();
-    for (index, step) in engine.work.steps.iter().enumerate() {
-        results.steps.push(match &step.act {
+    for step in engine.steps.iter() {
+        let (index, step) = step?;
+        let left = match &step.act {
             Act::Replace { .. } => {
                 let now = engine.tree.facts(&step.path).ok().flatten();
                 match prepared.left(index, now.map(|now| now.stamp())) {
@@ -89,9 +90,10 @@ pub(crate) fn expected(engine: &Engine) -> Result<Option<Results>, ApplyError> {
                 }
             }
             Act::Facts { .. } | Act::Rename { .. } => {
-                itself(engine, &mut walker, step).unwrap_or_default()
+                itself(engine, &mut walker, &step).unwrap_or_default()
             }
-        });
+        };
+        results.steps.push(left.into());
     }
     Ok(Some(results))
 }
@@ -101,26 +103,28 @@ pub(crate) fn expected(engine: &Engine) -> Result<Option<Results>, ApplyError> {
 pub(crate) fn results(engine: &Engine, prepared: &Prepared) -> Result<Results, ApplyError> {
     let mut walker = Walker::new(Bounds::default());
     let mut results = Results::default();
-    for (index, step) in engine.work.steps.iter().enumerate() {
-        results.steps.push(match &step.act {
+    for step in engine.steps.iter() {
+        let (index, step) = step?;
+        let left = match &step.act {
             Act::Replace { new, .. } => {
                 let facts = engine.tree.facts(&step.path).ok().flatten();
                 let top = prepared.top(index).filter(|_| is_alone(new));
                 if let Some((top, now)) = top.zip(facts.map(|facts| facts.stamp()))
                     && top.holds_after_rename(&now)
                 {
-                    results.steps.push(vec![(RelativePath::root(), now)]);
+                    results.steps.push([(RelativePath::root(), now)].into());
                     continue;
                 }
                 let now = engine.present(&mut walker, &step.path)?;
                 let left = prepared.left(index, top_of(&now));
-                match left.filter(|left| !is_as_left(engine, step, &now, left)) {
+                match left.filter(|left| !is_as_left(engine, &step, &now, left)) {
                     Some(left) => left,
                     None => stamps(now),
                 }
             }
-            Act::Facts { .. } | Act::Rename { .. } => itself(engine, &mut walker, step)?,
-        });
+            Act::Facts { .. } | Act::Rename { .. } => itself(engine, &mut walker, &step)?,
+        };
+        results.steps.push(left.into());
     }
     Ok(results)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::facts::{Facts, Stamp, Time};
 use crate::host::{Swap, rename_to_free, swap};
 use crate::path::Bytes;
 use crate::tree::{facts_at, file_at, names_in, os, path_bytes};
-use crate::{ApplyError, RelativePath, Step, content};
+use crate::{ApplyError, RelativePath, content};
 
 /// The memory for what is being written.
-const BUFFER_BYTES: usize = 64 << 10;
+pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 /// The name of the directory with the originals.
 const KEPT: &str = "kept";
 
@@ -67,7 +67,7 @@ impl Stage {
     }
 }
 
-/// The work to do, as recorded in the journal.
+/// The work to do, as recorded in the journal before its steps.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Work {
@@ -93,13 +93,13 @@ pub(crate) struct Work {
     pub tag: String,
     /// Continue whatever the host looks like: only for rolling back.
     pub loose: bool,
-    pub steps: Vec<Step>,
 }
 
 /// The state of the host directory after each step.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
-    pub steps: Vec<Vec<(RelativePath, Stamp)>>,
+    /// As slices, which are read into no more memory than they need.
+    pub steps: Vec<Box<[(RelativePath, Stamp)]>>,
 }
 
 /// An open, locked journal.
@@ -189,12 +189,7 @@ impl Journal {
     }
 
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ApplyError> {
-        let path = self.path.join(name);
-        let bytes = std::fs::read(&path).map_err(|error| failed("cannot read", &path, error))?;
-        serde_json::from_slice(&bytes).map_err(|error| ApplyError::Damaged {
-            path,
-            why: error.to_string(),
-        })
+        read_json(&self.path.join(name))
     }
 
     /// Replaces a file as a whole: readers and a crash see the old or the new one.
@@ -215,10 +210,15 @@ impl Journal {
                 .open(&fresh)?;
             content(&mut file)?;
             file.sync_all()?;
-            std::fs::rename(&fresh, &path)?;
-            self.directory.sync_all()
+            self.replace(&fresh, &path)
         };
         write().map_err(|error| failed("cannot write", &path, error))
+    }
+
+    /// Gives a durable file of the journal the name of another, durably.
+    pub fn replace(&self, fresh: &Path, path: &Path) -> io::Result<()> {
+        std::fs::rename(fresh, path)?;
+        self.directory.sync_all()
     }
 
     /// Returns the indexes of the steps that are recorded as done.
@@ -341,6 +341,19 @@ impl Journal {
     }
 }
 
+/// Reads a file of a journal without opening it.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ApplyError> {
+    let file = File::open(path).map_err(|error| failed("cannot read", path, error))?;
+    let buffered = BufReader::with_capacity(BUFFER_BYTES, file);
+    serde_json::from_reader(buffered).map_err(|error| match error.is_io() {
+        true => failed("cannot read", path, error.into()),
+        false => ApplyError::Damaged {
+            path: path.to_owned(),
+            why: error.to_string(),
+        },
+    })
+}
+
 /// Reads the stage of a journal without opening it; `None` where nothing was begun.
 pub(crate) fn stage_of(path: &Path) -> Result<Option<Stage>, ApplyError> {
     let file = path.join("stage");
@@ -356,18 +369,6 @@ pub(crate) fn stage_of(path: &Path) -> Result<Option<Stage>, ApplyError> {
             why: "no such stage".into(),
         }),
     }
-}
-
-/// Returns whether an apply with this journal was to write at a path or beneath it. Nothing is
-/// opened or locked; false for a journal that cannot be read.
-#[must_use]
-pub fn has_written(journal: &Path, path: &RelativePath) -> bool {
-    let read = std::fs::read(journal.join("plan.json")).ok();
-    let work = read.and_then(|text| serde_json::from_slice::<Work>(&text).ok());
-    work.is_some_and(|work| {
-        let writes = work.steps.iter().flat_map(Step::writes);
-        writes.into_iter().any(|write| write.path.starts_with(path))
-    })
 }
 
 fn open_kept(journal: &Path, number: u64) -> Result<File, ApplyError> {
@@ -387,7 +388,7 @@ fn make_directory(path: &Path) -> Result<(), ApplyError> {
         .map_err(|error| failed("cannot make", path, error))
 }
 
-fn failed(doing: &'static str, path: &Path, error: io::Error) -> ApplyError {
+pub(crate) fn failed(doing: &'static str, path: &Path, error: io::Error) -> ApplyError {
     ApplyError::from_tree(TreeError::new(doing, path.display(), error))
 }
 

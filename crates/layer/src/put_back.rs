@@ -4,17 +4,18 @@
 //! the directories around it nothing is known: somebody else may have changed names there too.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::RelativePath;
 use crate::facts::{Facts, Stamp, Time};
-use crate::journal::{Journal, Results, Work};
+use crate::journal::{BUFFER_BYTES, Journal, Results, read_json};
 use crate::path::Bytes;
+use crate::steps::Steps;
 use crate::tree::{Tree, os};
-use crate::{RelativePath, Step};
 
 /// The most entries of one directory that are known: of more, the next apply may meet a conflict.
 const ENTRIES_MAX: usize = 200_000;
@@ -39,8 +40,7 @@ type Row = (RelativePath, Stamp, Time, Time);
 impl PutBack {
     /// Reads the record. Without one, or where it cannot be read, nothing is known to be put back.
     pub fn read(file: Option<&Path>) -> Self {
-        let text = file.and_then(|file| std::fs::read(file).ok());
-        let all: Option<Vec<Row>> = text.and_then(|text| serde_json::from_slice(&text).ok());
+        let all: Option<Vec<Row>> = file.and_then(|file| read_json(file).ok());
         let known = |(path, stamp, changed, away)| {
             let known = Known {
                 stamp,
@@ -73,8 +73,9 @@ impl PutBack {
         }
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(true).write(true).mode(0o600);
-        let mut written: File = options.open(&fresh)?;
-        written.write_all(&serde_json::to_vec(&all)?)?;
+        let mut written = BufWriter::with_capacity(BUFFER_BYTES, options.open(&fresh)?);
+        serde_json::to_writer(&mut written, &all)?;
+        written.flush()?;
         std::fs::rename(&fresh, file)
     }
 }
@@ -86,7 +87,7 @@ pub(crate) fn note(journal: &Journal, within: &str) {
 }
 
 fn note_all(journal: &Journal, within: &str) -> Option<()> {
-    let work: Work = journal.read_json("plan.json").ok()?;
+    let (work, steps) = Steps::read(journal.path()).ok()?;
     let file = PathBuf::from(os(&work.put_back.as_ref()?.0));
     let tree = Tree::open(Path::new(os(&work.root.0))).ok()?;
     let root = Facts::from(&rustix::fs::fstat(tree.root()).ok()?);
@@ -95,9 +96,10 @@ fn note_all(journal: &Journal, within: &str) -> Option<()> {
     }
     let away = work.begun?;
     let mut known = PutBack::read(Some(&file));
-    let made = made(&journal.within(within));
+    let made = made(&journal.within(within)).unwrap_or_default();
     let stamp_at = |path: &RelativePath| Some(tree.facts(path).ok()??.stamp());
-    for step in &work.steps {
+    for step in steps.iter() {
+        let (_, step) = step.ok()?;
         for entry in step.found_entries() {
             let path = step.path.concat(&entry.beneath);
             let (Some(then), Some(now)) = (entry.stamp, stamp_at(&path)) else {
@@ -129,17 +131,16 @@ impl PutBack {
 }
 
 /// Returns the entries that a nested journal has made, as it left them.
-fn made(within: &Path) -> HashMap<RelativePath, Stamp> {
-    let read = |name| std::fs::read(within.join(name)).unwrap_or_default();
-    let work: Option<Work> = serde_json::from_slice(&read("plan.json")).ok();
-    let results: Option<Results> = serde_json::from_slice(&read("results.json")).ok();
-    let steps = work.into_iter().flat_map(|work| work.steps);
-    let results = results.into_iter().flat_map(|results| results.steps);
-    let of_step = |(step, stamps): (Step, Vec<(RelativePath, Stamp)>)| {
-        let stamps = stamps.into_iter();
-        stamps.map(move |(beneath, stamp)| (step.path.concat(&beneath), stamp))
-    };
-    steps.zip(results).flat_map(of_step).collect()
+fn made(within: &Path) -> Option<HashMap<RelativePath, Stamp>> {
+    let (_, steps) = Steps::read(within).ok()?;
+    let results: Results = read_json(&within.join("results.json")).ok()?;
+    let mut made = HashMap::new();
+    for (step, stamps) in steps.iter().zip(results.steps) {
+        let (_, step) = step.ok()?;
+        let stamps = Vec::from(stamps).into_iter();
+        made.extend(stamps.map(|(beneath, stamp)| (step.path.concat(&beneath), stamp)));
+    }
+    Some(made)
 }
 
 /// Returns a record's path in the form of journals.

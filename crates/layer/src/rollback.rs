@@ -13,7 +13,7 @@ use crate::journal::Results;
 use crate::parting::part;
 use crate::plan::{Act, Content, Entry, Node};
 use crate::unchanged::{CHANGED, are_facts_unchanged, is_entry_unchanged};
-use crate::worktrees::{Left, left};
+use crate::worktrees::{Left, Own, left};
 use crate::{ApplyError, Bounds, Conflict, RelativePath, RetainedDirectory, Step, TreeError};
 
 const GONE: &str = "it is gone since it was applied";
@@ -22,10 +22,12 @@ const REPOSITORY: &str = "it is a git repository that others have written to sin
 const SPECIAL: &str = "a socket, FIFO or device is there now, which could not be brought back";
 const IN_THE_WAY: &str = "a directory that holds what is not of this apply is there now";
 
-/// The steps that revert others, with their obstacles.
+/// A function that takes the steps that revert others.
+pub(crate) type Push<'a> = &'a mut dyn FnMut(Step) -> Result<(), ApplyError>;
+
+/// The obstacles to steps that revert others.
 #[derive(Default)]
 pub(crate) struct Rollback {
-    steps: Vec<Step>,
     /// Paths at which the directory is not what it was after the steps.
     pub conflicts: Vec<Conflict>,
     /// Paths at which an entry would be overwritten or removed.
@@ -39,20 +41,6 @@ pub(crate) struct Rollback {
 }
 
 impl Rollback {
-    /// Returns the steps, for a journal within the one that keeps the originals.
-    pub fn steps(self) -> Vec<Step> {
-        let mut steps = self.steps;
-        for step in &mut steps {
-            if let Act::Replace { new, .. } = &mut step.act {
-                *new = mem::take(new)
-                    .into_iter()
-                    .filter_map(from_outside)
-                    .collect();
-            }
-        }
-        steps
-    }
-
     fn conflict(&mut self, path: RelativePath, why: &str) {
         let why = why.to_owned();
         self.conflicts.push(Conflict { path, why });
@@ -72,23 +60,31 @@ impl Rollback {
 /// The steps by which later applies to the same directory will have been undone before an earlier
 /// one is: the latest first, each by path.
 #[derive(Default)]
-pub(crate) struct Later(Vec<BTreeMap<RelativePath, Step>>);
+pub(crate) struct Later(Vec<Undoing>);
+
+/// The steps that undo one apply, each by path.
+#[derive(Default)]
+pub(crate) struct Undoing(BTreeMap<RelativePath, Step>);
+
+impl Undoing {
+    pub fn add(&mut self, mut step: Step) {
+        if let Act::Replace { old, new } = &mut step.act {
+            // What could not be brought back will not be there.
+            new.retain(|entry| entry.node != Node::Special);
+            *old = Vec::new();
+        }
+        self.0.insert(step.path.clone(), step);
+    }
+}
 
 impl Later {
-    pub fn add(&mut self, back: &Rollback) {
-        let steps = back.steps.iter().cloned().map(|mut step| {
-            // What could not be brought back will not be there.
-            if let Act::Replace { new, .. } = &mut step.act {
-                new.retain(|entry| entry.node != Node::Special);
-            }
-            (step.path.clone(), step)
-        });
-        self.0.push(steps.collect());
+    pub fn add(&mut self, steps: Undoing) {
+        self.0.push(steps);
     }
 
     /// Returns the entries that will be at a path where these are now.
     fn at(&self, path: &RelativePath, mut entries: Vec<Entry>) -> Vec<Entry> {
-        for steps in &self.0 {
+        for Undoing(steps) in &self.0 {
             let mut above = std::iter::once(path.clone()).chain(path.ancestors());
             let above = above.find_map(|above| steps.get(&above));
             if let Some(step) = above
@@ -147,30 +143,31 @@ fn elsewhere(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Returns the steps that revert those at `indices`, the last first. A path at which the directory
+/// Gives the steps that revert those at `indices`, the last first, to `push`. A path at which the directory
 /// differs from the `results` is a conflict; without results everything is taken for the steps'
 /// own.
 ///
 /// # Errors
-/// Without results, what cannot be read.
+/// Without results, what cannot be read; those of `push`, and of reading the plan.
 pub(crate) fn rollback(
     engine: &Engine,
     indices: &[usize],
     results: Option<&Results>,
     later: &Later,
+    push: Push<'_>,
 ) -> Result<Rollback, ApplyError> {
+    let own = engine.work.repository.as_ref();
+    let own = own.map(|own| Own::of(engine, own)).transpose()?;
     let mut looking = Looking {
         engine,
         later,
         walker: Walker::new(Bounds::default()),
         back: Rollback::default(),
+        steps: Vec::new(),
     };
     for index in indices.iter().rev() {
-        let Some(step) = engine.work.steps.get(*index) else {
-            continue;
-        };
-        let own = engine.work.repository.as_ref();
-        let left = own.map_or(Left::No, |own| left(step, engine, own));
+        let step = &engine.steps.get(*index)?;
+        let left = own.as_ref().map_or(Left::No, |own| left(step, engine, own));
         if left == Left::Yes {
             continue;
         }
@@ -178,7 +175,7 @@ pub(crate) fn rollback(
         if let (Left::Told(why), Some(_)) = (left, planned) {
             looking.back.conflict(step.path.clone(), why);
         }
-        match looking.undo_one(step, planned.map(Vec::as_slice)) {
+        match looking.undo_one(step, planned.map(AsRef::as_ref)) {
             Err(error) if results.is_none() => return Err(error),
             // Without force this is a conflict; with it nothing is undone there, and that is told.
             Err(error) => {
@@ -188,6 +185,7 @@ pub(crate) fn rollback(
             }
             Ok(()) => {}
         }
+        looking.steps.drain(..).try_for_each(&mut *push)?;
     }
     let mut back = looking.back;
     let by_path = |left: &Conflict, right: &Conflict| left.path.cmp(&right.path);
@@ -203,6 +201,8 @@ struct Looking<'a> {
     later: &'a Later,
     walker: Walker,
     back: Rollback,
+    /// The steps that revert the one looked at.
+    steps: Vec<Step>,
 }
 
 impl Looking<'_> {
@@ -259,7 +259,7 @@ impl Looking<'_> {
 
     fn push(&mut self, path: &RelativePath, act: Act) {
         let path = path.clone();
-        self.back.steps.push(Step { path, act });
+        self.steps.push(Step { path, act });
     }
 
     fn undo_replaced(
@@ -285,7 +285,7 @@ impl Looking<'_> {
         }
         match part(path, now, old.to_vec(), &known) {
             Ok(parted) => {
-                self.back.steps.extend(parted.steps);
+                self.steps.extend(parted.steps);
                 if let Some(stays) = parted.stays {
                     self.tell_repositories(path, new, &stays, planned.is_some());
                     self.back.stays.push(stays);
@@ -356,6 +356,17 @@ impl Looking<'_> {
             }
         }
     }
+}
+
+/// Returns a step that reverts another, for a journal within the one that keeps the originals.
+pub(crate) fn outside(mut step: Step) -> Step {
+    if let Act::Replace { new, .. } = &mut step.act {
+        *new = mem::take(new)
+            .into_iter()
+            .filter_map(from_outside)
+            .collect();
+    }
+    step
 }
 
 /// Returns an original, for a journal within the one that keeps it.

@@ -3,7 +3,6 @@
 //! leaves a state that can be rolled forward or back.
 
 use std::collections::HashSet;
-use std::fs::File;
 
 use crate::building::Builder;
 use crate::engine::Engine;
@@ -66,33 +65,34 @@ impl Engine {
     /// Copies the entries that will be replaced into the journal, and makes sure that they were
     /// copied as planned. Those that can be moved there later are only looked at.
     fn keep(&self, show: Show<'_>) -> Result<(), ApplyError> {
-        let entries = self.work.steps.iter().flat_map(|step| {
-            let both = step.old_entries().iter().chain(step.new_entries());
-            both.map(move |entry| (step, entry))
-        });
-        let total = entries.clone().count() as u64;
+        let total = self.steps.totals.old + self.steps.totals.new;
         let takes = self.journal.takes_from(self.tree.root());
         let mut kept = HashSet::new();
         let mut is_copied = false;
-        for (done, (step, entry)) in entries.enumerate() {
-            show(Progress {
-                phase: Phase::Keeping,
-                done: done as u64,
-                total,
-            });
-            if let Node::File {
-                content: Content::Kept { number, from },
-                ..
-            } = &entry.node
-                && kept.insert(*number)
-            {
-                match step.movable() {
-                    Some((movable, original)) if takes && movable == *number => {
-                        self.look_at(&step.path, original)?;
-                    }
-                    _ => {
-                        self.keep_one(&step.path, entry, *number, from)?;
-                        is_copied = true;
+        let mut done = 0;
+        for step in self.steps.iter() {
+            let (_, step) = step?;
+            for entry in step.old_entries().iter().chain(step.new_entries()) {
+                show(Progress {
+                    phase: Phase::Keeping,
+                    done,
+                    total,
+                });
+                done += 1;
+                if let Node::File {
+                    content: Content::Kept { number, from },
+                    ..
+                } = &entry.node
+                    && kept.insert(*number)
+                {
+                    match step.movable() {
+                        Some((movable, original)) if takes && movable == *number => {
+                            self.look_at(&step.path, original)?;
+                        }
+                        _ => {
+                            self.keep_one(&step.path, entry, *number, from)?;
+                            is_copied = true;
+                        }
                     }
                 }
             }
@@ -138,23 +138,19 @@ impl Engine {
     /// it durable. A full disk is found here, before any change.
     fn prepare(&self, show: Show<'_>) -> Result<Prepared, ApplyError> {
         self.widen()?;
-        let total = self
-            .work
-            .steps
-            .iter()
-            .map(|step| step.new_entries().len() as u64)
-            .sum();
+        let total = self.steps.totals.new;
         let mut builder = Builder::new(self);
         let mut prepared = Prepared::default();
         let mut done = 0;
-        for (index, step) in self.work.steps.iter().enumerate() {
+        for step in self.steps.iter() {
+            let (index, step) = step?;
             show(Progress {
                 phase: Phase::Preparing,
                 done,
                 total,
             });
             done += step.new_entries().len() as u64;
-            let (top, beneath) = builder.build(index, step)?;
+            let (top, beneath) = builder.build(index, &step)?;
             prepared.push(top, beneath);
         }
         prepared.write(&self.journal)?;
@@ -166,13 +162,14 @@ impl Engine {
     fn widen(&self) -> Result<(), ApplyError> {
         let logged = self.journal.logged()?;
         let mut log = self.journal.log()?;
-        for (index, step) in self.work.steps.iter().enumerate() {
+        for step in self.steps.iter() {
+            let (index, step) = step?;
             if let Act::Facts { old, new } = &step.act
                 && old.node == Node::Directory
                 && !old.mode & new.mode & 0o700 != 0
                 && !logged.contains(&index)
             {
-                self.commit_one(index, step, None, &mut log)?;
+                self.commit_one(index, &step, None, &mut log)?;
             }
         }
         Ok(())
@@ -188,37 +185,37 @@ impl Engine {
     ) -> Result<(), ApplyError> {
         let logged = self.journal.logged()?;
         let mut log = self.journal.log()?;
-        let (last, first): (Vec<usize>, Vec<usize>) = (0..self.work.steps.len())
-            .partition(|index| self.work.steps.get(*index).is_some_and(is_directory_facts));
-        let total = self.work.steps.len() as u64;
-        let (first, last) = (
-            first.into_iter().map(Some),
-            last.into_iter().rev().map(Some),
-        );
+        let total = self.steps.len() as u64;
         let mut done = 0;
-        for index in first.chain([None]).chain(last) {
-            let Some(index) = index else {
-                self.let_go(&log, is_left)?;
-                continue;
-            };
+        let mut commit = |(index, step): (usize, &Step)| {
             show(Progress {
                 phase: Phase::Committing,
                 done,
                 total,
             });
             done += 1;
-            if let Some(step) = self.work.steps.get(index)
-                && !logged.contains(&index)
-            {
-                self.commit_one(index, step, prepared.top(index), &mut log)?;
+            match logged.contains(&index) {
+                true => Ok(()),
+                false => self.commit_one(index, step, prepared.top(index), &mut log),
+            }
+        };
+        let mut last = Vec::new();
+        for step in self.steps.iter() {
+            let (index, step) = step?;
+            match is_directory_facts(&step) {
+                true => last.push((index, step)),
+                false => commit((index, &step))?,
             }
         }
-        Ok(())
+        self.let_go(is_left)?;
+        let mut last = last.iter().rev();
+        last.try_for_each(|(index, step)| commit((*index, step)))
     }
 
     /// Deletes the replaced entries, or moves them into the journal. Their absence proves nothing,
     /// so the log is made durable first.
-    fn let_go(&self, log: &File, is_left: fn(&Step) -> bool) -> Result<(), ApplyError> {
+    fn let_go(&self, is_left: fn(&Step) -> bool) -> Result<(), ApplyError> {
+        let log = self.journal.log()?;
         log.sync_data().map_err(|error| self.not_logged(error))?;
         self.remove_temporaries(is_left)
     }

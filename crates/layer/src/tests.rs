@@ -8,6 +8,7 @@ mod interrupted;
 mod joined;
 mod kinds;
 mod left_out;
+mod memory;
 mod modes;
 mod names;
 mod originals;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::apply::{UNDO, begin_within, run_or_take_back};
+use crate::apply::{UNDO, plan_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
-use crate::rollback::{Later, Rollback, rollback};
+use crate::rollback::{Later, Push, Rollback, Undoing, outside, rollback};
 use crate::{Applied, ApplyError, Conflict, RetainedDirectory, put_back};
 
 /// A preview of an undo. Each list is sorted by path, without duplicates.
@@ -42,8 +42,8 @@ pub struct Undone {
 /// # Errors
 /// [`ApplyError::State`], or when the directory cannot be read.
 pub fn undo_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, ApplyError> {
-    preview(journals, &|journal, later| {
-        plan_undo(journal, later).map(|(_, back)| back)
+    preview(journals, &|journal, later, push| {
+        rollback_all(&to_undo(journal)?, later, push)
     })
 }
 
@@ -53,23 +53,28 @@ pub fn undo_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, Apply
 /// # Errors
 /// As [`undo_preview`].
 pub fn take_back_preview<P: AsRef<Path>>(journals: &[P]) -> Result<UndoPreview, ApplyError> {
-    preview(journals, &|journal, later| {
-        plan_taking_back(journal, later).map(|(.., back)| back)
+    preview(journals, &|journal, later, push| {
+        rollback_all(&to_take_back(journal)?.1, later, push)
     })
 }
 
 fn preview<P: AsRef<Path>>(
     journals: &[P],
-    plan: &dyn Fn(&Path, &Later) -> Result<Rollback, ApplyError>,
+    plan: &dyn Fn(&Path, &Later, Push<'_>) -> Result<Rollback, ApplyError>,
 ) -> Result<UndoPreview, ApplyError> {
     let mut preview = UndoPreview::default();
     let mut later = Later::default();
     let mut stays = Vec::new();
     for (index, journal) in journals.iter().enumerate() {
-        let back = plan(journal.as_ref(), &later)?;
-        if index + 1 < journals.len() {
-            later.add(&back);
-        }
+        let is_later = index + 1 < journals.len();
+        let mut steps = Undoing::default();
+        let back = plan(journal.as_ref(), &later, &mut |step| {
+            if is_later {
+                steps.add(step);
+            }
+            Ok(())
+        })?;
+        later.add(steps);
         preview.conflicts.extend(back.conflicts);
         preview.in_the_way.extend(back.in_the_way);
         preview.skipped.extend(back.skipped);
@@ -89,22 +94,18 @@ fn preview<P: AsRef<Path>>(
     Ok(preview)
 }
 
-fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Rollback), ApplyError> {
+fn to_undo(journal: &Path) -> Result<Engine, ApplyError> {
     let opened = Journal::open(journal, false)?;
     expect(&opened, Stage::Done)?;
-    back_from(opened, later)
+    Engine::resume(opened)
 }
 
-/// Returns the journal of the apply, its engine, and the steps that revert the undo within it.
-fn plan_taking_back(
-    journal: &Path,
-    later: &Later,
-) -> Result<(Journal, Engine, Rollback), ApplyError> {
+/// Returns the journal of the apply, and the engine of the undo within it.
+fn to_take_back(journal: &Path) -> Result<(Journal, Engine), ApplyError> {
     let outer = Journal::open(journal, false)?;
     expect(&outer, Stage::Undone)?;
     let undone = Journal::open(&outer.within(UNDO), false)?;
-    let (engine, back) = back_from(undone, later)?;
-    Ok((outer, engine, back))
+    Ok((outer, Engine::resume(undone)?))
 }
 
 fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
@@ -118,12 +119,23 @@ fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
     })
 }
 
-fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Rollback), ApplyError> {
-    let engine = Engine::resume(journal)?;
+fn rollback_all(engine: &Engine, later: &Later, push: Push<'_>) -> Result<Rollback, ApplyError> {
     let results: Results = engine.journal.read_json("results.json")?;
-    let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
-    let back = rollback(&engine, &indices, Some(&results), later)?;
-    Ok((engine, back))
+    let indices: Vec<usize> = (0..engine.steps.len()).collect();
+    rollback(engine, &indices, Some(&results), later, push)
+}
+
+/// Begins the nested journal that reverts a finished one, unless something is in the way.
+fn begin_back(engine: &Engine, force: bool) -> Result<(Engine, Rollback), ApplyError> {
+    engine.journal.discard_within(UNDO)?;
+    let mut plan = plan_within(engine, UNDO, false)?;
+    let push = &mut |step| plan.push(&outside(step));
+    let mut back = rollback_all(engine, &Later::default(), push)?;
+    if let Err(refusal) = refuse(&mut back, force) {
+        engine.journal.discard_within(UNDO)?;
+        return Err(refusal);
+    }
+    Ok((Engine::begin(plan)?, back))
 }
 
 /// Makes the directory what it was before [`crate::apply`], except for entries that others have put
@@ -134,18 +146,14 @@ fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Rollback), Appl
 /// [`ApplyError::Conflicts`], [`ApplyError::InTheWay`], [`ApplyError::State`], or as
 /// [`crate::apply`].
 pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
-    let (mut engine, mut back) = plan_undo(journal, &Later::default())?;
-    refuse(&mut back, force)?;
+    let engine = to_undo(journal)?;
+    let (within, back) = begin_back(&engine, force)?;
     let mut undone = Undone {
         applied: Applied::default(),
-        stays: std::mem::take(&mut back.stays),
-        aside: std::mem::take(&mut back.aside),
-        skipped: std::mem::take(&mut back.skipped),
+        stays: back.stays,
+        aside: back.aside,
+        skipped: back.skipped,
     };
-    engine.journal.discard_within(UNDO)?;
-    let within = begin_within(&engine, UNDO, back.steps(), false)?;
-    // Of many steps the memory is worth having again.
-    engine.work.steps = Vec::new();
     let journal = &engine.journal;
     journal.set_stage(Stage::Undoing)?;
     match run_or_take_back(&within, &mut |_| {}) {
@@ -181,10 +189,8 @@ fn refuse(back: &mut Rollback, force: bool) -> Result<(), ApplyError> {
 /// [`ApplyError::Conflicts`] where something changed since the undo; [`ApplyError::State`] where
 /// nothing was undone; or as [`crate::apply`].
 pub fn take_undo_back(journal: &Path) -> Result<Applied, ApplyError> {
-    let (outer, engine, mut back) = plan_taking_back(journal, &Later::default())?;
-    refuse(&mut back, false)?;
-    engine.journal.discard_within(UNDO)?;
-    let within = begin_within(&engine, UNDO, back.steps(), false)?;
+    let (outer, engine) = to_take_back(journal)?;
+    let (within, _) = begin_back(&engine, false)?;
     outer.set_stage(Stage::PuttingBack)?;
     match run_or_take_back(&within, &mut |_| {}) {
         Ok(applied) => {

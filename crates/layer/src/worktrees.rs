@@ -22,7 +22,7 @@ use crate::{
     git_index,
 };
 use branches::{Elsewhere, References, is_branch_name};
-pub(crate) use undoing::{Left, left};
+pub(crate) use undoing::{Left, Own, left};
 
 const ELSEWHERE: &str = "another worktree has this branch checked out";
 const GONE: &str = "other worktrees may need what was there";

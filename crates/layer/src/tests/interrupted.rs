@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::support::*;
-use crate::journal::{Journal, Work};
+use crate::steps::Steps;
 use crate::*;
 
 fn big_before() -> Vec<Edit> {
@@ -321,10 +321,9 @@ fn not_come_to(stand: &Stand) -> String {
 
 /// As a kill leaves it right after names have changed places, before that is noted.
 fn swap_unnoted(stand: &Stand, at: &str) {
-    let journal = Journal::open(&stand.journal(), false).unwrap();
-    let work: Work = journal.read_json("plan.json").unwrap();
-    let mut steps = work.steps.iter();
-    let index = steps.position(|step| step.path == path(at)).unwrap();
+    let (work, steps) = Steps::read(&stand.journal()).unwrap();
+    let mut steps = steps.iter().map(Result::unwrap);
+    let (index, _) = steps.find(|(_, step)| step.path == path(at)).unwrap();
     let at = stand.host().join(at);
     let prepared = at.with_file_name(format!(".atoll-{}-{index}", work.tag));
     let exchange = rustix::fs::RenameFlags::EXCHANGE;

@@ -20,6 +20,7 @@ use crate::entries::Walker;
 use crate::journal::{Journal, Work};
 use crate::path::Bytes;
 use crate::plan::{Act, Content, Entry, Node};
+use crate::steps::PlanWriter;
 use crate::tree::{Tree, path_bytes};
 use crate::*;
 
@@ -435,12 +436,12 @@ fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
         repository: None,
         tag: "tag".into(),
         loose,
-        steps: vec![Step {
-            path: path(at),
-            act,
-        }],
     };
-    Engine::begin(Journal::open(&place.join("journal"), true).unwrap(), work).unwrap()
+    let journal = Journal::open(&place.join("journal"), true).unwrap();
+    let mut plan = PlanWriter::begin(journal, work).unwrap();
+    let path = path(at);
+    plan.push(&Step { path, act }).unwrap();
+    Engine::begin(plan).unwrap()
 }
 
 fn described(host: &Path, at: &str) -> Entry {
@@ -464,7 +465,7 @@ fn what_is_put_over_new_content_survives_the_swap_back() {
     };
     for is_newest_theirs in [true, false] {
         let engine = engine(place.path(), act.clone(), "file", false);
-        let step = &engine.work.steps[0];
+        let step = &engine.steps.get(0).unwrap();
         let temporary = engine.temporary(0, step);
         // As after the swap: what was there, changed meanwhile, is aside.
         fs::write(at(&host, &temporary), "changed meanwhile").unwrap();

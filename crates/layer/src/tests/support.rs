@@ -446,6 +446,7 @@ fn child() {
             fs::write(root.join("seen"), serde_json::to_vec(&seen).unwrap()).unwrap();
         }
         "no-space" => super::hostile::no_space(&root),
+        "undo-measured" => super::memory::undo_measured(&root),
         other => super::interrupted::child(other, &root),
     }
 }

@@ -491,7 +491,7 @@ fn killed_before(edit: Edit) -> (Stand, PathBuf) {
             continue;
         }
         let engine = crate::engine::Engine::resume(journal).unwrap();
-        let temporary = engine.temporary(0, &engine.work.steps[0]);
+        let temporary = engine.temporary(0, &engine.steps.get(0).unwrap());
         let aside = stand.host().join(temporary.to_string());
         return (stand, aside);
     }

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::git_objects::{Format, Id, Loose, small};
 use crate::plan::{Act, Content, Entry, Node};
 use crate::tree::Tree;
-use crate::{RelativePath, Step};
+use crate::{ApplyError, RelativePath, Step};
 
 const TAKEN_UP: &str = "another worktree has this branch checked out since";
 const ON_IT: &str = "this worktree has this branch checked out since";
@@ -31,8 +31,33 @@ pub(crate) enum Left {
 /// The most bytes that are read of one object here.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// Returns the treatment of a step in a repository, whose own worktree has the directory `own`.
-pub(crate) fn left(step: &Step, engine: &Engine, own: &RelativePath) -> Left {
+/// A worktree's own directory in its repository.
+pub(crate) struct Own<'a> {
+    directory: &'a RelativePath,
+    /// The worktree's `HEAD` once the steps of the journal are undone.
+    afterwards: Head,
+}
+
+impl<'a> Own<'a> {
+    /// Returns the worktree with this directory.
+    ///
+    /// # Errors
+    /// When the plan cannot be read.
+    pub fn of(engine: &Engine, directory: &'a RelativePath) -> Result<Self, ApplyError> {
+        let afterwards = Head::afterwards(engine, directory)?;
+        Ok(Self {
+            directory,
+            afterwards,
+        })
+    }
+}
+
+/// Returns the treatment of a step in a repository with this worktree.
+pub(crate) fn left(step: &Step, engine: &Engine, own: &Own<'_>) -> Left {
+    let Own {
+        directory: own,
+        afterwards: head,
+    } = own;
     let names: Vec<&[u8]> = step.path.components().collect();
     let Act::Replace { old, new } = &step.act else {
         return Left::No;
@@ -48,7 +73,6 @@ pub(crate) fn left(step: &Step, engine: &Engine, own: &RelativePath) -> Left {
         }
         [b"refs", ..] => {
             let elsewhere = Elsewhere::look(host, own);
-            let head = Head::afterwards(engine, own);
             let is_kept = |entry: &Entry| old.iter().any(|old| old.beneath == entry.beneath);
             let branches = new.iter().filter_map(|entry| {
                 let path = step.path.concat(&entry.beneath);
@@ -97,16 +121,18 @@ enum Head {
 
 impl Head {
     /// Returns the `HEAD` of the worktree once the steps of this journal are undone.
-    fn afterwards(engine: &Engine, own: &RelativePath) -> Self {
-        let mut steps = engine.work.steps.iter();
-        if let Some(step) = steps.find(|step| is_head(step, own)) {
-            return Self::before(engine, step);
+    fn afterwards(engine: &Engine, own: &RelativePath) -> Result<Self, ApplyError> {
+        for step in engine.steps.iter() {
+            let (_, step) = step?;
+            if is_head(&step, own) {
+                return Ok(Self::before(engine, &step));
+            }
         }
         let Ok(head) = own.join(b"HEAD") else {
-            return Self::Unknown;
+            return Ok(Self::Unknown);
         };
         let text = small(&engine.tree, &head, REFERENCE_BYTES_MAX);
-        text.map_or(Self::Unknown, |text| Self::of(&text))
+        Ok(text.map_or(Self::Unknown, |text| Self::of(&text)))
     }
 
     /// Returns the `HEAD` before a step changed it.
