@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use atoll_engine::failure::GC;
 use atoll_engine::shell::{word, word_beside};
 use atoll_engine::{CallError, PlaceError, delegation};
 use atoll_frame::Stage;
@@ -280,7 +281,6 @@ impl About<'_> {
     }
 }
 
-const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
 
 /// Returns the next step after an error of the ledger.

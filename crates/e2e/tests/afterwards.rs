@@ -747,6 +747,40 @@ fn runs_are_removed_from_a_full_disk() {
     assert_eq!(seen.out().lines().last(), Some("ended 0"), "{seen}");
 }
 
+/// Whatever cannot be written for want of space or inodes, the error says so.
+#[test]
+fn full_disk_is_named_by_apply_and_undo() {
+    let world = World::new("full_disk_is_named_by_apply_and_undo");
+    if !is_root() {
+        return world.skip("needs root, to mount a small disk", Avoidable::No);
+    }
+    for (option, fill) in [
+        (
+            "nr_inodes=400",
+            "while true > \"$fill$n\"; do n=$((n + 1)); done",
+        ),
+        ("size=3m", "head -c 9000000 /dev/zero > \"$fill\""),
+    ] {
+        let script = format!(
+            r#"
+            mkdir -p "$XDG_STATE_HOME" && fill=$XDG_STATE_HOME/fill n=0
+            mount -t tmpfs -o mode=700,{option} none "$XDG_STATE_HOME" || exit 9
+            "$ATOLL" run --keep -- sh -c "echo $$ > f" || exit 8
+            {fill} 2> /dev/null
+            "$ATOLL" apply last 2> told && exit 7
+            rm "$fill"*; "$ATOLL" apply last || exit 6
+            {fill} 2> /dev/null
+            "$ATOLL" undo last 2>> told && exit 5
+            rm "$fill"*; "$ATOLL" undo last"#
+        );
+        let seen = world.mount_shell(&script).run().success();
+        let told = world.read("told");
+        let named = told.matches("no space").count();
+        assert_eq!(named, 2, "{option}: {told}{seen}");
+        assert!(!told.contains("the run is in use"), "{option}: {told}");
+    }
+}
+
 /// Commits are told as commits, and git's own files by their number, after the sources.
 #[test]
 fn summary_and_stat_show_commits() {

@@ -10,7 +10,7 @@ use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
     Refusal, RelativePath, XattrFlavour, has_written,
 };
-use atoll_ledger::{Durability, StateDir};
+use atoll_ledger::{Durability, FileFault, StateDir};
 use atoll_model::WorkspaceMode;
 use atoll_policy::nearest;
 use atoll_store::{
@@ -307,7 +307,9 @@ pub fn next_journal(
     layer: &LayerRecord,
 ) -> Result<PathBuf, Failure> {
     let directory = journals_of(state, record);
-    std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
+    let made = std::fs::create_dir_all(&directory);
+    made.map_err(FileFault::on("make", &directory))
+        .map_err(|fault| Failure::of_file("the journal cannot be made", &fault))?;
     let number = journals(state, record, layer).len();
     Ok(directory.join(format!("{}-{number}", layer.name)))
 }

@@ -19,8 +19,7 @@ use atoll_layer::{
 use atoll_ledger::{Durability, Ledger, StateDir, host_text};
 use atoll_model::{RunId, WorkspaceMode};
 use atoll_store::{
-    LayerRecord, RunRecord, RunState, load_run, lock_run, release_for_removal, remove_run_if,
-    update_run,
+    LayerRecord, RunRecord, RunState, load_run, release_for_removal, remove_run_if, update_run,
 };
 use serde_json::json;
 
@@ -154,7 +153,7 @@ impl Work<'_> {
         all: &[LayerChanges],
         selection: &Selection,
     ) -> Result<Extent, Failure> {
-        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let _lock = self.lock(record)?;
         self.refuse_interrupted(record)?;
         self.refuse_half_undone(record)?;
         let plans = promotion::plans(all, selection)?;
@@ -276,7 +275,7 @@ impl Work<'_> {
     /// # Errors
     /// When there is none, or it cannot be done.
     pub fn settle(&self, record: &mut RunRecord, backwards: bool) -> Result<(), Failure> {
-        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let _lock = self.lock(record)?;
         let mut found = false;
         let directory = changes::journals_of(self.state, record);
         let last = LastUndo::read(&directory)?;
@@ -487,6 +486,9 @@ pub fn apply_hints(error: &ApplyError, run: &RunId) -> Vec<Hint> {
             "ls -ld {{}} shows whose it is; atoll apply {run} PATH takes over others alone"
         );
         ways.push(Hint::Naming(text, PathBuf::from(&error.path)));
+    }
+    if let ApplyError::NoSpace(_) = cause {
+        ways.push("df -h shows the space left, df -i the inodes".into());
     }
     ways.push(format!("atoll apply {run} tries again; the changes are kept").into());
     ways

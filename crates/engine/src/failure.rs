@@ -5,12 +5,15 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use atoll_ledger::{LedgerError, PrivateFault, SigningError, StateError};
+use atoll_ledger::{FileFault, LedgerError, PrivateFault, SigningError, StateError};
 use atoll_model::{Call, LimitKey, Reason, RunId};
 use atoll_policy::ProfileError;
 use atoll_store::VaultError;
 
 use crate::call::CallError;
+
+/// The remedy where no space is left.
+pub const GC: &str = "atoll gc frees what old runs keep";
 
 /// A use case that ended in an error: what happened, why, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +157,15 @@ impl Failure {
             reasons: Vec::new(),
             about: None,
             notices: Box::default(),
+        }
+    }
+
+    /// Creates the error of a file of Atoll's, with a remedy where there is no space for it.
+    pub fn of_file(what: &str, fault: &FileFault) -> Self {
+        let failure = Self::new(what).because(fault);
+        match fault.is_out_of_space() {
+            true => failure.advise(GC),
+            false => failure,
         }
     }
 

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{Class, Plan, RelativePath, Selection, has_written, undo};
-use atoll_store::{LayerHow, RunRecord};
+use atoll_store::{LayerHow, RunError, RunLock, RunRecord, lock_run};
 use serde_json::json;
 
 use super::Work;
@@ -21,6 +21,17 @@ use crate::promotion::{self, Allowed, Planned};
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 impl Work<'_> {
+    /// Locks a run for work on its changes.
+    ///
+    /// # Errors
+    /// When another process works on them, or the lock cannot be written.
+    pub(super) fn lock(&self, record: &RunRecord) -> Result<RunLock, Failure> {
+        lock_run(self.state, &record.run).map_err(|error| match &error {
+            RunError::File(fault) => Failure::of_file("the run cannot be locked", fault),
+            other => Failure::new("the run is in use").because(other),
+        })
+    }
+
     /// Applies the plans of all layers, or none of them.
     pub(super) fn apply_plans<'b>(
         &self,

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use atoll_layer::{JournalState, journal_state};
+use atoll_ledger::FileFault;
 use atoll_model::WorkspaceMode;
 use atoll_store::RunState;
 use serde::{Deserialize, Serialize};
@@ -108,13 +109,17 @@ impl LastUndo {
         let path = directory.join(LAST_UNDO);
         let new = path.with_extension("new");
         let text = serde_json::to_vec(self).doing(UNTOLD)?;
-        fs::create_dir_all(directory).doing(UNTOLD)?;
-        let mut file = File::create(&new).doing(UNTOLD)?;
-        file.write_all(&text).doing(UNTOLD)?;
-        file.sync_all().doing(UNTOLD)?;
-        fs::rename(&new, &path).doing(UNTOLD)?;
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.doing(UNTOLD)
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(directory)?;
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            File::open(directory)?.sync_all()
+        };
+        write()
+            .map_err(FileFault::on("write", &path))
+            .map_err(|fault| Failure::of_file(UNTOLD, &fault))
     }
 
     /// Reads the record in a directory of journals; none where nothing was undone there.

@@ -8,7 +8,7 @@ use atoll_layer::{
     take_undo_back, undo, undo_preview,
 };
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerRecord, RunRecord, RunState, lock_run};
+use atoll_store::{LayerRecord, RunRecord, RunState};
 use serde_json::json;
 
 use super::Work;
@@ -59,7 +59,7 @@ impl Work<'_> {
     /// # Errors
     /// Where nothing was undone, or something changed or was applied since.
     pub fn take_undo_back(&self, record: &mut RunRecord) -> Result<(), Failure> {
-        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let _lock = self.lock(record)?;
         let was_cut_short = self.settle_undo(record, false)?;
         self.refuse_interrupted(record)?;
         let last = LastUndo::read(&changes::journals_of(self.state, record))?;

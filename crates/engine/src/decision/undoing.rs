@@ -9,7 +9,7 @@ use atoll_layer::{
 };
 use atoll_ledger::host_text;
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerKind, LayerRecord, RunRecord, RunState, lock_run};
+use atoll_store::{LayerKind, LayerRecord, RunRecord, RunState};
 use serde_json::json;
 
 use super::Work;
@@ -38,7 +38,7 @@ impl Work<'_> {
     /// # Errors
     /// Conflicts with later changes on the host; nothing was applied.
     pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<UndoReport, Failure> {
-        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let _lock = self.lock(record)?;
         self.settle_undo(record, true)?;
         let others = Others::of(|| changes::read(self.state, record));
         let met = match (self.undone_unnoted(record)?, record.mode, force) {
@@ -64,7 +64,7 @@ impl Work<'_> {
     /// # Errors
     /// Where nothing was applied, or an apply was interrupted.
     pub fn undo_met(&self, record: &RunRecord) -> Result<UndoReport, Failure> {
-        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let _lock = self.lock(record)?;
         self.refuse_interrupted(record)?;
         let is_live = record.mode == WorkspaceMode::Live;
         if is_live && record.state != RunState::Undone {
