@@ -15,6 +15,7 @@ mod frozen;
 mod held;
 mod identity;
 mod issuers;
+mod join;
 mod layered;
 mod living;
 mod making;
@@ -431,11 +432,10 @@ impl Worker {
         match carried.await {
             Ok(Answered::Reply(reply)) => writer.message(&reply).await,
             Ok(Answered::Written(written)) => written,
-            Ok(Answered::Connected(mut port, host)) => {
+            Ok(Answered::Connected(port, host)) => {
                 writer.message(&Reply::Connected { host }).await?;
-                let mut asked = line::raw(reader, writer)?;
-                tokio::io::copy_bidirectional(&mut asked, &mut port).await?;
-                Ok(())
+                let asked = line::raw(reader, writer)?;
+                join::join(asked, port).await
             }
             Err(refusal) => writer.message(&Reply::Refused(refusal)).await,
         }
