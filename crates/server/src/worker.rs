@@ -456,7 +456,8 @@ impl Worker {
             ..
         } = hello;
         let needs = scopes_for(&ask);
-        let mut caller = async || self.known(&credential, needs, held).await;
+        let of = held::shares_of(&ask);
+        let mut caller = async || self.known(&credential, needs, of, held).await;
         let reply = match ask {
             Ask::Create(ask) => {
                 let caller = caller().await?;

@@ -131,6 +131,49 @@ def terminals_have_a_share():
     until_refused(start)
 
 
+DEAF = """
+import socket
+server = socket.create_server(("", 8000))
+kept = []
+while True:
+    kept.append(server.accept())
+"""
+
+
+def visitors_of_a_port_take_no_place_of_a_key():
+    ask = {"command": ["python3", "-c", DEAF]}
+    pid = HOG.ask("POST", f"/v1/sandboxes/{SANDBOX}/processes", ask)[1]["pid"]
+    while 8000 not in {one["port"] for one in HOG.ask("GET", f"/v1/sandboxes/{SANDBOX}/ports")[1]}:
+        pass
+    before, visitor = descriptors(), Tenant("")
+    for _ in range(100):
+        visitor.held("GET", "/", Host=f"8000-{SANDBOX}.localhost")
+    # Those beyond its places are told.
+    refused = select.select(KEPT, [], [], 60)[0]
+    assert refused and opened(refused[0])[0] == 429
+    assert HOG.run(SANDBOX, "echo there") == "there\n"
+    assert HOG.ask("GET", "/v1/sandboxes")[0] == 200
+    close_all()
+    # The program still has them all; a few are of other things meanwhile.
+    end = time.monotonic() + 60
+    while descriptors() > before + 10:
+        assert time.monotonic() < end, (descriptors(), before)
+        time.sleep(0.1)
+    HOG.ask("POST", f"/v1/sandboxes/{SANDBOX}/processes/{pid}/signal", {"number": 9})
+
+
+def requests_that_wait_leave_places_to_look_and_to_end():
+    id, _ = HOG.made()
+    pid = HOG.ask("POST", f"/v1/sandboxes/{id}/processes", {"command": ["sleep", "1000"]})[1]["pid"]
+    for _ in range(100):
+        HOG.held("GET", f"/v1/sandboxes/{id}/processes/{pid}/output")
+    assert HOG.ask("POST", f"/v1/sandboxes/{id}/run", {"command": ["true"]})[0] == 429
+    assert HOG.ask("GET", "/v1/sandboxes")[0] == 200
+    assert HOG.ask("GET", f"/v1/sandboxes/{id}")[0] == 200
+    assert HOG.ask("DELETE", f"/v1/sandboxes/{id}")[0] == 200
+    close_all()
+
+
 def stalled_uploads_are_given_up():
     for number in range(3):
         HOG.held("PUT", f"/v1/sandboxes/{SANDBOX}/files/content?path=stalled", b"begin", 100)
@@ -204,6 +247,8 @@ def others_live_on_beside_all_that():
 
 
 CHECKS = [
+    visitors_of_a_port_take_no_place_of_a_key,
+    requests_that_wait_leave_places_to_look_and_to_end,
     execs_that_have_ended_take_nothing,
     uploads_have_a_share,
     watchers_have_a_share,

@@ -67,7 +67,7 @@ fn a_tenant_that_takes_all_is_alone_refused() {
     let hog = hog.env("URL", &server.url).env("KEY", &server.key);
     let hog = hog.env("OTHER_KEY", key_of_another(&world));
     let hog = hog.env("SERVER", server.running.pid().to_string());
-    all_passed_of(&hog.within(LONG).run(), 8);
+    all_passed_of(&hog.within(LONG).run(), 10);
     let _ = server.end();
     verify_ledger(&world);
 }

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
-use super::living::{Living, opens_services};
+use super::living::{Living, is_equal, opens_services};
 use super::{Worker, fault};
 use crate::protocol::{
     Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply, is_service,
@@ -415,6 +415,18 @@ impl Living {
                 self.check_link(port, *until_s, signature)
             }
             (false, _) => Err(no_port_token()),
+        }
+    }
+
+    /// Returns whether a credential is one that only its tenant gives away.
+    pub(super) fn is_proof(&self, credential: &Credential, ask: &InAsk) -> bool {
+        match credential {
+            Credential::Token(token) => {
+                let is_own = |own: &String| is_equal(token, own);
+                opens_services(&self.token, token) || self.port_token.as_ref().is_some_and(is_own)
+            }
+            signature @ Credential::Signature { .. } => check(signature, self, ask).is_ok(),
+            Credential::Key(_) | Credential::Nothing | Credential::Link(..) => false,
         }
     }
 

@@ -9,6 +9,19 @@ use super::callers::{Caller, is_of_control, scopes_in};
 use super::shares::{Of, Share};
 use crate::protocol::{Ask, Credential, InAsk, Kind, Refusal};
 
+/// The shares of a request that takes a thread.
+const WITH_THREAD: &[Of] = &[Of::Requests, Of::Threads];
+/// Those of one that looks at sandboxes or ends one: it goes on where all others have to wait.
+const CONTROL: &[Of] = &[Of::Control];
+
+/// Returns the shares of a request that is not about one sandbox.
+pub(super) fn shares_of(ask: &Ask) -> &'static [Of] {
+    match ask {
+        Ask::List(_) => CONTROL,
+        _ => WITH_THREAD,
+    }
+}
+
 /// The places of a request, for as long as it is under way.
 pub(super) struct Held {
     /// True if it came with one of the last descriptors.
@@ -51,20 +64,21 @@ impl Held {
 }
 
 impl Worker {
-    /// Finds who calls, and counts the request.
+    /// Finds who calls, and counts the request against these.
     pub(super) async fn known(
         &self,
         credential: &Credential,
         needs: &[Scope],
+        of: &[Of],
         held: &mut Held,
     ) -> Result<Caller, Refusal> {
         let caller = self.caller(credential, needs).await?;
-        self.charge(held, &caller.tenant, true)?;
+        self.charge_to(held, &caller.tenant, of)?;
         Ok(caller)
     }
 
     /// Counts a request of a sandbox, before anything that can take a while: against the tenant of
-    /// its key, or else that of the sandbox.
+    /// its key, or else that of the sandbox. Whoever proves nothing takes no place of those who do.
     pub(super) async fn charge_early(
         &self,
         held: &mut Held,
@@ -72,19 +86,30 @@ impl Worker {
         id: &str,
         ask: &InAsk,
     ) -> Result<(), Refusal> {
-        let tenant = match credential {
-            Credential::Key(_) => Some(self.caller(credential, scopes_in(ask)).await?.tenant),
+        let (tenant, is_proven) = match credential {
+            Credential::Key(_) => (self.caller(credential, scopes_in(ask)).await?.tenant, true),
             Credential::Nothing
             | Credential::Token(_)
             | Credential::Signature { .. }
             | Credential::Link(..) => {
-                let living = self.living().get(id).map(|one| one.tenant.clone());
-                living.or_else(|| self.paused().get(id).map(|one| one.tenant.clone()))
+                let living = self.living().get(id).cloned();
+                let living = living.map(|one| (one.tenant.clone(), one.is_proof(credential, ask)));
+                let paused = || {
+                    let paused = self.paused().get(id).cloned()?;
+                    Some((paused.tenant.clone(), paused.is_proof(credential, ask)))
+                };
+                match living.or_else(paused) {
+                    Some(found) => found,
+                    None => return Ok(()),
+                }
             }
         };
-        match tenant {
-            Some(tenant) => self.charge(held, &tenant, is_of_control(ask)),
-            None => Ok(()),
+        match is_proven {
+            false => self.charge_to(held, &tenant, &[Of::Visitors]),
+            true if matches!(ask, InAsk::Get | InAsk::Kill) => {
+                self.charge_to(held, &tenant, CONTROL)
+            }
+            true => self.charge(held, &tenant, is_of_control(ask)),
         }
     }
 
@@ -95,12 +120,19 @@ impl Worker {
         tenant: &str,
         needs_thread: bool,
     ) -> Result<(), Refusal> {
+        let of = match needs_thread {
+            true => WITH_THREAD,
+            false => &[Of::Requests],
+        };
+        self.charge_to(held, tenant, of)
+    }
+
+    fn charge_to(&self, held: &mut Held, tenant: &str, of: &[Of]) -> Result<(), Refusal> {
         if held.stranger.take().is_none() {
             return Ok(());
         }
-        held.shares.push(self.shares.take(Of::Requests, tenant, 1)?);
-        if needs_thread {
-            held.shares.push(self.shares.take(Of::Threads, tenant, 1)?);
+        for of in of {
+            held.shares.push(self.shares.take(*of, tenant, 1)?);
         }
         Ok(())
     }

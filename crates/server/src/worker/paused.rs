@@ -438,6 +438,11 @@ impl Paused {
         gone(&self.id)
     }
 
+    /// Returns whether a credential is one that lets its holder make this request.
+    pub(super) fn is_proof(&self, credential: &Credential, ask: &InAsk) -> bool {
+        matches!(credential, Credential::Token(token) if self.admits(token, ask))
+    }
+
     /// Returns whether a token lets its holder make this request.
     fn admits(&self, token: &str, ask: &InAsk) -> bool {
         let Record {

@@ -31,10 +31,12 @@ const fn part(sixteenths: u64, each: u64) -> Part {
 
 const OF_SANDBOXES: Part = part(8, 11);
 const OF_PROGRAMS: Part = part(3, 8);
-const OF_REQUESTS: Part = part(3, 3);
+const OF_REQUESTS: Part = part(2, 3);
+const OF_VISITORS: Part = part(1, 2);
 const OF_WATCHERS: Part = part(1, 4);
-/// The most requests at once.
+/// The most requests at once; the most that look at sandboxes or end one, each for a moment.
 const REQUESTS_MAX: u64 = 20_000;
+const CONTROL_MAX: u64 = 128;
 /// The part of the memory that what is kept of programs may take.
 const OF_MEMORY: u64 = 4;
 /// The most deliveries of webhooks at once, names included that nobody waits for.
@@ -58,6 +60,10 @@ pub(crate) enum Of {
     Terminals,
     /// A request, until it is answered.
     Requests,
+    /// One that looks at sandboxes, or ends one.
+    Control,
+    /// One by whoever has neither a key nor a token, to a port of a program.
+    Visitors,
     /// A watched directory.
     Watchers,
     /// A request about files, or about what is kept, which takes a thread.
@@ -71,7 +77,7 @@ pub(crate) enum Of {
 /// All of these, and who has how much.
 #[derive(Debug)]
 pub(super) struct Shares {
-    pools: [Arc<Pool>; 8],
+    pools: [Arc<Pool>; 10],
     /// The most descriptors.
     limit: u64,
 }
@@ -107,6 +113,8 @@ impl Shares {
             Of::Programs => part(OF_PROGRAMS),
             Of::Terminals => number("/proc/sys/kernel/pty/max").unwrap_or(TERMINALS) / 2,
             Of::Requests => part(OF_REQUESTS).min(REQUESTS_MAX),
+            Of::Control => (limit / 64).min(CONTROL_MAX),
+            Of::Visitors => part(OF_VISITORS).min(REQUESTS_MAX),
             Of::Watchers => {
                 let instances = number("/proc/sys/fs/inotify/max_user_instances");
                 part(OF_WATCHERS).min(instances.unwrap_or(INSTANCES) / 2)
@@ -155,11 +163,13 @@ impl Shares {
 }
 
 impl Of {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Sandboxes,
         Self::Programs,
         Self::Terminals,
         Self::Requests,
+        Self::Control,
+        Self::Visitors,
         Self::Watchers,
         Self::Threads,
         Self::Memory,
@@ -235,7 +245,11 @@ fn refused(of: Of) -> Refusal {
             "as many programs of the tenant have a terminal as it may",
             "end one, or start it without a terminal",
         ),
-        Of::Requests => (
+        Of::Visitors => (
+            "as many requests without a key to ports of the tenant's sandboxes are under way as there may be at once",
+            "send a token of the sandbox, or wait until some are answered",
+        ),
+        Of::Requests | Of::Control => (
             "as many requests of the tenant are under way as it may have at once",
             "wait until some are answered",
         ),
