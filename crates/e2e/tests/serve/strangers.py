@@ -259,6 +259,7 @@ def odd_requests_are_refused():
         ("no json", 400), ({"templateID": 7}, 400), ({"timeout": -1}, 400), ({"timeout": 0}, 400),
         ({"timeout": 10**9}, 400), ({"templateID": "no-such"}, 404), ({"mcp": {"a": {}}}, 403),
         ({"metadata": {str(n): "" for n in range(99)}}, 400), ({"envVars": {"A=B": ""}}, 400),
+        ({"network": {"denyOut": ["0.0.0.0/0"] * 300}}, 400), ({"network": {"allowOut": ["a" * 300]}}, 400),
         ({"network": {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}}, 403),
         ({"allow_internet_access": True}, 201), ({"envVars": {"LD_PRELOAD": "/x"}}, 201),
     ]:

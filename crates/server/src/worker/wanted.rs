@@ -17,6 +17,10 @@ use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal};
 const NOTES_MAX: usize = 64;
 /// The longest note or variable, bytes.
 const NOTE_BYTES_MAX: usize = 4096;
+/// The most destinations in a list of a network's.
+const DESTINATIONS_MAX: usize = 256;
+/// The longest destination, bytes.
+const DESTINATION_BYTES_MAX: usize = 256;
 
 /// Tells why a sandbox has ended that no caller has.
 pub(super) fn ended_by_itself(ending: &Ending) -> String {
@@ -143,6 +147,15 @@ pub(super) fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<
     let Some(asked) = asked else {
         return Ok(whole);
     };
+    for (what, list) in [("allowOut", &asked.allow), ("denyOut", &asked.deny)] {
+        let is_long = |one: &String| one.len() > DESTINATION_BYTES_MAX;
+        if list.len() > DESTINATIONS_MAX || list.iter().any(is_long) {
+            let what = format!(
+                "{what} has {DESTINATIONS_MAX} entries of {DESTINATION_BYTES_MAX} bytes at most"
+            );
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
+    }
     let refused =
         |what: &str, advice: &str| Err(Refusal::new(Kind::Forbidden, what).advise(advice));
     if asked.deny.iter().any(|one| one != EVERYWHERE) {
