@@ -332,12 +332,23 @@ async fn replace(inside: &Inside<'_>, all: BTreeMap<String, Replace>) -> Result<
         let text = read.map_err(long)?.to_bytes();
         let other = |_| Refusal::new(Kind::Invalid, format!("{path}: it is no text"));
         let text = String::from_utf8(text.to_vec()).map_err(other)?;
-        let count = text.matches(&old).count();
+        let (count, bytes) = replaced(&text, &old, &new);
+        if bytes > REPLACED_BYTES_MAX {
+            let what = format!("{path}: it would have {bytes} bytes, of {REPLACED_BYTES_MAX}");
+            return Err(Refusal::new(Kind::Invalid, what));
+        }
         let text = Body::from(text.replace(&old, &new));
         store(front, credential, inside.sandbox, &path, text).await?;
         told.insert(path, json!({ "replacedCount": count }));
     }
     Ok(answer_json(StatusCode::OK, &told))
+}
+
+/// Returns how often a text is replaced, and the bytes of what becomes of it.
+fn replaced(text: &str, old: &str, new: &str) -> (usize, usize) {
+    let count = text.matches(old).count();
+    let kept = text.len() - count * old.len();
+    (count, kept.saturating_add(count.saturating_mul(new.len())))
 }
 
 /// Finds files by a pattern of their names, or of their paths below the directory.
@@ -420,6 +431,16 @@ mod tests {
             let good = matches(pattern.as_bytes(), text.as_bytes());
             assert_eq!(good, expected, "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn replaced_texts_are_measured_before_they_are_made() {
+        for (text, old, new) in [("aaab", "a", "bb"), ("aaa", "aa", ""), ("", "a", "b")] {
+            let (count, bytes) = replaced(text, old, new);
+            assert_eq!(bytes, text.replace(old, new).len(), "{text}");
+            assert_eq!(count, text.matches(old).count(), "{text}");
+        }
+        assert_eq!(replaced("aa", "a", &"b".repeat(1 << 20)), (2, 2 << 20));
     }
 
     #[test]
