@@ -634,6 +634,23 @@ def bodies_of_nobody_are_not_waited_for():
                 line.close()
 
 
+def uploads_of_nobody_are_not_read():
+    sandbox, _ = made()
+    for path, host in [("/files?path=x", f"49983-{sandbox}.localhost"), ("/files?path=x&signature=v1_x", "a")]:
+        line = socket.create_connection((AT.hostname, AT.port), timeout=60)
+        line.sendall(f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {64 << 20}\r\n\r\n".encode())
+        sent = 0
+        try:
+            while sent < 64 << 20:
+                line.sendall(bytes(1 << 20))
+                sent += 1 << 20
+        except OSError:
+            pass
+        # The sockets hold some.
+        assert sent < 32 << 20, (path, sent)
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
 def bodies_of_a_tenant_hold_up_no_other():
     lines = begun(100, OTHER)
     sandbox, token = made()
@@ -673,7 +690,7 @@ def bodies_of_nobody_are_not_understood():
 
 CHECKS = [
     bodies_of_nobody_are_not_waited_for, bodies_of_a_tenant_hold_up_no_other,
-    bodies_of_nobody_are_not_understood,
+    bodies_of_nobody_are_not_understood, uploads_of_nobody_are_not_read,
     another_tenant_reaches_nothing, keys_and_the_ledger_are_each_tenants_own, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
     files_that_are_none_are_not_read, ports_lead_to_programs_and_nowhere_else,

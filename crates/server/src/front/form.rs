@@ -6,20 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use super::idle::{late, timed};
-use super::permit::permitted;
+use super::permit::{drain, permitted};
 use crate::protocol::{Kind, Refusal};
 
-/// The longest time, and the most bytes, for which a refused body is still read.
-const DRAINED_WITHIN: Duration = Duration::from_secs(10);
-const DRAINED_BYTES_MAX: usize = 64 << 20;
-
-/// Has a body taken, and reads on for a while if that is given up.
+/// Has a body taken, and reads on for a moment if that is given up.
 pub(crate) async fn drained<T>(
     body: Body,
     take: impl AsyncFnOnce(Body) -> Result<T, Refusal>,
@@ -27,37 +23,21 @@ pub(crate) async fn drained<T>(
     let (body, rest) = shared(body);
     let taken = take(body).await;
     if taken.is_err() {
-        // Whoever still sends would find a closed connection in place of the answer.
-        let _ = timeout(DRAINED_WITHIN, rest.drain()).await;
+        drain(rest).await;
     }
     taken
 }
 
-/// A body that can still be read once whoever took it has given up.
-#[derive(Clone)]
-struct Rest(Arc<tokio::sync::Mutex<axum::body::BodyDataStream>>);
-
-impl Rest {
-    async fn drain(&self) {
-        let mut blocks = self.0.lock().await;
-        let mut bytes = 0;
-        while let Some(Ok(block)) = blocks.next().await {
-            bytes += block.len();
-            if bytes > DRAINED_BYTES_MAX {
-                return;
-            }
-        }
-    }
-}
-
-fn shared(body: Body) -> (Body, Rest) {
-    let blocks = timed(body).into_data_stream();
-    let rest = Rest(Arc::new(tokio::sync::Mutex::new(blocks)));
-    let blocks = futures_util::stream::unfold(rest.clone(), async |rest| {
-        let block = rest.0.lock().await.next().await?;
-        Some((block, rest))
-    });
-    (Body::from_stream(blocks), rest)
+/// Returns a body twice: the second goes on where whoever took the first has given up.
+fn shared(body: Body) -> (Body, Body) {
+    let blocks = Arc::new(tokio::sync::Mutex::new(timed(body).into_data_stream()));
+    let rest = |blocks: Arc<tokio::sync::Mutex<_>>| {
+        Body::from_stream(futures_util::stream::unfold(blocks, async |blocks| {
+            let block = BodyDataStream::next(&mut *blocks.lock().await).await?;
+            Some((block, blocks))
+        }))
+    };
+    (rest(Arc::clone(&blocks)), rest(blocks))
 }
 
 /// The longest time for the head of a part to come.
