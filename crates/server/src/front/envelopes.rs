@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::answers::connect_error;
+use super::form::wrong_body;
+use super::idle::timed;
 use crate::protocol::{Kind, Refusal};
 
 /// The longest message of a stream, bytes.
@@ -34,7 +36,7 @@ pub(crate) struct Envelopes {
 impl Envelopes {
     pub(crate) fn of(body: Body) -> Self {
         Self {
-            body,
+            body: timed(body),
             got: BytesMut::new(),
         }
     }
@@ -56,9 +58,7 @@ impl Envelopes {
             }
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => {
-                    return Err(Refusal::new(Kind::Invalid, format!("the body: {error}")));
-                }
+                Some(Err(error)) => return Err(wrong_body(&error)),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         self.got.extend_from_slice(&data);
@@ -161,4 +161,22 @@ pub(crate) fn streamed() -> (Out, Response) {
     let kind = HeaderValue::from_static("application/connect+json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     (Out(send), response)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures_util::StreamExt;
+    use futures_util::stream::{iter, pending};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_of_which_nothing_comes_is_given_up() {
+        let begin = iter([Ok::<_, io::Error>(enveloped(0, b"{}").split_to(6))]);
+        let body = Body::from_stream(begin.chain(pending()));
+        let refusal = Envelopes::of(body).next().await.unwrap_err();
+        assert_eq!(refusal.kind, Kind::Late);
+    }
 }

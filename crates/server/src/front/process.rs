@@ -341,7 +341,8 @@ async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> R
     let mut envelopes = Envelopes::of(body);
     let mut line: Option<Line> = None;
     let passed = async {
-        drop(permitted().await?);
+        // Until the process is known, which has a place of its own.
+        let mut permit = Some(permitted().await?);
         while let Some(text) = envelopes.next().await? {
             let message: BTreeMap<String, Value> = parsed(&text)?;
             if let Some(begin) = message.get("start") {
@@ -353,6 +354,7 @@ async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> R
                     .begin(token(&parts.headers), within(sandbox, ask))
                     .await?;
                 line = Some(begun);
+                drop(permit.take());
             } else if let (Some(data), Some(line)) = (message.get("data"), &mut line) {
                 let asked: Asked = of(Some(data))?;
                 let content = asked.input.as_ref().map(Input::bytes).transpose()?;
