@@ -16,6 +16,8 @@ use crate::protocol::End;
 pub(super) const WINDOW_BYTES: u64 = 256 * 1024;
 /// Pieces of output up to this are joined, bytes.
 const JOINED_BYTES: usize = 1024;
+/// The cost of a piece besides its content, bytes.
+const CHUNK_BYTES: u64 = 100;
 
 /// The output of one program.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ struct State {
     chunks: VecDeque<Chunk>,
     /// All that was ever written, bytes.
     end: u64,
+    /// All that the pieces of it took, bytes.
+    taken: u64,
     readers: BTreeMap<u64, Place>,
     last_reader: u64,
     over: Option<End>,
@@ -42,7 +46,15 @@ struct Chunk {
     stream: Stream,
     /// The offset of its first byte in all output.
     at: u64,
+    /// The cost of the pieces before it, bytes.
+    before: u64,
     content: Bytes,
+}
+
+impl Chunk {
+    fn end(&self) -> u64 {
+        self.at + self.content.len() as u64
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,29 +117,34 @@ impl Window {
     /// Appends what was written.
     pub(crate) fn push(&self, stream: Stream, content: Bytes) {
         let mut state = self.state();
-        let at = state.end;
+        let (at, before) = (state.end, state.taken);
         state.end += content.len() as u64;
+        state.taken += content.len() as u64;
         // Of a program that writes a byte at a time no chunk is kept for each.
         let fits = |chunk: &&mut Chunk| {
             chunk.stream == stream && chunk.content.len() + content.len() <= JOINED_BYTES
         };
         match state.chunks.back_mut().filter(fits) {
             Some(last) => last.content = [&*last.content, &content].concat().into(),
-            None => state.chunks.push_back(Chunk {
-                stream,
-                at,
-                content,
-            }),
+            None => {
+                state.taken += CHUNK_BYTES;
+                state.chunks.push_back(Chunk {
+                    stream,
+                    at,
+                    before,
+                    content,
+                });
+            }
         }
         state.forget();
         drop(state);
         self.grew.notify_waiters();
     }
 
-    /// Returns the length of what is kept, bytes.
+    /// Returns what is taken by what is kept, bytes.
     pub(crate) fn bytes(&self) -> usize {
         let state = self.state();
-        state.chunks.iter().map(|chunk| chunk.content.len()).sum()
+        usize::try_from(lag(&state.chunks, state.taken, 0)).unwrap_or(usize::MAX)
     }
 
     /// Takes note of the end; the first one counts.
@@ -163,14 +180,12 @@ impl Window {
 impl State {
     /// Returns whether more can be taken now; cuts off the slowest of several readers if not.
     fn make_room(&mut self) -> bool {
-        let end = self.end;
         let reading = self.readers.values_mut().filter(|place| !place.is_cut);
         let mut reading: Vec<&mut Place> = reading.collect();
-        let lag = |place: &Place| end.saturating_sub(place.at);
         let Some(slowest) = reading.iter().map(|place| place.at).min() else {
             return true;
         };
-        if end.saturating_sub(slowest) < WINDOW_BYTES || self.over.is_some() {
+        if lag(&self.chunks, self.taken, slowest) < WINDOW_BYTES || self.over.is_some() {
             return true;
         }
         if reading.len() == 1 {
@@ -181,7 +196,7 @@ impl State {
         let last = reading.len() - 1;
         for (at, place) in reading.iter_mut().enumerate() {
             let is_kept = are_alike && at == last;
-            place.is_cut |= lag(place) >= WINDOW_BYTES && place.at == slowest && !is_kept;
+            place.is_cut |= place.at == slowest && !is_kept;
         }
         !are_alike
     }
@@ -189,16 +204,20 @@ impl State {
     /// Drops what is beyond the window, and nobody reads any more.
     fn forget(&mut self) {
         let reading = self.readers.values().filter(|place| !place.is_cut);
-        let read = reading.map(|place| place.at).min();
-        let kept_from = self.end.saturating_sub(WINDOW_BYTES);
-        let needed = read.map_or(kept_from, |read| read.min(kept_from));
-        while let Some(chunk) = self.chunks.front() {
-            if chunk.at + chunk.content.len() as u64 > needed {
+        let read = reading.map(|place| place.at).min().unwrap_or(self.end);
+        while let [Some(first), Some(second)] = [self.chunks.front(), self.chunks.get(1)] {
+            if first.end() > read || self.taken - second.before < WINDOW_BYTES {
                 break;
             }
             self.chunks.pop_front();
         }
     }
+}
+
+/// Returns what is taken by what follows a place, bytes.
+fn lag(chunks: &VecDeque<Chunk>, taken: u64, at: u64) -> u64 {
+    let first = chunks.partition_point(|chunk| chunk.end() <= at);
+    chunks.get(first).map_or(0, |chunk| taken - chunk.before)
 }
 
 impl Reading {
@@ -230,14 +249,14 @@ impl Reading {
         }
         let at = state
             .chunks
-            .partition_point(|chunk| chunk.at + chunk.content.len() as u64 <= place.at);
+            .partition_point(|chunk| chunk.end() <= place.at);
         let Some(chunk) = state.chunks.get(at) else {
             return state.over.clone().map(Next::End);
         };
         let skipped = usize::try_from(place.at.saturating_sub(chunk.at)).unwrap_or(0);
         let content = chunk.content.slice(skipped.min(chunk.content.len())..);
         let next = Next::Content(chunk.stream, content);
-        let read_to = chunk.at + chunk.content.len() as u64;
+        let read_to = chunk.end();
         if let Some(place) = state.readers.get_mut(&self.reader) {
             place.at = read_to;
         }
@@ -341,6 +360,26 @@ mod tests {
             }
             assert!(is_full(&window).await);
             drop(slow);
+            assert!(!is_full(&window).await);
+        });
+    }
+
+    #[test]
+    fn small_pieces_count_for_what_they_take() {
+        runtime().block_on(async {
+            let window = Arc::new(Window::default());
+            let write = |count: u64| {
+                for _ in 0..count {
+                    window.push(Stream::Output, Bytes::from_static(b"o"));
+                    window.push(Stream::Error, Bytes::from_static(b"e"));
+                }
+            };
+            write(WINDOW_BYTES);
+            assert!(window.state().chunks.len() as u64 <= WINDOW_BYTES / CHUNK_BYTES + 1);
+            let held = window.read(None);
+            write(WINDOW_BYTES / CHUNK_BYTES / 2);
+            assert!(is_full(&window).await);
+            drop(held);
             assert!(!is_full(&window).await);
         });
     }
