@@ -66,7 +66,7 @@ use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
-use callers::{Caller, is_of_control, scopes_for, without_tokens};
+use callers::{Caller, is_of_control, scopes_for, shown_to, without_tokens};
 use held::Held;
 pub use issuers::check_key_files;
 use living::Living;
@@ -558,7 +558,7 @@ impl Worker {
             return Err(Refusal::new(Kind::Forbidden, what)
                 .advise("make one from the template, once it is built"));
         }
-        let scopes = caller.as_ref().map(|caller| caller.scopes.clone());
+        let to = caller.clone();
         if let (InAsk::Fork { count, timeout_s }, Some(caller)) = (&ask, &caller) {
             let caller = Caller {
                 trace,
@@ -589,10 +589,8 @@ impl Worker {
         };
         let answered = self.work(&living, ask, once, by, reader, writer).await;
         let answered = answered.map_err(|refusal| paused::told(&living, refusal))?;
-        Ok(match (answered, scopes) {
-            (Answered::Reply(reply), Some(scopes)) => {
-                Answered::Reply(without_tokens(&scopes, reply))
-            }
+        Ok(match (answered, to) {
+            (Answered::Reply(reply), Some(to)) => Answered::Reply(shown_to(&to, reply)),
             (other, _) => other,
         })
     }

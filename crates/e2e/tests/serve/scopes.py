@@ -132,6 +132,23 @@ def an_answer_that_is_given_again_is_for_who_asks():
     ask("DELETE", f"/v1/sandboxes/{whole['sandbox']['id']}")
 
 
+def values_of_variables_go_to_who_runs_programs():
+    status, created = ask("POST", "/v1/sandboxes", {})
+    of = f"/v1/sandboxes/{created['sandbox']['id']}"
+    program = {"command": ["sleep", "1000"], "environment": {"NAME": "value"}}
+    assert ask("POST", of + "/processes", program)[0] == 201
+    for key, value in [
+        (KEY, "value"), (key_with("exec", role="user"), "value"), (key_with("read"), ""),
+        (key_with("read", "exec", role="operator"), ""),
+    ]:
+        status, told = ask("GET", of + "/processes", None, key)
+        assert status == 200 and told[0]["started"]["environment"]["NAME"] == value, told
+    way = {"E2b_Sandbox_Id": created["sandbox"]["id"], "Content_Type": "application/json"}
+    status, told = ask("POST", "/process.Process/List", {}, None, X_Access_Token=created["token"], **way)
+    assert status == 200 and told["processes"][0]["config"]["envs"]["NAME"] == "value", told
+    ask("DELETE", of)
+
+
 def scopes_widen_no_role():
     key = key_with(*SCOPES, role="auditor")
     assert ask("POST", "/v1/sandboxes", {}, key)[0] == 403
@@ -153,7 +170,8 @@ def scopes_that_are_none_are_refused():
 CHECKS = [
     each_scope_is_good_for_its_requests_alone,
     what_a_scope_refuses_says_nothing_about_what_is_there, access_tokens_go_to_who_may_use_them,
-    an_answer_that_is_given_again_is_for_who_asks, scopes_widen_no_role,
+    an_answer_that_is_given_again_is_for_who_asks, values_of_variables_go_to_who_runs_programs,
+    scopes_widen_no_role,
     scopes_that_are_none_are_refused,
 ]
 

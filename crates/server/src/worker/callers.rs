@@ -19,7 +19,7 @@ use crate::protocol::{
 };
 
 use rights::{check_scopes, wanted_scopes};
-pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, without_tokens};
+pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, shown_to, without_tokens};
 
 /// The most tokens that are compared in a second for signatures that name no sandbox.
 const COMPARED_A_SECOND_MAX: f64 = 200_000.0;

@@ -2,6 +2,7 @@
 
 use atoll_store::{Role, Scope, Scopes};
 
+use super::Caller;
 use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply, VolumesAsk, is_service};
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
@@ -148,6 +149,20 @@ pub(super) fn check_scopes(scopes: &Scopes, needs: &[Scope]) -> Result<(), Refus
     };
     let what = format!("the key or token has {own}, and this takes {takes}");
     Err(Refusal::new(Kind::Forbidden, what).advise(advice))
+}
+
+/// Takes out of an answer to a caller whatever is not for it: tokens, and, unless it starts programs,
+/// the values of their variables.
+pub(in crate::worker) fn shown_to(caller: &Caller, reply: Reply) -> Reply {
+    let runs = matches!(caller.role, Role::User | Role::Administrator);
+    let mut reply = without_tokens(&caller.scopes, reply);
+    if let (false, Reply::Processes(all)) = (runs && caller.scopes.has(Scope::Exec), &mut reply) {
+        let values = all
+            .iter_mut()
+            .flat_map(|one| one.started.environment.values_mut());
+        values.for_each(String::clear);
+    }
+    reply
 }
 
 /// Takes out of an answer the tokens that would do more than the scopes of who gets it: a sandbox's
