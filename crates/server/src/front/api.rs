@@ -13,7 +13,7 @@ mod socket;
 mod templates;
 mod volumes;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -22,6 +22,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -227,10 +228,19 @@ fn complete(operation: &mut Operation) {
 #[expect(dead_code, reason = "it stands for a body in the description")]
 pub(crate) struct Content(Vec<u8>);
 
+/// The description as it is sent: it takes a while to make, and anybody asks for it.
+static DESCRIPTION: LazyLock<Bytes> =
+    LazyLock::new(|| serde_json::to_vec(&openapi()).unwrap_or_default().into());
+
 /// Returns the routes.
 pub(crate) fn router(front: &Arc<Front>) -> Router {
     let (router, _) = described().split_for_parts();
-    let describe = || async { answer_json(StatusCode::OK, &openapi()) };
+    let describe = || async {
+        (
+            [(header::CONTENT_TYPE, "application/json")],
+            DESCRIPTION.clone(),
+        )
+    };
     router
         .route("/v1/openapi.json", axum::routing::get(describe))
         .method_not_allowed_fallback(|| async {
