@@ -30,6 +30,7 @@ mod process;
 mod templates;
 mod trace;
 mod transfer;
+mod unread;
 mod volumes;
 
 use std::io;
@@ -60,6 +61,7 @@ use crate::tls::acceptor;
 use ask::Dial;
 use permit::Sender;
 use trace::Trace;
+use unread::Timed;
 
 /// The most connections at once, and the sixteenths of the descriptors that they may take: each request has
 /// others.
@@ -203,7 +205,7 @@ async fn connected(
     is_h2: bool,
 ) {
     // One that says nothing has its place for no longer than one that says too little.
-    let mut connection = BufReader::with_capacity(FIRST_BYTES, connection);
+    let mut connection = BufReader::with_capacity(FIRST_BYTES, Timed::new(connection));
     match timeout(HEAD_WITHIN, connection.fill_buf()).await {
         Ok(Ok([_, ..])) => {}
         Ok(_) | Err(_) => return,
