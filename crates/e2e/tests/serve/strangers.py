@@ -365,6 +365,36 @@ def ports_lead_to_programs_and_nowhere_else():
     assert port(created)[0] == 502
 
 
+FULL = """
+import socket, time
+full = socket.socket()
+full.bind(("", 8001))
+full.listen(0)
+time.sleep(1000)
+"""
+
+
+def connects_that_nobody_accepts_hold_up_no_files():
+    sandbox, token = made()
+    within(sandbox, "/files?path=full.py", FULL.encode(), token, Content_Type="application/octet-stream")
+    output(sandbox, token, "(python3 full.py > /dev/null 2>&1 &)")
+    while "8001" not in str(control("GET", f"/v1/sandboxes/{sandbox}/ports")[2]):
+        pass
+    lines = []
+    for _ in range(30):
+        line = socket.create_connection((AT.hostname, AT.port), timeout=60)
+        line.sendall(f"GET / HTTP/1.1\r\nHost: 8001-{sandbox}.localhost\r\n\r\n".encode())
+        lines.append(line)
+    time.sleep(1)
+    status, _, text = within(sandbox, "/filesystem.Filesystem/Stat", {"path": "/"}, token)
+    assert status == 200, (status, text)
+    answered = select.select(lines, [], [], 0)[0]
+    assert len(answered) < 8, len(answered)
+    for line in lines:
+        line.close()
+    control("DELETE", f"/sandboxes/{sandbox}")
+
+
 def private_ports_take_their_token():
     created, other = serving(network={"allowPublicTraffic": False}), serving()
     token = created["trafficAccessToken"]
@@ -694,6 +724,7 @@ CHECKS = [
     another_tenant_reaches_nothing, keys_and_the_ledger_are_each_tenants_own, guessed_names_are_not_there, signatures_count_for_what_was_signed,
     programs_see_nothing_of_the_host, sandboxes_see_nothing_of_each_other, odd_requests_are_refused,
     files_that_are_none_are_not_read, ports_lead_to_programs_and_nowhere_else,
+    connects_that_nobody_accepts_hold_up_no_files,
     private_ports_take_their_token, slow_readers_hold_up_nobody,
     input_that_nobody_reads_holds_up_nobody,
     programs_that_stop_or_end_all_others_do_not_hold_the_server,

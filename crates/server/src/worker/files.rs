@@ -27,6 +27,8 @@ const IDLE_MAX: usize = 2;
 const FILE_MODE: u16 = 0o644;
 /// The most requests about files of one sandbox at once.
 const AT_ONCE_MAX: usize = 8;
+/// The most connects to ports of one sandbox at once: where nobody accepts, each takes a while.
+const CONNECTS_MAX: usize = 8;
 
 /// The most files of one sandbox that are being written at once.
 const WRITES_MAX: u32 = 1024;
@@ -41,6 +43,8 @@ pub(crate) struct Files {
     idle: Mutex<Vec<FileServer>>,
     /// So that a sandbox whose file servers do not answer holds up no others.
     places: Semaphore,
+    /// Those of connects to ports, which anybody makes.
+    connects: Semaphore,
     /// Those that are being written.
     writes: Semaphore,
 }
@@ -53,6 +57,7 @@ impl Files {
             shares: Arc::clone(shares),
             idle: Mutex::new(Vec::new()),
             places: Semaphore::new(AT_ONCE_MAX),
+            connects: Semaphore::new(CONNECTS_MAX),
             writes: Semaphore::new(WRITES_MAX as usize),
         })
     }
@@ -79,7 +84,16 @@ impl Files {
         path: &str,
         work: impl Fn(&FileServer) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let place = self.places.acquire().await;
+        self.with_place(&self.places, path, work).await
+    }
+
+    async fn with_place<T: Send + 'static>(
+        self: &Arc<Self>,
+        places: &Semaphore,
+        path: &str,
+        work: impl Fn(&FileServer) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let place = places.acquire().await;
         let _place = place.map_err(|error| fault(&error))?;
         let thread = self.shares.take(Of::Threads, &self.tenant, 1)?;
         let (files, path) = (Arc::clone(self), path.to_owned());
@@ -121,7 +135,8 @@ impl Files {
     /// Connects to a port of the sandbox.
     pub(crate) async fn connect(self: &Arc<Self>, port: u16) -> Result<TcpStream, Refusal> {
         let connect = move |server: &FileServer| server.connect(port);
-        let connected = self.with(&format!("port {port}"), connect).await?;
+        let what = format!("port {port}");
+        let connected = self.with_place(&self.connects, &what, connect).await?;
         let begin = || {
             connected.set_nonblocking(true)?;
             TcpStream::from_std(connected)
