@@ -11,6 +11,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, crypto};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use ureq::{Agent, Proxy};
 
@@ -28,6 +29,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 const ASKED_FOR: Duration = Duration::from_secs(10);
 /// The longest answer of an issuer, and the largest file, bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// The most requests that wait for an issuer; each has a place that others need.
+pub(super) const WAITERS_MAX: usize = 8;
 /// The most keys of an issuer.
 const KEYS_MAX: usize = 100;
 
@@ -41,6 +44,8 @@ pub(super) struct Keys {
     state: Mutex<State>,
     /// Held by the one that looks at the source.
     looking: tokio::sync::Mutex<()>,
+    /// The places of those that wait for that look.
+    waiters: Semaphore,
 }
 
 #[derive(Clone, Default)]
@@ -88,6 +93,7 @@ impl Keys {
             source,
             state: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
+            waiters: Semaphore::new(WAITERS_MAX),
         }
     }
 
@@ -103,13 +109,18 @@ impl Keys {
         if !found.is_empty() && state.is_within(FRESH, now) {
             return Ok(found);
         }
+        let mut _waiter = None;
         let _looking = match !found.is_empty() && state.is_within(USABLE, now) {
             // What there is will do: no wait for somebody else's look.
             true => match self.looking.try_lock() {
                 Ok(looking) => looking,
                 Err(_) => return Ok(found),
             },
-            false => self.looking.lock().await,
+            false => {
+                let busy = |_| NoKey::Unavailable("many wait for its answer".to_owned());
+                _waiter = Some(self.waiters.try_acquire().map_err(busy)?);
+                self.looking.lock().await
+            }
         };
         self.look(now).await;
         let state = self.state().clone();

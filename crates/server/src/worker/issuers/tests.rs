@@ -18,7 +18,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 
-use super::keys::{Keys, NoKey};
+use super::keys::{Keys, NoKey, WAITERS_MAX};
 use super::{Issuers, TOKEN_BYTES_MAX, check_key_files};
 use crate::configuration::Issuer;
 use crate::protocol::Kind;
@@ -617,7 +617,7 @@ fn many_at_once_ask_an_issuer_once() {
     let keys = Arc::new(Keys::from_source(ONE, Arc::new(source)));
     runtime().block_on(async {
         let mut all = tokio::task::JoinSet::new();
-        for number in 0..50 {
+        for number in 0..WAITERS_MAX {
             let keys = Arc::clone(&keys);
             let id = if number % 2 == 0 { "p256" } else { "unknown" };
             all.spawn(async move {
@@ -630,6 +630,34 @@ fn many_at_once_ask_an_issuer_once() {
         }
     });
     assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_slow_issuer_has_few_wait() {
+    let (release, released) = std::sync::mpsc::channel();
+    let released = Mutex::new(released);
+    let source = move || {
+        released.lock().unwrap().recv().unwrap();
+        Ok(jwk_set().to_string().into_bytes())
+    };
+    let keys = Arc::new(Keys::from_source(ONE, Arc::new(source)));
+    let find = |keys: Arc<Keys>| async move {
+        let found = keys.find(Some("p256"), Algorithm::ES256, Instant::now());
+        found.await.map(|found| found.len())
+    };
+    runtime().block_on(async {
+        let mut all = tokio::task::JoinSet::new();
+        for _ in 0..=WAITERS_MAX {
+            all.spawn(find(Arc::clone(&keys)));
+        }
+        // The one too many is told while the issuer says nothing.
+        let first = all.join_next().await.unwrap().unwrap();
+        assert!(matches!(first, Err(NoKey::Unavailable(_))), "{first:?}");
+        release.send(()).unwrap();
+        while let Some(one) = all.join_next().await {
+            assert_eq!(one.unwrap(), Ok(1));
+        }
+    });
 }
 
 #[test]
