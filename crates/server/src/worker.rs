@@ -665,25 +665,36 @@ impl Worker {
 
     /// Takes a sandbox that is gone off the list.
     fn forget(self: &Arc<Self>, living: &Living) {
-        let gone = self.living().remove(&living.id);
-        let Some(gone) = gone else {
+        let Some(gone) = self.living().get(&living.id).cloned() else {
             return;
         };
+        let why = gone.over.borrow().clone();
+        let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
+        // Before it is off the list: whoever asks then is told the reason.
+        self.note_ended(&gone, &why);
+        if self.living().remove(&living.id).is_none() {
+            return;
+        }
         self.ended_all.fetch_add(1, Ordering::Relaxed);
         self.release(&gone.id);
         self.forget_requests(&gone);
-        let why = gone.over.borrow().clone();
-        let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
         self.note_killed(&gone, &why);
         self.release_layers(gone.begun.all().cloned().collect());
+    }
+
+    /// Keeps the reason for which a sandbox has ended.
+    fn note_ended(&self, gone: &Living, why: &str) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.iter().any(|one| one.id == gone.id) {
+            return;
+        }
         if ended.len() >= ENDED_MAX {
             ended.pop_front();
         }
         ended.push_back(Ended {
             id: gone.id.clone(),
             tenant: gone.tenant.clone(),
-            why,
+            why: why.to_owned(),
         });
     }
 
