@@ -32,6 +32,42 @@ fn stopped_program_is_ended_by_a_signal() {
     }
 }
 
+/// The launcher and the first process, stopped by somebody outside: a signal reaches the program, a
+/// limit ends it, and the end of the program is the end of the run.
+#[test]
+fn run_with_stopped_helpers_ends() {
+    let world = World::new("run_with_stopped_helpers_ends");
+    for (stopped, options, asked, status) in [
+        (&["atoll-jail"][..], &[][..], "signal", 143),
+        (&["atoll-init"], &[], "signal", 143),
+        (&["atoll-jail", "atoll-init"], &[], "signal", 143),
+        (&["atoll-jail", "atoll-init"], &["--timeout", "1s"], "", 124),
+        (&["atoll-jail"], &[], "end", 3),
+    ] {
+        let what = format!("{stopped:?} {asked}");
+        let script = ["sh", "-c", "echo up; read x; exit 3"];
+        let run = ["run", "--discard"].iter().chain(options).chain(&["--"]);
+        let run = world
+            .atoll(run.chain(&script))
+            .within(Duration::from_secs(60));
+        let mut running = run.start();
+        running.until_stdout("up");
+        for one in descendants_of(running.pid()) {
+            let name = status_field(one.pid, "Name").unwrap_or_default();
+            if stopped.contains(&name.as_str()) {
+                kill(one.pid, Signal::STOP);
+            }
+        }
+        match asked {
+            "signal" => running.signal(Signal::TERM),
+            "end" => running.send("go\n"),
+            _ => {}
+        }
+        let ended = running.wait();
+        assert_eq!(ended.code(), status, "{what}: {ended}");
+    }
+}
+
 /// Each helper, at any moment.
 #[test]
 fn run_whose_helpers_are_killed_at_once_ends() {

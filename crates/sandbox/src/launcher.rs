@@ -1,13 +1,16 @@
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Report};
 use atoll_model::Mode;
 use atoll_sys::{descriptor, process, socket};
 use rustix::net::{Shutdown, shutdown};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
+};
 
 use crate::{Host, SandboxError};
 
@@ -251,14 +254,10 @@ impl Process {
         }
     }
 
-    fn pid(&self) -> Option<Pid> {
-        i32::try_from(self.reaper.pid).ok().and_then(Pid::from_raw)
-    }
-
     /// Returns whether it has ended; it is reaped later.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let ended = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
+        let ended = pid_of(self.reaper.pid).map(|pid| waitid(WaitId::Pid(pid), options));
         !matches!(ended, Some(Ok(None)))
     }
 }
@@ -267,9 +266,7 @@ impl Drop for Process {
     /// Ends it: one that is stopped would not see its line close. Its number is its own until it is
     /// reaped.
     fn drop(&mut self) {
-        if let Some(pid) = self.pid() {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        signal(self.reaper.pid, Signal::KILL);
     }
 }
 
@@ -301,6 +298,22 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Continues a launcher and the first process, where somebody outside has stopped them.
+pub(crate) fn wake(launcher: u32) {
+    for pid in std::iter::once(launcher).chain(children_of(launcher)) {
+        signal(pid, Signal::CONT);
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    // That it is gone is as good.
+    let _ = pid_of(pid).map(|pid| kill_process(pid, signal));
+}
+
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
 fn gone() -> io::Error {
     io::Error::other("the launcher is gone")
 }
@@ -314,15 +327,60 @@ pub struct LauncherReaper {
     pid: u32,
 }
 
+/// The longest time for a launcher to end by itself: then it is continued, in case that somebody
+/// has stopped it.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+/// The longest time for the end of one that was continued, and of one that was killed.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+impl LauncherReaper {
+    /// Waits for the end. Returns whether it came in time.
+    fn is_gone_within(&self, time: Duration) -> bool {
+        let own = || pidfd_open(pid_of(self.pid)?, PidfdFlags::empty()).ok();
+        let end = match &self.line {
+            Some(line) => line.as_fd(),
+            None => match &own() {
+                Some(end) => return is_readable_until(end.as_fd(), Instant::now() + time),
+                None => return true,
+            },
+        };
+        let until = Instant::now() + time;
+        let mut rest = [0_u8; MESSAGE_BYTES_MAX];
+        while is_readable_until(end, until) {
+            if !socket::receive(end, &mut rest).is_ok_and(|(got, _)| got > 0) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn is_readable_until(on: BorrowedFd<'_>, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+        match descriptor::wait_readable([Some(on)], Some(left_ms)) {
+            Ok([false]) if left_ms > 0 => {}
+            Ok([is_readable]) => return is_readable,
+            Err(_) => return true,
+        }
+    }
+}
+
 impl Drop for LauncherReaper {
     fn drop(&mut self) {
-        // That it is gone already is the only error there can be.
-        match &self.line {
-            None => drop(process::wait(Some(self.pid), true)),
-            Some(line) => {
-                let mut rest = [0_u8; MESSAGE_BYTES_MAX];
-                while socket::receive(line.as_fd(), &mut rest).is_ok_and(|(got, _)| got > 0) {}
+        let is_gone = self.is_gone_within(ENDED_WITHIN)
+            || {
+                wake(self.pid);
+                self.is_gone_within(GONE_WITHIN)
             }
+            || {
+                signal(self.pid, Signal::KILL);
+                self.is_gone_within(GONE_WITHIN)
+            };
+        if is_gone && self.line.is_none() {
+            // That it is reaped already is the only error there can be.
+            drop(process::wait(Some(self.pid), true));
         }
     }
 }

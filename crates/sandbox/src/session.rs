@@ -17,7 +17,7 @@ use rustix::event::{PollFlags, poll};
 use crate::disk::DiskWatch;
 use crate::exec::{ExecServer, PreparedExec, checked_master};
 use crate::groups::{Counted, Groups};
-use crate::launcher::{Launcher, LauncherReaper};
+use crate::launcher::{Launcher, LauncherReaper, wake};
 use crate::reports::{hear, making};
 use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
@@ -34,6 +34,8 @@ pub(crate) mod streams;
 const DRAINED_WITHIN: Duration = Duration::from_secs(1);
 /// The time that a program has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
+/// The longest time for a sandbox to be gone after its end, once it was continued.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 /// The most read at once, bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
 /// The time between two looks at them.
@@ -161,6 +163,7 @@ impl Running {
             ended: None,
             active: Instant::now(),
             kill_at: None,
+            wake_at: None,
             abandon_at: None,
             freezing: None,
             frozen_at: Instant::now(),
@@ -271,6 +274,8 @@ struct Session<'a> {
     ended: Option<Instant>,
     active: Instant,
     kill_at: Option<Instant>,
+    /// The time at which a sandbox that is still there after its end is continued.
+    wake_at: Option<Instant>,
     abandon_at: Option<Instant>,
     /// Set while all processes are stopped, or are to be.
     freezing: Option<Freezing>,
@@ -630,6 +635,7 @@ impl Session<'_> {
             wall.map(|limit| self.started + limit),
             idle.map(|limit| self.active + limit),
             self.kill_at.filter(|_| self.line.is_some()),
+            self.wake_at.filter(|_| self.line.is_some()),
             self.abandon_at.filter(|_| self.line.is_some()),
             self.disk.next().filter(|_| running),
             self.carrier.due(),
@@ -824,7 +830,8 @@ impl Session<'_> {
         }
         // In a sandbox that lives there is none: what an exec server says of it counts for nothing.
         if self.first.as_ref().is_some_and(|first| first.id == id) {
-            self.ended.get_or_insert_with(Instant::now);
+            let ended = *self.ended.get_or_insert_with(Instant::now);
+            self.wake_at = Some(ended + GRACE);
         }
     }
 
@@ -851,6 +858,10 @@ impl Session<'_> {
             // What stands still is not to go on by that.
             Reaction::Forward(SIGCONT) if self.freezing.is_some() => {}
             Reaction::Forward(number) => {
+                if ENDING.contains(&number) {
+                    // Somebody outside may have stopped who is to pass it on.
+                    wake(self.launcher);
+                }
                 let Some(exec) = self.exec_mut(id) else {
                     return;
                 };
@@ -886,6 +897,11 @@ impl Session<'_> {
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
             self.order_end(now);
+        }
+        if self.wake_at.is_some_and(|at| now >= at) {
+            self.wake_at = None;
+            wake(self.launcher);
+            self.abandon_at.get_or_insert(now + GONE_WITHIN);
         }
         if self.abandon_at.is_some_and(|at| now >= at) {
             // The first process does not obey, or cannot: the launcher, which
