@@ -427,6 +427,33 @@ fn diff_of_a_running_sandbox_is_of_one_moment() {
     let _ = running.wait();
 }
 
+/// Whoever starts a program by vfork(2), as shells do, cannot stop before that is executed.
+#[test]
+fn programs_that_are_just_being_started_stand_still() {
+    let world = World::new("programs_that_are_just_being_started_stand_still");
+    let spawn = "import os, threading
+start = lambda: os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'fifo', os.O_RDONLY, 0)])
+os.mkfifo('fifo')
+open('begun', 'w').close()
+one = threading.Thread(target=start)
+one.start()
+one.join()
+start()
+open('done', 'w').close()";
+    world.write("spawn.py", spawn);
+    let running = living(&world, &[], "python3 spawn.py & ");
+    let _ = exec(
+        &world,
+        "until test -e begun; do sleep 0.01; done; echo x > seen",
+    )
+    .success();
+    let seen = world.atoll(["diff", "last"]).run().success().out();
+    assert!(seen.contains("+++ b/seen"), "{seen}");
+    // They go on afterwards: each opens its end.
+    let _ = exec(&world, "until test -e done; do sleep 0.01 <>fifo; done").success();
+    assert!(running.wait().success().err().contains("fifo"));
+}
+
 /// Any program that links the engine makes sandboxes, works in them and ends them.
 #[test]
 fn engine_library_makes_and_ends_sandboxes() {

@@ -551,17 +551,17 @@ fn a_run_without_a_key_gets_one_alone_from_all_that_tell_of_it() {
     let barrier = Barrier::new(tellers);
     std::thread::scope(|scope| {
         for _ in 0..tellers {
-            let (place, barrier) = (&place, &barrier);
+            let (ledger, barrier) = (place.ledger(), &barrier);
             scope.spawn(move || {
-                let ledger = place.ledger();
-                for number in 0..runs {
+                // The others wait for this one: what failed is told once all are through.
+                let told = (0..runs).map(|number| {
                     let failure = json!({ "layer": "one", "why": WORD });
                     let run = run_id(number);
                     barrier.wait();
-                    ledger
-                        .record(Some(&run), "apply.failed", failure, Durability::Buffered)
-                        .unwrap();
-                }
+                    ledger.record(Some(&run), "apply.failed", failure, Durability::Buffered)
+                });
+                let told: Vec<_> = told.collect();
+                told.into_iter().for_each(|told| drop(told.unwrap()));
             });
         }
     });

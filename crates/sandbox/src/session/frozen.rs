@@ -112,10 +112,11 @@ fn stopped_thread(pid: u32, thread: u32) -> Option<Option<(u32, u64)>> {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
         return Some(None);
     };
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let state = field("State:").and_then(|state| state.trim_start().chars().next());
-    if !matches!(state, Some('T' | 't' | 'Z' | 'X')) {
-        return None;
+    let field = |name: &str| field(&status, name);
+    match state(&status) {
+        Some('T' | 't' | 'Z' | 'X') => {}
+        Some('D') if waits_for_stopped_child(pid, thread) => {}
+        _ => return None,
     }
     let switches = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
     let switches = switches.map(|name| field(name)?.trim().parse::<u64>().ok());
@@ -123,6 +124,29 @@ fn stopped_thread(pid: u32, thread: u32) -> Option<Option<(u32, u64)>> {
         return None;
     };
     Some(Some((thread, one.saturating_add(other))))
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))
+}
+
+fn state(status: &str) -> Option<char> {
+    field(status, "State:")?.trim_start().chars().next()
+}
+
+/// Returns whether a thread waits, in vfork(2), for a child that was told to stop before it executed a
+/// program: it stops once that goes on, and does nothing before.
+fn waits_for_stopped_child(pid: u32, thread: u32) -> bool {
+    let task = format!("/proc/{pid}/task/{thread}");
+    let read = |name: &str| fs::read_to_string(format!("{task}/{name}")).unwrap_or_default();
+    // Who may not know it is told 0.
+    let waits_in = read("wchan");
+    let is_stopped = |child: &str| {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        matches!(state(&status), Some('T' | 't'))
+    };
+    ["kernel_clone", "wait_for_vfork_done", "0"].contains(&waits_in.trim())
+        && read("children").split_ascii_whitespace().any(is_stopped)
 }
 
 #[cfg(test)]
