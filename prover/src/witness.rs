@@ -151,6 +151,7 @@ fn served(found: &Record) -> Served {
         caller: text("caller"),
         template: text("template").unwrap_or_default(),
         metadata: found.get("metadata").and_then(texts).unwrap_or_default(),
+        volumes: found.get("volumes").and_then(texts).unwrap_or_default(),
     }
 }
 
