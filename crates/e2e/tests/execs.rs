@@ -108,6 +108,46 @@ fn mask_of_the_caller_holds_inside() {
     }
 }
 
+/// A loop that reads goes on where the program stopped reading.
+#[test]
+fn input_that_is_not_read_stays_the_callers() {
+    let world = World::new("input_that_is_not_read_stays_the_callers");
+    let lines: String = (0..6).map(|at| format!("line {at}\n")).collect();
+    world.write("lines", &lines);
+    let loops = "while read -r one; do echo \"had $one\"; $CALL; done";
+    let programs = [
+        ("true", 1),
+        ("sh -c 'read -r two; echo \"took $two\"'", 2),
+        ("sh -c 'exec <&-'", 1),
+    ];
+    let mut running = Some(living(&world, &[], ""));
+    for call in ["exec last", "run"] {
+        for (program, reads) in programs {
+            let call = format!("\"$ATOLL\" {call} -- {program}");
+            let script = loops.replace("$CALL", &call);
+            let from_file = format!("{script} <lines");
+            let from_pipe = format!("cat lines | {script}");
+            for script in [from_file, from_pipe] {
+                let seen = world.host_shell(&script).run().success().out();
+                let had = seen.lines().filter(|line| line.starts_with("had")).count();
+                assert_eq!(had, 6 / reads, "{script}: {seen}");
+                let took = seen.lines().filter(|line| line.starts_with("took")).count();
+                assert_eq!(took, 6 - 6 / reads, "{script}: {seen}");
+            }
+        }
+        running = running.and_then(|running| {
+            let _ = end(&world, running).success();
+            None
+        });
+    }
+    // What is read is read to its end, however much it is.
+    let script = "head -c 3000000 /dev/zero | \"$ATOLL\" run -- wc -c; \
+         head -c 3000000 /dev/zero >big; \"$ATOLL\" run -- wc -c <big; \
+         (\"$ATOLL\" run -- head -c 5 >&2; wc -c) <big";
+    let seen = world.host_shell(script).run().success().out();
+    assert_eq!(seen, "3000000\n3000000\n2999995\n", "{seen}");
+}
+
 /// Each domain of a program's process grants what its files' rules grant.
 #[test]
 fn links_and_moves_across_directories_work() {

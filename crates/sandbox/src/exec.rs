@@ -44,6 +44,8 @@ pub(crate) struct ExecEnds {
     /// The socket of the answers; closed by the server's side once the program is executed.
     pub(crate) status: OwnedFd,
     pub(crate) input: Option<OwnedFd>,
+    /// The other end of that, as the program has it: what is still in it can be counted.
+    pub(crate) input_inside: Option<OwnedFd>,
     pub(crate) output: Option<OwnedFd>,
     pub(crate) error: Option<OwnedFd>,
     pub(crate) terminal: Option<OwnedFd>,
@@ -182,6 +184,7 @@ impl ExecServer {
             id,
             status,
             input: None,
+            input_inside: None,
             output: None,
             error: None,
             terminal: None,
@@ -205,6 +208,8 @@ impl ExecServer {
                 let (error, error_inside) = descriptor::pipe()?;
                 let inside = [input_inside, output_inside, error_inside];
                 self.give(&inside, user)?;
+                let [own, ..] = &inside;
+                ends.input_inside = Some(own.try_clone()?);
                 // A program can open its own end anew and take what was seen to be there.
                 for end in [&input, &output, &error] {
                     descriptor::never_block(end.as_fd())?;

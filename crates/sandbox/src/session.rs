@@ -29,6 +29,7 @@ mod frozen;
 mod further;
 mod sources;
 pub(crate) mod streams;
+mod unread;
 
 /// The longest time for showing what further execs have written, once the sandbox is gone.
 const DRAINED_WITHIN: Duration = Duration::from_secs(1);
@@ -177,6 +178,9 @@ impl Running {
             carrier,
         };
         let attended = session.attend(attachment);
+        if let Some(first) = &mut session.first {
+            first.give_back(attachment);
+        }
         let result = attended.and_then(|()| session.finish());
         let counted = groups.as_ref().map(Groups::counted).unwrap_or_default();
         if groups.as_ref().is_some_and(|groups| !groups.hold()) {
@@ -387,8 +391,8 @@ impl Session<'_> {
                 }
             }
             Waits::ProgramReads(id) => {
-                if let Some((exec, _)) = self.attached(id, attachment) {
-                    exec.pass_input();
+                if let Some((exec, of)) = self.attached(id, attachment) {
+                    exec.pass_input(of);
                 }
             }
             Waits::Written(id, stream) => {

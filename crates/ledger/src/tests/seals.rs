@@ -561,7 +561,9 @@ fn a_run_without_a_key_gets_one_alone_from_all_that_tell_of_it() {
                     ledger.record(Some(&run), "apply.failed", failure, Durability::Buffered)
                 });
                 let told: Vec<_> = told.collect();
-                told.into_iter().for_each(|told| drop(told.unwrap()));
+                for told in told {
+                    let _ = told.unwrap();
+                }
             });
         }
     });

@@ -187,6 +187,7 @@ impl Session<'_> {
         };
         while let Some(at) = self.further.iter().position(is_over) {
             let mut exec = self.further.swap_remove(at);
+            exec.streams.give_back(exec.attachment.as_ref());
             exec.attachment.finish();
             let ended = exec.streams.ended.unwrap_or_else(Instant::now);
             let hit = exec.kill_at.is_some();

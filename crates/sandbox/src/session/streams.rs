@@ -10,6 +10,7 @@ use rustix::event::PollFlags;
 
 use super::GRACE;
 use super::sources::{Sources, Waits};
+use super::unread::Unread;
 use crate::exec::{ExecEnds, Status, status};
 use crate::reports::discard;
 use crate::{Attachment, SandboxError, Stream};
@@ -38,6 +39,7 @@ pub(crate) struct ExecStreams {
     pub(crate) id: ExecId,
     status: Option<OwnedFd>,
     input: Option<OwnedFd>,
+    unread: Unread,
     output: Option<OwnedFd>,
     error: Option<OwnedFd>,
     pub(crate) terminal: Option<OwnedFd>,
@@ -85,6 +87,7 @@ impl ExecStreams {
             id: ends.id,
             status: Some(ends.status),
             input: ends.input,
+            unread: Unread::new(ends.input_inside),
             output: ends.output,
             error: ends.error,
             terminal: ends.terminal,
@@ -109,6 +112,16 @@ impl ExecStreams {
     pub(super) fn close_absent_input(&mut self, attachment: &dyn Attachment) {
         if attachment.input().is_none() {
             (self.input_open, self.input) = (false, None);
+        }
+        if let (Some(from), Some(to)) = (attachment.input(), &self.input) {
+            self.unread.begin(from, to.as_fd());
+        }
+    }
+
+    /// Gives back what the program did not read of its input, once it has ended.
+    pub(super) fn give_back(&mut self, attachment: &dyn Attachment) {
+        if let Some(from) = attachment.input() {
+            self.unread.give_back(from, self.typed.len());
         }
     }
 
@@ -158,13 +171,15 @@ impl ExecStreams {
         }
         let has_terminal = attachment.has_terminal();
         if self.input_open
+            && !self.unread.waits()
             && (self.typed.is_empty() || has_terminal)
             && self.ended.is_none()
             && let Some(input) = attachment.input()
         {
             add(input, PollFlags::IN, Waits::Typing(self.id));
         }
-        if let Some(input) = self.program_input().filter(|_| !self.typed.is_empty()) {
+        let is_pending = !self.typed.is_empty() || self.unread.waits() && self.ended.is_none();
+        if let Some(input) = self.program_input().filter(|_| is_pending) {
             add(input.as_fd(), PollFlags::OUT, Waits::ProgramReads(self.id));
         }
         for stream in [Stream::Output, Stream::Error] {
@@ -281,8 +296,16 @@ impl ExecStreams {
         let Some(input) = attachment.input() else {
             return Typed::Taken;
         };
+        if let (true, Some(to)) = (self.unread.is_shown(), &self.input) {
+            self.active = Instant::now();
+            if !self.unread.show(input, to.as_fd()) {
+                (self.input_open, self.input) = (false, None);
+            }
+            return Typed::Taken;
+        }
         match descriptor::read(input, block) {
             Ok(got @ 1..) => {
+                self.unread.took(got);
                 let is_suspend = |byte: &u8| *byte == CONTROL_Z;
                 let mut typed = block.get(..got).unwrap_or_default().to_vec();
                 attachment.typed(&mut typed);
@@ -302,7 +325,11 @@ impl ExecStreams {
         Typed::Taken
     }
 
-    pub(super) fn pass_input(&mut self) {
+    pub(super) fn pass_input(&mut self, attachment: &dyn Attachment) {
+        if let (true, Some(from)) = (self.unread.waits(), attachment.input()) {
+            self.unread.take_shown(from);
+            return;
+        }
         let Some(input) = self.program_input() else {
             self.typed.clear();
             return;
