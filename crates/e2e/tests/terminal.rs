@@ -11,6 +11,27 @@ fn kept(world: &World, script: &str) -> Invocation {
     world.run(["--keep"], script)
 }
 
+/// A key that ends programs ends one that has stopped itself, too: nobody else continues it.
+#[test]
+fn program_that_stops_itself_ends_by_the_keys_that_end_programs() {
+    for (key, status) in [("\x03", 130), ("\x1c", 131)] {
+        let world = World::new("program_that_stops_itself_ends_by_the_keys_that_end_programs");
+        let script = "echo up; kill -STOP $$; exec sleep 1000";
+        let mut terminal = kept(&world, script).on_terminal(24, 80);
+        terminal.expect("up");
+        let run = world.last_run();
+        // Its state is seen from another terminal.
+        wait_until("it has stopped", BOUND, || {
+            let seen = world
+                .atoll(["exec", &run, "--", "ps", "-o", "stat=", "2"])
+                .run();
+            seen.out().starts_with('T').then_some(())
+        });
+        terminal.send(key);
+        assert_eq!(terminal.wait().code(), status);
+    }
+}
+
 #[test]
 fn the_program_has_a_terminal_of_its_own() {
     let world = World::new("the_program_has_a_terminal_of_its_own");

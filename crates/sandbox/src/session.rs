@@ -393,6 +393,9 @@ impl Session<'_> {
             Waits::ProgramReads(id) => {
                 if let Some((exec, of)) = self.attached(id, attachment) {
                     exec.pass_input(of);
+                    if exec.take_end_typed() && self.freezing.is_none() {
+                        self.order(Order::Signal(id, SIGCONT));
+                    }
                 }
             }
             Waits::Written(id, stream) => {

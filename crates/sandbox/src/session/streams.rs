@@ -7,6 +7,7 @@ use atoll_frame::ExecId;
 use atoll_model::Ending;
 use atoll_sys::descriptor;
 use rustix::event::PollFlags;
+use rustix::termios::{LocalModes, tcgetattr};
 
 use super::GRACE;
 use super::sources::{Sources, Waits};
@@ -30,6 +31,8 @@ const LATE_BYTES_MAX: usize = 1 << 20;
 
 /// The byte of the suspend key, unless the terminal is set otherwise.
 const CONTROL_Z: u8 = 0x1a;
+/// The bytes of the keys that end a program, likewise: Ctrl-C and Ctrl-\.
+const ENDING_KEYS: [u8; 2] = [0x03, 0x1c];
 
 const ENOENT: i32 = 2;
 
@@ -47,6 +50,8 @@ pub(crate) struct ExecStreams {
     wants_terminal: bool,
     typed: Vec<u8>,
     pub(crate) suspend_typed: bool,
+    /// Set where a key that ends programs was typed: at one that is stopped it would wait.
+    end_typed: bool,
     input_open: bool,
     pub(crate) shown: [Vec<u8>; 2],
     /// The stream whose output is being shown, and how much of it is left, bytes: all of that
@@ -79,6 +84,12 @@ pub(super) enum Typed {
     HungUp,
 }
 
+/// Returns whether keys are signals at this terminal: to a program that reads each, they are text.
+fn sends_signals(terminal: &OwnedFd) -> bool {
+    let modes = tcgetattr(terminal).map(|set| set.local_modes);
+    modes.is_ok_and(|modes| modes.contains(LocalModes::ISIG))
+}
+
 impl ExecStreams {
     /// Begins with an exec whose request is sent.
     pub(crate) fn new(ends: ExecEnds) -> Self {
@@ -94,6 +105,7 @@ impl ExecStreams {
             wants_terminal: ends.wants_terminal,
             typed: Vec::new(),
             suspend_typed: false,
+            end_typed: false,
             input_open: true,
             shown: [Vec::new(), Vec::new()],
             turn: None,
@@ -250,6 +262,15 @@ impl ExecStreams {
         Ok(())
     }
 
+    /// Returns whether the program is to be continued now, since what was typed is to end it.
+    pub(super) fn take_end_typed(&mut self) -> bool {
+        let takes = self.end_typed && self.typed.is_empty();
+        if takes {
+            self.end_typed = false;
+        }
+        takes
+    }
+
     /// Returns whether a signal can be sent now. One to a program that has not begun is held: its
     /// process may not lead its group yet.
     pub(super) fn takes_signal(&mut self, number: u8) -> bool {
@@ -310,6 +331,9 @@ impl ExecStreams {
                 let mut typed = block.get(..got).unwrap_or_default().to_vec();
                 attachment.typed(&mut typed);
                 self.suspend_typed |= self.terminal.is_some() && typed.iter().any(is_suspend);
+                let is_end = |byte: &u8| ENDING_KEYS.contains(byte);
+                self.end_typed |=
+                    typed.iter().any(is_end) && self.terminal.as_ref().is_some_and(sends_signals);
                 self.active = Instant::now();
                 self.typed.append(&mut typed);
             }

@@ -24,7 +24,7 @@ enum Way {
     Pipe,
 }
 
-/// What the program has not read yet.
+/// The part of its input that a program has not read yet.
 #[derive(Debug)]
 pub(super) struct Unread {
     way: Way,
