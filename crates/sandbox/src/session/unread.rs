@@ -20,7 +20,7 @@ enum Way {
     None,
     /// The caller's place in the file is set back.
     File,
-    /// What is in the caller's pipe is shown to the program, and taken out once that has read it.
+    /// The content of the caller's pipe is shown to the program, and taken out once that has read it.
     Pipe,
 }
 
