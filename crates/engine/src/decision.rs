@@ -411,7 +411,8 @@ impl Work<'_> {
             }
             self.record(record, "run.discarded", json!({ "state": record.state }))
         };
-        remove_run_if(self.state, &record.run, look).doing("the run could not be removed")??;
+        remove_run_if(self.state, &record.run, look)
+            .map_err(|error| killed::not_removed(self.state, record, error))??;
         record.state = RunState::Discarded;
         Ok(())
     }

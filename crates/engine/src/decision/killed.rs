@@ -7,7 +7,7 @@ use std::path::Path;
 use atoll_layer::{JournalState, Selection, finish, journal_state, take_back};
 use atoll_ledger::StateDir;
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerRecord, RunRecord, RunState, load_run, lock_run};
+use atoll_store::{LayerRecord, RunError, RunRecord, RunState, load_run, lock_run};
 use serde_json::json;
 
 use super::Work;
@@ -189,5 +189,16 @@ mod tests {
         ] {
             check(stage, Reach::Part);
         }
+    }
+}
+
+/// Returns the failure of a removal. A run whose directory has lost its name is discarded, and the
+/// rest of it is removed with the next one.
+pub(super) fn not_removed(state: &StateDir, record: &RunRecord, error: RunError) -> Failure {
+    match state.run_dir(&record.run).exists() {
+        true => Failure::new("the run could not be removed").because(error),
+        false => Failure::new("the run is discarded, but not all of it could be removed")
+            .because(error)
+            .advise("atoll gc removes the rest"),
     }
 }

@@ -196,6 +196,15 @@ fn not_undone(record: &RunRecord, error: ApplyError) -> Failure {
     let failure = Failure::new("the changes could not be taken back").because(&error);
     match error {
         ApplyError::Conflicts(_) => failure.advise(force),
-        _ => failure,
+        ApplyError::TakenBack { .. }
+        | ApplyError::Stuck { .. }
+        | ApplyError::NoSpace(_)
+        | ApplyError::Tree(_) => failure.advise(format!("atoll undo {} again", record.run)),
+        ApplyError::InTheWay(_)
+        | ApplyError::ChangedMeanwhile(_)
+        | ApplyError::State { .. }
+        | ApplyError::Locked(_)
+        | ApplyError::Damaged { .. }
+        | ApplyError::OtherRoot(_) => failure,
     }
 }
