@@ -167,6 +167,17 @@ fn reach(journal: &Path) -> Reach {
     }
 }
 
+/// Returns the failure of a removal. A run whose directory has lost its name is discarded, and the
+/// rest of it is removed with the next one.
+pub(super) fn not_removed(state: &StateDir, record: &RunRecord, error: RunError) -> Failure {
+    match state.run_dir(&record.run).exists() {
+        true => Failure::new("the run could not be removed").because(error),
+        false => Failure::new("the run is discarded, but not all of it could be removed")
+            .because(error)
+            .advise("atoll gc removes the rest"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,16 +200,5 @@ mod tests {
         ] {
             check(stage, Reach::Part);
         }
-    }
-}
-
-/// Returns the failure of a removal. A run whose directory has lost its name is discarded, and the
-/// rest of it is removed with the next one.
-pub(super) fn not_removed(state: &StateDir, record: &RunRecord, error: RunError) -> Failure {
-    match state.run_dir(&record.run).exists() {
-        true => Failure::new("the run could not be removed").because(error),
-        false => Failure::new("the run is discarded, but not all of it could be removed")
-            .because(error)
-            .advise("atoll gc removes the rest"),
     }
 }
