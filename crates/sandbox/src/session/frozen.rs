@@ -106,7 +106,7 @@ fn threads(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Returns a thread that has stopped, with its switches (proc_pid_status(5)); none if it is gone.
+/// Returns a thread that has stopped, with its switches (proc_pid_status(5)); none if it has ended.
 /// `None` if it goes on.
 fn stopped_thread(pid: u32, thread: u32) -> Option<Option<(u32, u64)>> {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
@@ -114,7 +114,9 @@ fn stopped_thread(pid: u32, thread: u32) -> Option<Option<(u32, u64)>> {
     };
     let field = |name: &str| field(&status, name);
     match state(&status) {
-        Some('T' | 't' | 'Z' | 'X') => {}
+        Some('T' | 't') => {}
+        // It has ended, and the first process, which goes on, may reap it.
+        Some('Z' | 'X') => return Some(None),
         Some('D') if waits_for_stopped_child(pid, thread) => {}
         _ => return None,
     }
