@@ -219,7 +219,8 @@ impl Many {
             state,
             spawner: Spawner::start(atoll_cli::LAUNCHER, &host)?,
             host,
-            made: AtomicU32::new(0),
+            // Twenty bits are used: so others of this second have other names, and control groups.
+            made: AtomicU32::new(std::process::id() << 10),
         })
     }
 
