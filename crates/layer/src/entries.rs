@@ -196,15 +196,21 @@ fn present(tree: &Tree, path: &RelativePath) -> Result<Facts, TreeError> {
         .map_err(|error| tree.error("cannot read", path, error))
 }
 
-/// Returns one entry of the layer as it is to be on the host: without special bits, with the
-/// program's own attributes only, and with an owner that is permitted here.
+/// The set-group-ID bit of a directory, whose entries have its group (inode(7)).
+pub(crate) const SET_GROUP_ID: u32 = 0o2000;
+/// The sticky bit of a directory, from which only owners remove entries (inode(7)).
+const STICKY: u32 = 0o1000;
+
+/// Returns one entry of the layer as it is to be on the host: of special bits only those that give
+/// no rights, with the program's own attributes only, and with an owner that is permitted here.
+/// `inherited` is the group of the directory above `top`, if that has the set-group-ID bit.
 pub(crate) fn layer_entry(
     reader: &Reader,
     root: &Facts,
     change: &Change,
     top: &RelativePath,
     replaced: Option<&Facts>,
-    inherited_mode: u32,
+    inherited: Option<u32>,
 ) -> Result<Entry, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
     let place = reader.place_of(&change.path, &change.source);
@@ -241,8 +247,10 @@ pub(crate) fn layer_entry(
         },
         _ => return Err(format!("it is a {}", facts.kind_name())),
     };
+    // Of a directory the sticky bit, which takes rights away, and the set-group-ID bit where the one
+    // above it has that too.
     let special = match facts.kind {
-        Kind::Directory => inherited_mode,
+        Kind::Directory => facts.mode & (STICKY | inherited.map_or(0, |_| SET_GROUP_ID)),
         _ => 0,
     };
     let several = match change.source {
@@ -259,7 +267,7 @@ pub(crate) fn layer_entry(
         mode: list.map_or(raw, |list| mode_without(list, raw)) | special,
         listed_mode: list.map(|_| raw | special),
         uid: reader.host_owner(&found).unwrap_or(root.uid),
-        gid: group(reader, root, &found, replaced, inherited_mode),
+        gid: group(reader, root, &found, replaced, inherited),
         modified: facts.modified,
         xattrs: notes.own,
         link: several.then_some(facts.inode),
@@ -269,18 +277,22 @@ pub(crate) fn layer_entry(
 
 /// Returns the group of a new entry. A replaced file keeps its group. A new one has the group that
 /// the program gave it where that is the workspace's, or where the kernel will judge; root, whom
-/// the kernel does not stop, gives the workspace's group.
+/// the kernel does not stop, gives the workspace's group. `inherited` is the group of the directory
+/// above, if that passes it on (its set-group-ID bit).
 fn group(
     reader: &Reader,
     root: &Facts,
     found: &Found,
     replaced: Option<&Facts>,
-    inherited_mode: u32,
+    inherited: Option<u32>,
 ) -> u32 {
     if let Some(replaced) = replaced {
         return replaced.gid;
     }
-    if inherited_mode != 0 || rustix::process::geteuid().is_root() {
+    if let Some(group) = inherited {
+        return group;
+    }
+    if rustix::process::geteuid().is_root() {
         return root.gid;
     }
     match found.source {

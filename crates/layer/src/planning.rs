@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::change::Source;
-use crate::entries::{Walker, layer_entry};
+use crate::entries::{SET_GROUP_ID, Walker, layer_entry};
 use crate::facts::{Facts, Kind, Stamp};
 use crate::plan::{Act, Content, Entry, Node};
 use crate::read::Reader;
@@ -360,7 +360,8 @@ impl<'a> Planner<'a> {
     ) -> Vec<Entry> {
         let place = top.path.parent().unwrap_or_default();
         let above = self.reader.before.facts(&place).ok().flatten();
-        let inherited = above.map_or(0, |facts| facts.mode & 0o2000);
+        let passes_on = |facts: &Facts| facts.mode & SET_GROUP_ID != 0;
+        let inherited = above.filter(passes_on).map(|facts| facts.gid);
         let mut sorted: Vec<&&Change> = group.iter().collect();
         sorted.sort_by(|left, right| left.path.cmp(&right.path));
         let mut entries: Vec<Entry> = Vec::with_capacity(sorted.len());
@@ -384,6 +385,7 @@ impl<'a> Planner<'a> {
             };
             match made {
                 Ok(mut entry) => {
+                    self.name_set_group_id(change, &entry);
                     self.keep_access_list(&mut entry, old.and_then(|(_, old)| old.first()));
                     if let Source::Before(from) = &change.source
                         && let Node::File { content, .. } = &mut entry.node
@@ -400,6 +402,18 @@ impl<'a> Planner<'a> {
             }
         }
         entries
+    }
+
+    /// Names a directory whose set-group-ID bit, which the program gave, is not applied.
+    fn name_set_group_id(&mut self, change: &Change, entry: &Entry) {
+        let given = change.after.as_ref().map(|after| after.mode);
+        let is_given = given.is_some_and(|mode| mode & SET_GROUP_ID != 0);
+        if is_given && entry.node == Node::Directory && entry.mode & SET_GROUP_ID == 0 {
+            self.plan.refused.push(Refusal {
+                path: change.path.clone(),
+                why: "its set-group-ID bit would give later files its group".to_owned(),
+            });
+        }
     }
 
     /// Keeps the host's access control list of a replaced file; a layer's is never applied.

@@ -1,7 +1,7 @@
 //! Permissions, owners and attributes that change alone.
 
 use super::{Planner, REPLACED, is_list};
-use crate::entries::layer_entry;
+use crate::entries::{SET_GROUP_ID, layer_entry};
 use crate::facts::{Facts, Kind, Time, is_note};
 use crate::plan::{Act, Content};
 use crate::{Change, PlanError};
@@ -47,12 +47,21 @@ impl Planner<'_> {
             self.refuse(&top.path, REPLACED);
             return Ok(());
         }
-        match layer_entry(&self.reader, &self.root, top, &top.path, Some(&facts), 0) {
+        match layer_entry(&self.reader, &self.root, top, &top.path, Some(&facts), None) {
             Ok(new) if !new.is_of_the_kind_of(&old) => self.refuse(&top.path, REPLACED),
             Ok(mut new) => {
                 new.node = old.node.clone();
-                new.mode |= facts.mode & 0o7000;
-                new.listed_mode = new.listed_mode.map(|mode| mode | facts.mode & 0o7000);
+                let kept = match facts.kind {
+                    // It loses the bit where the program took it away, and gets none.
+                    Kind::Directory => {
+                        let given = top.after.as_ref().map(|after| after.mode);
+                        facts.mode & (given.unwrap_or(SET_GROUP_ID) & SET_GROUP_ID | 0o4000)
+                    }
+                    _ => facts.mode & 0o7000,
+                };
+                new.mode |= kept;
+                new.listed_mode = new.listed_mode.map(|mode| mode | kept);
+                self.name_set_group_id(top, &new);
                 let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
                 new.xattrs.extend(lists.cloned());
                 new.modified = old.modified;
