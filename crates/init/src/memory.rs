@@ -22,8 +22,15 @@ const BLOCK_BYTES: u64 = 512;
 /// Those beyond count as hidden.
 const ENTRIES_MAX: usize = 50_000;
 
-/// The interval at which the memory of all processes is added up, milliseconds.
-pub(crate) const WATCH_INTERVAL_MS: u32 = 100;
+/// The interval of full looks, which count everything, milliseconds.
+const LOOK_INTERVAL_MS: u64 = 100;
+/// The shortest interval of quick looks in between, which add up private memory alone,
+/// milliseconds. A limit can be exceeded by what is allocated in this time.
+const QUICK_INTERVAL_MS: u64 = 10;
+/// The rate at which processes are assumed to fill memory at most, bytes a millisecond.
+const FILL_RATE: u64 = 4 << 20;
+/// The most of the processor's time that quick looks take, as a divisor.
+const QUICK_SHARE: u32 = 10;
 /// The intervals of close looks, in looks: the first if files in memory have grown by a part of the
 /// limit, the second in any case.
 const CLOSE_LOOKS: [u32; 2] = [5, 50];
@@ -46,6 +53,7 @@ pub(crate) struct Watch {
     complete: (u64, u32),
     was_over: bool,
     look_at: Instant,
+    quick_look_at: Instant,
     looks: u32,
 }
 
@@ -61,8 +69,15 @@ impl Watch {
             complete: (u64::MAX, 0),
             was_over: false,
             look_at: Instant::now(),
+            quick_look_at: Instant::now(),
             looks: 0,
         }
+    }
+
+    /// Returns the time until the next look.
+    pub(crate) fn pause(&self) -> Duration {
+        let next = self.look_at.min(self.quick_look_at);
+        next.saturating_duration_since(Instant::now())
     }
 
     /// Returns whether the sandbox exceeds its limit; looks when it is time to.
@@ -71,22 +86,41 @@ impl Watch {
     /// Only above the limit the exact shares are read.
     pub(crate) fn is_over(&mut self) -> bool {
         let now = Instant::now();
-        if now < self.look_at {
+        let is_full = now >= self.look_at;
+        if !is_full && now < self.quick_look_at {
             return false;
         }
-        self.look_at = now + Duration::from_millis(u64::from(WATCH_INTERVAL_MS));
-        self.looks = self.looks.wrapping_add(1);
         let Ok(pids) = self.processes() else {
             return true;
         };
         let alive: Vec<(String, u64)> = pids.into_iter().filter_map(alive).collect();
         let resident: u64 = alive.iter().map(|(_, resident)| resident).sum();
+        let over = if is_full {
+            self.look_at = now + Duration::from_millis(LOOK_INTERVAL_MS);
+            self.look(&alive, resident)
+        } else {
+            let shares = || {
+                alive
+                    .iter()
+                    .map(|(task, _)| private_bytes(task))
+                    .sum::<u64>()
+            };
+            resident > self.limit_bytes && shares() > self.limit_bytes
+        };
+        let left = self.limit_bytes.saturating_sub(resident) / FILL_RATE;
+        let after = Duration::from_millis(left.max(QUICK_INTERVAL_MS));
+        self.quick_look_at = Instant::now() + after.max(now.elapsed() * QUICK_SHARE);
+        over
+    }
+
+    fn look(&mut self, alive: &[(String, u64)], resident: u64) -> bool {
+        self.looks = self.looks.wrapping_add(1);
         let room = self.room();
         let grown = self.grown(in_files_of_machine(self.mounts), room);
         let [often, always] = CLOSE_LOOKS.map(|count| self.looks.is_multiple_of(count));
         let at_most = resident.saturating_add(room.max(grown));
         let is_close = often && grown > self.limit_bytes / GROWN_PART || always;
-        let over = (at_most > self.limit_bytes || is_close) && self.look_closely(&alive);
+        let over = (at_most > self.limit_bytes || is_close) && self.look_closely(alive);
         self.was_over &= at_most > self.limit_bytes;
         over
     }
@@ -215,8 +249,7 @@ impl Seen {
     /// can be evicted at any time and are not counted. For a process that hides its maps the kernel
     /// still reports a sum to everybody.
     fn add_mapped(&mut self, task: &str) -> u64 {
-        let read = |name: &str| fs::read_to_string(format!("/proc/{task}/{name}")).ok();
-        let maps = read("smaps");
+        let maps = fs::read_to_string(format!("/proc/{task}/smaps")).ok();
         self.hidden |= maps.is_none() && resident_bytes(task).is_some();
         let mut mapping: Option<(u64, u64)> = None;
         for line in maps.iter().flat_map(|maps| maps.lines()) {
@@ -230,9 +263,7 @@ impl Seen {
                 mapping = nameless(line);
             }
         }
-        let of = |name: &str, key: &str| kilobytes(&read(name)?, key);
-        let own = of("smaps_rollup", "Pss_Anon:").or_else(|| of("status", "RssAnon:"));
-        own.or_else(|| resident_bytes(task)).unwrap_or(0)
+        private_bytes(task)
     }
 
     /// Returns the sizes of mapped files that no process was seen to have open: the resident bytes,
@@ -301,6 +332,17 @@ fn resident_bytes(task: &str) -> Option<u64> {
     let mut words = text.split(' ');
     words.next().filter(|size| *size != "0")?;
     Some(words.next()?.parse::<u64>().ok()? * PAGE_BYTES)
+}
+
+/// Returns a task's share of memory that no file has, without files' pages that can be evicted
+/// (proc_pid_smaps(5)). For a process that hides its maps the kernel still reports a sum.
+fn private_bytes(task: &str) -> u64 {
+    let of = |name: &str, key: &str| {
+        let text = fs::read_to_string(format!("/proc/{task}/{name}")).ok()?;
+        kilobytes(&text, key)
+    };
+    let own = of("smaps_rollup", "Pss_Anon:").or_else(|| of("status", "RssAnon:"));
+    own.or_else(|| resident_bytes(task)).unwrap_or(0)
 }
 
 /// Returns the resident size of System V segments (proc_sysvipc(5)).

@@ -250,7 +250,10 @@ impl Supervisor<'_> {
             let left = at.saturating_duration_since(Instant::now()).as_millis();
             u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1)
         });
-        let look = self.memory.is_some().then_some(memory::WATCH_INTERVAL_MS);
+        let look = self.memory.as_ref().map(|memory| {
+            let pause = memory.pause().as_millis();
+            u32::try_from(pause).unwrap_or(u32::MAX).saturating_add(1)
+        });
         let tell = self.gate.pause_ms();
         let ends = (!self.untold.is_empty()).then_some(TOLD_AGAIN_MS);
         let all = left.into_iter().chain(look).chain(tell).chain(ends);

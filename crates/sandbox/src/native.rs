@@ -48,7 +48,6 @@ pub struct Native<'a> {
 const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
-const RLIMIT_DATA: u32 = 2;
 
 /// The number of sockets for inward connections of a run that publishes nothing at the start.
 const INWARD_FOR_LATER: u8 = 16;
@@ -439,7 +438,6 @@ fn resource_limits(
         let others = others.saturating_add(SERVER_PROCESSES);
         let processes = limits.processes.saturating_add(others);
         list.push(limit(RLIMIT_NPROC, processes));
-        list.push(limit(RLIMIT_DATA, limits.memory_bytes));
     }
     match native.held.no_cpu() {
         Some(why) if limits.cpu_millis.is_some() && !limits.dangerous_unenforced_limits => {

@@ -85,6 +85,17 @@ static int take_memory(void) {
     return 1;
 }
 
+// Addresses for a GiB, of which one page is used, as sanitizers and virtual machines reserve them.
+static int take_reserved(void) {
+    char *taken = mmap(NULL, 1024L * MIB, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (taken == MAP_FAILED) {
+        return 0;
+    }
+    *taken = 1;
+    return 1;
+}
+
 // A child that takes 16 MiB and stays; it tells when it has them.
 static int take_share(void) {
     int ends[2];
@@ -544,6 +555,7 @@ static const struct {
 } KINDS[] = {
     {"processes", take_process},     {"threads", take_thread},
     {"memory", take_memory},         {"regions", take_region},
+    {"reserved", take_reserved},
     {"shares", take_share},          {"opaque", take_opaque},
     {"flying", take_flying},         {"unseen", take_unseen},
     {"named", take_named},           {"leaderless", take_leaderless},
