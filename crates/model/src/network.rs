@@ -62,7 +62,9 @@ pub use given_up::{
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
 pub use issue::{CAUGHT_BYTES_MAX, Issue, IssuedToken};
-pub use limits::{CONNECTIONS_MAX, Frequency, InvalidFrequency, Limit, Per, RuleLimits};
+pub use limits::{
+    CONNECTIONS_MAX, Frequency, InvalidFrequency, Limit, Per, RuleLimits,
+};
 pub use listening::{Listener, ListensAt};
 pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,
@@ -94,7 +96,7 @@ pub use token::{
     TokenGrant, TokenRequest,
 };
 pub use trust::{
-    TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA, database_trust_variable,
-    trust_variables,
+    JAVA_VARIABLE, TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA,
+    database_trust_variable, trust_variables,
 };
 pub use upstream::{InvalidProxy, Upstream, UpstreamProxy};

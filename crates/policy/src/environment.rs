@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use atoll_model::Call;
 use atoll_model::network::{
-    Look, Network, Part, Place, SshGrant, TRUST_DIRECTORY, age_variables, audit_variable,
-    database_trust_variable, trust_variables,
+    JAVA_VARIABLE, Look, Network, Part, Place, SshGrant, TRUST_DIRECTORY, age_variables,
+    audit_variable, database_trust_variable, trust_variables,
 };
+use atoll_model::{Call, Mode};
 
 use crate::Notice;
 use crate::credential::Credential;
@@ -73,7 +73,10 @@ pub(crate) fn build(
     let mut ways = age_variables(network, facts.now);
     ways.extend(audit_variable(network));
     ways.retain(|(name, _)| !is_chosen(name));
-    for (name, value) in trusting(network).chain(ways) {
+    // Elsewhere the stores of JDKs are replaced.
+    let without_stores = rules.root() || facts.mode == Mode::Fence;
+    let trust = trusting(network).filter(|(name, _)| without_stores || *name != JAVA_VARIABLE);
+    for (name, value) in trust.chain(ways) {
         if !is_denied(OsStr::new(name)) {
             let chosen = variables.entry(OsString::from(name));
             chosen.or_insert_with(|| OsString::from(value));

@@ -37,6 +37,28 @@ const PLACES: [(&str, &str); 12] = [
     ),
 ];
 
+/// Directories whose entries are JDKs: of distributions, of vendors' packages, and those unpacked by
+/// hand.
+const JDKS: [&str; 6] = [
+    "/usr/lib/jvm",
+    "/usr/lib64/jvm",
+    "/usr/java",
+    "/opt",
+    "/opt/java",
+    "/usr/local",
+];
+
+/// The same below a home directory: of SDKMAN, JetBrains, asdf and mise.
+const JDKS_OF_PERSON: [&str; 4] = [
+    ".sdkman/candidates/java",
+    ".jdks",
+    ".asdf/installs/java",
+    ".local/share/mise/installs/java",
+];
+
+/// The trust store of a JDK, and of one before version 9.
+const STORES: [&str; 2] = ["lib/security/cacerts", "jre/lib/security/cacerts"];
+
 /// The places for an administrator's certificates, from which the trust stores are rebuilt: by
 /// update-ca-certificates of Debian and its derivatives, update-ca-trust of Fedora, trust of
 /// Arch, update-ca-certificates of SUSE.
@@ -63,12 +85,15 @@ impl Plan {
             return Ok(());
         }
         let mut covered: BTreeSet<PathBuf> = BTreeSet::new();
-        for (place, file) in PLACES {
+        let usual = PLACES.map(|(place, file)| (PathBuf::from(place), file, Shown::OfSystem));
+        let of_jdks = stores(&boundary.home).map(|store| (store, TRUST_JAVA, Shown::Any));
+        for (place, file, shown) in usual.into_iter().chain(of_jdks) {
             // What a link leads to serves whoever follows it.
-            let Ok(real) = Path::new(place).canonicalize() else {
+            let Ok(real) = place.canonicalize() else {
                 continue;
             };
-            if !real.is_file() || !is_shown(&real, boundary) || !covered.insert(real.clone()) {
+            let is_here = real.is_file() && shown.holds(&real, boundary);
+            if !is_here || !covered.insert(real.clone()) {
                 continue;
             }
             self.operations.push(Operation::ReadOnlyFile {
@@ -81,16 +106,39 @@ impl Plan {
     }
 }
 
-/// Returns whether a file of the host is shown at its own path, as a part of the system; files
-/// that the person has put there stay.
-fn is_shown(path: &Path, boundary: &Boundary) -> bool {
-    let holds = |view: &&View| path.starts_with(&view.inside);
-    let nearest = boundary
-        .views
-        .iter()
-        .filter(holds)
-        .max_by_key(|view| view.inside.components().count());
-    nearest.is_some_and(|view| view.kind == ViewKind::System && view.host == view.inside)
+/// The views that a trust store has to be in to be replaced.
+enum Shown {
+    /// Those of the system; files that the person has put there stay.
+    OfSystem,
+    /// All: a JDK's own store is nobody's file.
+    Any,
+}
+
+impl Shown {
+    /// Returns whether a file of the host is shown at its own path, by such a view.
+    fn holds(&self, path: &Path, boundary: &Boundary) -> bool {
+        let holds = |view: &&View| path.starts_with(&view.inside);
+        let nearest = boundary
+            .views
+            .iter()
+            .filter(holds)
+            .max_by_key(|view| view.inside.components().count());
+        nearest.is_some_and(|view| {
+            let is_kind = matches!(self, Self::Any) || view.kind == ViewKind::System;
+            is_kind && view.host == view.inside
+        })
+    }
+}
+
+/// Returns where the trust stores of JDKs may be: of those in usual places.
+fn stores(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let of_person = JDKS_OF_PERSON.map(|below| home.join(below));
+    let places = JDKS.map(PathBuf::from).into_iter().chain(of_person);
+    let entries = places
+        .filter_map(|place| fs::read_dir(place).ok())
+        .flatten();
+    let jdks = entries.flatten().map(|entry| entry.path());
+    jdks.flat_map(|jdk| STORES.map(|store| jdk.join(store)))
 }
 
 /// Puts the files of `trust` into root's layers over the system, where programs look and where

@@ -33,8 +33,9 @@ const NAMED: [(&str, &str); 12] = [
     ("DENO_CERT", TRUST_AUTHORITY),
 ];
 
-/// The variable from which Java reads options of its command line.
-const JAVA: &str = "JAVA_TOOL_OPTIONS";
+/// The variable from which Java reads options of its command line. Java reports its use on standard
+/// error, so that it is set only where a JDK's own store cannot be replaced.
+pub const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
 /// Returns the variables, with the files in this directory.
 pub fn trust_variables(directory: &str) -> impl Iterator<Item = (&'static str, String)> {
@@ -42,7 +43,7 @@ pub fn trust_variables(directory: &str) -> impl Iterator<Item = (&'static str, S
         .iter()
         .map(move |(name, file)| (*name, format!("{directory}/{file}")));
     let java = format!("-Djavax.net.ssl.trustStore={directory}/{TRUST_JAVA}");
-    named.chain(std::iter::once((JAVA, java)))
+    named.chain(std::iter::once((JAVA_VARIABLE, java)))
 }
 
 /// Returns the variable by which libpq finds the authorities for database servers. It reads no
