@@ -12,6 +12,7 @@ use atoll_model::network::{
 };
 use atoll_model::{Boundary, ViewKind};
 
+use crate::tree::PROCESSORS;
 use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
 
 /// Devices that a program may open.
@@ -65,6 +66,7 @@ pub(crate) fn permissions(
     for name in MACHINE {
         give(&Path::new("/proc").join(name), false, false, false);
     }
+    give(Path::new(PROCESSORS), false, false, false);
     if let Some(trust) = &placement.trust {
         give(trust, false, false, false);
     }

@@ -39,6 +39,10 @@ const PROC_HIDDEN: [&str; 11] = [
 ];
 const PROC_HIDDEN_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 
+/// The machine's processors, which can be read: programs size their pools by these files, and some
+/// do not start without.
+pub(crate) const PROCESSORS: &str = "/sys/devices/system/cpu";
+
 /// The number of inodes for each MiB of a file system in memory.
 pub(crate) const INODES_PER_MIB: u64 = 256;
 /// The most terminals open in the sandbox at once.
@@ -81,6 +85,7 @@ pub(crate) fn plan(
     }
     plan.devices()?;
     plan.processes(boundary.nesting)?;
+    plan.processors()?;
     let shown = boundary.views.iter().filter(|view| placement.shows(view));
     let mut mounted: Vec<Mounted<'_>> = shown.map(Mounted::View).collect();
     mounted.push(Mounted::Workspace(workspace));
@@ -287,6 +292,19 @@ impl Plan {
         for name in PROC_HIDDEN_DIRECTORIES.iter().filter(|name| exists(name)) {
             self.operations
                 .push(Operation::HideDirectory { path: place(name) });
+        }
+        Ok(())
+    }
+
+    /// Shows the machine's processors, where the host has such files.
+    fn processors(&mut self) -> Result<(), SandboxError> {
+        let place = Path::new(PROCESSORS);
+        if place.is_dir() {
+            self.directory(place, false);
+            self.operations.push(Operation::ReadOnlyWhole {
+                path: relative(place),
+                source: source(place)?,
+            });
         }
         Ok(())
     }

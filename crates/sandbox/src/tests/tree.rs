@@ -8,7 +8,7 @@ use atoll_frame::{Operation, Permission, Source};
 use atoll_model::{Access, Boundary, Keep, Layering, View, ViewKind, VolumeMount};
 
 use super::{boundary, host, mount, view};
-use crate::tree::{Plan, plan};
+use crate::tree::{PROCESSORS, Plan, plan};
 use crate::{PlacedLayer, Placement, SandboxError, WorkspacePlace, make_layer};
 
 /// A host in a temporary directory: a system, a home, a workspace in it.
@@ -275,6 +275,7 @@ fn check(world: &World, boundary: &Boundary, plan: &Plan, placed: &[PathBuf]) {
                 || path == world.workspace()
                 || path == world.path("empty")
                 || path.parent() == Some(Path::new("/dev"))
+                || path == Path::new(PROCESSORS)
                 || placed.iter().any(|place| path.starts_with(place));
             assert!(known, "{} was never named", path.display());
             let facts = path.symlink_metadata().unwrap();
