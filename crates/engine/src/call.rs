@@ -24,7 +24,7 @@ use crate::rooted::SYSTEM_LAYERS;
 use crate::ssh::SshPlace;
 use crate::supervision::{EgressInputs, FlowEvent, Flows, IsRevoked, Live, Outside};
 use crate::trust::Trust;
-use crate::{PlaceError, asking, given_up, kept, ranged, record};
+use crate::{PlaceError, asking, given_up, kept, meanwhile, ranged, record};
 
 /// The outcome of a call.
 #[derive(Debug)]
@@ -311,6 +311,12 @@ fn settle(
     record::note_outcome(&mut record, outcome);
     let mut notices = placed.notices;
     kept::settle(request, placed.kept, labels, &mut notices);
+    notices.extend(meanwhile::notices(
+        request.state,
+        &record,
+        outcome,
+        request.host,
+    ));
     let record = note_end(request, record, RunState::Kept)?;
     Ok((record, notices))
 }

@@ -125,7 +125,7 @@ fn is_secret(path: &Path) -> bool {
 }
 
 /// Returns the beginning of a kept stream.
-fn beginning(path: &Path) -> Vec<u8> {
+pub(crate) fn beginning(path: &Path) -> Vec<u8> {
     let mut text = Vec::new();
     if let Ok(file) = File::open(path) {
         // What cannot be read gives no hint.

@@ -42,6 +42,7 @@ pub mod kept_changes;
 pub mod learning;
 mod login;
 pub mod logins;
+mod meanwhile;
 pub mod not_started;
 pub mod notice;
 mod persons;

@@ -1,0 +1,234 @@
+//! Notices about a workspace that cannot behave in a copy-on-write layer as it does outside:
+//! entries of others, which cannot be copied up, and what changed outside while the run went on,
+//! which overlayfs leaves undefined.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::hidden::beginning;
+use atoll_ledger::StateDir;
+use atoll_model::{Ending, Outcome};
+use atoll_sandbox::Host;
+use atoll_store::{LayerHow, LayerKind, LayerRecord, RunRecord};
+
+/// The most directories to look into, and the longest time for it: a larger workspace is looked at
+/// from its top.
+const DIRECTORIES_MAX: usize = 5_000;
+const LOOK_MAX: Duration = Duration::from_millis(100);
+/// The most entries whose owners are looked at: after a run that succeeded, and after another.
+const OWNERS_LOOKED_AT: [usize; 2] = [256, 20_000];
+/// The most entries that a notice names.
+const NAMED_MAX: usize = 3;
+/// The words by which programs report EXDEV of a rename (strerror(3), Node.js, Rust).
+const RENAME_REFUSED: [&str; 2] = ["cross-device link", "exdev"];
+
+/// Returns the notices, for the end of a run.
+pub(crate) fn notices(
+    state: &StateDir,
+    record: &RunRecord,
+    outcome: &Outcome,
+    host: &Host,
+) -> Vec<String> {
+    let is_seen = |layer: &&LayerRecord| {
+        layer.kind == LayerKind::Workspace && matches!(layer.how, LayerHow::Overlay { .. })
+    };
+    let Some(layer) = record.layers.iter().find(is_seen) else {
+        return Vec::new();
+    };
+    let has_succeeded = outcome.ending == (Ending::Exited { status: 0 });
+    let [few, many] = OWNERS_LOOKED_AT;
+    let owners_max = if has_succeeded { few } else { many };
+    let found = look(&layer.host, layer.since, owners_max, host);
+    let of_others = (!found.of_others.is_empty()).then(|| {
+        let names = named(&found.of_others);
+        if host.is_root {
+            format!(
+                "entries of other users are in the workspace ({names}): inside, root has no \
+                 rights beyond their mode bits; run Atoll as their owner to change them"
+            )
+        } else {
+            format!(
+                "entries of other users or groups are in the workspace ({names}): a layer cannot \
+                 change them (\"Value too large for defined data type\"); give them to your user \
+                 and group, or run with --live"
+            )
+        }
+    });
+    let changed = (!found.changed.is_empty()).then(|| {
+        format!(
+            "changed outside meanwhile: {}; the run may have seen it in part, and `atoll apply` \
+             reports conflicts",
+            named(&found.changed)
+        )
+    });
+    let upper = state.run_dir(&record.run).join(&layer.upper);
+    let own = (!host.is_root).then(|| of_ordinary_user(&upper, layer, state, record));
+    let own = own.into_iter().flatten();
+    of_others.into_iter().chain(own).chain(changed).collect()
+}
+
+/// Returns notices about what overlayfs cannot do for a layer of an ordinary user: keep the names of
+/// one file together (its index), and rename directories of the lower one (redirects); it needs
+/// attributes that only root can write (overlayfs.rst).
+fn of_ordinary_user(
+    upper: &Path,
+    layer: &LayerRecord,
+    state: &StateDir,
+    record: &RunRecord,
+) -> Vec<String> {
+    let parted = parted(upper, &layer.host);
+    let parted = (!parted.is_empty()).then(|| {
+        format!(
+            "files with several names (hard links) were changed by one of them: {}; the other names \
+             keep the old content, and applying makes them two files",
+            named(&parted)
+        )
+    });
+    let output = state.run_dir(&record.run).join("output");
+    let mut said = ["stderr", "stdout"]
+        .iter()
+        .map(|name| beginning(&output.join(name)));
+    let is_refused = said.any(|text| {
+        let text = text.to_ascii_lowercase();
+        RENAME_REFUSED.iter().any(|word| {
+            let mut windows = text.windows(word.len());
+            windows.any(|window| window == word.as_bytes())
+        })
+    });
+    let renamed = is_refused.then(|| {
+        "a directory that was there before the run cannot be renamed in a layer of an ordinary user \
+         (EXDEV): mv copies it instead; for git mv and the like, run with --live or as root"
+            .to_owned()
+    });
+    parted.into_iter().chain(renamed).collect()
+}
+
+/// Returns the files in a layer that had further names before, of which at least one is unchanged.
+fn parted(upper: &Path, lower: &Path) -> Vec<PathBuf> {
+    let mut changed: BTreeMap<(u64, u64), (u64, PathBuf)> = BTreeMap::new();
+    let started = Instant::now();
+    let (mut looked, mut waiting) = (0, VecDeque::from([PathBuf::new()]));
+    while let Some(below) = waiting.pop_front() {
+        looked += 1;
+        if looked > DIRECTORIES_MAX || started.elapsed() > LOOK_MAX {
+            break;
+        }
+        let entries = fs::read_dir(upper.join(&below));
+        for entry in entries.into_iter().flatten().flatten() {
+            let path = below.join(entry.file_name());
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() {
+                waiting.push_back(path);
+            } else if kind.is_file()
+                && let Ok(facts) = fs::symlink_metadata(lower.join(&path))
+                && facts.is_file()
+                && facts.nlink() > 1
+            {
+                let one = (facts.dev(), facts.ino());
+                let names = changed.entry(one).or_insert((facts.nlink(), path));
+                names.0 -= 1;
+            }
+        }
+    }
+    let parted = changed.into_values().filter(|(others, _)| *others > 0);
+    parted.map(|(_, path)| path).collect()
+}
+
+/// Names the first entries, relative to the workspace, and counts the rest.
+fn named(entries: &[PathBuf]) -> String {
+    let names = entries.iter().take(NAMED_MAX);
+    let mut names: Vec<String> = names.map(|path| shown(path)).collect();
+    let rest = entries.len().saturating_sub(NAMED_MAX);
+    if rest > 0 {
+        names.push(format!("{rest} more"));
+    }
+    names.join(", ")
+}
+
+fn shown(path: &Path) -> String {
+    let text = if path.as_os_str().is_empty() {
+        Path::new(".").display()
+    } else {
+        path.display()
+    };
+    text.to_string().escape_debug().to_string()
+}
+
+/// Entries of a workspace, relative to it.
+#[derive(Debug, Default)]
+struct Found {
+    of_others: Vec<PathBuf>,
+    changed: Vec<PathBuf>,
+}
+
+/// Looks through a workspace breadth-first, without following links. The inside of `.git` is left
+/// out: git's own locks and index change whenever anybody asks it for the state of files.
+fn look(workspace: &Path, since: (i64, u32), owners_max: usize, host: &Host) -> Found {
+    let started = Instant::now();
+    let mut found = Found::default();
+    let (mut owners, mut looked) = (0, 0);
+    let mut waiting = VecDeque::from([PathBuf::new()]);
+    while let Some(below) = waiting.pop_front() {
+        looked += 1;
+        let directory = workspace.join(&below);
+        let Ok(facts) = fs::symlink_metadata(&directory) else {
+            continue;
+        };
+        if looked > DIRECTORIES_MAX || started.elapsed() > LOOK_MAX {
+            break;
+        }
+        if below.as_os_str().is_empty() && is_of_others(&facts, host) {
+            found.of_others.push(below.clone());
+        }
+        // Names come, go and are replaced with the time of their directory alone.
+        let has_changed = changed(&facts) > since;
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let path = below.join(entry.file_name());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != ".git" {
+                waiting.push_back(path.clone());
+            }
+            owners += 1;
+            if !has_changed && owners > owners_max {
+                continue;
+            }
+            let Ok(facts) = entry.metadata() else {
+                continue;
+            };
+            if has_changed && changed(&facts) > since {
+                found.changed.push(path.clone());
+            }
+            if owners <= owners_max && is_of_others(&facts, host) {
+                found.of_others.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether the program cannot change an entry that this user may change outside: for an
+/// ordinary user where the entry's owner or group has no number in the sandbox, for root where the
+/// mode bits alone keep it out.
+fn is_of_others(facts: &Metadata, host: &Host) -> bool {
+    if facts.is_symlink() {
+        return false;
+    }
+    if host.is_root {
+        let bits = facts.mode();
+        let by_group = facts.gid() == host.gid && bits & 0o020 != 0;
+        return facts.uid() != host.uid && !by_group && bits & 0o002 == 0;
+    }
+    facts.uid() != host.uid || facts.gid() != host.gid
+}
+
+/// Returns the time of the last change, seconds and nanoseconds since 1970.
+fn changed(facts: &Metadata) -> (i64, u32) {
+    (
+        facts.ctime(),
+        u32::try_from(facts.ctime_nsec()).unwrap_or(0),
+    )
+}
