@@ -1,12 +1,14 @@
-//! The limits of rules, counted over a whole run.
+//! The limits of rules, and of the whole run, counted over a run.
 //!
 //! A rule with limits has a budget, which it shares with the other rules of its profile table. Each
 //! of its flows is a part of the budget while it lasts, and asks before any byte of it passes.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{Frequency, Limit, Network, NetworkRule, RuleLimits};
+use atoll_model::format_bytes;
+use atoll_model::network::{Frequency, Limit, Network, NetworkLimits, NetworkRule, RuleLimits};
 use tokio::time::sleep_until;
 
 /// The largest piece of a limited flow that is carried at once, bytes.
@@ -25,14 +27,19 @@ pub enum Direction {
     Down,
 }
 
-/// The budgets of all rules with limits.
+/// The budgets of all rules with limits, and that of the whole run.
 #[derive(Debug, Default)]
-pub(crate) struct Budgets(Vec<Arc<Budget>>);
+pub(crate) struct Budgets {
+    rules: Vec<Arc<Budget>>,
+    run: Option<Arc<Budget>>,
+}
 
-/// The remaining budget of one table of a profile.
+/// The remaining budget of one table of a profile, or of the whole run.
 #[derive(Debug)]
 struct Budget {
     limits: RuleLimits,
+    /// Set for the budget of the whole run, which alone limits the bytes of both directions.
+    run: Option<NetworkLimits>,
     origin: String,
     state: Mutex<State>,
 }
@@ -57,10 +64,11 @@ struct DirectionUsage {
     passed: Option<Instant>,
 }
 
-/// A flow, as a part of its rule's budget.
+/// A flow, as a part of its rule's budget and of the run's.
 #[derive(Debug)]
 pub struct BudgetShare {
-    budget: Arc<Budget>,
+    /// One of them at least.
+    budgets: Vec<Arc<Budget>>,
     /// The rule as it is reported.
     rule: String,
     until: Option<Instant>,
@@ -101,6 +109,8 @@ impl Excess {
             Limit::Download => "more would come back than its rule allows in a run",
             Limit::Body => "its body is longer than its rule allows",
             Limit::Duration => "it takes longer than its rule allows",
+            Limit::NetworkBytes => "more would be carried than the run may carry",
+            Limit::RunConnections => "there are more at once than the run may have",
         };
         format!("{what} ({})", self.said)
     }
@@ -109,11 +119,15 @@ impl Excess {
 impl Budgets {
     /// Returns the budgets of a network's rules.
     pub(crate) fn new(network: &Network) -> Self {
-        let mut budgets = Self::default();
+        let mut budgets = Self {
+            rules: Vec::new(),
+            run: (!network.limits.is_empty()).then(|| Arc::new(Budget::of_run(network.limits))),
+        };
         for rule in network.allow.iter().filter(|rule| !rule.limits.is_empty()) {
             if budgets.of(rule).is_none() {
-                budgets.0.push(Arc::new(Budget {
+                budgets.rules.push(Arc::new(Budget {
                     limits: rule.limits.clone(),
+                    run: None,
                     origin: rule.origin.clone(),
                     state: Mutex::default(),
                 }));
@@ -124,10 +138,11 @@ impl Budgets {
 
     fn of(&self, rule: &NetworkRule) -> Option<&Arc<Budget>> {
         let is_its = |one: &&Arc<Budget>| one.origin == rule.origin && one.limits == rule.limits;
-        self.0.iter().find(is_its)
+        self.rules.iter().find(is_its)
     }
 
-    /// Begins a flow that a rule has allowed. Returns `None` where the rule has no limits.
+    /// Begins a flow that a rule has allowed. Returns `None` where neither the rule nor the run has
+    /// limits.
     ///
     /// # Errors
     /// [`Excess`]: it may not begin.
@@ -136,47 +151,77 @@ impl Budgets {
         rule: &NetworkRule,
         asked: BudgetRequest,
     ) -> Result<Option<BudgetShare>, Excess> {
-        if rule.limits.is_empty() {
+        let of_rule = match rule.limits.is_empty() {
+            true => None,
+            // All such rules have theirs: what has none is not let pass unlimited.
+            false => Some(self.of(rule).ok_or_else(|| Excess {
+                limit: Limit::Connections,
+                said: "nothing counts them".to_owned(),
+                rule: rule.to_string(),
+                again: None,
+            })?),
+        };
+        let budgets: Vec<&Arc<Budget>> = self.run.iter().chain(of_rule).collect();
+        if budgets.is_empty() {
             return Ok(None);
         }
         let now = Instant::now();
-        let told = rule.to_string();
-        // All such rules have theirs: what has none is not let pass unlimited.
-        let Some(budget) = self.of(rule) else {
-            return Err(Excess {
-                limit: Limit::Connections,
-                said: "nothing counts them".to_owned(),
-                rule: told,
-                again: None,
-            });
-        };
-        let begun = budget.begin(asked, now);
-        let rule = |excess: Excess| Excess {
-            rule: told.clone(),
-            ..excess
-        };
-        begun.map_err(rule)?;
-        let lasts = budget.limits.duration_ms;
-        let until = lasts.and_then(|ms| now.checked_add(Duration::from_millis(ms.get())));
-        Ok(Some(BudgetShare {
-            budget: Arc::clone(budget),
-            rule: told,
-            until,
+        let lasts = rule.limits.duration_ms;
+        let mut share = BudgetShare {
+            budgets: Vec::with_capacity(budgets.len()),
+            rule: rule.to_string(),
+            until: lasts.and_then(|ms| now.checked_add(Duration::from_millis(ms.get()))),
             body: Mutex::new(0),
             excess: OnceLock::new(),
-        }))
+        };
+        for budget in budgets {
+            // What has begun in one ends with the share.
+            budget.begin(asked, now).map_err(|excess| Excess {
+                rule: share.rule.clone(),
+                ..excess
+            })?;
+            share.budgets.push(Arc::clone(budget));
+        }
+        Ok(Some(share))
     }
 }
 
 impl Budget {
+    fn of_run(run: NetworkLimits) -> Self {
+        let connections = run
+            .connections
+            .map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        Self {
+            limits: RuleLimits {
+                connections: connections.and_then(NonZeroU32::new),
+                rate: run.rate.and_then(NonZeroU64::new),
+                ..RuleLimits::default()
+            },
+            run: Some(run),
+            origin: String::new(),
+            state: Mutex::default(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn excess(&self, limit: Limit) -> Excess {
+        let (limit, said) = match (self.run, limit) {
+            (Some(run), Limit::Connections) => {
+                let most = run.connections.unwrap_or_default();
+                (Limit::RunConnections, format!("--limit connections={most}"))
+            }
+            (Some(run), Limit::NetworkBytes) => {
+                let most = format_bytes(run.bytes.unwrap_or_default());
+                (limit, format!("--limit network-bytes={most}"))
+            }
+            (_, limit) => (limit, self.limits.said(limit)),
+        };
         Excess {
             limit,
-            said: self.limits.said(limit),
+            said,
             rule: String::new(),
             again: None,
         }
@@ -203,6 +248,9 @@ impl Budget {
         if !state.down.has_room(0, self.limits.download.map(u64::from)) {
             return Err(self.excess(Limit::Download));
         }
+        if !self.has_room(&state, all) {
+            return Err(self.excess(Limit::NetworkBytes));
+        }
         if self
             .limits
             .connections
@@ -222,6 +270,43 @@ impl Budget {
         state.up.bytes = state.up.bytes.saturating_add(head);
         state.open = state.open.saturating_add(1);
         Ok(())
+    }
+
+    /// Returns whether the whole run may carry this many bytes more.
+    fn has_room(&self, state: &State, bytes: u64) -> bool {
+        let most = self.run.and_then(|run| run.bytes);
+        let carried = state.up.bytes.checked_add(state.down.bytes);
+        let all = carried.and_then(|carried| carried.checked_add(bytes));
+        let is_spent = state.up.is_spent || state.down.is_spent;
+        most.is_none_or(|most| !is_spent && all.is_some_and(|all| all <= most))
+    }
+
+    /// Lets this many bytes of a flow pass. Returns the time from which they may.
+    ///
+    /// # Errors
+    /// The limit that they would exceed.
+    fn pass(&self, way: Direction, bytes: u64, now: Instant) -> Result<Option<Instant>, Limit> {
+        let mut state = self.state();
+        let has_room = self.has_room(&state, bytes);
+        let (limit, carried, most) = match way {
+            Direction::Up => (Limit::Upload, &mut state.up, self.limits.upload),
+            Direction::Down => (Limit::Download, &mut state.down, self.limits.download),
+        };
+        if !has_room || !carried.has_room(bytes, most.map(u64::from)) {
+            carried.is_spent = true;
+            return Err(if has_room { limit } else { Limit::NetworkBytes });
+        }
+        carried.bytes = carried.bytes.saturating_add(bytes);
+        let Some(rate) = self.limits.rate else {
+            return Ok(None);
+        };
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
+        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(PAUSE_MAX);
+        let begins = carried.passed.map_or(now, |passed| passed.max(now));
+        // Whoever has it wait for longer waits as long as all that is.
+        let passed = begins.checked_add(takes).unwrap_or(begins);
+        carried.passed = Some(passed);
+        Ok(Some(passed))
     }
 }
 
@@ -259,41 +344,25 @@ impl BudgetShare {
             return Err(excess.clone());
         }
         let now = Instant::now();
-        let limits = &self.budget.limits;
         if self.until.is_some_and(|until| until <= now) {
             return Err(self.end(Limit::Duration));
         }
-        let limit = match way {
-            Direction::Up => Limit::Upload,
-            Direction::Down => Limit::Download,
-        };
-        if let (Direction::Up, Some(most)) = (way, limits.body) {
+        let body_max = self.budgets.iter().find_map(|budget| budget.limits.body);
+        if let (Direction::Up, Some(most)) = (way, body_max) {
             let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
             *body = body.saturating_add(bytes);
             if *body > most {
                 return Err(self.end(Limit::Body));
             }
         }
-        let mut state = self.budget.state();
-        let (carried, most) = match way {
-            Direction::Up => (&mut state.up, limits.upload),
-            Direction::Down => (&mut state.down, limits.download),
-        };
-        if !carried.has_room(bytes, most.map(u64::from)) {
-            carried.is_spent = true;
-            return Err(self.end(limit));
+        let mut passed = None;
+        for budget in &self.budgets {
+            match budget.pass(way, bytes, now) {
+                Ok(from) => passed = passed.max(from),
+                Err(limit) => return Err(self.end_by(budget, limit)),
+            }
         }
-        carried.bytes = carried.bytes.saturating_add(bytes);
-        let Some(rate) = limits.rate else {
-            return Ok(None);
-        };
-        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
-        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(PAUSE_MAX);
-        let begins = carried.passed.map_or(now, |passed| passed.max(now));
-        // Whoever has it wait for longer waits as long as all that is.
-        let passed = begins.checked_add(takes).unwrap_or(begins);
-        carried.passed = Some(passed);
-        Ok(Some(passed))
+        Ok(passed)
     }
 
     /// Lets this many bytes pass, and waits until they may.
@@ -309,11 +378,8 @@ impl BudgetShare {
 
     /// Returns the best number of bytes to carry at once.
     pub fn piece_bytes(&self) -> usize {
-        let rate = self
-            .budget
-            .limits
-            .rate
-            .map(|rate| rate.get() / PIECES_PER_SECOND);
+        let rates = self.budgets.iter().filter_map(|budget| budget.limits.rate);
+        let rate = rates.min().map(|rate| rate.get() / PIECES_PER_SECOND);
         let piece = rate.map_or(PIECE_BYTES_MAX, |piece| piece.clamp(1, PIECE_BYTES_MAX));
         usize::try_from(piece).unwrap_or(1)
     }
@@ -332,20 +398,37 @@ impl BudgetShare {
         self.excess.get()
     }
 
+    /// Ends it by a limit of its rule.
     fn end(&self, limit: Limit) -> Excess {
-        let rule = self.rule.clone();
-        let excess = Excess {
-            rule,
-            ..self.budget.excess(limit)
-        };
+        let of_rule = self.budgets.iter().find(|budget| budget.run.is_none());
+        let said = of_rule.map_or_else(String::new, |budget| budget.limits.said(limit));
+        self.note(Excess {
+            limit,
+            said,
+            rule: self.rule.clone(),
+            again: None,
+        })
+    }
+
+    fn end_by(&self, budget: &Budget, limit: Limit) -> Excess {
+        self.note(Excess {
+            rule: self.rule.clone(),
+            ..budget.excess(limit)
+        })
+    }
+
+    /// Keeps the first excess, and returns it.
+    fn note(&self, excess: Excess) -> Excess {
         self.excess.get_or_init(|| excess).clone()
     }
 }
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        let mut state = self.budget.state();
-        state.open = state.open.saturating_sub(1);
+        for budget in &self.budgets {
+            let mut state = budget.state();
+            state.open = state.open.saturating_sub(1);
+        }
     }
 }
 

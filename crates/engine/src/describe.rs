@@ -198,6 +198,9 @@ fn limits(limits: &Limits) -> Value {
         "wall-clock-ms": milliseconds(limits.wall_clock),
         "idle-ms": milliseconds(limits.idle),
         "output-bytes": limits.output_bytes,
+        "network-bytes": limits.network_bytes,
+        "network-rate": limits.network_rate,
+        "connections": limits.connections,
         "dangerous-unenforced": limits.dangerous_unenforced_limits,
     })
 }

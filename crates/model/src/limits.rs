@@ -28,6 +28,12 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// The output of each stream that is kept, bytes; all of it is still shown.
     pub output_bytes: u64,
+    /// Bytes that its connections carry, in both directions together.
+    pub network_bytes: Option<u64>,
+    /// Bytes that its connections carry a second, in each direction.
+    pub network_rate: Option<u64>,
+    /// Connections, and requests in flight, at once.
+    pub connections: Option<u64>,
     /// Starts even where this host cannot enforce one of these limits; recorded.
     pub dangerous_unenforced_limits: bool,
 }
@@ -47,6 +53,9 @@ pub enum LimitKey {
     WallClock,
     Idle,
     Output,
+    NetworkBytes,
+    NetworkRate,
+    Connections,
 }
 
 /// Splits `KEY=VALUE`, as given to `--limit`.
@@ -81,7 +90,7 @@ pub enum InvalidLimit {
 
 impl LimitKey {
     /// All limits, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Memory,
         Self::Swap,
         Self::Processes,
@@ -93,6 +102,9 @@ impl LimitKey {
         Self::WallClock,
         Self::Idle,
         Self::Output,
+        Self::NetworkBytes,
+        Self::NetworkRate,
+        Self::Connections,
     ];
 
     /// Returns the name as written.
@@ -110,6 +122,9 @@ impl LimitKey {
             Self::WallClock => "wall-clock",
             Self::Idle => "idle",
             Self::Output => "output",
+            Self::NetworkBytes => "network-bytes",
+            Self::NetworkRate => "network-rate",
+            Self::Connections => "connections",
         }
     }
 
@@ -153,13 +168,17 @@ impl Limits {
             wall_clock: None,
             idle: None,
             output_bytes: 64 << 20,
+            network_bytes: None,
+            network_rate: None,
+            connections: None,
             dangerous_unenforced_limits: false,
         }
     }
 
     /// Sets one limit from its text. `memory` and `tmp` also take a percentage
     /// of the host's memory (`50%`); `cpu` takes processors (`1.5`); `wall-clock`
-    /// and `idle` take a duration; `cpu`, `wall-clock` and `idle` take `none`.
+    /// and `idle` take a duration; `network-rate` bytes a second (`1MiB/s`); those that
+    /// can be absent take `none`.
     ///
     /// # Errors
     /// [`InvalidLimit::Value`] when the value is of another kind, zero where zero
@@ -201,6 +220,14 @@ impl Limits {
             "none" => Ok(None),
             _ => parse_duration(value).map(Some).map_err(quantity),
         };
+        let unless_none = |amount: &dyn Fn() -> Result<u64, InvalidLimit>| match value {
+            "none" => Ok(None),
+            _ => amount().map(Some),
+        };
+        let rate = || {
+            let amount = value.strip_suffix("/s").unwrap_or(value);
+            at_least(parse_bytes(amount).map_err(quantity)?, 1, format_bytes)
+        };
         match key {
             LimitKey::Memory => self.memory_bytes = bytes(4 << 20)?,
             LimitKey::Swap => self.swap_bytes = bytes(0)?,
@@ -213,6 +240,9 @@ impl Limits {
             LimitKey::WallClock => self.wall_clock = duration()?,
             LimitKey::Idle => self.idle = duration()?,
             LimitKey::Output => self.output_bytes = bytes(0)?,
+            LimitKey::NetworkBytes => self.network_bytes = unless_none(&|| bytes(1))?,
+            LimitKey::NetworkRate => self.network_rate = unless_none(&rate)?,
+            LimitKey::Connections => self.connections = unless_none(&|| count(1))?,
         }
         Ok(())
     }
@@ -231,6 +261,9 @@ impl Limits {
         self.wall_clock = tighter(self.wall_clock, other.wall_clock);
         self.idle = tighter(self.idle, other.idle);
         self.output_bytes = self.output_bytes.min(other.output_bytes);
+        self.network_bytes = tighter(self.network_bytes, other.network_bytes);
+        self.network_rate = tighter(self.network_rate, other.network_rate);
+        self.connections = tighter(self.connections, other.connections);
         self.dangerous_unenforced_limits &= other.dangerous_unenforced_limits;
     }
 }

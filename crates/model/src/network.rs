@@ -63,7 +63,7 @@ pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
 pub use issue::{CAUGHT_BYTES_MAX, Issue, IssuedToken};
 pub use limits::{
-    CONNECTIONS_MAX, Frequency, InvalidFrequency, Limit, Per, RuleLimits,
+    CONNECTIONS_MAX, Frequency, InvalidFrequency, Limit, NetworkLimits, Per, RuleLimits,
 };
 pub use listening::{Listener, ListensAt};
 pub use lock::{

@@ -10,7 +10,7 @@ pub(crate) mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 
-use atoll_model::network::{Meant, Network, NetworkRule, PublishedPort};
+use atoll_model::network::{Meant, Network, NetworkLimits, NetworkRule, PublishedPort};
 
 use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
@@ -271,6 +271,7 @@ impl NetworkRules {
             upstream: self.upstream.boundary(),
             credentials: Vec::new(),
             ssh: Vec::new(),
+            limits: NetworkLimits::default(),
         }
     }
 

@@ -17,7 +17,7 @@ use atoll_model::{
     InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
 };
 
-use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
+use atoll_model::network::{CredentialName, HostName, Network, NetworkLimits, Placeholder};
 
 use crate::Notice;
 use crate::compiled::Policies;
@@ -137,6 +137,7 @@ impl Rules {
         Network {
             credentials: bindings.collect(),
             ssh: self.ssh().map(|one| one.grant.clone()).collect(),
+            limits: NetworkLimits::of(&self.limits.limits),
             ..self.network.boundary()
         }
     }

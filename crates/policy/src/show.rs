@@ -305,5 +305,8 @@ fn limit(limits: &Limits, key: LimitKey) -> Value {
         LimitKey::WallClock => json!(time(limits.wall_clock)),
         LimitKey::Idle => json!(time(limits.idle)),
         LimitKey::Output => json!(limits.output_bytes),
+        LimitKey::NetworkBytes => json!(limits.network_bytes),
+        LimitKey::NetworkRate => json!(limits.network_rate),
+        LimitKey::Connections => json!(limits.connections),
     }
 }

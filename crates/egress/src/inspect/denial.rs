@@ -239,11 +239,11 @@ pub(crate) fn beyond(
             StatusCode::TOO_MANY_REQUESTS,
             "wait as long as Retry-After says, and send fewer",
         ),
-        Limit::Connections => (
+        Limit::Connections | Limit::RunConnections => (
             StatusCode::TOO_MANY_REQUESTS,
             "try again once another one has ended, and send fewer at once",
         ),
-        Limit::Upload | Limit::Download => (
+        Limit::Upload | Limit::Download | Limit::NetworkBytes => (
             StatusCode::FORBIDDEN,
             "do with less: trying again changes nothing in this run",
         ),
@@ -253,9 +253,12 @@ pub(crate) fn beyond(
             "ask for less at once, so that it takes less time",
         ),
     };
-    let how_to_ask = format!(
-        "{how_to_ask}; or ask the person who started this for more: the limit stands in the rule"
-    );
+    let place = match excess.limit {
+        Limit::NetworkBytes | Limit::RunConnections => "is the run's",
+        _ => "stands in the rule",
+    };
+    let how_to_ask =
+        format!("{how_to_ask}; or ask the person who started this for more: the limit {place}");
     let denial = Denial {
         rule: Some(excess.rule.clone()),
         ..what.because(excess.why())

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Limits;
+
 /// The most outbound connections that a run can have at once, over all rules.
 pub const CONNECTIONS_MAX: u32 = 1024;
 
@@ -45,6 +47,39 @@ fn is_first(table: &u64) -> bool {
     *table == 0
 }
 
+/// The limits of all flows of a run or sandbox together, whichever rules allow them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkLimits {
+    /// The most bytes, in both directions together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The highest rate in each direction, bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// The most connections, and requests in flight, at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+}
+
+impl NetworkLimits {
+    /// Returns those of a run's limits.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Self {
+        Self {
+            bytes: limits.network_bytes,
+            rate: limits.network_rate,
+            connections: limits.connections,
+        }
+    }
+
+    /// Returns whether nothing is limited.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// One limit, by its name in a profile. A rate ends nothing, so it is none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -61,6 +96,10 @@ pub enum Limit {
     Body,
     /// The time that a connection or request takes.
     Duration,
+    /// The bytes of the whole run, in both directions.
+    NetworkBytes,
+    /// The number of connections at once of the whole run.
+    RunConnections,
 }
 
 impl Limit {
@@ -74,6 +113,8 @@ impl Limit {
             Self::Download => "download",
             Self::Body => "body",
             Self::Duration => "duration",
+            Self::NetworkBytes => "network-bytes",
+            Self::RunConnections => "connections",
         }
     }
 }
@@ -193,6 +234,8 @@ impl RuleLimits {
                 let exact = |ms: NonZeroU64| quoted(exact_duration(ms.get()));
                 self.duration_ms.map(exact)
             }
+            // Of no rule.
+            Limit::NetworkBytes | Limit::RunConnections => None,
         };
         format!("{} = {}", limit.name(), value.unwrap_or_default())
     }

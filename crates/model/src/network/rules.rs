@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::block::within;
 use super::{Binding, Block, Conditions, HostName, HostPart, InvalidHost, Place, Published};
-use super::{Request, RuleLimits, Special, SshGrant, Upstream, Way, special};
+use super::{NetworkLimits, Request, RuleLimits, Special, SshGrant, Upstream, Way, special};
 
 /// A boundary's network access: nothing without a rule that allows it. A denial overrides every
 /// allowance.
@@ -38,6 +38,9 @@ pub struct Network {
     /// The hosts where SSH keys log in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh: Vec<SshGrant>,
+    /// The limits of all flows together.
+    #[serde(default, skip_serializing_if = "NetworkLimits::is_empty")]
+    pub limits: NetworkLimits,
 }
 
 /// One rule that allows, denies or asks.

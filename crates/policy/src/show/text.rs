@@ -417,6 +417,9 @@ fn written(limits: &Limits, key: LimitKey) -> (String, Option<String>) {
         LimitKey::WallClock => limits.wall_clock.map_or_else(none, time),
         LimitKey::Idle => limits.idle.map_or_else(none, time),
         LimitKey::Output => size(limits.output_bytes),
+        LimitKey::NetworkBytes => limits.network_bytes.map_or_else(none, size),
+        LimitKey::NetworkRate => limits.network_rate.map_or_else(none, size),
+        LimitKey::Connections => limits.connections.map_or_else(none, count),
     }
 }
 
