@@ -94,6 +94,7 @@ impl Organisation {
                 "deny",
                 "require",
                 "terminal",
+                "grants",
                 "network",
                 "trust",
                 "labels",

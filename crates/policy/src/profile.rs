@@ -9,7 +9,7 @@ use crate::words::Author;
 use crate::words::parse_profile_name;
 
 /// The keys at the top level of a profile.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "description",
     "extends",
     "commands",
@@ -28,6 +28,7 @@ const KEYS: [&str; 21] = [
     "environment",
     "limits",
     "terminal",
+    "grants",
     "syscalls",
     "programs",
     "dangerous",

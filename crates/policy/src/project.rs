@@ -13,7 +13,7 @@ use crate::source::Sources;
 use crate::words::Author;
 use crate::words::parse_profile_name;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "description",
     "profile",
     "workspace",
@@ -26,6 +26,7 @@ const KEYS: [&str; 15] = [
     "environment",
     "limits",
     "terminal",
+    "grants",
     "syscalls",
     "programs",
     "deny",

@@ -255,19 +255,62 @@ fn report_unknown_limit(document: &mut Document, at: &Range<usize>, written: &st
     );
 }
 
-/// Reads `[terminal]`.
+/// Parts of the person's session that no boundary grants, with the reason.
+const NEVER_GRANTED: [(&str, &str); 6] = [
+    (
+        "display",
+        "never granted: through X11 or Wayland a program sees other windows and types into them; \
+         a browser runs headless",
+    ),
+    (
+        "audio",
+        "never granted: a sound server hands out the microphone",
+    ),
+    (
+        "dbus",
+        "never granted: the session bus starts programs outside of the sandbox",
+    ),
+    (
+        "keyring",
+        "never granted: a keyring hands out every secret that it has; name a credential instead",
+    ),
+    (
+        "docker",
+        "never granted: whoever reaches Docker's socket is root on this host; --nesting lets \
+         rootless podman run inside",
+    ),
+    (
+        "devices",
+        "never granted: a device reaches the kernel and the hardware past every other limit",
+    ),
+];
+
+/// Reads `[terminal]`, and `[grants]`, whose `clipboard` is the same right.
 pub(crate) fn read_terminal(
     document: &mut Document,
     top: &mut Section<'_>,
     author: Author,
 ) -> TerminalSettings {
+    let granted = document
+        .section(top, "grants", "grants")
+        .and_then(|mut section| {
+            let clipboard = only_tightened(document, &mut section, "clipboard", author, false);
+            for (key, why) in NEVER_GRANTED {
+                document.refuse(&mut section, key, why);
+            }
+            document.end(section, &["clipboard"]);
+            clipboard
+        });
     let Some(mut section) = document.section(top, "terminal", "terminal") else {
-        return TerminalSettings::default();
+        return TerminalSettings {
+            clipboard: granted,
+            ..TerminalSettings::default()
+        };
     };
     let mut right = |key| only_tightened(document, &mut section, key, author, false);
     let settings = TerminalSettings {
         queries: right("queries"),
-        clipboard: right("clipboard"),
+        clipboard: right("clipboard").or(granted),
         title: right("title"),
     };
     document.end(section, &["queries", "clipboard", "title"]);
