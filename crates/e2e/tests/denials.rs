@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use e2e::internet::events;
+use e2e::internet::{events, is_possible};
 use e2e::{Avoidable, World, program_exists};
 
 /// Starts a server on this host's loopback that answers every request; returns its port.
@@ -92,6 +92,53 @@ fn denial_at_terminal_is_allowed_once_for_the_run_and_for_the_project() {
         0,
         "a rule that denies stays above it: {denied}"
     );
+}
+
+/// The run's authority signs for the hosts of its rules: also for one that is allowed live.
+#[test]
+fn denial_of_https_is_allowed_while_the_run_goes_on() {
+    let world = World::new("denial_of_https_is_allowed_while_the_run_goes_on");
+    if !is_possible(&world, &["node", "openssl", "curl"]) {
+        return;
+    }
+    let place = world.top().join("internet");
+    fs::create_dir(&place).unwrap();
+    for (name, text) in [
+        ("internet.py", e2e::internet::PROGRAM),
+        ("web.sh", include_str!("inspection/web.sh")),
+        ("web.js", include_str!("inspection/web.js")),
+    ] {
+        fs::write(place.join(name), text).unwrap();
+    }
+    let script = "echo ready; while read x; do \
+                  curl -sS -m 20 --noproxy '*' https://example.com/ 2>&1; echo \"/$x\"; done";
+    let place = place.display();
+    let command = format!(
+        "INTERNET_PORTS='7 22' exec python3 '{place}/internet.py' '{place}' \
+         sh '{place}/web.sh' '{place}' sh -c 'cd \"$0\" || exit; \
+         exec \"$ATOLL\" run --discard --allow other.example -- sh -c \"$SCRIPT\"' \"$PWD\""
+    );
+    let run = world.network_shell(&command).env("SCRIPT", script);
+    let mut terminal = run.on_terminal(40, 200);
+    terminal.expect("ready");
+    terminal.line("first");
+    terminal.expect("denied: example.com");
+    for (letter, lasts) in [("o", "once"), ("r", "for this run")] {
+        terminal.send("\x1d");
+        terminal.expect("A letter, then Enter");
+        terminal.line(letter);
+        terminal.expect(&format!("is allowed {lasts}"));
+        terminal.line("again");
+        terminal.expect("this is example.com by 2.0");
+        terminal.expect("/again");
+        terminal.line("more");
+        match letter {
+            "o" => terminal.expect("denied: example.com"),
+            _ => terminal.expect("this is example.com by 2.0"),
+        };
+    }
+    terminal.send("\x04");
+    let _ = terminal.wait();
 }
 
 #[test]

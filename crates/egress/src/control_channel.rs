@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use atoll_model::conduct::{HistoryEvent, Running};
 use atoll_model::network::{
-    CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd,
-    FlowKind, FlowOrder, FlowReport, GivenUp, Published,
+    Authority, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow,
+    FlowEnd, FlowKind, FlowOrder, FlowReport, GivenUp, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -347,6 +347,7 @@ impl ControlChannel {
         mut further: impl FnMut(Published, Vec<OwnedFd>),
         renounce: impl Fn(Vec<GivenUp>),
         reload: impl Fn(u32, Option<OwnedFd>) -> bool,
+        sign_by: impl Fn(&Authority) -> bool,
     ) {
         let mut buffer = vec![0_u8; FLOW_MESSAGE_BYTES_MAX];
         loop {
@@ -378,7 +379,15 @@ impl ControlChannel {
                     // It counts from here on, and whoever gave it up is told so.
                     let _ = self.report(&FlowReport::GaveUp { id }, true);
                 }
-                Ok(FlowOrder::Allow { rule, once }) => {
+                Ok(FlowOrder::Allow {
+                    rule,
+                    once,
+                    authority,
+                }) => {
+                    // It counts with the authority that signs for its host, or not at all.
+                    if authority.is_some_and(|authority| !sign_by(&authority)) {
+                        break;
+                    }
                     self.rules.allow(*rule, once);
                     // What is refused after this is news again.
                     self.report_refusals();

@@ -287,7 +287,7 @@ mod tests {
             tokio::select! {
                 biased;
                 settled = labels.settle(&channel) => settled,
-                () = channel.receive_orders(|_, _| (), |_| (), |_, _| false) => panic!("it is heard of"),
+                () = channel.receive_orders(|_, _| (), |_| (), |_, _| false, |_| true) => panic!("it is heard of"),
                 () = further => panic!("it waits"),
             }
         };

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{Flow, FlowKind, Published};
+use atoll_model::network::{Authority, Flow, FlowKind, Published};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_error, socket_type};
 use rustix::net::{AddressFamily, SocketType, connect_unspec, getpeername};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -94,9 +94,13 @@ pub(crate) async fn serve(
     };
     let renounce = |given| egress.policies.dropped.add_all(given);
     let reload = |version, file| egress.policies.reload(version, file);
+    let sign_by = |authority: &Authority| {
+        let certificates = egress.certificates.as_ref();
+        certificates.is_some_and(|certificates| certificates.sign_by(authority).is_ok())
+    };
     egress
         .control
-        .receive_orders(further, renounce, reload)
+        .receive_orders(further, renounce, reload, sign_by)
         .await;
 }
 

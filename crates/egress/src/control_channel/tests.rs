@@ -168,7 +168,9 @@ fn report_of_refusal_lowers_reputation() {
             socket::send(far.as_fd(), &said, &[]).unwrap();
             let end = serde_json::to_vec(&FlowOrder::End).unwrap();
             socket::send(far.as_fd(), &end, &[]).unwrap();
-            channel.receive_orders(|_, _| (), |_| (), |_, _| true).await;
+            channel
+                .receive_orders(|_, _| (), |_| (), |_, _| true, |_| true)
+                .await;
             assert_eq!(points(), expected, "{order:?}");
         }
     });
@@ -202,7 +204,9 @@ fn reload_and_its_file_must_come_together() {
                 *lock(&taken) = Some((version, file.is_some()));
                 true
             };
-            channel.receive_orders(|_, _| (), |_| (), reload).await;
+            channel
+                .receive_orders(|_, _| (), |_| (), reload, |_| true)
+                .await;
             let expected = is_taken.then_some((1, has_policies));
             assert_eq!(*lock(&taken), expected, "{has_policies} {}", files.len());
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::network::{Authority, HostPart};
@@ -39,13 +39,32 @@ const COMMON_NAME_BYTES_MAX: usize = 64;
 
 /// Issues and caches certificates.
 pub(crate) struct Certificates {
-    issuer: Issuer<'static, KeyPair>,
-    authority: CertificateDer<'static>,
+    signer: RwLock<Arc<Signer>>,
     /// The key of every certificate; it never leaves this process.
     key: KeyPair,
     provider: Arc<CryptoProvider>,
     sessions: Arc<dyn StoresServerSessions>,
     known: Mutex<HashMap<HostPart, CachedConfig>>,
+}
+
+/// The run's authority.
+struct Signer {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+}
+
+impl Signer {
+    fn read(authority: &Authority) -> Result<Self, CertificateError> {
+        let unread = |error: &dyn fmt::Display| CertificateError::Authority(error.to_string());
+        let certificate = CertificateDer::from_pem_slice(authority.certificate.as_bytes())
+            .map_err(|error| unread(&error))?;
+        let key = KeyPair::from_pem(&authority.key).map_err(|error| unread(&error))?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|error| unread(&error))?;
+        Ok(Self {
+            issuer,
+            certificate,
+        })
+    }
 }
 
 struct CachedConfig {
@@ -80,19 +99,22 @@ impl Certificates {
         authority: &Authority,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, CertificateError> {
-        let unread = |error: &dyn fmt::Display| CertificateError::Authority(error.to_string());
-        let certificate = CertificateDer::from_pem_slice(authority.certificate.as_bytes())
-            .map_err(|error| unread(&error))?;
-        let key = KeyPair::from_pem(&authority.key).map_err(|error| unread(&error))?;
-        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|error| unread(&error))?;
         Ok(Self {
-            issuer,
-            authority: certificate,
+            signer: RwLock::new(Arc::new(Signer::read(authority)?)),
             key: KeyPair::generate().map_err(making)?,
             provider: Arc::clone(provider),
             sessions: ServerSessionMemoryCache::new(SESSIONS_MAX),
             known: Mutex::default(),
         })
+    }
+
+    /// Signs by another authority from here on, which may sign for further hosts.
+    pub(crate) fn sign_by(&self, authority: &Authority) -> Result<(), CertificateError> {
+        let signer = Arc::new(Signer::read(authority)?);
+        *self.signer.write().unwrap_or_else(PoisonError::into_inner) = signer;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+        Ok(())
     }
 
     /// Returns the TLS configuration for a host.
@@ -152,14 +174,15 @@ impl Certificates {
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         parameters.use_authority_key_identifier_extension = true;
-        let leaf = parameters.signed_by(&self.key, &self.issuer);
+        let signer = Arc::clone(&self.signer.read().unwrap_or_else(PoisonError::into_inner));
+        let leaf = parameters.signed_by(&self.key, &signer.issuer);
         let leaf = leaf.map_err(making)?.der().clone();
         let key = PrivateKeyDer::Pkcs8(self.key.serialize_der().into());
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()
             .map_err(making)?
             .with_no_client_auth()
-            .with_single_cert(vec![leaf, self.authority.clone()], key)
+            .with_single_cert(vec![leaf, signer.certificate.clone()], key)
             .map_err(making)?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         config.session_storage = Arc::clone(&self.sessions);

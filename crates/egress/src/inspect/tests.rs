@@ -286,7 +286,7 @@ impl Outside {
         tokio::spawn(async move {
             hears
                 .control
-                .receive_orders(|_, _| {}, |_| {}, |_, _| false)
+                .receive_orders(|_, _| {}, |_| {}, |_, _| false, |_| true)
                 .await
         });
         tokio::spawn(async move { sends.control.send().await });

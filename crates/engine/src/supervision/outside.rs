@@ -40,7 +40,7 @@ use crate::supervision::signing::SshHandover;
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, CommandEnd, CredentialName, EgressConfig,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
-    Network, Published, PublishedPort, UNLOCKED_STATUS,
+    Network, NetworkRule, Published, PublishedPort, UNLOCKED_STATUS,
 };
 use atoll_sandbox::{
     Allowance, Answered, Carrier, Declined, Denial, EndedExec, Listening, Pending, SandboxRequest,
@@ -233,6 +233,8 @@ pub struct Outside<'a> {
     denied: Vec<Denial>,
     /// The number of rules that the person has added.
     allowances: usize,
+    /// The rules that a person has added.
+    widened: Vec<NetworkRule>,
     execs: Execs,
     open: HashMap<u64, Flow>,
     flows: Flows,
@@ -308,6 +310,7 @@ impl<'a> Outside<'a> {
             begun: Vec::new(),
             denied: Vec::new(),
             allowances: 0,
+            widened: Vec::new(),
             execs: Execs::default(),
             open: HashMap::new(),
             flows: Flows::default(),

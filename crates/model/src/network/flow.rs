@@ -256,6 +256,9 @@ pub enum FlowOrder {
         rule: Box<NetworkRule>,
         /// Set if it counts for one connection or request.
         once: bool,
+        /// The authority that signs for the rule's host too, where the sandbox trusts one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        authority: Option<Box<Authority>>,
     },
     /// The program has had a violation.
     Attempted {},

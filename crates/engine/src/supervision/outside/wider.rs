@@ -1,7 +1,9 @@
 //! Rules that a person adds while a run goes on: decided, recorded, and only then in
 //! effect.
 
-use atoll_model::network::{ALLOWANCES_MAX, FlowOrder, NetworkRule, Scope};
+use std::io;
+
+use atoll_model::network::{ALLOWANCES_MAX, Authority, FlowOrder, NetworkRule, Scope};
 use atoll_sandbox::{Allowance, Declined, Who};
 
 use super::live::{over, unrecorded};
@@ -60,6 +62,9 @@ impl Outside<'_> {
         let mut rule = live.wider.allow(by, text, lasts)?;
         self.allowances += 1;
         rule.origin = format!("{}, {} ({})", rule.origin, lasts.told(), self.allowances);
+        let authority = self
+            .authority_with(&rule)
+            .map_err(|error| declined(&error.to_string()))?;
         let told = rule.told();
         let news = FlowEvent::Allowed {
             rule: &told,
@@ -70,11 +75,26 @@ impl Outside<'_> {
             return Err(unrecorded());
         }
         let once = lasts == Allowance::Once;
+        self.widened.push(rule.clone());
         let rule = Box::new(rule);
-        self.tell(FlowOrder::Allow { rule, once }, &[]);
+        let order = FlowOrder::Allow {
+            rule,
+            once,
+            authority,
+        };
+        self.tell(order, &[]);
         match lasts {
             Allowance::Project => live.wider.remember(text),
             Allowance::Once | Allowance::Run => Ok(()),
         }
+    }
+
+    /// Issues an authority for the hosts in force and that of a further rule: the one that the run
+    /// began with signs for no others. `None` where the sandbox trusts none.
+    fn authority_with(&self, rule: &NetworkRule) -> io::Result<Option<Box<Authority>>> {
+        let mut network = self.in_force().clone();
+        let further = self.widened.iter().chain([rule]);
+        network.allow.extend(further.cloned());
+        Ok((self.issuer)(&network)?.map(Box::new))
     }
 }
