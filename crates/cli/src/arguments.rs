@@ -118,7 +118,7 @@ Examples:
 
 `atoll COMMAND --help` tells more about each command, `atoll help` lists documents.";
 
-/// Puts what an AI agent does inside a boundary that can be stated, seen and undone.
+/// Runs AI agents in a sandbox that you can define, inspect and undo.
 #[derive(Debug, Parser)]
 #[command(
     name = "atoll",

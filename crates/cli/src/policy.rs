@@ -67,7 +67,7 @@ fn rules_here(requested: Requested) -> Result<Rules, Failure> {
     files
         .compile(&requested, "".as_ref(), &host)
         .map_err(|error| {
-            Failure::new("the rules cannot be made")
+            Failure::new("the rules are invalid")
                 .because(&error)
                 .advise(error)
         })

@@ -142,15 +142,18 @@ pub(crate) fn door(port: PublishedPort) -> String {
 pub(crate) fn told(run: &RunId, listener: &Listener, key: Option<AskKey>) -> String {
     let named = named(listener);
     let port = listener.port;
-    let by_key = key.map_or(String::new(), |key| format!("{key} here, or "));
+    let how = match key {
+        Some(key) => format!("Press {key} to publish it. Or"),
+        None => "To publish it,".to_owned(),
+    };
     match listener.at {
         ListensAt::Loopback | ListensAt::Everywhere => format!(
-            "atoll: listening inside: {named}; not reachable from here until {by_key}\
-             `atoll publish {run} {port}` in another terminal"
+            "atoll: Port {named} is open inside. {how} run `atoll publish {run} {port}` in another \
+             terminal."
         ),
         ListensAt::Elsewhere => format!(
-            "atoll: listening inside: {named}, at an address that nothing leads to: let it listen \
-             at 127.0.0.1"
+            "atoll: Port {named} is open inside, at an address that cannot be published: let it \
+             listen at 127.0.0.1"
         ),
     }
 }
@@ -252,7 +255,7 @@ fn nothing(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure> {
             Ok(0)
         }
         None => {
-            output.say("No run goes on that can be asked.\n");
+            output.say("No runs are active.\n");
             Ok(0)
         }
     }

@@ -66,11 +66,14 @@ pub fn ask(record: &RunRecord, all: &[LayerChanges], output: &Output) -> Result<
 fn prompt(mode: WorkspaceMode, output: &Output) -> String {
     let paint = output.error_paint;
     let key = |text: &str| format!("[{}]", paint.style(Style::Command, text));
-    let question = paint.style(Style::Strong, "What becomes of the changes?");
     let (d, k, x, help) = (key("d"), key("K"), key("x"), key("?"));
     match mode {
-        WorkspaceMode::Live => format!("{question} {d}iff, {k}eep, {x} take back, {help} help: "),
+        WorkspaceMode::Live => {
+            let question = paint.style(Style::Strong, "Keep the changes?");
+            format!("{question} {d}iff, {k}eep, {x} take back, {help} help: ")
+        }
         WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => {
+            let question = paint.style(Style::Strong, "Apply the changes?");
             format!(
                 "{question} {d}iff, {}pply, {k}eep, {x} discard, {help}: ",
                 key("a")
@@ -103,16 +106,20 @@ pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> Stri
     let run = &record.run;
     let what = match afterwards {
         Afterwards::Undecided => return String::new(),
-        Afterwards::Kept => format!("kept; atoll apply {run} takes them over"),
-        Afterwards::Applied => format!("applied; atoll undo {run} takes them back"),
+        Afterwards::Kept => format!("Kept. `atoll apply {run}` writes them to your files."),
+        Afterwards::Applied => format!("Applied. `atoll undo {run}` takes them back."),
         Afterwards::PartlyApplied => {
-            format!("applied in part; atoll diff {run} shows all, atoll undo {run} takes them back")
+            format!(
+                "Applied in part. `atoll diff {run}` shows all; `atoll undo {run}` takes them back."
+            )
         }
         Afterwards::Discarded if record.mode == WorkspaceMode::Live => {
-            format!("taken back; atoll why {run} tells what was")
+            format!("Taken back. `atoll why {run}` still shows what it did.")
         }
-        Afterwards::Discarded => format!("discarded; atoll why {run} tells what was"),
-        Afterwards::Live => format!("in the workspace; atoll undo {run} takes them back"),
+        Afterwards::Discarded => {
+            format!("Discarded. `atoll why {run}` still shows what it did.")
+        }
+        Afterwards::Live => format!("In the workspace. `atoll undo {run}` takes them back."),
     };
     format!(
         "{} {what}\n",

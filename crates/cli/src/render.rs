@@ -10,6 +10,7 @@ mod progress;
 mod report;
 mod summary;
 mod table;
+mod walls;
 mod wrap;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use summary::{
     Denied, Summary, Traffic, describe_attempts, describe_ending, limit_name, summary,
 };
 pub use table::{RunRow, runs_table, state_name, state_word};
+pub use walls::guard;
 pub(crate) use wrap::{MARK, ascii, wrapped};
 
 /// The digits of a version shown to people.

@@ -122,7 +122,8 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     held(&record, frozen)?;
     let refused = refused_there(&all, &filter);
     if text.is_empty() && refused.is_empty() {
-        output.say(&format!("Run {} changed nothing there.\n", record.run));
+        output.say(&nothing_shown(&all, arguments, &filter));
+        return Ok(0);
     } else if arguments.no_pager || !output.is_terminal {
         output.result(&String::from_utf8_lossy(&text));
     } else {
@@ -164,6 +165,30 @@ fn without_bulk(
             .retain(|change| matches!(change.class, Class::Ordinary | Class::Control));
     }
     set
+}
+
+/// Says that a run has changed nothing of what was asked for, and what is in caches or ignored.
+fn nothing_shown(
+    all: &[LayerChanges],
+    arguments: &DiffArguments,
+    filter: &[atoll_layer::RelativePath],
+) -> String {
+    if !filter.is_empty() {
+        return "No changes at these paths.\n".to_owned();
+    }
+    let groups = changes::grouped(all);
+    let left = [
+        (groups.ignored.total(), "ignored by git"),
+        (groups.caches.total(), "in caches"),
+    ];
+    let left = left.iter().filter(|(total, _)| *total > 0);
+    let left: Vec<String> = left
+        .map(|(total, name)| format!("{} {name}", render::grouped(*total)))
+        .collect();
+    match left.is_empty() || arguments.caches {
+        true => "No workspace changes.\n".to_owned(),
+        false => format!("No workspace changes; {} (`--caches`)\n", left.join(", ")),
+    }
 }
 
 fn tell_left_out(

@@ -213,7 +213,7 @@ fn refused(answer: Response<Body>) -> Failure {
             .and_then(Value::as_str)
             .map(|text| printable(text.as_bytes()))
     };
-    let failure = Failure::new("the server refuses");
+    let failure = Failure::new("The server rejected the request");
     let failure = match text("detail").or_else(|| text("message")) {
         Some(detail) => failure.because(detail),
         None => failure.because(status),

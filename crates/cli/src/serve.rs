@@ -306,7 +306,7 @@ fn line(output: &Output, text: &str) {
 }
 
 fn wrong(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::new(format!("{} is not right", path.display()))
+    Failure::new(format!("{} is invalid", path.display()))
         .because(error)
         .advise("atoll help serve shows what it can hold")
 }

@@ -81,7 +81,7 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
     let gathered = gathered.ok_or_else(|| Failure::new("the run of the login has not ended"))??;
     if gathered.tokens.is_empty() && status == STATUS_NOT_FOUND {
         let run = &gathered.run;
-        let told = format!("atoll why {run} tells what was started");
+        let told = format!("`atoll why {run}` shows what was started");
         return Err(not_found(login).advise(told));
     }
     if gathered.tokens.is_empty() {
@@ -115,7 +115,7 @@ fn rules_of(arguments: &LoginArguments, places: &Places) -> Result<Rules, Failur
     files
         .compile(&requested, &arguments.agent, &host)
         .map_err(|error| {
-            Failure::new("the rules of this login cannot be made")
+            Failure::new("This login's rules are invalid")
                 .because(&error)
                 .advise(error)
         })

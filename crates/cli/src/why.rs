@@ -270,7 +270,7 @@ impl Story<'_> {
         let profile = self.profile();
         match text(self.decision("chosen-by")).as_deref() {
             Some("--profile") => format!("profile {profile} (--profile)"),
-            Some("built in") => format!("profile {profile} (no layer names another)"),
+            Some("built in") => format!("profile {profile} (no other profile applies)"),
             Some(by) if by.contains("/atoll.toml:") => {
                 format!("profile {profile} (the trusted project's file: {by})")
             }
@@ -347,8 +347,8 @@ impl Story<'_> {
                 None => said("call"),
             };
             let line = format!(
-                "against the wall {}: {calls} (MITRE ATLAS {})",
-                said("wall"),
+                "against {}: {calls} (MITRE ATLAS {})",
+                render::guard(&said("wall")),
                 said("atlas")
             );
             report.styled("attempt", &line, Some(Style::Bad));
@@ -373,20 +373,16 @@ impl Story<'_> {
             report.line("denied", &format!("… and {} more", render::grouped(more)));
         }
         let seen = match (denied.is_empty(), self.has_no_end()) {
-            (true, false) => "nothing that Atoll saw",
-            (true, true) => "nothing that Atoll saw so far",
-            (false, false) => "that is all that Atoll saw",
-            (false, true) => "that is all that Atoll saw so far",
+            (true, false) => "No denials recorded",
+            (true, true) => "No denials recorded so far",
+            (false, false) => "No further denials recorded",
+            (false, true) => "No further denials recorded so far",
         };
-        let unheard = if self.is_nesting() {
-            "network, files, system calls, attempts to get out too"
-        } else {
-            "network, files, other system calls"
+        let unreported = match self.is_nesting() {
+            true => "kernel refusals and attempts to get out are not reported",
+            false => "kernel refusals are not reported",
         };
-        report.line(
-            "denied",
-            &format!("{seen}; what the kernel refuses ({unheard}) it does not tell"),
-        );
+        report.line("denied", &format!("{seen} ({unreported})."));
     }
 
     /// Returns whether it could make sandboxes of its own: then no violation is reported.

@@ -253,7 +253,7 @@ async fn places(
             Err((FORBIDDEN, shown))
         }
         Err(ResolveError::Unknown(why)) => {
-            let why = format!("its name leads nowhere: {why}");
+            let why = format!("DNS lookup failed: {why}");
             egress.record_unreached(flow.clone(), why.clone()).await;
             Err((UNREACHED, why))
         }

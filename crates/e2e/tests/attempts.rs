@@ -100,14 +100,14 @@ fn attempts_are_told(world: &World, run: Invocation) {
     assert_eq!(closed["body"]["attempts"].as_array().unwrap().len(), 5);
     // For a person, and for machines.
     ended.says([
-        "6 to leave the sandbox, refused: mount, unshare, keyctl, socket, ioctl (MITRE ATLAS AML.T0090, AML.T0105)",
+        "6 blocked attempts to leave the sandbox: mount, unshare, keyctl, socket, ioctl (MITRE ATLAS AML.T0090, AML.T0105)",
         "atoll why",
         "\"call\": \"unshare\"",
         "\"technique\": \"OS Credential Dumping\"",
     ]);
     let why = world.atoll(["why", "last"]).run().success();
     for words in [
-        "against the wall mounts: mount 2 times (MITRE ATLAS AML.T0105)",
+        "against mount isolation: mount 2 times (MITRE ATLAS AML.T0105)",
         "to do",
     ] {
         assert!(why.out().contains(words), "{words}: {why}");

@@ -303,7 +303,7 @@ fn a_failure_without_a_network_is_told_what_would_let_it() {
         let options = [options, &["--discard"]].concat();
         world.run(options, script).run().err()
     };
-    let hint = "nothing outside can be reached here";
+    let hint = "This run has no network";
     let told = run(&[], "exit 1; pip install six");
     assert!(
         told.contains(hint) && told.contains("--preset pip"),

@@ -293,9 +293,9 @@ fn the_next_run_sees_the_history_and_nothing_that_steers_it() {
     assert!(first.out().contains("./hooks/one.sh"), "{first}");
     assert!(first.out().ends_with("before\nasked\nplanted\n"), "{first}");
     first.says([
-        "set aside in ~/.agent: ",
-        "atoll kept diff agent;",
-        "atoll kept apply agent --control",
+        "Held back: ",
+        " in ~/.agent. Review: `atoll kept diff agent`. ",
+        "Accept: `atoll kept apply agent --control`.",
     ]);
     // It is no change of the run, and nothing outside has changed.
     let diff = fine(&world, &["diff", "last"]);
@@ -532,7 +532,7 @@ fn what_a_killed_run_left_is_sorted_out_before_the_next() {
         !next.out().contains("hooks") && !next.out().contains("MEMORY"),
         "{next}"
     );
-    next.says(["set aside in ~/.agent"]);
+    next.says([" in ~/.agent. Review: "]);
     let stat = fine(&world, &["kept", "diff", "agent", "--stat"]).out();
     assert!(stat.contains("hooks/one.sh"), "{stat}");
 }

@@ -540,7 +540,8 @@ fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
             ended.err()
         };
         let told = started(agent, None, "");
-        let hint = format!("atoll: {agent} has neither a key nor a login here");
+        let called = agent[..1].to_uppercase() + &agent[1..];
+        let hint = format!("atoll: No {called} key or login found; {called} may prompt for one: ");
         assert!(told.contains(&hint), "{told}");
         assert!(told.contains(key) && told.contains(login), "{told}");
         // The controls: with a key, for what needs none, and by another profile.
@@ -550,7 +551,7 @@ fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
             ("default", None, ""),
         ] {
             let told = started(profile, key, word);
-            assert!(!told.contains("neither a key"), "{told}");
+            assert!(!told.contains("key or login found"), "{told}");
         }
     }
 }

@@ -6,7 +6,7 @@ use e2e::{Avoidable, World, fine, is_root, program_exists, write_program};
 use serde_json::Value;
 
 const NONE: [&str; 0] = [];
-const QUESTION: &str = "What becomes of the changes?";
+const QUESTION: &str = "Apply the changes?";
 
 /// Returns the types of the events of the last run, and the state that each names.
 fn events(world: &World, run: &str) -> Vec<(String, Value)> {
@@ -193,7 +193,7 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
     let again = format!("atoll run --ro {data} --limit wall-clock=1s -- sh -c 'sleep 60'");
     for words in [
         &again,
-        "allowed by profile default (no layer names another)",
+        "allowed by profile default (no other profile applies)",
         "copy-on-write; the system read-only",
         "network: none",
         "the home is empty",
@@ -529,7 +529,7 @@ fn the_question_explains_itself_and_enter_keeps() {
     terminal.expect("throw it away, for good");
     terminal.expect(QUESTION);
     terminal.line("");
-    terminal.expect("kept; atoll apply");
+    terminal.expect("Kept. `atoll apply ");
     let _ = terminal.wait().success();
     assert!(!world.exists("new"));
     assert_eq!(world.runs()[0]["state"], "kept");
@@ -543,7 +543,7 @@ fn whoever_interrupts_the_question_keeps() {
         terminal.expect(QUESTION);
         terminal.expect("]: ");
         terminal.send(typed);
-        terminal.expect("kept; atoll apply");
+        terminal.expect("Kept. `atoll apply ");
         let _ = terminal.wait().success();
         assert!(!world.exists("new"), "{typed:?}");
         assert_eq!(world.runs()[0]["state"], "kept", "{typed:?}");
@@ -558,13 +558,13 @@ fn the_question_of_a_live_run_is_about_taking_back() {
     let mut terminal = world
         .run(["--live"], "echo new > new; echo more >> old")
         .on_terminal(24, 80);
-    let shown = terminal.expect(QUESTION);
+    let shown = terminal.expect("Keep the changes?");
     assert!(!shown.contains("atoll apply"), "{shown}");
     terminal.expect("take back");
     terminal.line("a");
     terminal.expect("no answer here");
     terminal.line("x");
-    terminal.expect("taken back");
+    terminal.expect("Taken back. ");
     let _ = terminal.wait().success();
     assert!(!world.exists("new"));
     assert_eq!(world.read("old"), "old\n");
@@ -616,7 +616,7 @@ fn an_apply_that_leaves_something_out_does_not_say_that_all_is_applied() {
         .on_terminal(24, 80);
     terminal.expect(QUESTION);
     terminal.line("a");
-    terminal.expect("applied in part");
+    terminal.expect("Applied in part. ");
     let _ = terminal.wait().success();
     assert!(world.exists("a") && !world.exists(".envrc"));
 }

@@ -666,7 +666,7 @@ fn a_placeholder_is_neither_asked_nor_copied_into_a_database() {
         let words =
             "the placeholder of credential shop is in what the program says to the database";
         for form in ["", " within base64", " as hexadecimal digits"] {
-            let why = format!("{words}{form}, which it is not for");
+            let why = format!("{words}{form}, which the credential is not bound to");
             assert!(whys.contains(&why), "{why}: {whys:?}");
         }
         let told = "query: FATAL:  Atoll: the placeholder of credential shop is in what";

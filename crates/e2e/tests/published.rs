@@ -250,7 +250,7 @@ fn a_run_ends_under_the_page_of_a_port() {
     terminal.send("\x1d");
     terminal.expect("until the run ends");
     world.write("go", "");
-    terminal.expect("What becomes of the changes?");
+    terminal.expect("Apply the changes?");
     terminal.line("k");
     let ended = terminal.wait();
     assert_eq!(ended.code(), 0, "{ended}");
@@ -273,7 +273,7 @@ fn a_program_that_begins_to_listen_is_told_at_the_terminal() {
          {serve} 3001 >/dev/null 2>&1 & read x; printf '\\033[?1049l'; kill %1 %2"
     );
     let mut terminal = world.run(["--keep"], &script).on_terminal(40, 200);
-    let told = terminal.expect("listening inside: 3000 (python3)");
+    let told = terminal.expect("Port 3000 (python3) is open inside.");
     assert!(told.contains("half a line\r\natoll: "), "{told}");
     terminal.expect("in another terminal");
     terminal.line("on");
@@ -287,7 +287,7 @@ fn a_program_that_begins_to_listen_is_told_at_the_terminal() {
     wait_until("the second is listed", BOUND, is_listed);
     terminal.line("on");
     let ended = terminal.wait();
-    assert!(!ended.out().contains("listening inside: 3001"), "{ended}");
+    assert!(!ended.out().contains("Port 3001"), "{ended}");
     assert!(ended.out().contains("3001 (python3)"), "{ended}");
     assert!(ended.out().contains("--publish 3000"), "{ended}");
 }

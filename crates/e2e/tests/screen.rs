@@ -67,7 +67,7 @@ fn a_question_is_drawn_at_the_terminal_and_each_answer_counts() {
     let page = terminal.expect(PROMPT);
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
     assert!(
-        at("body: 13 bytes") < at("What follows the program has written:"),
+        at("body: 13 bytes") < at("Text supplied by the program:"),
         "{page}"
     );
     assert!(

@@ -310,7 +310,7 @@ fn settings_are_never_kept_for_the_next_run() {
     assert!(!outcome.out().contains("more"), "{outcome}");
     let _ = outcome.says([
         "settings.json is not taken over",
-        "set aside in ~/.agent: config.toml",
+        "Held back: config.toml in ~/.agent. Review: ",
     ]);
     nowhere(&outcome);
     // The next one begins with what is outside, without its keys.

@@ -4,7 +4,7 @@
 use e2e::{BOUND, Invocation, Process, World, descendants_of, is_alive, tree, wait_until};
 use rustix::termios::LocalModes;
 
-const QUESTION: &str = "What becomes of the changes?";
+const QUESTION: &str = "Apply the changes?";
 
 /// Returns `atoll run` with an answer given beforehand, so that nothing is asked.
 fn kept(world: &World, script: &str) -> Invocation {
@@ -285,7 +285,7 @@ fn the_question_is_answered_with_keep() {
     let mut terminal = world.run([""; 0], "echo new > new").on_terminal(24, 80);
     terminal.expect(QUESTION);
     terminal.line("k");
-    terminal.expect("kept");
+    terminal.expect("Kept. `atoll apply ");
     let _ = terminal.wait().success();
     assert!(!world.exists("new"));
     assert_eq!(world.runs()[0]["state"], "kept");
@@ -299,7 +299,7 @@ fn the_question_is_answered_with_apply() {
         .on_terminal(24, 80);
     terminal.expect(QUESTION);
     terminal.line("a");
-    terminal.expect("applied");
+    terminal.expect("Applied. ");
     let _ = terminal.wait().expect_status(6);
     assert_eq!(world.read("new"), "new\n");
 }
@@ -310,7 +310,7 @@ fn the_question_is_answered_with_discard() {
     let mut terminal = world.run([""; 0], "echo new > new").on_terminal(24, 80);
     terminal.expect(QUESTION);
     terminal.line("x");
-    terminal.expect("discarded");
+    terminal.expect("Discarded. ");
     let _ = terminal.wait().success();
     assert!(!world.exists("new"));
     assert!(world.runs().is_empty());

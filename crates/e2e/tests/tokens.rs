@@ -368,7 +368,7 @@ fn an_issuer_is_asked_where_it_may_be_alone() {
         ("loopback.example", "", Some("address")),
         ("metadata.example", "", Some("address")),
         ("mixed.example", "", Some("address")),
-        ("missing.example", "", Some("its name leads nowhere")),
+        ("missing.example", "", Some("DNS lookup failed")),
         // No certificate is there for that name, and nobody at that port.
         ("www.example.com", "", Some("certificate is not accepted")),
         (

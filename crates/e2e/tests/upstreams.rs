@@ -222,7 +222,7 @@ fn a_server_that_says_nothing_holds_up_nobody_else() {
         "none 0 soon {\"what\":\"GET http://nowhere.example/\",\"why\":\"the host cannot be reached: ",
         // Whoever ends its side is taken for gone.
         "half 0 soon 0",
-        "silent 0 soon {\"what\":\"GET http://silent.example/\",\"why\":\"its name leads nowhere: ",
+        "silent 0 soon {\"what\":\"GET http://silent.example/\",\"why\":\"DNS lookup failed: ",
     ];
     assert_eq!(told.len(), expected.len(), "{outcome}");
     for (line, expected) in told.iter().zip(expected) {

@@ -174,7 +174,7 @@ impl Egress {
         self.control.close(opened, carried.ended_by(excess));
     }
 
-    /// Records a flow whose host's name leads nowhere.
+    /// Records a flow whose host cannot be resolved.
     pub async fn record_unreached(&self, flow: Flow, why: String) {
         if let Ok(opened) = self.control.open(flow, false).await {
             let failure = FlowOutcome::nothing(why).at_last(true);

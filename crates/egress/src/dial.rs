@@ -144,7 +144,7 @@ async fn connect(egress: &Egress, proxy: &UpstreamProxy) -> io::Result<UpstreamS
         HostPart::Address(address) => vec![*address],
         HostPart::Name(name) => {
             let found = egress.resolver.find(name).await.map_err(|why| {
-                io::Error::other(format!("the upstream proxy's name leads nowhere: {why}"))
+                io::Error::other(format!("DNS lookup of the upstream proxy failed: {why}"))
             })?;
             found.iter().collect()
         }

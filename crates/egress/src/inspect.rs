@@ -358,7 +358,7 @@ impl Origin {
 
 /// Reports a placeholder in a tunnel. Returns the reason for which the connection ends.
 pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
-    match injection::misuse_in(&egress.credentials, found, place) {
+    match injection::misuse_in_tunnel(&egress.credentials, &flow, found, place) {
         Some(misuse) => {
             misuse.record(egress, flow);
             misuse.why

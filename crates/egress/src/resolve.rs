@@ -108,7 +108,7 @@ impl UnnamedQueries {
     }
 }
 
-/// The reason for which a name leads nowhere.
+/// A failed DNS lookup.
 #[derive(Debug)]
 pub enum ResolveError {
     /// A name without an address that may be dialled.
@@ -303,7 +303,7 @@ fn is_silence(error: &NetError) -> bool {
 /// Returns the reason for which a name has no address.
 fn unknown(error: &NetError) -> String {
     if error.is_nx_domain() {
-        "there is no such name".to_owned()
+        "no such host".to_owned()
     } else if error.is_no_records_found() {
         "it has no address".to_owned()
     } else if is_silence(error) {

@@ -91,7 +91,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: ProgramStream, to: 
         Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
             let what = place(&flow);
-            let why = format!("its name leads nowhere: {why}");
+            let why = format!("DNS lookup failed: {why}");
             let Ok(opened) = egress.control.open(flow, false).await else {
                 return program.reset();
             };

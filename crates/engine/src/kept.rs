@@ -441,8 +441,8 @@ fn clear(
     if !moved.is_empty() {
         let Told { place, name } = told;
         notices.push(format!(
-            "set aside in {place}: {}; look: atoll kept diff {name}; take over: atoll kept apply \
-             {name} --control",
+            "Held back: {} in {place}. Review: `atoll kept diff {name}`. Accept: `atoll kept apply \
+             {name} --control`.",
             listed(&moved)
         ));
     }

@@ -81,13 +81,12 @@ pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
     })?;
     if is_closed {
         return Some(format!(
-            "nothing outside can be reached here: trust level none opens no host; if {named} was \
-             to fetch something, --trust low opens what rules allow (atoll help levels)"
+            "This run has no network: trust level none opens no host. To let {named} fetch, raise it \
+             with `--trust low` and allow a host (atoll help levels)."
         ));
     }
     Some(format!(
-        "nothing outside can be reached here; if {named} was to fetch something, \
-         atoll run {option} lets it (atoll help network)"
+        "This run has no network. To let {named} fetch, add `{option}`. (atoll help network)"
     ))
 }
 
@@ -240,7 +239,7 @@ mod tests {
         };
         let hint = names_hint(&failed(NO_NAME_SERVER)).unwrap();
         assert!(hint.contains("/etc/resolv.conf"), "{hint}");
-        assert_eq!(names_hint(&failed("there is no such name")), None);
+        assert_eq!(names_hint(&failed("no such host")), None);
         assert_eq!(names_hint(&Flows::default()), None);
     }
 }

@@ -139,7 +139,7 @@ impl Replay {
             .entry(opening.workspace.clone())
             .or_insert_with(|| Sources::read(&opening.workspace).ok());
         let deciders = self.deciders.entry(opening.key.clone()).or_insert_with(|| {
-            let gone = "the rules of its run cannot be made any more";
+            let gone = "its run's rules are no longer valid";
             made(sources.as_ref().ok_or(gone)?, opening, &self.with).ok_or(gone)
         });
         match deciders {

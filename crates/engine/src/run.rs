@@ -172,7 +172,7 @@ pub fn read_machine() -> Result<(Host, Mode), Failure> {
 }
 
 pub(crate) fn no_rules(error: ProfileError) -> Failure {
-    Failure::new("the rules of this run cannot be made")
+    Failure::new("This run's rules are invalid")
         .because(&error)
         .advise(error)
 }

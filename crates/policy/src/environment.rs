@@ -261,8 +261,8 @@ fn asked_for_and_stood_for(rules: &Rules, facts: &Facts<'_>) -> Vec<Notice> {
                      value of its own goes in under another name"
                 ),
                 None if environment.set.contains_key(name) => format!(
-                    "{name} goes in as --env says it: where it is a real key, set it outside instead \
-                     ({name}=… atoll run …), so that what stands for credential {its} goes in"
+                    "{name}: `--env` passes the value as is. Export it instead and the program gets a \
+                     placeholder. (credential {its})"
                 ),
                 None => continue,
             };

@@ -364,8 +364,8 @@ pub struct ExportLedgerArguments {
     #[arg(long, value_name = "FORM")]
     pub format: Option<ExportFormat>,
 
-    /// With what is sealed in the clear, where its key is here; of it a collector of
-    /// OpenTelemetry gets the names of programs alone. Default: as it is.
+    /// Decrypt sealed fields if the key is here; a collector of OpenTelemetry then gets the names
+    /// of programs alone. Default: they stay sealed.
     #[arg(long, conflicts_with = "tiles")]
     pub unsealed: bool,
 

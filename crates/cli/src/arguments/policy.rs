@@ -282,7 +282,7 @@ pub struct ExplainPolicyArguments {
     pub json: bool,
 }
 
-/// Put every recorded decision again to rules and policies of now
+/// Re-evaluate recorded decisions under current rules
 ///
 /// Tells what would be denied, asked about or allowed that was not, how often and by what, and
 /// what cannot be put again since the ledger does not have it. Each run is asked about with its
@@ -404,7 +404,7 @@ pub struct ProvePolicyArguments {
 }
 
 impl ProvePolicyArguments {
-    /// What anybody wants of these files, or of what counts here.
+    /// Options for proving these files.
     pub(crate) fn of(files: &[PathBuf]) -> Self {
         Self {
             of: files.to_vec(),

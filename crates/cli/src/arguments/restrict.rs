@@ -10,7 +10,7 @@ Examples:
   atoll restrict last --no-network     nothing leaves any more
   atoll restrict --no-network          inside a run: the same of itself";
 
-/// Have a run that goes on give rights up, for good
+/// Permanently drop rights of a running run
 ///
 /// It counts for every request and connection that begins once this has answered, and ends open
 /// connections that it denies. Nothing takes it back before the run's end; of a run of a session

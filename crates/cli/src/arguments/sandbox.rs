@@ -185,7 +185,7 @@ pub struct LogsArguments {
     pub json: bool,
 }
 
-/// Have the programs of a sandbox stand still until it goes on
+/// Pause a sandbox
 ///
 /// Its memory is kept where it is for a time, while there is room; its files in any case.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

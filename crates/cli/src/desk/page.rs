@@ -23,7 +23,7 @@ const TAKES_TWO: &str = " (takes two)";
 /// The sign of truncated text.
 const CUT: &str = "...";
 /// The heading of the program's own words, on each page that has some.
-pub(super) const WORDS: &str = "What follows the program has written:";
+pub(super) const WORDS: &str = "Text supplied by the program:";
 /// The columns reserved behind a host in the head, for its port and the sign of truncated text.
 const BEHIND_HOST_COLUMNS: usize = " port 65535".len() + CUT.len();
 

@@ -394,7 +394,7 @@ fn every_page_fits_its_window_and_has_nothing_of_a_programs_but_letters() {
             if columns == 200 && rows > 30 {
                 assert!(lines[0].contains("1 more wait"), "{lines:?}");
                 let at = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap();
-                assert!(at("digest: ") < at("What follows the program has written:"));
+                assert!(at("digest: ") < at("Text supplied by the program:"));
                 assert!(at("What follows") < at("query: \"o\\r\\n\""));
                 assert!(
                     lines.iter().any(|line| line.contains("\\u{430}")),

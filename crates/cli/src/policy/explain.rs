@@ -243,7 +243,7 @@ impl<'a> Explained<'a> {
         match &self.put.verdict.of_rules {
             OfRules::Unasked if self.put.sources.is_none() => "policies alone are asked".to_owned(),
             OfRules::Unasked => {
-                "of this a boundary is made: atoll profile show tells it".to_owned()
+                "Set by the profile; see `atoll profile show`.".to_owned()
             }
             OfRules::Allowed(Some(by)) => format!("allowed by {by}"),
             OfRules::Allowed(None) => "allowed".to_owned(),

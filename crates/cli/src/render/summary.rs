@@ -10,6 +10,7 @@ use atoll_model::{
     Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
 };
 
+use super::walls::aim;
 use super::{Paint, Style, counted, grouped};
 
 /// Names shown of each group; the rest are counted.
@@ -214,9 +215,15 @@ pub fn describe_attempts(attempts: &[Attempt]) -> String {
     let mut techniques: Vec<&str> = attempts.iter().map(|one| one.wall.technique().id).collect();
     techniques.sort_unstable();
     techniques.dedup();
+    let mut walls: Vec<&str> = attempts.iter().map(|one| one.wall.name()).collect();
+    walls.dedup();
+    let aim = match walls[..] {
+        [wall] => aim(wall),
+        _ => "leave the sandbox",
+    };
     format!(
-        "{} to leave the sandbox, refused: {calls} (MITRE ATLAS {})",
-        grouped(total),
+        "{} to {aim}: {calls} (MITRE ATLAS {})",
+        counted(total, "blocked attempt", "blocked attempts"),
         techniques.join(", ")
     )
 }

@@ -274,7 +274,12 @@ fn attempts_are_one_line() {
     let few = [attempt("mount", 2), attempt("keyctl", 1_000)];
     assert_eq!(
         describe_attempts(&few),
-        "1,002 to leave the sandbox, refused: mount, keyctl (MITRE ATLAS AML.T0090, AML.T0105)"
+        "1,002 blocked attempts to leave the sandbox: mount, keyctl (MITRE ATLAS AML.T0090, AML.T0105)"
+    );
+    let one_wall = [attempt("unshare", 1), attempt("clone", 3)];
+    assert_eq!(
+        describe_attempts(&one_wall),
+        "4 blocked attempts to create a namespace: unshare, clone (MITRE ATLAS AML.T0105)"
     );
     let many = TOLD_CALLS.iter().map(|(call, _)| attempt(call, u64::MAX));
     let told = describe_attempts(&many.collect::<Vec<_>>());

@@ -32,7 +32,7 @@ pub(crate) fn list(arguments: &ListTemplatesArguments, output: &Output) -> Resul
     }
     let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
     if all.is_empty() {
-        output.say("No template was built; base and code-interpreter-v1 are always there.\n");
+        output.say("No custom templates. Built in: base, code-interpreter-v1.\n");
     }
     for one in all {
         let [id, name, sandboxes] = ["id", "name", "sandboxes"].map(|name| text_of(one, name));

@@ -154,7 +154,7 @@ async fn send(
         policies: now.version(),
     };
     let mut places = places.into_iter().peekable();
-    let mut failure = "its name leads nowhere".to_owned();
+    let mut failure = "DNS lookup failed".to_owned();
     while let Some(place) = places.next() {
         let mut told = record(egress, &flow, place).await?;
         match connect(egress, endpoint, place).await {
@@ -187,7 +187,7 @@ async fn places(
     let places = addresses_by(egress, network, judged.host, judged.port, Some(judged)).await;
     let places = places.map_err(|nowhere| match nowhere {
         ResolveError::Refused { shown, .. } => shown,
-        ResolveError::Unknown(why) => format!("its name leads nowhere: {why}"),
+        ResolveError::Unknown(why) => format!("DNS lookup failed: {why}"),
     })?;
     let denied = places.iter().find_map(|place| given_up(egress, *place));
     match denied.filter(|_| kind != FlowKind::Revocation) {

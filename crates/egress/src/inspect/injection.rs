@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, Issue, Part, Place, Request as Judged};
+use atoll_model::network::{CredentialName, Flow, HostPart, Issue, Part, Place, Request as Judged};
 use atoll_sys::memory;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -143,8 +143,29 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
 pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) -> Option<Misuse> {
     let form = encoding_text(found.form);
     let held = credentials.get(found.number)?;
-    let why = format!("is in {place}{form}, which it is not for");
+    let why = format!("is in {place}{form}, which the credential is not bound to");
     Some(misuse(held, &why))
+}
+
+/// Builds the misuse of a placeholder in a tunnel, which mostly leads to another host than its own.
+pub(crate) fn misuse_in_tunnel(
+    credentials: &Credentials,
+    flow: &Flow,
+    found: Found,
+    place: &str,
+) -> Option<Misuse> {
+    let mut misuse = misuse_in(credentials, found, place)?;
+    let held = credentials.get(found.number)?;
+    let host = flow.host.parse::<HostPart>();
+    if !host.is_ok_and(|host| held.binding.is_for(&host, flow.port)) {
+        let form = encoding_text(found.form);
+        misuse.why = format!(
+            "Blocked: placeholder sent to a host that the credential is not bound to (credential \
+             {}, in {place}{form})",
+            misuse.name
+        );
+    }
+    Some(misuse)
 }
 
 /// Checks that no placeholder in a head is encoded in a way that is never injected: as hexadecimal
@@ -178,7 +199,7 @@ fn check_forms(
                 && bound.iter().any(|put| put.index == found.number);
             if !is_basic && !is_put(&one, text, held) {
                 let form = encoding_text(found.form);
-                let why = format!("is in {}{form}, which it is not for", place());
+                let why = format!("is in {}{form}, which the credential is not bound to", place());
                 return Err(misuse(held, &why));
             }
         }
@@ -234,12 +255,13 @@ impl Injection {
             let mut spots = spots(held, judged, parts).into_iter();
             let Some(first) = spots.next() else { continue };
             if let Spot::Elsewhere(place) = first {
-                return Err(misuse(held, &format!("is in {place}, which it is not for")));
+                let why = format!("is in {place}, which the credential is not bound to");
+                return Err(misuse(held, &why));
             }
             if let Some(further) = spots.next() {
                 let place = match further {
                     Spot::Bound => "its place more than once".to_owned(),
-                    Spot::Elsewhere(place) => format!("{place}, which it is not for"),
+                    Spot::Elsewhere(place) => format!("{place}, which the credential is not bound to"),
                 };
                 return Err(misuse(held, &format!("is in {place}")));
             }

@@ -14,6 +14,13 @@ const VARIABLES_MAX: usize = 3;
 /// The arguments with which an agent needs neither.
 const NEEDS_NONE: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
+/// Returns the name of an agent at the beginning of a sentence.
+fn called(agent: &str) -> String {
+    let mut letters = agent.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
 /// Returns the hint; none where a key or a login is there, or the program is not the agent of a
 /// shipped profile.
 pub fn hint(
@@ -52,7 +59,8 @@ pub fn hint(
         (Some(login), _) => format!("log in by `atoll login {}`", login.name),
         (None, agent) => format!("have {agent} keep one in {}, outside", login.file.display()),
     };
+    let called = called(agent);
     Some(format!(
-        "{agent} has neither a key nor a login here, and may ask for one: {by_key}{by_login}"
+        "No {called} key or login found; {called} may prompt for one: {by_key}{by_login}"
     ))
 }

@@ -39,7 +39,7 @@ impl Sources {
     pub fn deciders(&self, requested: &Requested, program: &OsStr) -> Result<Deciders, Failure> {
         let rules = self.files.compile(requested, program, &self.host);
         let rules = rules.map_err(|error| {
-            Failure::new("the rules cannot be made")
+            Failure::new("the rules are invalid")
                 .because(&error)
                 .advise(error)
         })?;

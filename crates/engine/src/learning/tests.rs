@@ -116,7 +116,7 @@ fn what_was_not_reached_is_not_learnt() {
     there.body["flow"] = json!(2);
     let ended = event(
         "flow.closed",
-        json!({ "flow": 1, "failure": "its name leads nowhere", "unreached": true }),
+        json!({ "flow": 1, "failure": "DNS lookup failed", "unreached": true }),
     );
     let told = proposed(&[gone, there, ended]);
     assert!(

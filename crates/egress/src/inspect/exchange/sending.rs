@@ -63,14 +63,14 @@ pub(super) async fn carry(
         }
         Err(ResolveError::Unknown(why)) => {
             // It was allowed, and somebody was asked for its name.
-            let why = format!("its name leads nowhere: {why}");
+            let why = format!("DNS lookup failed: {why}");
             let opened = egress.control.open(outgoing.flow.clone(), false).await?;
             let failure = FlowOutcome::nothing(why.clone()).at_last(true);
             egress.control.close(&opened, failure);
             return Err(ExchangeError::Failed(why));
         }
     };
-    let mut failure = "its name leads nowhere".to_owned();
+    let mut failure = "DNS lookup failed".to_owned();
     let mut places = resolved.into_iter().peekable();
     while let Some(place) = places.next() {
         let opened = begin(egress, outgoing, place).await?;

@@ -345,7 +345,7 @@ fn misuse_says_what_does_not_match() {
     );
     let why = one(of_header(), "example.com", "x-other", "PLACEHOLDER");
     assert!(
-        why.ends_with("is in the header x-other, which it is not for"),
+        why.ends_with("is in the header x-other, which the credential is not bound to"),
         "{why}"
     );
     // In forms in which none is put in, also where a credential of another place is bound.
@@ -460,6 +460,6 @@ fn injected_placeholder_hides_no_other() {
     ] {
         let sent = sent(&two(place), host, target, &[(name, value.as_str())]);
         let why = sent.unwrap_err();
-        assert!(why.contains("which it is not for"), "{why}");
+        assert!(why.contains("which the credential is not bound to"), "{why}");
     }
 }

@@ -97,9 +97,9 @@ impl Worker {
     ) -> Result<Arc<Living>, Refusal> {
         let allow = self.configuration.images();
         if allow.is_empty() {
-            let what = "this server fetches no images: it names no registry";
+            let what = "Image pulls are off; list registries under `images`";
             return Err(Refusal::new(Kind::Forbidden, what)
-                .advise("images = [\"registry-1.docker.io\", …] in serve.toml names them"));
+                .advise("images = [\"registry-1.docker.io\", …] in serve.toml allows them"));
         }
         let reach = Reach {
             name: "images",

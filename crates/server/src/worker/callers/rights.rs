@@ -49,7 +49,7 @@ pub(super) fn wanted_scopes(names: &[String]) -> Result<Scopes, Refusal> {
     let unknown = names.iter().find(|name| Scope::parse(name).is_none());
     let wrong = match unknown {
         Some(name) => format!("there is no scope {name:?}"),
-        None if names.is_empty() => "a key without any scope is good for nothing".to_owned(),
+        None if names.is_empty() => "a key needs at least one scope".to_owned(),
         None => return Ok(Scopes::of(names.iter().map(String::as_str))),
     };
     let all = Scope::ALL.map(Scope::name).join(", ");
