@@ -5,6 +5,7 @@ mod json_file;
 use std::collections::BTreeMap;
 use std::fs::File;
 
+use atoll_engine::changes::bulk;
 use atoll_engine::configuration::Places;
 use atoll_engine::decision::{Afterwards, Decision, Work, live};
 use atoll_engine::failure::{Doing, Failure};
@@ -24,6 +25,7 @@ use crate::answered;
 use crate::arguments::RunArguments;
 use crate::console::Console;
 use crate::denied::{cut_output, denied};
+use crate::left_out;
 use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
 use crate::question;
@@ -162,16 +164,17 @@ impl Conclusion<'_> {
             approvals: answered::json(asked.iter()),
         };
         self.record_denials(&record, &went.denied)?;
-        let asks = self.asks(&went);
+        let asks = self.asks(&went, &all);
         let decision = if asks {
             self.output
                 .say(&self.summary(&record, &went, Afterwards::Undecided));
             // Whoever decides has to know.
             self.tell_alert(&went);
-            question::ask(&record, &all, self.output)?
+            question::ask(&record, &all, &went.groups, self.output)?
         } else {
             self.decided(went.outcome.ending)
         };
+        let left = left_out::by(decision, &record, &all);
         let afterwards = self
             .work()
             .carry_out(decision, &mut record, &all, &went.groups)?;
@@ -180,8 +183,10 @@ impl Conclusion<'_> {
         } else {
             self.summary(&record, &went, afterwards)
         };
-        let is_told = asks || !self.arguments.quiet;
-        self.output.say(if is_told { &told } else { "" });
+        if asks || !self.arguments.quiet {
+            self.output.say(&told);
+            self.output.say(&left);
+        }
         self.tell_more(&record, &went, asks);
         self.tell_machines(&record, &went)?;
         let status = went.outcome.ending.exit_status();
@@ -222,7 +227,7 @@ impl Conclusion<'_> {
     }
 
     /// Returns whether a person is there to decide, and has something to decide about.
-    fn asks(&self, went: &Went) -> bool {
+    fn asks(&self, went: &Went, all: &[changes::LayerChanges]) -> bool {
         let RunArguments {
             apply,
             keep,
@@ -230,7 +235,9 @@ impl Conclusion<'_> {
             quiet,
             ..
         } = *self.arguments;
-        self.output.can_ask && went.groups.total() > 0 && !(apply || keep || discard || quiet)
+        let is_decided = apply || keep || discard || quiet;
+        let is_open = went.groups.total() > 0 && !bulk::are_logs_alone(all);
+        self.output.can_ask && is_open && !is_decided
     }
 
     /// Returns the decision that the command line makes.

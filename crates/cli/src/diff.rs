@@ -14,6 +14,7 @@ use atoll_layer::{ChangeKind, ChangeSet, Class, DiffOptions, write_diff};
 use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
+use crate::left_out::without_bulk;
 use crate::output::Output;
 use crate::render::{Style, counted};
 
@@ -29,7 +30,7 @@ pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
             colour: output.is_terminal,
             ..DiffOptions::default()
         };
-        let (of_git, rest) = apart(one, one.set.clone(), &[]);
+        let (of_git, rest) = apart(one, without_bulk(one, false, &[]), &[]);
         write_diff(&one.paths, &rest, &[], &mut text, &options).doing("no diff could be made")?;
         write_commits(one, of_git, &mut text);
     }

@@ -25,6 +25,7 @@ mod help;
 mod hints;
 mod kept;
 mod ledger;
+mod left_out;
 mod notices;
 mod output;
 mod planted;

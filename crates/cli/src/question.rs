@@ -1,6 +1,6 @@
 //! The question at a run's end: whether its changes are applied, kept or discarded.
 
-use atoll_engine::changes::LayerChanges;
+use atoll_engine::changes::{Changes, LayerChanges};
 use atoll_engine::decision::{Afterwards, Decision};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
@@ -10,7 +10,7 @@ use atoll_store::RunRecord;
 
 use crate::diff::show_diff;
 use crate::output::Output;
-use crate::render::Style;
+use crate::render::{Style, counted};
 use crate::terminal::{Typed, typed};
 
 /// An answer to the question about a run's changes.
@@ -29,6 +29,7 @@ impl Answer {
         match line.trim().to_ascii_lowercase().as_str() {
             "" | "k" | "keep" => Self::Decided(Decision::Keep),
             "a" | "apply" if !is_live => Self::Decided(Decision::Apply),
+            "c" | "caches" if !is_live => Self::Decided(Decision::ApplyWithCaches),
             "x" | "discard" => Self::Decided(Decision::Discard),
             "u" | "undo" if is_live => Self::Decided(Decision::Discard),
             "d" | "diff" => Self::Diff,
@@ -43,10 +44,15 @@ impl Answer {
 /// # Errors
 /// When a diff that was asked for cannot be read. An input that ends keeps, and so does
 /// who interrupts.
-pub fn ask(record: &RunRecord, all: &[LayerChanges], output: &Output) -> Result<Decision, Failure> {
+pub fn ask(
+    record: &RunRecord,
+    all: &[LayerChanges],
+    groups: &Changes,
+    output: &Output,
+) -> Result<Decision, Failure> {
     let signals = Signals::take().doing("signals cannot be taken over")?;
     loop {
-        output.say(&prompt(record.mode, output));
+        output.say(&prompt(record.mode, groups, output));
         let Typed::Line(line) = typed(&signals, None) else {
             output.say("\n");
             return Ok(Decision::Keep);
@@ -63,7 +69,7 @@ pub fn ask(record: &RunRecord, all: &[LayerChanges], output: &Output) -> Result<
     }
 }
 
-fn prompt(mode: WorkspaceMode, output: &Output) -> String {
+fn prompt(mode: WorkspaceMode, groups: &Changes, output: &Output) -> String {
     let paint = output.error_paint;
     let key = |text: &str| format!("[{}]", paint.style(Style::Command, text));
     let (d, k, x, help) = (key("d"), key("K"), key("x"), key("?"));
@@ -74,8 +80,15 @@ fn prompt(mode: WorkspaceMode, output: &Output) -> String {
         }
         WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => {
             let question = paint.style(Style::Strong, "Apply the changes?");
+            let caches = match groups.caches.total() {
+                0 => String::new(),
+                more => {
+                    let more = counted(more, "cache change", "cache changes");
+                    format!("{} with {more}, ", key("c"))
+                }
+            };
             format!(
-                "{question} {d}iff, {}pply, {k}eep, {x} discard, {help}: ",
+                "{question} {d}iff, {}pply, {caches}{k}eep, {x} discard, {help}: ",
                 key("a")
             )
         }
@@ -94,6 +107,7 @@ fn help(mode: WorkspaceMode) -> &'static str {
             "  d  show what changed, and ask again
   a  write it to the workspace; atoll undo takes it back. Control files, caches
      and what git ignores stay out: atoll apply --help tells of these
+  c  the same, with package and build caches
   k  leave the workspace as it is and decide later (Enter does this)
   x  throw it away, for good
 "
@@ -138,6 +152,8 @@ mod tests {
             ("\n", CopyOnWrite, Answer::Decided(Decision::Keep)),
             (" K \n", CopyOnWrite, Answer::Decided(Decision::Keep)),
             ("apply\n", CopyOnWrite, Answer::Decided(Decision::Apply)),
+            ("c\n", CopyOnWrite, Answer::Decided(Decision::ApplyWithCaches)),
+            ("c\n", Live, Answer::Unknown),
             ("X\n", CopyOnWrite, Answer::Decided(Decision::Discard)),
             ("diff\n", CopyOnWrite, Answer::Diff),
             ("?\n", Live, Answer::Help),

@@ -50,6 +50,7 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         root: arguments.root,
         system: None,
         nesting: arguments.nesting,
+        keep_caches: arguments.keep_caches,
         read_only_dirs,
         read_write_dirs,
         allow: arguments.allow.clone(),

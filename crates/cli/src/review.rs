@@ -5,6 +5,7 @@ mod listing;
 
 use std::os::unix::ffi::OsStrExt;
 
+use atoll_engine::changes::bulk::LeftOut;
 use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
 use atoll_engine::control::stand_still;
@@ -15,7 +16,7 @@ use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Frozen;
-use atoll_layer::{Class, DiffOptions, Selection, write_diff};
+use atoll_layer::{DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, list_runs, load_run, settle_run};
@@ -24,6 +25,7 @@ use serde_json::json;
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
 use crate::diff::{apart, changes_json, page, refused_there, write_commits, write_stat};
 use crate::finding;
+use crate::left_out::{self, nothing_shown, tell_left_out, without_bulk};
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};
 use crate::status::status_of;
@@ -152,68 +154,6 @@ fn held(record: &RunRecord, frozen: Option<Frozen>) -> Result<(), Failure> {
     }
 }
 
-/// Caches and ignored files are many and made by tools: they are counted, and
-/// shown only where asked for.
-fn without_bulk(
-    one: &LayerChanges,
-    caches: bool,
-    filter: &[atoll_layer::RelativePath],
-) -> atoll_layer::ChangeSet {
-    let mut set = one.set.clone();
-    if filter.is_empty() && !caches {
-        set.changes
-            .retain(|change| matches!(change.class, Class::Ordinary | Class::Control));
-    }
-    set
-}
-
-/// Says that a run has changed nothing of what was asked for, and what is in caches or ignored.
-fn nothing_shown(
-    all: &[LayerChanges],
-    arguments: &DiffArguments,
-    filter: &[atoll_layer::RelativePath],
-) -> String {
-    if !filter.is_empty() {
-        return "No changes at these paths.\n".to_owned();
-    }
-    let groups = changes::grouped(all);
-    let left = [
-        (groups.ignored.total(), "ignored by git"),
-        (groups.caches.total(), "in caches"),
-    ];
-    let left = left.iter().filter(|(total, _)| *total > 0);
-    let left: Vec<String> = left
-        .map(|(total, name)| format!("{} {name}", render::grouped(*total)))
-        .collect();
-    match left.is_empty() || arguments.caches {
-        true => "No workspace changes.\n".to_owned(),
-        false => format!("No workspace changes; {} (`--caches`)\n", left.join(", ")),
-    }
-}
-
-fn tell_left_out(
-    all: &[LayerChanges],
-    arguments: &DiffArguments,
-    filter: &[atoll_layer::RelativePath],
-    output: &Output,
-) {
-    if arguments.caches || !filter.is_empty() {
-        return;
-    }
-    let groups = changes::grouped(all);
-    for (name, group) in [
-        ("in caches", &groups.caches),
-        ("ignored by git", &groups.ignored),
-    ] {
-        if group.total() > 0 {
-            output.say(&format!(
-                "{} {name} not shown: atoll diff --caches\n",
-                render::counted(group.total(), "change", "changes")
-            ));
-        }
-    }
-}
-
 /// Writes a run's changes to the workspace.
 pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure> {
     let (state, ledger, mut record) = load_ended(&arguments.run, "apply", output)?;
@@ -254,10 +194,12 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
     let all = changes::read(&state, &record)?;
     changes::refuse_unchanged(&state, &record, &all, &selection.paths)?;
     let extent = work.apply(&mut record, &all, &selection)?;
+    let left = LeftOut::of(&all, &selection);
     if extent.steps == 0 {
-        output.say(match extent.is_left_out {
-            true => "Nothing was applied.\n",
-            false => "There was nothing to apply.\n",
+        output.say(match (extent.is_left_out, left.is_empty()) {
+            (true, _) => "Nothing was applied.\n",
+            (false, true) => "There was nothing to apply.\n",
+            (false, false) => "Nothing was applied.\n",
         });
     } else if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
         output.say(&format!(
@@ -270,6 +212,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
             output.say(&interrupted(&record, &events_of(&state, &record.run)?));
         }
     }
+    output.say(&left_out::told(&record, left, !selection.paths.is_empty()));
     Ok(status_of(extent))
 }
 

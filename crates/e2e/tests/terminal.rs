@@ -426,3 +426,45 @@ fn a_terminal_that_goes_away_at_the_question_keeps_the_run() {
     assert_eq!(world.runs()[0]["state"], "kept");
     assert!(world.atoll(["diff"]).run().success().out().contains("+new"));
 }
+
+#[test]
+fn the_question_counts_and_applies_caches() {
+    let world = World::new("the_question_counts_and_applies_caches");
+    world.write("package.json", "{}\n");
+    let script = "mkdir -p node_modules/x; echo 1 > node_modules/x/i.js; echo new > new";
+    for (answer, is_there) in [("a", false), ("c", true)] {
+        let mut terminal = world.run([""; 0], script).on_terminal(24, 100);
+        let shown = terminal.expect("discard, [?]: ");
+        assert!(shown.contains("[c] with 3 cache changes, "), "{shown}");
+        terminal.line(answer);
+        terminal.expect("Applied. ");
+        if !is_there {
+            terminal.expect("Left out: 3 changes in caches (`atoll apply ");
+            terminal.expect(" --caches`).");
+        }
+        let _ = terminal.wait().success();
+        assert_eq!(world.read("new"), "new\n");
+        assert_eq!(world.exists("node_modules/x/i.js"), is_there);
+        std::fs::remove_file(world.path("new")).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_asked_about_logs_of_tools() {
+    let world = World::new("nothing_is_asked_about_logs_of_tools");
+    std::fs::create_dir(world.home().join(".npm")).unwrap();
+    let log = "mkdir -p ~/.npm/_logs; echo x > ~/.npm/_logs/2026-debug-0.log";
+    let mut terminal = world
+        .run(["--profile", "node"], log)
+        .on_terminal(24, 100);
+    let ended = terminal.wait().success();
+    assert!(!ended.out().contains(QUESTION), "{ended}");
+    // The control: something else beside it.
+    let more = format!("{log}; mkdir -p ~/.npm/_cacache; echo x > ~/.npm/_cacache/one");
+    let mut terminal = world
+        .run(["--profile", "node"], &more)
+        .on_terminal(24, 100);
+    terminal.expect(QUESTION);
+    terminal.line("k");
+    let _ = terminal.wait().success();
+}

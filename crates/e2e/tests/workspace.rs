@@ -470,6 +470,52 @@ fn a_cache_of_the_home_is_a_layer_that_its_profile_can_keep() {
 }
 
 #[test]
+fn caches_are_kept_for_one_run_by_an_option() {
+    let world = World::new("caches_are_kept_for_one_run_by_an_option");
+    world.write(world.home().join(".npm/host"), "host\n");
+    let run = |options: &[&str], script: &str| {
+        let options = [&["--profile", "node"], options].concat();
+        world.run(options, script).run().success().out()
+    };
+    let keep: &[&str] = &["--keep-caches"];
+    let _ = run(keep, "echo added > ~/.npm/added");
+    assert_eq!(run(keep, "cat ~/.npm/added"), "added\n");
+    // Without the option it is not seen.
+    assert_eq!(run(&[], "ls ~/.npm"), "host\n");
+    assert!(!world.home().join(".npm/added").exists());
+}
+
+#[test]
+fn an_apply_counts_what_it_leaves_and_takes_it_by_name() {
+    let world = World::new("an_apply_counts_what_it_leaves_and_takes_it_by_name");
+    world.write(".gitignore", "dist/\nsecret.env\n");
+    fs::create_dir(world.path(".git")).unwrap();
+    let script = "mkdir -p node_modules/x dist; echo x > node_modules/x/i.js; echo d > dist/out; \
+                  echo s > secret.env; echo new > new";
+    let _ = world.run_inside(script).success();
+    let applied = fine(&world, &["apply", "last"]);
+    applied.says([
+        "Left out: 3 changes in caches (`atoll apply ",
+        " --caches`), 3 changes ignored by git (`atoll apply ",
+        " --ignored`).",
+    ]);
+    let again = fine(&world, &["apply", "last"]);
+    again.says(["Nothing was applied.", "Left out: 3 changes in caches"]);
+    // Whoever names such a path means it, in each spelling.
+    for (path, file) in [
+        ("secret.env", "secret.env"),
+        ("./dist/", "dist/out"),
+        ("node_modules/x/i.js", "node_modules/x/i.js"),
+    ] {
+        let named = fine(&world, &["apply", "last", path]);
+        assert!(!named.err().contains("There was nothing to apply"), "{named}");
+        assert!(world.exists(file), "{path}: {named}");
+    }
+    let rest = fine(&world, &["apply", "last"]);
+    rest.says(["There was nothing to apply."]);
+}
+
+#[test]
 fn the_home_is_empty_and_forgotten() {
     let world = World::new("the_home_is_empty_and_forgotten");
     world.write(world.home().join(".ssh/id_ed25519"), "secret\n");

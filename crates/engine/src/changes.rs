@@ -1,5 +1,6 @@
 //! A run's changes, layer by layer, at the places that its record names.
 
+pub mod bulk;
 pub mod commits;
 
 use std::os::unix::ffi::OsStrExt;

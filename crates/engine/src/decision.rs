@@ -1,6 +1,7 @@
 //! The decisions about a run's changes: apply, keep, discard, and undo.
 
 pub(crate) mod applying;
+mod conflicts;
 pub mod killed;
 pub mod last_undo;
 pub mod live;
@@ -13,16 +14,17 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
-    undo,
+    JournalState, Plan, Selection, apply, finish, journal_state, take_back, undo,
 };
 use atoll_ledger::{Durability, Ledger, StateDir, host_text};
-use atoll_model::{RunId, WorkspaceMode};
+use atoll_model::WorkspaceMode;
 use atoll_store::{
     LayerRecord, RunRecord, RunState, load_run, release_for_removal, remove_run_if, update_run,
 };
 use serde_json::json;
 
+use self::conflicts::refuse_conflicts;
+pub use self::conflicts::{apply_hints, refuse_any};
 use self::last_undo::LastUndo;
 use self::live::How;
 use self::others::Others;
@@ -30,7 +32,7 @@ use self::taking_back::cut_short;
 use self::undoing::shown_in;
 use crate::changes::{self, LayerChanges};
 use crate::events::next_question;
-use crate::failure::{Doing, Failure, Hint};
+use crate::failure::{Doing, Failure};
 use crate::notice::Notice;
 use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
 
@@ -41,6 +43,8 @@ const UNRECORDED: &str = "the decision could not be recorded";
 pub enum Decision {
     /// Writes the ordinary ones to the workspace.
     Apply,
+    /// Writes the ordinary ones and those in caches.
+    ApplyWithCaches,
     /// Keeps them in the run's layer.
     Keep,
     /// Removes them.
@@ -110,11 +114,17 @@ impl Work<'_> {
                 self.discard(record)?;
                 Ok(Afterwards::Discarded)
             }
-            Decision::Apply if groups.total() > 0 && record.mode == WorkspaceMode::CopyOnWrite => {
+            Decision::Apply | Decision::ApplyWithCaches
+                if groups.total() > 0 && record.mode == WorkspaceMode::CopyOnWrite =>
+            {
                 let counts = record.changes;
                 let note = |kept: &mut RunRecord| kept.changes = counts;
                 self.update(record, note)?;
-                let extent = self.apply(record, all, &Selection::default())?;
+                let selection = Selection {
+                    caches: decision == Decision::ApplyWithCaches,
+                    ..Selection::default()
+                };
+                let extent = self.apply(record, all, &selection)?;
                 if extent.steps == 0 {
                     self.surface.notice(Notice::NothingToApply);
                 }
@@ -129,7 +139,7 @@ impl Work<'_> {
                     | RunState::Failed => Afterwards::Kept,
                 })
             }
-            Decision::Apply | Decision::Keep => {
+            Decision::Apply | Decision::ApplyWithCaches | Decision::Keep => {
                 let counts = record.changes;
                 self.update(record, |kept| kept.changes = counts)?;
                 Ok(if record.mode == WorkspaceMode::Live {
@@ -446,51 +456,4 @@ fn half_undone(record: &RunRecord) -> Failure {
     Failure::new(format!("an undo of run {run} was cut short"))
         .advise(format!("atoll undo {run} goes on with it"))
         .advise(format!("atoll undo {run} --take-back takes it back"))
-}
-
-fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
-    let run = &record.run;
-    let mut failure = Failure::new("the directory changed meanwhile; nothing was written")
-        .advise(format!("atoll diff {run} shows the run's side"));
-    if !plan.steps.is_empty() {
-        failure = failure.advise(format!("atoll apply {run} PATH… applies the rest"));
-    }
-    refuse_any(
-        plan,
-        failure.advise(format!(
-            "atoll apply {run} --force overwrites; what is overwritten is kept for undo"
-        )),
-    )
-}
-
-/// Returns the failure with the conflicts of a plan, if it has any.
-pub fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
-    let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
-    let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
-    match lines.as_slice() {
-        [] => Ok(()),
-        lines => Err(failure.because(lines.join("\n"))),
-    }
-}
-
-/// Returns the next steps after changes could not be applied, the likeliest first.
-pub fn apply_hints(error: &ApplyError, run: &RunId) -> Vec<Hint> {
-    let cause = match error {
-        ApplyError::TakenBack { cause } => cause.as_ref(),
-        other => other,
-    };
-    let mut ways = Vec::new();
-    if let ApplyError::Tree(error) = cause
-        && error.source.kind() == std::io::ErrorKind::PermissionDenied
-    {
-        let text = format!(
-            "ls -ld {{}} shows whose it is; atoll apply {run} PATH takes over others alone"
-        );
-        ways.push(Hint::Naming(text, PathBuf::from(&error.path)));
-    }
-    if let ApplyError::NoSpace(_) = cause {
-        ways.push("df -h shows the space left, df -i the inodes".into());
-    }
-    ways.push(format!("atoll apply {run} tries again; the changes are kept").into());
-    ways
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::facts::{Facts, Kind, Stamp, Time};
 use crate::path::Bytes;
-use crate::{Class, Refusal, RelativePath};
+use crate::{Change, ChangeSet, Class, Refusal, RelativePath};
 
 /// A selection of changes to apply.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,30 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Returns whether a change is in reach of the paths: named by one of them, or beneath it.
+    #[must_use]
+    pub fn is_named(&self, change: &Change) -> bool {
+        let mut paths = self.paths.iter();
+        self.paths.is_empty() || paths.any(|path| change.path.starts_with(path))
+    }
+
+    /// Returns the named paths at which only caches and ignored files changed: whoever names one
+    /// means these.
+    #[must_use]
+    pub fn named_bulk(&self, changes: &ChangeSet) -> Vec<RelativePath> {
+        let is_bulk = |path: &&RelativePath| {
+            let within = changes.changes.iter();
+            let within = within.filter(|change| change.path.starts_with(path));
+            let (mut bulk, mut ordinary) = (false, false);
+            for change in within {
+                bulk |= matches!(change.class, Class::Cache | Class::Ignored);
+                ordinary |= change.class == Class::Ordinary;
+            }
+            bulk && !ordinary && !path.is_root()
+        };
+        self.paths.iter().filter(is_bulk).cloned().collect()
+    }
+
     /// Returns the entries that may be of selected changes, though they are not known as such.
     pub(crate) fn of_unread(
         &self,

@@ -62,6 +62,8 @@ pub(crate) struct Planner<'a> {
     pub refused: HashSet<&'a RelativePath>,
     /// Directories that the layer makes, with their change.
     pub made: HashMap<&'a RelativePath, &'a Change>,
+    /// The named paths at which only caches and ignored files changed.
+    pub named_bulk: Vec<RelativePath>,
     /// Changes within the selection that are not applied for their class.
     pub apart: Vec<&'a Change>,
 }
@@ -106,6 +108,7 @@ impl<'a> Planner<'a> {
         Ok(Self {
             paths,
             selection,
+            named_bulk: selection.named_bulk(changes),
             root,
             walker: Walker::new(bounds),
             plan: Plan {

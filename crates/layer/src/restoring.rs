@@ -42,7 +42,7 @@ pub fn plan_restore(
             .path
             .ancestors()
             .any(|above| covered.contains(&above));
-        if within || !(planner.is_named(change) && planner.is_of_selected_class(change)) {
+        if within || !(planner.selection.is_named(change) && planner.is_of_selected_class(change)) {
             continue;
         }
         // What cannot be brought back is not removed with what it lies in.

@@ -11,7 +11,7 @@ impl<'a> Planner<'a> {
     pub fn choose(&mut self, changes: &'a ChangeSet) -> BTreeMap<&'a RelativePath, &'a Change> {
         let mut wanted = BTreeMap::new();
         for change in &changes.changes {
-            if !self.is_named(change) {
+            if !self.selection.is_named(change) {
                 continue;
             }
             if !self.is_of_selected_class(change) {
@@ -46,16 +46,11 @@ impl<'a> Planner<'a> {
         wanted
     }
 
-    pub fn is_named(&self, change: &Change) -> bool {
-        let paths = &self.selection.paths;
-        paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
-    }
-
     pub fn is_of_selected_class(&mut self, change: &Change) -> bool {
         match change.class {
             Class::Ordinary => true,
-            Class::Cache => self.selection.caches,
-            Class::Ignored => self.selection.ignored,
+            Class::Cache => self.selection.caches || self.is_of_named_bulk(change),
+            Class::Ignored => self.selection.ignored || self.is_of_named_bulk(change),
             Class::Control => {
                 if !self.selection.control {
                     self.plan.held_control.push(change.path.clone());
@@ -63,6 +58,11 @@ impl<'a> Planner<'a> {
                 self.selection.control
             }
         }
+    }
+
+    fn is_of_named_bulk(&self, change: &Change) -> bool {
+        let mut named = self.named_bulk.iter();
+        named.any(|path| change.path.starts_with(path))
     }
 
     /// Groups the entries of new directories under the topmost of these: it is built as a whole and

@@ -93,6 +93,7 @@ pub fn compile(
         denials.extend(project.denials);
     }
     settle_workspace(&mut rules);
+    request::keep_caches(&mut rules, requested);
     settle_places(&mut rules, draft)?;
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;

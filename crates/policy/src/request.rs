@@ -23,6 +23,7 @@ use crate::variables::{self, Pattern};
 const LIVE: Origin = Origin::CommandLine("--live");
 const ROOT: Origin = Origin::CommandLine("--root");
 const NESTING: Origin = Origin::CommandLine("--nesting");
+const KEEP_CACHES: Origin = Origin::CommandLine("--keep-caches");
 const RO: Origin = Origin::CommandLine("--ro");
 const RW: Origin = Origin::CommandLine("--rw");
 const LIMIT: Origin = Origin::CommandLine("--limit");
@@ -65,6 +66,13 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
         })?;
     }
     Ok(())
+}
+
+/// Has the caches kept, before their places become views.
+pub(crate) fn keep_caches(rules: &mut Rules, requested: &Requested) {
+    if requested.keep_caches {
+        rules.keep_caches = Sourced::new(true, KEEP_CACHES);
+    }
 }
 
 fn too_many(option: &'static str, number: usize) -> Result<(), ProfileError> {
@@ -307,6 +315,9 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
         digest.add("system", system.as_bytes());
     }
     digest.add("--nesting", &[u8::from(requested.nesting)]);
+    if requested.keep_caches {
+        digest.add("--keep-caches", &[1]);
+    }
     for path in &requested.read_only_dirs {
         digest.add("--ro", path.as_os_str().as_bytes());
     }

@@ -99,6 +99,8 @@ pub struct Requested {
     pub system: Option<String>,
     /// `--nesting`: namespaces of the program's own.
     pub nesting: bool,
+    /// `--keep-caches`: the profile's next run sees the caches.
+    pub keep_caches: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.
     pub read_only_dirs: Vec<PathBuf>,
     /// `--rw`: further directories to change in layers of the run, absolute, free of symbolic links.

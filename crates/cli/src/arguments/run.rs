@@ -104,6 +104,13 @@ pub struct RunArguments {
     #[arg(long, conflicts_with = "live", verbatim_doc_comment)]
     pub nesting: bool,
 
+    /// Let the profile's next run see the package and build caches that this one fills
+    ///
+    /// Those that the profile names (`[home] cache`, as ~/.npm); the home outside stays as it
+    /// is. Default: what the profile says (`[home] keep-caches`), else off.
+    #[arg(long, verbatim_doc_comment)]
+    pub keep_caches: bool,
+
     /// One more directory or file that the program may read, at the same path inside
     ///
     /// Can be given several times. Default: none.
@@ -382,6 +389,7 @@ impl RunArguments {
             ("--live", self.live),
             ("--root", self.root),
             ("--nesting", self.nesting),
+            ("--keep-caches", self.keep_caches),
             ("--learn", self.learn),
             ("--no-ask", self.no_ask),
             ("--discard", self.discard),
