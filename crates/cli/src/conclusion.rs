@@ -2,7 +2,7 @@
 
 mod json_file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use atoll_engine::changes::bulk;
@@ -11,7 +11,9 @@ use atoll_engine::decision::{Afterwards, Decision, Work, live};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Flows;
-use atoll_engine::{CallOutcome, Request, changes, hidden, learning, not_started, remedies};
+use atoll_engine::{
+    CallOutcome, Request, changes, hidden, learning, loopback, not_started, remedies,
+};
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
@@ -347,6 +349,7 @@ impl Conclusion<'_> {
         };
         let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
         let could_reach = has_failed && !self.rules.reaches_outside();
+        let loopback = self.loopback_hint(record, went, has_failed);
         let nests = could_nest.then(|| remedies::nesting_hint(record));
         let reaches = could_reach.then(|| remedies::network_hint(&record.command, is_closed));
         let network = self.rules.network();
@@ -354,7 +357,7 @@ impl Conclusion<'_> {
         let has_arrived = has_failed && went.flows.failed.is_empty();
         let is_aged = has_arrived.then(|| remedies::age_hint(record, &network));
         let names = Some(remedies::names_hint(&went.flows));
-        for hint in [names, nests, reaches, is_aged]
+        for hint in [names, nests, Some(loopback), reaches, is_aged]
             .into_iter()
             .flatten()
             .flatten()
@@ -369,6 +372,22 @@ impl Conclusion<'_> {
         if !went.planted.is_empty() && record.state != RunState::Discarded {
             self.output.warn(&planted_warning(record, &went.planted));
         }
+    }
+
+    /// Returns a hint where a service of this host was meant by a loopback address.
+    fn loopback_hint(&self, record: &RunRecord, went: &Went, has_failed: bool) -> Option<String> {
+        let refused = went.flows.refused.iter().map(|one| &one.flow);
+        let refused = refused.filter(|flow| flow.port > 0 && loopback::is_loopback(&flow.host));
+        let mut ports: BTreeSet<u16> = refused.map(|flow| flow.port).collect();
+        if has_failed {
+            let words = record.command.iter().chain(&self.arguments.env);
+            let texts: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+            ports.extend(loopback::named(texts.iter().map(AsRef::as_ref)));
+        }
+        let leading = self.rules.network().host_ports;
+        let is_own = |port: &u16| went.flows.listened.iter().any(|one| one.port == *port);
+        ports.retain(|port| !leading.contains(port) && !is_own(port));
+        loopback::hint(&ports, self.mode == Mode::Fence)
     }
 
     /// Records the observed denials in the ledger, for `atoll why`.

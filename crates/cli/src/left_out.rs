@@ -18,7 +18,9 @@ pub fn by(decision: Decision, record: &RunRecord, all: &[LayerChanges]) -> Strin
         ..Selection::default()
     };
     match decision {
-        Decision::Apply | Decision::ApplyWithCaches if record.mode == WorkspaceMode::CopyOnWrite => {
+        Decision::Apply | Decision::ApplyWithCaches
+            if record.mode == WorkspaceMode::CopyOnWrite =>
+        {
             told(record, LeftOut::of(all, &selection), false)
         }
         Decision::Apply
@@ -54,11 +56,7 @@ pub fn told(record: &RunRecord, left: LeftOut, has_paths: bool) -> String {
 
 /// Caches and ignored files are many and made by tools: they are counted, and
 /// shown only where asked for.
-pub fn without_bulk(
-    one: &LayerChanges,
-    caches: bool,
-    filter: &[RelativePath],
-) -> ChangeSet {
+pub fn without_bulk(one: &LayerChanges, caches: bool, filter: &[RelativePath]) -> ChangeSet {
     let mut set = one.set.clone();
     if filter.is_empty() && !caches {
         set.changes

@@ -152,7 +152,11 @@ mod tests {
             ("\n", CopyOnWrite, Answer::Decided(Decision::Keep)),
             (" K \n", CopyOnWrite, Answer::Decided(Decision::Keep)),
             ("apply\n", CopyOnWrite, Answer::Decided(Decision::Apply)),
-            ("c\n", CopyOnWrite, Answer::Decided(Decision::ApplyWithCaches)),
+            (
+                "c\n",
+                CopyOnWrite,
+                Answer::Decided(Decision::ApplyWithCaches),
+            ),
             ("c\n", Live, Answer::Unknown),
             ("X\n", CopyOnWrite, Answer::Decided(Decision::Discard)),
             ("diff\n", CopyOnWrite, Answer::Diff),

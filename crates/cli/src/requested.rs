@@ -66,6 +66,7 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         deny: arguments.deny.clone(),
         ask: arguments.ask.clone(),
         publish: arguments.publish.clone(),
+        host_ports: arguments.host_port.clone(),
         learn: arguments.learn,
         limits,
         timeout,

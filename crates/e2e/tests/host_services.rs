@@ -165,3 +165,88 @@ fn nothing_but_a_rule_that_names_it_opens_the_hosts_loopback() {
         assert_eq!(asked, None, "{options:?}");
     }
 }
+
+/// A fixed address: the port of the loopback inside leads to the host's, by rule and on record.
+#[test]
+fn a_port_of_the_loopback_leads_to_the_host_by_rule() {
+    let world = World::new("a_port_of_the_loopback_leads_to_the_host_by_rule");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!(
+        "{CURL} http://127.0.0.1/; {CURL} http://localhost:80/; {CURL} 'http://[::1]/' || echo no; \
+         python3 -c 'import socket; s = socket.create_connection((\"127.0.0.1\", 22)); print(s.recv(64).decode().strip())' || echo no 22"
+    );
+    let run = |options: &[&str]| {
+        let run = on_internet(&world, "exec \"$ATOLL\" run --discard \"$@\"");
+        let run = run.args(options.iter().copied());
+        Seen::of(&world, run.args(["--", "sh", "-c", &script]).run())
+    };
+    let seen = run(&["--host-port", "80", "--host-port=22"]);
+    let lines = seen.output();
+    assert!(
+        lines.starts_with("this is 127.0.0.1\nthis is 127.0.0.1\n"),
+        "{}",
+        seen.outcome
+    );
+    assert!(lines.ends_with("SSH-2.0-here"), "{}", seen.outcome);
+    let opened = events(&world, "flow.opened");
+    assert!(opened.len() >= 4, "{opened:?}");
+    for one in &opened {
+        assert_eq!(one["host"], "host.atoll.internal");
+        assert_eq!(one["kind"], "tunnel");
+        assert!(
+            one["rule"].as_str().unwrap().contains("--host-port"),
+            "{one}"
+        );
+    }
+    // A denial stands above it, as above any rule that allows.
+    let seen = run(&["--host-port", "80", "--deny", "host.atoll.internal:80"]);
+    assert_eq!(seen.reached, Vec::<String>::new(), "{}", seen.outcome);
+    let refused = events(&world, "flow.refused");
+    assert!(
+        refused
+            .iter()
+            .any(|one| one["host"] == "host.atoll.internal" && one["port"] == 80),
+        "{refused:?}"
+    );
+    // The control: without the option it is the sandbox's own loopback, and the run says so.
+    let seen = run(&["--allow", "host.atoll.internal:80"]);
+    assert_eq!(seen.reached, Vec::<String>::new(), "{}", seen.outcome);
+}
+
+#[test]
+fn a_loopback_address_of_the_host_gets_a_hint() {
+    let world = World::new("a_loopback_address_of_the_host_gets_a_hint");
+    let script = "exec 3<>/dev/tcp/127.0.0.1/11434 # http://127.0.0.1:11434/v1";
+    let run = world.atoll(["run", "--discard", "--", "bash", "-c", script]);
+    let ended = run.run();
+    let hint = "127.0.0.1:11434 is the sandbox's own loopback inside. To reach this host's service \
+                add `--host-port 11434`, or `--allow host.atoll.internal:11434`";
+    let joined = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined(ended.err()).contains(hint), "{ended}");
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(joined(why.out()).contains(hint), "{why}");
+}
+
+#[test]
+fn ports_that_cannot_lead_to_the_host_are_refused_clearly() {
+    let world = World::new("ports_that_cannot_lead_to_the_host_are_refused_clearly");
+    for (options, words) in [
+        (&["--host-port", "0"][..], "is no port"),
+        (&["--host-port", "ollama"], "is no port"),
+        (&["--host-port", "+80"], "is no port"),
+        (
+            &["--host-port", "3000", "--publish", "8080:3000"],
+            "leads to this host already",
+        ),
+    ] {
+        let run = world
+            .atoll(["run", "--dry-run"])
+            .args(options.iter().copied());
+        let ended = run.args(["--", "true"]).run();
+        assert_ne!(ended.code(), 0, "{ended}");
+        let text = format!("{}{}", ended.out(), ended.err());
+        assert!(text.contains(words), "{words}: {ended}");
+    }
+}

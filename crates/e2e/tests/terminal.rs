@@ -454,16 +454,12 @@ fn nothing_is_asked_about_logs_of_tools() {
     let world = World::new("nothing_is_asked_about_logs_of_tools");
     std::fs::create_dir(world.home().join(".npm")).unwrap();
     let log = "mkdir -p ~/.npm/_logs; echo x > ~/.npm/_logs/2026-debug-0.log";
-    let mut terminal = world
-        .run(["--profile", "node"], log)
-        .on_terminal(24, 100);
+    let mut terminal = world.run(["--profile", "node"], log).on_terminal(24, 100);
     let ended = terminal.wait().success();
     assert!(!ended.out().contains(QUESTION), "{ended}");
     // The control: something else beside it.
     let more = format!("{log}; mkdir -p ~/.npm/_cacache; echo x > ~/.npm/_cacache/one");
-    let mut terminal = world
-        .run(["--profile", "node"], &more)
-        .on_terminal(24, 100);
+    let mut terminal = world.run(["--profile", "node"], &more).on_terminal(24, 100);
     terminal.expect(QUESTION);
     terminal.line("k");
     let _ = terminal.wait().success();

@@ -508,7 +508,10 @@ fn an_apply_counts_what_it_leaves_and_takes_it_by_name() {
         ("node_modules/x/i.js", "node_modules/x/i.js"),
     ] {
         let named = fine(&world, &["apply", "last", path]);
-        assert!(!named.err().contains("There was nothing to apply"), "{named}");
+        assert!(
+            !named.err().contains("There was nothing to apply"),
+            "{named}"
+        );
         assert!(world.exists(file), "{path}: {named}");
     }
     let rest = fine(&world, &["apply", "last"]);

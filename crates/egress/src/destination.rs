@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use atoll_model::network::{Flow, FlowKind, HostPart};
+use atoll_model::network::{Flow, FlowKind, HostPart, THIS_HOST};
 
 use crate::Egress;
 use crate::names::{self, Names};
@@ -44,6 +44,11 @@ pub(crate) fn of_address(
 ) -> Result<Destination, (Destination, String)> {
     let (address, port) = (meant.ip(), meant.port());
     let of = |host| Destination { host, port };
+    if egress.network().leads_to_host(address, port)
+        && let Ok(host) = THIS_HOST.parse()
+    {
+        return Ok(of(host));
+    }
     if !Names::is_for_names(address) {
         return Ok(of(HostPart::address(address)));
     }

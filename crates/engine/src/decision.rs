@@ -13,9 +13,7 @@ pub mod undoing;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use atoll_layer::{
-    JournalState, Plan, Selection, apply, finish, journal_state, take_back, undo,
-};
+use atoll_layer::{JournalState, Plan, Selection, apply, finish, journal_state, take_back, undo};
 use atoll_ledger::{Durability, Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
 use atoll_store::{

@@ -43,6 +43,7 @@ pub mod learning;
 mod login;
 pub mod logins;
 mod meanwhile;
+pub mod loopback;
 pub mod not_started;
 pub mod notice;
 mod persons;

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use atoll_model::network::{NO_NAME_SERVER, Network, Registry, age_words};
 use atoll_store::RunRecord;
 
+use crate::loopback;
 use crate::supervision::Flows;
 
 /// Programs that make a sandbox of their own, or fail.
@@ -69,6 +70,11 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
 /// Returns the option to suggest for a command that has no network and names a program which
 /// fetches. The hint also says so if the level of trust leaves out the network altogether.
 pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
+    let texts: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    if !loopback::named(texts.iter().map(AsRef::as_ref)).is_empty() {
+        // No host of the network: that hint is another one.
+        return None;
+    }
     let started = started(command);
     let (named, option) = FETCHING.iter().find_map(|(names, verbs, option)| {
         let is_verb = |word: &String| verbs.contains(&word.as_str());

@@ -17,9 +17,9 @@ pub mod wire;
 pub use exec::{ExecId, ExecSpec, ExecTerminal, REQUEST_BYTES_MAX, Request, User};
 pub use message::{MESSAGE_BYTES_MAX, Order, Report, Stage};
 pub use spec::{
-    Funnel, INWARD_MAX, Identity, KILL, LOWER_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
-    Place, ROOT_CAPABILITIES, ResourceLimit, Room, SPEC_BYTES_MAX, SandboxSpec, Source, Terminal,
-    WHOLE, Watch,
+    Funnel, HOST_PORTS_MAX, INWARD_MAX, Identity, KILL, LOWER_MAX, NEST_AS_ROOT, Nesting,
+    Operation, Permission, Place, ROOT_CAPABILITIES, ResourceLimit, Room, SPEC_BYTES_MAX,
+    SandboxSpec, Source, Terminal, WHOLE, Watch,
 };
 pub use wire::Malformed;
 

@@ -10,7 +10,7 @@ pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const LOWER_MAX: usize = 12;
 
 /// The version of the encoding; any other is refused.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 /// The place at which a layer is mounted of which only parts are shown.
 pub const WHOLE: &CStr = c".whole";
@@ -288,7 +288,12 @@ pub struct Watch {
 pub struct Funnel {
     /// The most connections at once.
     pub connections_max: u32,
+    /// The loopback ports whose connections arrive there too; 0 is none.
+    pub host_ports: [u16; HOST_PORTS_MAX],
 }
+
+/// The most loopback ports that a funnel takes.
+pub const HOST_PORTS_MAX: usize = 16;
 
 /// The size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -362,6 +367,10 @@ impl SandboxSpec {
         }
         out.u8(u8::from(self.funnel.is_some()));
         out.u32(self.funnel.map_or(0, |funnel| funnel.connections_max));
+        let ports = self
+            .funnel
+            .map_or([0; HOST_PORTS_MAX], |one| one.host_ports);
+        ports.iter().for_each(|port| out.u16(*port));
         out.u8(self.inward);
         write_terminal(&mut out, self.terminal);
         out.u8(u8::from(self.one_exec));
@@ -493,10 +502,17 @@ fn read_spec(from: &mut Reader<'_>) -> Result<SandboxSpec, Malformed> {
 fn read_funnel(from: &mut Reader<'_>) -> Result<Option<Funnel>, Malformed> {
     let present = from.flag()?;
     let connections_max = from.u32()?;
-    if present != (connections_max > 0) {
+    let mut host_ports = [0; HOST_PORTS_MAX];
+    for port in &mut host_ports {
+        *port = from.u16()?;
+    }
+    if present != (connections_max > 0) || (!present && host_ports != [0; HOST_PORTS_MAX]) {
         return Err(Malformed::Tag);
     }
-    Ok(present.then_some(Funnel { connections_max }))
+    Ok(present.then_some(Funnel {
+        connections_max,
+        host_ports,
+    }))
 }
 
 fn write_identity(out: &mut Writer, identity: Identity) {

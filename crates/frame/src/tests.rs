@@ -53,6 +53,7 @@ fn full_spec() -> SandboxSpec {
         deny_memory_programs: false,
         funnel: Some(Funnel {
             connections_max: 512,
+            host_ports: std::array::from_fn(|index| [11434, 0][index.min(1)]),
         }),
         inward: 64,
         terminal: Some(Terminal {
@@ -1026,6 +1027,7 @@ fn specs() -> impl Strategy<Value = SandboxSpec> {
                     deny_memory_programs: numbers.2[3],
                     funnel: (numbers.0 & 2 == 0 && !numbers.2[1]).then(|| Funnel {
                         connections_max: (numbers.0 >> 1).max(1),
+                        host_ports: [(numbers.0 >> 8) as u16; HOST_PORTS_MAX],
                     }),
                     // A fence has no doors inward: it shares the host's network.
                     inward: if numbers.2[1] || fenced {

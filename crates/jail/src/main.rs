@@ -365,10 +365,11 @@ type Leads = (Option<Funnel>, u8);
 /// them to the host side. No process in the sandbox has them, or the right to change the funnel.
 fn lead(line: &OwnedFd, (outward, inward): Leads) -> io::Result<()> {
     let mut sockets = funnel::inward(inward.into())?;
-    if let Some(Funnel { connections_max }) = outward {
+    if let Some(outward) = outward {
         let made = funnel::Funnel {
             port: FUNNEL_PORT,
-            connections_max,
+            connections_max: outward.connections_max,
+            host_ports: outward.host_ports,
         };
         funnel::make(made)?;
         sockets.extend(funnel::listeners(made)?);

@@ -90,7 +90,7 @@ pub use ssh::{
 };
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target, liberal};
 pub use telling::place;
-pub use this_host::{SANDBOX_NAME, THIS_HOST, THIS_HOST_ADDRESSES};
+pub use this_host::{HOST_PORTS_MAX, SANDBOX_NAME, THIS_HOST, THIS_HOST_ADDRESSES};
 pub use token::{
     AppRequest, ClientAuthentication, Ingredient, OAuthRequest, Permission, TOKEN_PATIENCE_S,
     TokenGrant, TokenRequest,

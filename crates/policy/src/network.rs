@@ -1,6 +1,7 @@
 //! The network that a program may reach: `network` in files, `--allow`, `--deny` and the like.
 
 pub(crate) mod ask;
+pub(crate) mod host_ports;
 pub(crate) mod likely;
 mod limits;
 mod packages;
@@ -50,6 +51,8 @@ pub(crate) struct NetworkRules {
     pub(crate) deny: Vec<Sourced<Meant>>,
     pub(crate) ask: AskSettings,
     pub(crate) publish: Vec<Sourced<PublishedPort>>,
+    /// Ports of the sandbox's loopback that lead to the host's.
+    pub(crate) host_ports: Vec<Sourced<u16>>,
     /// The origin that forbids publishing, if there is one.
     pub(crate) deny_publishing: Option<Origin>,
     pub(crate) upstream: UpstreamSettings,
@@ -179,6 +182,7 @@ impl NetworkRules {
         self.ask = std::mem::take(&mut self.ask).narrowed();
         self.presets.clear();
         self.publish.clear();
+        self.host_ports.clear();
         self.implied = None;
         was_open
     }
@@ -268,6 +272,7 @@ impl NetworkRules {
             ask: list(&asks),
             learn: self.learn.then(NetworkRule::learning),
             publish: self.publish.iter().map(published).collect(),
+            host_ports: self.host_ports.iter().map(|one| one.value).collect(),
             upstream: self.upstream.boundary(),
             credentials: Vec::new(),
             ssh: Vec::new(),

@@ -53,6 +53,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     too_many("--ask", requested.ask.len())?;
     too_many("--tunnel", requested.tunnel.len())?;
     too_many("--publish", requested.publish.len())?;
+    too_many("--host-port", requested.host_ports.len())?;
     apply_views(rules, &requested.read_only_dirs, &RO, Access::ReadOnly);
     let layer = Access::Layer(Layering { keep: Keep::Run });
     apply_views(rules, &requested.read_write_dirs, &RW, layer);
@@ -355,6 +356,7 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
         ("--deny", &requested.deny),
         ("--ask", &requested.ask),
         ("--publish", &requested.publish),
+        ("--host-port", &requested.host_ports),
     ] {
         for text in list {
             digest.add(option, text.as_bytes());

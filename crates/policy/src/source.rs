@@ -129,6 +129,8 @@ pub struct Requested {
     pub deny: Vec<String>,
     /// `--ask`: further destinations, each with a person's approval.
     pub ask: Vec<String>,
+    /// `--host-port`: ports of the sandbox's loopback that lead to the host's.
+    pub host_ports: Vec<String>,
     /// `--publish`: ports in the sandbox that programs of the host can connect to.
     pub publish: Vec<String>,
     /// `--learn`: destinations that no rule mentions are reachable, to learn which are needed.

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    ExecId, ExecSpec, ExecTerminal, Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT,
-    Nesting, Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX,
-    SandboxSpec, Terminal, Watch,
+    ExecId, ExecSpec, ExecTerminal, Funnel, HOST_PORTS_MAX, INWARD_MAX, Identity,
+    MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission, ROOT_CAPABILITIES, Report,
+    ResourceLimit, Room, SPEC_BYTES_MAX, SandboxSpec, Terminal, Watch,
 };
-use atoll_model::network::{CONNECTIONS_MAX, SANDBOX_NAME};
+use atoll_model::network::{CONNECTIONS_MAX, Network, SANDBOX_NAME};
 use atoll_model::{Boundary, Call, LimitKey, Limits, RESIDENT, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
@@ -296,6 +296,7 @@ fn describe(
         deny_memory_programs: !boundary.programs.is_empty(),
         funnel: (!boundary.network.is_empty()).then_some(Funnel {
             connections_max: CONNECTIONS_MAX,
+            host_ports: host_ports(&boundary.network),
         }),
         inward: inward(native, call, boundary),
         terminal: native.terminal.map(|size| Terminal {
@@ -345,6 +346,15 @@ fn inward(native: &Native<'_>, call: &Call, boundary: &Boundary) -> u8 {
         true => INWARD_FOR_LATER,
         false => INWARD_MAX,
     }
+}
+
+/// Returns the loopback ports that lead to the host; more than there is room for are not granted.
+fn host_ports(network: &Network) -> [u16; HOST_PORTS_MAX] {
+    let mut ports = [0; HOST_PORTS_MAX];
+    for (place, port) in ports.iter_mut().zip(&network.host_ports) {
+        *place = *port;
+    }
+    ports
 }
 
 /// Returns the namespaces that the program may make.

@@ -1,7 +1,8 @@
 //! A network namespace whose outbound traffic leads to listeners in it and nowhere else: every
 //! address is local, and all outbound TCP connections arrive at one port.
 //!
-//! Only packets to loopback addresses pass unchanged, so that the program's own servers work.
+//! Only packets to loopback addresses pass unchanged, so that the program's own servers work; but
+//! ports of it can be made to lead outside as well.
 //! Protocols other than TCP are refused at once, except DNS queries to any address. Connections
 //! within the namespace are not tracked and outbound ones are limited, so that nobody fills the
 //! kernel's table of them.
@@ -25,7 +26,12 @@ pub struct Funnel {
     pub port: u16,
     /// The most of them at once.
     pub connections_max: u32,
+    /// The loopback ports whose connections arrive there too, as if they led outside; 0 is none.
+    pub host_ports: [u16; HOST_PORTS_MAX],
 }
+
+/// The most loopback ports that arrive at a funnel.
+pub const HOST_PORTS_MAX: usize = 16;
 
 /// Makes this process's network namespace a funnel. Its loopback device has to be up.
 ///
@@ -242,6 +248,18 @@ fn rules(funnel: Funnel) -> Vec<(&'static Chain, Vec<Expression>)> {
     let own = [to_loopback_4(), to_loopback_6()];
     let own = own.map(|which| (&NAT, which, vec![Verdict(RETURN)]));
     let first = (&RAW, answers, vec![Verdict(ACCEPT)]);
+    let ports = funnel.host_ports.into_iter().filter(|port| *port > 0);
+    let outward = ports.flat_map(|port| {
+        let to_port = || [is_protocol(TCP), is_port(DESTINATION, port)].concat();
+        let to = [to_loopback_4(), to_loopback_6()];
+        to.map(|loopback| [loopback, to_port()].concat())
+    });
+    let outward: Vec<Vec<Expression>> = outward.collect();
+    // They are tracked, so that they can be redirected.
+    let tracked = outward.clone().into_iter();
+    let tracked = tracked.map(|which| (&RAW, which, vec![Verdict(ACCEPT)]));
+    let redirected = outward.into_iter();
+    let redirected = redirected.map(|which| (&NAT, which, vec![Redirect(funnel.port)]));
     let over = vec![Count(funnel.connections_max), Reset];
     let too_fast = vec![OverRate, Reset];
     let rest = [
@@ -250,7 +268,8 @@ fn rules(funnel: Funnel) -> Vec<(&'static Chain, Vec<Expression>)> {
         (&FILTER, vec![IsNew], too_fast),
     ];
     let caught = (&NAT, is_protocol(TCP), vec![Redirect(funnel.port)]);
-    let all = [first].into_iter().chain(untracked).chain(rest).chain(own);
+    let all = [first].into_iter().chain(tracked).chain(untracked);
+    let all = all.chain(rest).chain(redirected).chain(own);
     all.chain([caught])
         .map(|(chain, which, what)| (chain, [which, what].concat()))
         .collect()

@@ -239,6 +239,16 @@ pub struct RunArguments {
     #[arg(long, value_name = "[HOSTPORT:]PORT", verbatim_doc_comment)]
     pub publish: Vec<String>,
 
+    /// A port at which a service of this host is reached inside, at 127.0.0.1 as outside
+    ///
+    /// For programs that insist on 127.0.0.1, as an agent with a local model: connections to
+    /// that port of the sandbox's loopback lead to this host's, as --allow
+    /// host.atoll.internal:PORT would allow it, and are recorded as that. Nothing inside can
+    /// listen on it. Can be given several times. Not in a fence. Default: none.
+    /// Example: --host-port 11434
+    #[arg(long, value_name = "PORT", verbatim_doc_comment)]
+    pub host_port: Vec<String>,
+
     /// Let everything on the internet be reached that no rule denies, to learn of it
     ///
     /// At the end the smallest rules are shown that allow what was reached, for a
@@ -412,6 +422,7 @@ impl RunArguments {
             ("--deny", texts(&self.deny)),
             ("--ask", texts(&self.ask)),
             ("--publish", texts(&self.publish)),
+            ("--host-port", texts(&self.host_port)),
             ("--limit", texts(&self.limit)),
             ("--timeout", texts(self.timeout.as_slice())),
             ("--env", self.env.iter().map(|one| name_of(one)).collect()),

@@ -242,9 +242,7 @@ impl<'a> Explained<'a> {
     fn rules(&self) -> String {
         match &self.put.verdict.of_rules {
             OfRules::Unasked if self.put.sources.is_none() => "policies alone are asked".to_owned(),
-            OfRules::Unasked => {
-                "Set by the profile; see `atoll profile show`.".to_owned()
-            }
+            OfRules::Unasked => "Set by the profile; see `atoll profile show`.".to_owned(),
             OfRules::Allowed(Some(by)) => format!("allowed by {by}"),
             OfRules::Allowed(None) => "allowed".to_owned(),
             OfRules::Asked(rule) => format!("a person is asked by {}", rule.told()),

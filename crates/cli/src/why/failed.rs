@@ -1,9 +1,12 @@
 //! The connections of a run that were allowed and failed, from the ledger.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 
+use atoll_engine::loopback;
 use atoll_engine::remedies::network_hint;
 use atoll_engine::supervision::Refused;
+use atoll_ledger::Event;
 use atoll_model::Ending;
 use atoll_model::network::{
     CERTIFICATE_REFUSED, Flow, FlowKind, FlowLogin, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
@@ -94,9 +97,37 @@ impl Story<'_> {
             | Ending::NotExecutable
             | Ending::Interrupted => false,
         };
+        if let Some(hint) = self.loopback_hint(has_failed) {
+            return Some(hint);
+        }
         let is_without = text(self.decision("network")).as_deref() == Some("none");
         let could_reach = has_failed && is_without;
         could_reach.then(|| network_hint(&self.command(), self.is_closed()))?
+    }
+
+    /// Returns a hint where a service of this host was meant by a loopback address: by a connection
+    /// that was refused, or in the command of a run that failed.
+    fn loopback_hint(&self, has_failed: bool) -> Option<String> {
+        let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
+        let of_flow = |event: &Event| {
+            let host = text(event.body.get("host"))?;
+            let port = event.body.get("port").and_then(Value::as_u64)?;
+            let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
+            loopback::is_loopback(&host).then_some(port)
+        };
+        let mut ports: BTreeSet<u16> = refused.filter_map(of_flow).collect();
+        if has_failed {
+            let command = self.command();
+            let texts: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+            ports.extend(loopback::named(texts.iter().map(AsRef::as_ref)));
+        }
+        let leading = |port: &u16| {
+            let option = OsString::from(format!("--host-port={port}"));
+            self.options().any(|word| word == option)
+        };
+        ports.retain(|port| !leading(port));
+        let is_fenced = text(self.decision("mode")).as_deref() == Some("fence");
+        loopback::hint(&ports, is_fenced)
     }
 
     /// Returns advice if a certificate was the reason, or name servers were.

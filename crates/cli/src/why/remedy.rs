@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use atoll_engine::explain::change::no_host;
 use atoll_engine::learning;
+use atoll_engine::loopback;
 use atoll_engine::not_started::{Showing, elsewhere_in_path, showing};
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
@@ -233,7 +234,7 @@ impl Story<'_> {
     }
 
     /// Returns the options that the run had, a word each.
-    fn options(&self) -> impl Iterator<Item = OsString> {
+    pub(super) fn options(&self) -> impl Iterator<Item = OsString> {
         let options = self
             .said("run.opened", "/options")
             .and_then(Value::as_array);
@@ -350,6 +351,10 @@ impl Missing {
         let said = |member: &str| refused.get(member).and_then(Value::as_str);
         // What is no host's is opened by no rule.
         if no_host(said("host")?).is_some() {
+            return None;
+        }
+        // Nothing opens what is the sandbox's own; the hint says what leads to the host's.
+        if loopback::is_loopback(said("host")?) {
             return None;
         }
         let host: HostPart = said("host")?.parse().ok()?;

@@ -199,7 +199,10 @@ fn check_forms(
                 && bound.iter().any(|put| put.index == found.number);
             if !is_basic && !is_put(&one, text, held) {
                 let form = encoding_text(found.form);
-                let why = format!("is in {}{form}, which the credential is not bound to", place());
+                let why = format!(
+                    "is in {}{form}, which the credential is not bound to",
+                    place()
+                );
                 return Err(misuse(held, &why));
             }
         }
@@ -261,7 +264,9 @@ impl Injection {
             if let Some(further) = spots.next() {
                 let place = match further {
                     Spot::Bound => "its place more than once".to_owned(),
-                    Spot::Elsewhere(place) => format!("{place}, which the credential is not bound to"),
+                    Spot::Elsewhere(place) => {
+                        format!("{place}, which the credential is not bound to")
+                    }
                 };
                 return Err(misuse(held, &format!("is in {place}")));
             }

@@ -29,6 +29,9 @@ pub struct Network {
     /// Ports of the sandbox that programs of the host can connect to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Published>,
+    /// Ports of the sandbox's own loopback that lead to the same ports of the host's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_ports: Vec<u16>,
     /// The way that connections leave the host.
     #[serde(default, skip_serializing_if = "Upstream::is_empty")]
     pub upstream: Upstream,

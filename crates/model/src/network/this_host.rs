@@ -8,6 +8,9 @@ use super::{Destination, HostName, HostPart, HostPattern, Network, Ports, Reques
 /// The name by which programs in the sandbox reach the host's loopback.
 pub const THIS_HOST: &str = "host.atoll.internal";
 
+/// The most ports of the sandbox's loopback that lead to the host's.
+pub const HOST_PORTS_MAX: usize = 16;
+
 /// The sandbox's own host name, which many programs look up when they start: `/etc/hosts` has it also
 /// where nobody answers queries.
 pub const SANDBOX_NAME: &str = "localhost";
@@ -35,6 +38,12 @@ impl HostPart {
 }
 
 impl Network {
+    /// Returns whether a port of the sandbox's own loopback leads to the host's.
+    #[must_use]
+    pub fn leads_to_host(&self, address: IpAddr, port: u16) -> bool {
+        address.is_loopback() && self.host_ports.contains(&port)
+    }
+
     /// Decides on dialling an address for a host, as [`Self::address`]; for the host's own loopback
     /// its own two addresses are allowed, unless a rule denies them.
     ///

@@ -3,7 +3,7 @@
 use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Network};
 use atoll_model::{Mode, Reason};
 
-use crate::network::publishing;
+use crate::network::{host_ports, publishing};
 use crate::refusal::reason;
 use crate::rules::Rules;
 
@@ -40,5 +40,6 @@ pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason
         ));
     }
     reasons.extend(publishing::refusals(network, mode));
+    reasons.extend(host_ports::refusals(network, mode));
     reasons
 }

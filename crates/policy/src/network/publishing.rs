@@ -73,7 +73,13 @@ pub(crate) fn forbidden(
                        namespaces be made (atoll doctor says how)";
         refused(port, why, &port.origin, instead)
     });
-    denied.into_iter().chain(fenced)
+    let ours = network.host_ports.iter();
+    let ours = ours.filter(|one| one.value == port.value.inside);
+    let ours = ours.take(1).map(|one| {
+        let why = "that port inside leads to this host already";
+        refused(port, why, &one.origin, "publish another port")
+    });
+    denied.into_iter().chain(fenced).chain(ours)
 }
 
 pub(crate) fn taken(port: &Sourced<PublishedPort>) -> Reason {

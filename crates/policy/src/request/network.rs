@@ -4,6 +4,7 @@ use crate::document::Complaint;
 use crate::error::ProfileError;
 use crate::levels;
 use crate::network::ask::AskSettings;
+use crate::network::host_ports::{self, HOST_PORT};
 use crate::network::preset::Preset;
 use crate::network::publishing::{PUBLISH, parse_published};
 use crate::network::rule::{self, Effect};
@@ -57,6 +58,11 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     })?;
     let allow = allow.into_iter().chain(tunnel).chain(allowed);
     rules.network.allow.extend(allow);
+    for text in &requested.host_ports {
+        let (port, meant) = host_ports::parse(text).map_err(|what| wrong(&HOST_PORT, what))?;
+        rules.network.allow.push(Sourced::new(meant, HOST_PORT));
+        rules.network.host_ports.push(Sourced::new(port, HOST_PORT));
+    }
     rules.network.deny.extend(deny);
     let ask = read(&requested.ask, &ASK, |text| rule::parse(text, Effect::Ask))?;
     rules.network.ask.extend(AskSettings::opening(ask));

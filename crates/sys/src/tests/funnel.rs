@@ -15,6 +15,7 @@ const FEW: u32 = 20;
 const FUNNEL: Funnel = Funnel {
     port: PORT,
     connections_max: FEW,
+    host_ports: [11434, 5432, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
 /// Runs in a funnel with its listeners: TCP and DNS of both IP versions.
@@ -92,6 +93,32 @@ fn the_outside_is_the_listener_and_loopback_is_the_programs_own() {
                 client.local_addr().unwrap().port()
             );
         }
+    });
+}
+
+#[test]
+fn named_loopback_ports_lead_to_the_listener() {
+    in_funnel(|[four, six], _| {
+        for (to, listener) in [
+            ("127.0.0.1:11434", &four),
+            ("127.0.0.1:5432", &four),
+            ("[::1]:11434", &six),
+        ] {
+            let mut client = TcpStream::connect(address(to)).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let meant = funnel::original_destination(server.as_fd()).unwrap();
+            assert_eq!(meant, address(to));
+            client.write_all(b"there").unwrap();
+            let mut got = [0; 5];
+            server.read_exact(&mut got).unwrap();
+            server.write_all(b"again").unwrap();
+            client.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"again");
+        }
+        // The control: another port is the program's own.
+        let own = TcpListener::bind("127.0.0.1:11435").unwrap();
+        let _client = TcpStream::connect("127.0.0.1:11435").unwrap();
+        own.accept().unwrap();
     });
 }
 

@@ -134,11 +134,14 @@ impl Claim {
         } = &self.scope;
         let mut own = bound.regions.iter().zip(std::iter::repeat(region));
         if own.all(|(one, region)| one != region) {
-            return Some(format!("is for the region {region:?}, which the credential is not bound to"));
+            return Some(format!(
+                "is for the region {region:?}, which the credential is not bound to"
+            ));
         }
         let mut own = bound.services.iter().zip(std::iter::repeat(service));
-        own.all(|(one, service)| one != service)
-            .then(|| format!("is for the service {service:?}, which the credential is not bound to"))
+        own.all(|(one, service)| one != service).then(|| {
+            format!("is for the service {service:?}, which the credential is not bound to")
+        })
     }
 }
 

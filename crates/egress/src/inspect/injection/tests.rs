@@ -460,6 +460,9 @@ fn injected_placeholder_hides_no_other() {
     ] {
         let sent = sent(&two(place), host, target, &[(name, value.as_str())]);
         let why = sent.unwrap_err();
-        assert!(why.contains("which the credential is not bound to"), "{why}");
+        assert!(
+            why.contains("which the credential is not bound to"),
+            "{why}"
+        );
     }
 }
