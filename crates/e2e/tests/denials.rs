@@ -202,6 +202,39 @@ fn denial_while_the_whole_screen_is_drawn_writes_nothing_into_it() {
 }
 
 #[test]
+fn what_no_option_shows_gets_no_hint() {
+    let world = World::new("what_no_option_shows_gets_no_hint");
+    let socket = world.home().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    fs::write(world.home().join("seen"), "x").unwrap();
+    let places = [
+        "/dev/kmsg",
+        "/dev/mem",
+        "/sys/kernel/notes",
+        "/proc/1/environ",
+        "/run/utmp",
+        socket.to_str().unwrap(),
+    ];
+    for place in places {
+        let ran = world.atoll(["run", "--keep", "--", "cat", place]).run();
+        assert_ne!(ran.code(), 0, "{ran}");
+        assert!(!ran.err().contains("is hidden"), "{ran}");
+    }
+    // Neither what the organisation denies, nor Atoll's own state.
+    let state = world.state().join("atoll");
+    let ran = world
+        .atoll(["run", "--keep", "--", "ls", state.to_str().unwrap()])
+        .run();
+    assert!(!ran.err().contains("is hidden"), "{ran}");
+    // The control.
+    let seen = world.home().join("seen");
+    let ran = world
+        .atoll(["run", "--keep", "--", "cat", seen.to_str().unwrap()])
+        .run();
+    ran.says(["~/seen exists on this host and is hidden; --ro ~/seen shows it"]);
+}
+
+#[test]
 fn file_that_is_hidden_is_told_to_the_person_alone() {
     let world = World::new("file_that_is_hidden_is_told_to_the_person_alone");
     fs::write(world.home().join("settings.ini"), "x").unwrap();

@@ -74,14 +74,19 @@ pub fn hints(state: &StateDir, record: &RunRecord, rules: &Rules, home: &Path) -
     }
     let of_person = record.command.iter().skip(1);
     paths.extend(of_person.filter_map(|word| path_in(word.as_bytes(), home)));
+    let could_show = |path: &Path| !rules.shows(path, &record.workspace) && rules.could_show(path);
     let is_hidden = |path: &&PathBuf| {
-        !rules.shows(path, &record.workspace)
-            && path
-                .canonicalize()
-                .is_ok_and(|real| !rules.shows(&real, &record.workspace))
+        let real = path.canonicalize();
+        could_show(path) && real.is_ok_and(|real| could_show(&real) && is_plain(&real))
     };
     let hidden = paths.iter().filter(is_hidden).take(HINTS_MAX);
     hidden.map(|path| hint(path, home)).collect()
+}
+
+/// Returns whether a path is of a file or a directory: devices, pipes and sockets are never shown.
+fn is_plain(path: &Path) -> bool {
+    let facts = path.symlink_metadata();
+    facts.is_ok_and(|facts| facts.is_file() || facts.is_dir())
 }
 
 /// Returns whether a path that a program wrote exists beneath the home directory. No mount is crossed
@@ -196,6 +201,24 @@ mod tests {
             (home.join("../../etc/passwd"), false),
         ] {
             assert_eq!(is_beneath(&home, &path), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn only_files_and_directories_are_plain() {
+        let top = tempfile::tempdir().unwrap();
+        let file = top.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let socket = top.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for (path, expected) in [
+            (file.as_path(), true),
+            (top.path(), true),
+            (&socket, false),
+            (Path::new("/dev/null"), false),
+            (Path::new("/absent"), false),
+        ] {
+            assert_eq!(is_plain(path), expected, "{path:?}");
         }
     }
 

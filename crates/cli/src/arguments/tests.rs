@@ -312,3 +312,71 @@ fn agent_by_its_name_is_run() {
         assert_eq!(in_full(&words(written)), words(means));
     }
 }
+
+/// Returns the options that texts name for a command of `atoll` and that it does not have.
+fn unknown_options(text: &str) -> Vec<String> {
+    let (mut unknown, definition) = (Vec::new(), definition());
+    for (at, _) in text.match_indices("atoll ") {
+        let rest = text.get(at + "atoll ".len()..).unwrap_or_default();
+        let end = rest
+            .find(['"', '`', ';', '\n', ',', '('])
+            .unwrap_or(rest.len());
+        let mut command = &definition;
+        let mut said = String::new();
+        let mut is_before = true;
+        for word in rest.get(..end).unwrap_or_default().split(' ') {
+            if word == "--" {
+                break;
+            }
+            if let (true, Some(next)) = (is_before, command.find_subcommand(word)) {
+                command = next;
+                said = format!("{said} {word}");
+                continue;
+            }
+            is_before = false;
+            let name = word
+                .trim_end_matches(['.', ':', '\'', ')'])
+                .split('=')
+                .next();
+            let Some(name) = name.and_then(|name| name.strip_prefix("--")) else {
+                continue;
+            };
+            let mut known = command.get_arguments().filter_map(|one| one.get_long());
+            if !said.is_empty() && name != "help" && !known.any(|one| one == name) {
+                unknown.push(format!("atoll{said} --{name}"));
+            }
+        }
+    }
+    unknown
+}
+
+/// Options that hints, examples and help name exist for the command that they name them for.
+#[test]
+fn options_in_texts_exist_for_their_commands() {
+    assert_eq!(
+        unknown_options("atoll apply X --nothing"),
+        ["atoll apply --nothing"]
+    );
+    let crates =
+        std::path::PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
+    let mut directories = vec![crates];
+    let mut wrong = Vec::new();
+    let mut files = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !["tests", "target"].contains(&name.as_str()) {
+                directories.push(path);
+            } else if name.ends_with(".rs") && name != "tests.rs" {
+                files += 1;
+                let text = std::fs::read_to_string(&path).unwrap();
+                // A string that goes on in the next line.
+                let lines: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
+                wrong.extend(unknown_options(&lines.concat()));
+            }
+        }
+    }
+    assert!(files > 100, "{files}");
+    assert_eq!(wrong, Vec::<String>::new());
+}

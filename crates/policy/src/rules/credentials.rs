@@ -8,6 +8,7 @@ use atoll_model::{SecretName, ViewKind};
 use crate::Notice;
 use crate::credential::{Credential, CredentialSource, KeySource, SecretSource, Written, postgres};
 use crate::origin::{Origin, Sourced};
+use crate::places::{forbidden_here, overlap};
 
 use super::Rules;
 
@@ -22,6 +23,14 @@ impl Rules {
     pub fn shows(&self, file: &Path, workspace: &Path) -> bool {
         let mut shown = self.views.values().map(|view| view.value.host.as_path());
         file.starts_with(workspace) || shown.any(|place| file.starts_with(place))
+    }
+
+    /// Returns whether `--ro` could show a file: neither is it never shown, nor denied to these rules.
+    #[must_use]
+    pub fn could_show(&self, file: &Path) -> bool {
+        let mut denied = self.denied_places.iter();
+        forbidden_here(file, &self.host).is_none()
+            && !denied.any(|denied| overlap(&denied.value, file))
     }
 
     /// Returns the secrets of the vault that every run by these rules needs, each with the line
