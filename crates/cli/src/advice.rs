@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use atoll_engine::failure::GC;
+use atoll_engine::room;
 use atoll_engine::shell::{word, word_beside};
 use atoll_engine::{CallError, PlaceError, delegation};
 use atoll_frame::Stage;
@@ -232,14 +232,14 @@ impl About<'_> {
     fn place(&self, error: &PlaceError) -> String {
         let state = |error: &io::Error, path: &Path| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                format!("df {} shows the room left; {GC}", word(path))
+                format!("df {} shows the room left; {}", word(path), room::advice())
             }
             _ => format!("ls -ld {} shows whose it is; {STATE_ELSEWHERE}", word(path)),
         };
         match error {
             PlaceError::Layer(error) => self.sandbox(error),
             PlaceError::Checkpoint(CheckpointError::Tree(error)) => match error.source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => GC.to_owned(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => room::advice(),
                 _ => format!("look at {}; or {ANOTHER_WORKSPACE}", error.path),
             },
             PlaceError::Checkpoint(CheckpointError::Destination { .. }) => {
@@ -258,7 +258,7 @@ impl About<'_> {
                 word(workspace)
             ),
             PlaceError::LongSocket(_) | PlaceError::Volume { .. } => STATE_ELSEWHERE.to_owned(),
-            PlaceError::GivenBack(_) => GC.to_owned(),
+            PlaceError::GivenBack(_) => room::advice(),
             PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),
             PlaceError::Unmapped { .. } => "atoll run -- … without --live".to_owned(),
             PlaceError::Resume { run, .. } | PlaceError::NotResumable(run, _) => format!(
@@ -369,7 +369,7 @@ pub fn profile(error: &ProfileError) -> &'static str {
 
 fn file(fault: &FileFault) -> String {
     if fault.is_out_of_space() {
-        return GC.to_owned();
+        return room::advice();
     }
     if fault.is_of_the_disk() {
         return "df and dmesg tell about the disk; then start the run again".to_owned();
@@ -394,7 +394,7 @@ fn launcher(error: &io::Error) -> String {
 fn on_this_machine(error: &io::Error) -> String {
     let text = match error.kind() {
         io::ErrorKind::OutOfMemory => "free shows the memory left; end something, then try again",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => GC,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return room::advice(),
         _ if error.raw_os_error() == Some(EAGAIN) => {
             "ulimit -u is the number of your processes allowed; end some, then try again"
         }
@@ -422,7 +422,7 @@ mod tests;
 pub fn private(fault: &PrivateFault) -> String {
     match fault {
         PrivateFault::File(fault) => match fault.is_out_of_space() {
-            true => GC.to_owned(),
+            true => room::advice(),
             false => STATE_ELSEWHERE.to_owned(),
         },
         PrivateFault::Open { path, .. } => format!(

@@ -2,6 +2,7 @@
 
 mod rows;
 mod second;
+mod served;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ struct Asking {
 /// # Errors
 /// When there is no such question, or the run declines.
 pub fn approvals(arguments: ApprovalsArguments, output: &Output) -> Result<u8, Failure> {
-    match arguments.action {
+    let action = arguments.action.unwrap_or_default();
+    match action {
         ApprovalsAction::List(arguments) => list(&arguments, output),
         ApprovalsAction::Show(arguments) => show(&arguments, output),
         ApprovalsAction::Grant(arguments) => grant(&arguments, output),
@@ -67,6 +69,11 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
     for run in deaf {
         output.warn(&format!("run {run} does not answer, and is left out"));
     }
+    // Of another user's runs is asked by themselves.
+    let of_server = match &arguments.of {
+        None => served::approvals(output),
+        Some(_) => Vec::new(),
+    };
     if arguments.json {
         let told = all.iter().map(|one| {
             let Asking {
@@ -84,7 +91,7 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
             }
             told
         });
-        output.json(&told.collect());
+        output.json(&told.chain(of_server).collect());
         return Ok(0);
     }
     let mut text = String::new();
@@ -119,10 +126,12 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
             let _ = writeln!(text, "{}  and {} older leases", one.run, one.further);
         }
     }
+    text.push_str(&served::lines(&of_server));
     match text.is_empty() {
         true => output.say("Nothing waits for an answer.\n"),
         false => output.result(&text),
     }
+    output.say(&served::more(&of_server, arguments.of.is_some()));
     Ok(0)
 }
 

@@ -34,6 +34,9 @@ use crate::undo_report;
 use interrupted::{end_before_reading, end_cut_short, interrupted, is_cut_off};
 pub use listing::runs;
 
+/// The most runs that an error names.
+const NAMED_MAX: usize = 5;
+
 /// Opens the state for writing, and the record of an ended run whose changes are to be decided on:
 /// `doing` names the command, as `apply`.
 fn load_ended(
@@ -219,7 +222,10 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
 /// Throws a run's changes away.
 pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
     let Some(run) = &arguments.run else {
-        return discard_many(arguments, output);
+        return match arguments.all || arguments.empty {
+            true => discard_many(arguments, output),
+            false => Err(none_named()),
+        };
     };
     let (state, ledger, mut record) = load_ended(run, "discard", output)?;
     let work = Work {
@@ -252,6 +258,31 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
     Ok(0)
 }
 
+/// Refuses to choose a run to discard, with those that could be meant.
+fn none_named() -> Failure {
+    let failure = Failure::new("no run is named to be discarded");
+    let state = Places::read().and_then(|places| places.read_state());
+    let list = state.ok().and_then(|state| list_runs(&state).ok());
+    let open: Vec<RunRecord> = (list.into_iter().flat_map(|list| list.records))
+        .filter(|one| one.state.is_undecided())
+        .collect();
+    let failure = match open.as_slice() {
+        [] => return failure.because("no run has changes that wait for a decision"),
+        open => {
+            let named = open.iter().take(NAMED_MAX);
+            let named: Vec<&str> = named.map(|one| one.run.as_str()).collect();
+            let runs = render::counted(open.len() as u64, "run has", "runs have");
+            failure.because(format!(
+                "{runs} changes that wait for a decision: {}",
+                named.join(", ")
+            ))
+        }
+    };
+    failure
+        .advise("atoll discard last discards the last run's")
+        .advise("atoll discard --all discards all of them")
+}
+
 /// Throws the changes away of every ended run that nobody has decided on, or removes those without any.
 fn discard_many(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.open_state()?;
@@ -264,12 +295,7 @@ fn discard_many(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fai
             RunState::Running => settle_run(&state, &record.run).ok(),
             _ => Some(record),
         });
-    let is_open = |record: &RunRecord| match record.state {
-        RunState::Kept | RunState::Interrupted | RunState::Undone | RunState::Failed => true,
-        RunState::Running | RunState::Applied | RunState::PartlyApplied | RunState::Discarded => {
-            false
-        }
-    };
+    let is_open = |record: &RunRecord| record.state.is_undecided();
     let mut records: Vec<RunRecord> = settled.filter(is_open).collect();
     if !arguments.all {
         let mut empty = Vec::new();

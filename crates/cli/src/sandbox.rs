@@ -35,6 +35,23 @@ const DEFAULT_URL: &str = "http://127.0.0.1:3000";
 /// The longest answer that is read as a whole, bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// The variables that hold a server's key, the first that is set.
+const KEYS: [&str; 2] = ["ATOLL_API_KEY", "E2B_API_KEY"];
+
+/// Returns whether a server's key is set.
+pub(crate) fn has_key() -> bool {
+    KEYS.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Returns the calls that wait for an approver of the server.
+///
+/// # Errors
+/// When the server cannot be asked, or refuses.
+pub(crate) fn approvals() -> Result<Vec<Value>, Failure> {
+    let all = Server::of_environment()?.json("GET", "/v1/approvals", &Value::Null)?;
+    Ok(all.as_array().cloned().unwrap_or_default())
+}
+
 /// Carries out `atoll sandbox`.
 ///
 /// # Errors
@@ -134,7 +151,7 @@ impl Server {
                 .because("it begins with http:// or https://")
                 .advise(format!("ATOLL_URL={DEFAULT_URL}")));
         }
-        let key = one_of(["ATOLL_API_KEY", "E2B_API_KEY"]).ok_or_else(|| {
+        let key = one_of(KEYS).ok_or_else(|| {
             Failure::new("no key is set for the server").advise(
                 "set ATOLL_API_KEY; atoll serve keys create makes a key, on the server's machine",
             )

@@ -316,6 +316,17 @@ fn store(places: &Places) -> Result<ServedStore, Failure> {
     ServedStore::open(&state.path().join(STORE)).map_err(|error| unusable(&error))
 }
 
+/// Returns whether a server runs on this state.
+pub(crate) fn is_running(places: &Places) -> bool {
+    let path = places.state.join(STORE);
+    let store = path.exists().then(|| ServedStore::open(&path));
+    let mut store = match store {
+        Some(Ok(store)) => store,
+        Some(Err(_)) | None => return false,
+    };
+    matches!(store.take(), Err(ServedError::Taken))
+}
+
 fn unusable(error: &dyn std::error::Error) -> Failure {
     Failure::new("the server's store cannot be used").because(error)
 }

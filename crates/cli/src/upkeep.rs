@@ -3,15 +3,16 @@
 
 mod checking;
 mod doctor;
+mod held;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::journals_of;
 use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles, write_configuration};
 use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
+use atoll_engine::room::retention;
 use atoll_engine::shell::word;
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forget_tellings, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
@@ -21,8 +22,8 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPlan, CollectPolicy, Collectable, RunRecord, collect, load_run, plan_collection,
-    release_for_removal, run_disk_usage,
+    CollectPlan, Collectable, RunRecord, collect, load_run, plan_collection, release_for_removal,
+    run_disk_usage,
 };
 use checking::check_profile;
 use serde_json::json;
@@ -36,9 +37,6 @@ use crate::render::{self, Paint, Style};
 use crate::reputation;
 use crate::requested::requested_profile;
 pub use doctor::doctor;
-
-/// The age until which an applied run can be undone, by default.
-const APPLIED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Removes what is no longer needed.
 pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
@@ -56,13 +54,8 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
                 .map_err(|failure| failure.advise("atoll gc --older-than 30d --dry-run"))?,
         ),
     };
-    let policy = CollectPolicy {
-        now: SystemTime::now(),
-        discarded_after: Duration::ZERO,
-        applied_after: older_than.unwrap_or(APPLIED_AFTER),
-        undecided_after: older_than,
-    };
-    let mut plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
+    let mut plan =
+        plan_collection(&state, &retention(older_than)).doing("the runs cannot be listed")?;
     keep_half_done(&state, &mut plan, output);
     for item in &plan.runs {
         let room = run_disk_usage(&state, &item.run)
@@ -80,6 +73,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
         tell_sessions(sessions.len(), "would be removed", output);
         tell_groups(leftover_groups(&state)?.len(), "would be removed", output);
+        output.say(&held::told(&state, &plan));
         return Ok(0);
     }
     let failed = remove_planned(&state, &plan, output)?;
@@ -90,6 +84,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let groups = leftover_groups(&state)?;
     let removed = groups.iter().filter(|group| group.remove()).count();
     tell_groups(removed, "removed", output);
+    output.say(&held::told(&state, &CollectPlan::default()));
     Ok(u8::from(failed > 0))
 }
 

@@ -11,9 +11,7 @@ use atoll_policy::ProfileError;
 use atoll_store::VaultError;
 
 use crate::call::CallError;
-
-/// The remedy where no space is left.
-pub const GC: &str = "atoll gc frees what old runs keep";
+use crate::room;
 
 /// A use case that ended in an error: what happened, why, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +162,7 @@ impl Failure {
     pub fn of_file(what: &str, fault: &FileFault) -> Self {
         let failure = Self::new(what).because(fault);
         match fault.is_out_of_space() {
-            true => failure.advise(GC),
+            true => failure.advise(room::advice()),
             false => failure,
         }
     }

@@ -62,6 +62,7 @@ pub mod reputation;
 mod request;
 mod resuming;
 pub mod roles;
+pub mod room;
 mod rooted;
 pub mod run;
 pub mod sandboxes;

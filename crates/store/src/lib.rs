@@ -53,7 +53,7 @@ pub use served::{
 pub use stored_runs::{end_unanswering, open_ledger, settle_run};
 pub use tokens::{TokenFileError, TokenFiles};
 pub use trust::TrustFiles;
-pub use usage::{DiskUsage, run_disk_usage};
+pub use usage::{DiskUsage, directory_usage, run_disk_usage};
 pub use vault::{KeyKept, SECRETS_MAX, SealedSecret, Vault, VaultError, VaultKeyFile};
 
 #[cfg(test)]

@@ -86,6 +86,17 @@ pub enum RunState {
     Failed,
 }
 
+impl RunState {
+    /// Returns whether the run has ended, and its changes are not in the workspace.
+    #[must_use]
+    pub fn is_undecided(self) -> bool {
+        match self {
+            Self::Kept | Self::Interrupted | Self::Undone | Self::Failed => true,
+            Self::Running | Self::Applied | Self::PartlyApplied | Self::Discarded => false,
+        }
+    }
+}
+
 /// The numbers of files that a run added, changed and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

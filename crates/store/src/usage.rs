@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use atoll_ledger::{FileFault, StateDir};
 use atoll_model::RunId;
@@ -34,6 +35,15 @@ pub fn run_disk_usage(state: &StateDir, run: &RunId) -> Result<DiskUsage, RunErr
     let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
     let top = open_run(state, &runs, run)?;
     measure(top).map_err(|errno| FileFault::on("measure", state.run_dir(run))(errno).into())
+}
+
+/// Measures a directory, as [`run_disk_usage`] a run's. `None` where there is none, or it cannot be
+/// read.
+#[must_use]
+pub fn directory_usage(path: &Path) -> Option<DiskUsage> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    measure(top).ok()
 }
 
 /// A directory that was read, with those below it that were not yet.

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 const APPROVALS_EXAMPLES: &str = "\
 Examples:
-  atoll approvals list                 what waits for an answer
+  atoll approvals                      what waits for an answer
   atoll approvals show k7qd.1          one question, whole
   atoll approvals grant k7qd.1         this call, once
   atoll approvals grant 1              the same, where one run asks
@@ -29,9 +29,9 @@ Examples:
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = APPROVALS_EXAMPLES)]
 pub struct ApprovalsArguments {
-    /// What to do.
+    /// What to do. Default: list.
     #[command(subcommand)]
-    pub action: ApprovalsAction,
+    pub action: Option<ApprovalsAction>,
 }
 
 /// What to do. The variants have no text of their own.
@@ -47,7 +47,15 @@ pub enum ApprovalsAction {
     Revoke(RevokeApprovalArguments),
 }
 
+impl Default for ApprovalsAction {
+    fn default() -> Self {
+        Self::List(ListApprovalsArguments::default())
+    }
+}
+
 /// List what waits for an answer, and what was granted for longer
+///
+/// With ATOLL_API_KEY set, also what sandboxes of its server wait for (ATOLL_URL).
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListApprovalsArguments {
     /// Print JSON: one array, an object for each run. Default: text.

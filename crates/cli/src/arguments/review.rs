@@ -151,7 +151,7 @@ pub struct ApplyArguments {
 #[command(verbatim_doc_comment)]
 pub struct DiscardArguments {
     /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN", required_unless_present_any = ["all", "empty"])]
+    #[arg(value_name = "RUN")]
     pub run: Option<String>,
 
     /// Every ended run whose changes are not applied. A person is asked once; without one it takes
