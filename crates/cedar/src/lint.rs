@@ -44,8 +44,58 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
         let idle = |one: &Remark| one.standing != Standing::Refused;
         all.extend(never.into_iter().flatten().filter(idle));
     }
+    all.extend(closing(policies));
     all.sort_by(order);
     all
+}
+
+/// Returns the remarks on permits that close their action to all else: with one, a layer permits
+/// nothing but what a permit of it names. One that permits everything closes nothing.
+fn closing(policies: &Policies) -> Vec<Remark> {
+    let opens_all = |action: Action| {
+        policies.all.policies().any(|policy| {
+            let meta = policies.meta.get(policy.id());
+            let is_permit = |meta: &Meta| {
+                meta.effect == CedarEffect::Permit
+                    && !meta.is_report_only
+                    && meta.actions.contains(&action)
+            };
+            meta.is_some_and(is_permit) && permits_all(policy)
+        })
+    };
+    let mut first: Vec<(&Deciding, Vec<&str>)> = Vec::new();
+    for action in Action::ALL {
+        let Some(deciding) = policies.permitting(action).filter(|_| !opens_all(action)) else {
+            continue;
+        };
+        match first.iter_mut().find(|(known, _)| *known == deciding) {
+            Some((_, names)) => names.push(action.name()),
+            None => first.push((deciding, vec![action.name()])),
+        }
+    }
+    let one = |(deciding, names): (&Deciding, Vec<&str>)| Remark {
+        file: deciding.file.to_string(),
+        line: deciding.line,
+        what: format!(
+            "warning: with this permit its layer denies all else of {}: what no permit of the \
+             layer names. Where only something is to be taken away, write a forbid instead",
+            names.join(", ")
+        ),
+        standing: Standing::Note,
+    };
+    first.into_iter().map(one).collect()
+}
+
+/// Returns whether a policy permits its actions to everybody, of everything, in any case.
+fn permits_all(policy: &Policy) -> bool {
+    let conditions = policy.to_json().ok();
+    let conditions = conditions.as_ref().and_then(|json| json.get("conditions"));
+    let is_free = conditions
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty);
+    is_free
+        && matches!(policy.principal_constraint(), PrincipalConstraint::Any)
+        && matches!(policy.resource_constraint(), ResourceConstraint::Any)
 }
 
 /// Returns the [`Standing::Refused`] remarks, which are also reported at every run.

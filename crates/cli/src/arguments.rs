@@ -64,7 +64,8 @@ pub use organisation::{
 pub use policy::{
     AskPolicyArguments, CheckPolicyArguments, DiffPolicyArguments, ExplainPolicyArguments,
     LearnPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments, PurposesArguments,
-    ReloadPolicyArguments, ReplayPolicyArguments, ShowPolicyArguments, TestPolicyArguments,
+    ReloadPolicyArguments, ReplayPolicyArguments, SchemaPolicyArguments, ShowPolicyArguments,
+    TestPolicyArguments,
 };
 pub use ports::{PortsArguments, PublishArguments};
 pub use restrict::RestrictArguments;

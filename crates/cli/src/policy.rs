@@ -19,14 +19,14 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Action, Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, cases,
-    forbids_alone, purpose_of, remarks,
+    Action, Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, SCHEMA, Standing,
+    cases, forbids_alone, purpose_of, remarks,
 };
 use atoll_policy::{Requested, Rules, SourceFile};
 
 use crate::arguments::{
     AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments,
-    ShowPolicyArguments, TestPolicyArguments,
+    SchemaPolicyArguments, ShowPolicyArguments, TestPolicyArguments,
 };
 use crate::output::Output;
 use crate::render;
@@ -56,6 +56,10 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
         }
         PolicyAction::Reload(arguments) => reload::reload(&arguments, output),
         PolicyAction::Purposes(arguments) => purposes::list(&arguments, output),
+        PolicyAction::Schema(SchemaPolicyArguments {}) => {
+            output.result(SCHEMA);
+            Ok(0)
+        }
     }
 }
 

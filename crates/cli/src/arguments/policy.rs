@@ -42,7 +42,16 @@ pub enum PolicyAction {
     Organisation(OrganisationArguments),
     Reload(ReloadPolicyArguments),
     Purposes(PurposesArguments),
+    Schema(SchemaPolicyArguments),
 }
+
+/// Print the Cedar schema of policies: actions, resources and all of `context`
+///
+/// For an editor's Cedar extension, or to read.
+/// Example: atoll policy schema > atoll.cedarschema
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct SchemaPolicyArguments {}
 
 /// List the purposes that narrow what a run may do, or print one
 ///
