@@ -5,7 +5,7 @@ use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::decision::Decision;
 use atoll_layer::{ChangeSet, Class, RelativePath, Selection};
 use atoll_model::WorkspaceMode;
-use atoll_store::RunRecord;
+use atoll_store::{RunRecord, RunState};
 
 use crate::arguments::DiffArguments;
 use crate::output::Output;
@@ -67,13 +67,33 @@ pub fn without_bulk(one: &LayerChanges, caches: bool, filter: &[RelativePath]) -
 
 /// Says that a run has changed nothing of what was asked for, and what is in caches or ignored.
 pub fn nothing_shown(
+    record: &RunRecord,
     all: &[LayerChanges],
     arguments: &DiffArguments,
     filter: &[RelativePath],
 ) -> String {
+    let run = &record.run;
+    let applied = match record.state {
+        RunState::Applied => Some("applied"),
+        RunState::PartlyApplied => Some("applied in part"),
+        RunState::Running
+        | RunState::Kept
+        | RunState::Discarded
+        | RunState::Interrupted
+        | RunState::Undone
+        | RunState::Failed => None,
+    };
+    let applied = applied.map(|applied| {
+        format!(
+            "Run {run} is {applied}: the workspace has its changes. `atoll undo {run}` takes them \
+             back.\n"
+        )
+    });
     if !filter.is_empty() {
-        return "No changes at these paths.\n".to_owned();
+        let nothing = || "No changes at these paths.\n".to_owned();
+        return applied.unwrap_or_else(nothing);
     }
+    let none = applied.unwrap_or_else(|| "No workspace changes.\n".to_owned());
     let groups = changes::grouped(all);
     let left = [
         (groups.ignored.total(), "ignored by git"),
@@ -84,8 +104,11 @@ pub fn nothing_shown(
         .map(|(total, name)| format!("{} {name}", render::grouped(*total)))
         .collect();
     match left.is_empty() || arguments.caches {
-        true => "No workspace changes.\n".to_owned(),
-        false => format!("No workspace changes; {} (`--caches`)\n", left.join(", ")),
+        true => none,
+        false => {
+            let none = none.trim_end().trim_end_matches('.');
+            format!("{none}; {} (`--caches`)\n", left.join(", "))
+        }
     }
 }
 

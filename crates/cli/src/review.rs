@@ -12,7 +12,7 @@ use atoll_engine::control::stand_still;
 use atoll_engine::decision::killed::Ended;
 use atoll_engine::decision::{Work, live};
 use atoll_engine::events::events_of;
-use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Frozen;
@@ -127,7 +127,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     held(&record, frozen)?;
     let refused = refused_there(&all, &filter);
     if text.is_empty() && refused.is_empty() {
-        output.say(&nothing_shown(&all, arguments, &filter));
+        output.say(&nothing_shown(&record, &all, arguments, &filter));
         return Ok(0);
     } else if arguments.no_pager || !output.is_terminal {
         output.result(&String::from_utf8_lossy(&text));
@@ -249,6 +249,30 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
     }
     live::refuse_discard(&record)?;
     let was = record.state;
+    if was == RunState::PartlyApplied && !arguments.yes {
+        let question = format!(
+            "Run {} is applied in part: what was applied stays, and can no longer be undone. Discard \
+             the rest?",
+            record.run
+        );
+        if !output.can_ask {
+            return Err(Failure::new(format!("run {} is not discarded", record.run))
+                .because("it is applied in part: what was applied could no longer be undone")
+                .advise(format!(
+                    "atoll undo {} takes back what was applied",
+                    record.run
+                ))
+                .advise(format!(
+                    "atoll discard {} --yes discards the rest",
+                    record.run
+                ))
+                .of_kind(Kind::Denied));
+        }
+        if !finding::says_yes(&question, output)? {
+            output.say("Nothing is discarded.\n");
+            return Ok(1);
+        }
+    }
     work.discard(&mut record)?;
     let place = elsewhere(&record);
     output.say(&format!("Run {}{place} is discarded.\n", record.run));

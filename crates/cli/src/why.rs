@@ -19,9 +19,10 @@ use atoll_engine::configuration::Places;
 use atoll_engine::explain::asking::Asking;
 use atoll_engine::explain::of_story;
 use atoll_engine::failure::Failure;
-use atoll_ledger::{Event, read_host_text};
+use atoll_ledger::{Event, live_runs, read_host_text};
 use atoll_model::network::GivenUps;
 use atoll_model::{Ending, RunId};
+use atoll_store::{RunState, load_run};
 use serde_json::{Value, json};
 
 use crate::answered;
@@ -69,6 +70,8 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
         home: &places.home,
         configuration: &places.config,
         explained: asked.iter().map(Explained::of).collect(),
+        is_alive: live_runs(&state).is_ok_and(|alive| alive.contains(&run)),
+        state: load_run(&state, &run).ok().map(|record| record.state),
         given_up: touched::given_up(&state, (&run, opened), &events)?,
     };
     if arguments.json {
@@ -91,6 +94,10 @@ struct Story<'a> {
     configuration: &'a Path,
     /// The refusals by policies, evaluated again by the present ones.
     explained: Vec<Explained<'a>>,
+    /// True if its Atoll runs.
+    is_alive: bool,
+    /// The state of its changes, where something of it is kept.
+    state: Option<RunState>,
     /// The rights it had dropped in the end, including those its session had dropped before.
     given_up: GivenUps,
 }
@@ -306,7 +313,8 @@ impl Story<'_> {
         }
         match text(self.said("run.interrupted", "/why")) {
             Some(why) => format!("interrupted: {why}"),
-            None => "not yet: it is running, or nobody has noticed its end".to_owned(),
+            None if self.is_alive => "not yet: it is running".to_owned(),
+            None => "killed: Atoll ended before the program, and nobody saw its end".to_owned(),
         }
     }
 
@@ -416,6 +424,13 @@ impl Story<'_> {
             if lines.last() != Some(&line) {
                 lines.push(line);
             }
+        }
+        if self.state == Some(RunState::PartlyApplied) {
+            let run = self.run;
+            lines.push(format!(
+                "so far it is applied in part: atoll diff {run} shows what is left, atoll apply {run} \
+                 --control applies control files too"
+            ));
         }
         lines
     }

@@ -35,7 +35,7 @@ pub type Taking<'a> = &'a dyn Fn(&Last) -> Result<(), Failure>;
 /// When there is none, or the last one is gone: then with the newest that is left; and as `taking`.
 pub fn find(state: &StateDir, text: &str, taking: Taking<'_>) -> Result<RunId, Failure> {
     if is_last(text)
-        && let Some(last) = last(state)?
+        && let Some(last) = last(state, Begun::Alone)?
     {
         taking(&last)?;
         return last.kept(state);
@@ -106,7 +106,7 @@ pub fn find_in_ledger(state: &StateDir, text: &str, taking: Taking<'_>) -> Resul
         return Ok(run);
     }
     let found = if is_last(text) {
-        let last = last(state)?;
+        let last = last(state, Begun::OrRefused)?;
         last.as_ref().map(taking).transpose()?;
         last.map(|last| last.run)
     } else {
@@ -154,7 +154,7 @@ fn newest_begun(state: &StateDir) -> Vec<RunId> {
 pub fn find_begun(state: &StateDir, text: &str, taking: Taking<'_>) -> Result<RunId, Failure> {
     let run = match is_last(text) {
         true => {
-            let last = last(state)?;
+            let last = last(state, Begun::Alone)?;
             last.as_ref().map(taking).transpose()?;
             last.map(|last| last.run)
         }
@@ -180,9 +180,25 @@ fn is_last(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case(RUN_LAST)
 }
 
+/// The runs that `last` may mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// Those that began: one that was refused has changed nothing.
+    Alone,
+    /// Those that were refused too: somebody asks about the refusal.
+    OrRefused,
+}
+
 /// Returns the run started last, by the ledger: of those that worked here, or else of all.
-fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
-    let Some(latest) = newest(state, &EVENTS, &openings(), |_| true)? else {
+fn last(state: &StateDir, begun: Begun) -> Result<Option<Last>, Failure> {
+    let is_allowed = |event: &Event| {
+        let verdict = event
+            .body
+            .get("verdict")
+            .and_then(serde_json::Value::as_str);
+        begun == Begun::OrRefused || verdict.is_none_or(|verdict| verdict == "allow")
+    };
+    let Some(latest) = newest(state, &EVENTS, &openings(), is_allowed)? else {
         return Ok(None);
     };
     // What a person is told of places needs the keys of what is sealed; without them none is
@@ -196,7 +212,8 @@ fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
     // Asked once: a ledger tells of any number of runs.
     let here = here();
     let is_here = |place: &Path| is_above(place, here.as_deref());
-    let is_ours = |event: &Event| workspace(event).is_some_and(|place| is_here(&place));
+    let is_ours =
+        |event: &Event| is_allowed(event) && workspace(event).is_some_and(|place| is_here(&place));
     let ours = newest(state, &EVENTS_HERE, &openings(), is_ours)?.and_then(|event| event.run);
     if let Some(run) = ours.or_else(|| kept_there(state, is_here)) {
         let elsewhere = None;

@@ -159,8 +159,8 @@ pub struct DiscardArguments {
     #[arg(long, conflicts_with_all = ["run", "empty"], verbatim_doc_comment)]
     pub all: bool,
 
-    /// Ask nothing. Default: off.
-    #[arg(long, requires = "all")]
+    /// Ask nothing: with --all, or of a run that is applied in part. Default: off.
+    #[arg(long, conflicts_with = "empty")]
     pub yes: bool,
 
     /// Every ended run that changed nothing.

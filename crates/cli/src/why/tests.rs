@@ -53,6 +53,8 @@ pub(super) fn told(events: &[Event]) -> String {
         home: Path::new("/home/ada"),
         configuration: Path::new("/home/ada/.config/atoll"),
         explained: Vec::new(),
+        is_alive: true,
+        state: None,
         given_up: given_up(events),
     };
     story.text(Paint::new(false))
