@@ -28,6 +28,7 @@ use crate::arguments::{ExecArguments, ShellArguments};
 use crate::console::RawTerminal;
 use crate::escape::EscapeFilter;
 use crate::output::Output;
+use crate::render::limit_name;
 use crate::terminal::terminal_size;
 
 /// The shell where the person's own is not there.
@@ -121,12 +122,18 @@ fn report(done: ExecDone, request: &ExecRequest, output: &Output) {
     let program = request.command.first().map(OsString::as_os_str);
     let program = program.unwrap_or(OsStr::new("")).to_string_lossy();
     match done.ending {
+        Ending::Limited { limit } => {
+            let whose = if done.with_run { "the run and " } else { "" };
+            let limit = limit_name(limit);
+            output.warn(&format!(
+                "{whose}{program} ended: the {limit} limit was reached"
+            ));
+        }
         _ if done.with_run => output.warn(&format!("the run has ended, and {program} with it")),
         Ending::NotFound => output.warn(&format!("{program} is not found in the sandbox")),
         Ending::NotExecutable => {
             output.warn(&format!("{program} cannot be executed in the sandbox"));
         }
-        Ending::Limited { .. } => output.warn(&format!("{program} was ended: its time is over")),
         Ending::Exited { .. } | Ending::Signalled { .. } | Ending::Interrupted => {}
     }
 }

@@ -3,6 +3,7 @@
 
 mod boundary;
 mod failed;
+mod limited;
 mod published;
 mod remedy;
 #[cfg(test)]
@@ -217,6 +218,7 @@ impl Story<'_> {
             }
             self.tell_published(&mut report);
             report.styled("outcome", &self.ended(), self.ended_style());
+            self.tell_limited_execs(&mut report);
             for used in used::of_events(self.events) {
                 report.line("used", &used);
             }

@@ -469,7 +469,7 @@ const UNTIL_ENDED_MS: u64 = 30_000;
 const SEEN_MS: u64 = 700;
 
 /// Hides control groups from root, in a mount namespace of its own.
-const WITHOUT_GROUPS: [&str; 9] = [
+pub(crate) const WITHOUT_GROUPS: [&str; 9] = [
     "unshare",
     "--mount",
     "--propagation",

@@ -1,6 +1,7 @@
 //! `atoll serve`: unmodified SDKs, strangers, and processes that end at any time.
 
 mod desktop;
+mod limits;
 mod managed;
 mod shares;
 mod volumes;

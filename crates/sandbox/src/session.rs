@@ -27,6 +27,7 @@ use streams::{ExecStreams, Typed};
 
 mod frozen;
 mod further;
+mod limited;
 mod sources;
 pub(crate) mod streams;
 mod unread;
@@ -155,6 +156,8 @@ impl Running {
             server,
             first,
             further: Vec::new(),
+            groups: groups.as_ref(),
+            memory_kills: 0,
             disk,
             limits: &limits,
             failure: None,
@@ -268,6 +271,9 @@ struct Session<'a> {
     /// The exec that the run is for; `None` if there was nobody to start it.
     first: Option<ExecStreams>,
     further: Vec<FurtherExec>,
+    groups: Option<&'a Groups>,
+    /// The processes that the kernel ended for lack of memory, at the last look.
+    memory_kills: u64,
     disk: DiskWatch,
     limits: &'a Limits,
     failure: Option<SandboxError>,
@@ -329,6 +335,7 @@ impl Session<'_> {
             self.watch(Instant::now());
         }
         // The sandbox is gone, and all further execs with it.
+        self.note_kills();
         for exec in &mut self.further {
             exec.with_run = exec.streams.ended.is_none();
             exec.streams.end(Ending::Signalled { signal: SIGKILL });
@@ -832,6 +839,7 @@ impl Session<'_> {
     /// was not executed ends too.
     fn end(&mut self, id: ExecId, ending: Ending) {
         self.hear_status(id);
+        self.note_kills();
         if let Some(exec) = self.exec_mut(id) {
             exec.end(ending);
         }

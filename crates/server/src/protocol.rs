@@ -20,6 +20,7 @@ pub use facts::{
     ApprovalFacts, ChangeFacts, Counts, End, EntryFacts, Filed, KeyFacts, LifecycleEventFacts,
     Measures, PortFacts, ProcessFacts, SandboxFacts, SessionFacts, SnapshotFacts,
 };
+pub(crate) use facts::{describe_limit, limited_status};
 pub use refusal::{Kind, Refusal};
 pub use templates::{
     BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, RegistryLogin,

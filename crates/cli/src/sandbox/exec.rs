@@ -31,6 +31,9 @@ const SHELL: &str = "command -v bash >/dev/null && exec bash -il; exec sh -il";
 
 /// The time after which somebody is told that they wait, milliseconds.
 const WAITS_MS: u32 = 3_000;
+/// The statuses of a program that a limit of time ended, or another one, as `atoll run` has them.
+const STATUS_LATE: u8 = 124;
+const STATUS_LIMITED: u8 = 137;
 /// The status of a program that writes where nobody reads, as shells have it: 128 and SIGPIPE.
 const STATUS_UNREAD: u8 = 141;
 
@@ -313,6 +316,14 @@ fn ended(data: &Value) -> Result<u8, Failure> {
         (None, None) if text_of(data, "otherwise").starts_with("there is no such program") => {
             eprintln!("atoll: there is no such program in the sandbox");
             Ok(STATUS_NOT_FOUND)
+        }
+        (None, None) if data.get("limited").is_some() => {
+            let limit = text_of(data, "limited");
+            eprintln!("atoll: the program was ended: the {limit} limit was reached");
+            Ok(match limit.as_str() {
+                "wall-clock" | "idle" => STATUS_LATE,
+                _ => STATUS_LIMITED,
+            })
         }
         (None, None) => {
             let why = ["gone", "otherwise"]

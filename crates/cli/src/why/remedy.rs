@@ -199,6 +199,9 @@ impl Story<'_> {
         if let Some(Ending::Limited { limit }) = self.ending() {
             reached.extend(LimitKey::parse(render::limit_name(limit)).ok());
         }
+        let of_execs = self.limited_execs();
+        let of_execs = of_execs.map(|(_, limit)| render::limit_name(limit));
+        reached.extend(of_execs.filter_map(|name| LimitKey::parse(name).ok()));
         let seen = self
             .said("denials.seen", "/limits")
             .and_then(Value::as_array);

@@ -9,6 +9,7 @@ use atoll_policy::ExecGrant;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::frozen::Stopped;
+use super::limited::{Killed, of_limit};
 use super::streams::ExecStreams;
 use super::{GRACE, SIGKILL, SIGTERM, Session, frozen, not_started};
 use crate::attachment::{EndedExec, FilesRequest, SandboxRequest, StartExec};
@@ -40,6 +41,8 @@ pub(super) struct FurtherExec {
     pub(super) failure: Option<SandboxError>,
     /// True if it ended because the sandbox did.
     pub(super) with_run: bool,
+    /// Set where the kernel ended processes for lack of memory while it ran.
+    pub(super) killed: Killed,
     pub(super) armed: ArmedExec<ExecGrant>,
 }
 
@@ -97,6 +100,7 @@ impl Session<'_> {
             attachment,
         } = exec;
         let now = Instant::now();
+        self.note_kills();
         let begun = match self.further.len() < EXECS_MAX {
             // Nothing is started while everything stands still.
             _ if self.freezing.is_some() => Err(SandboxError::Frozen),
@@ -120,6 +124,7 @@ impl Session<'_> {
                     kill_at: None,
                     failure: None,
                     with_run: false,
+                    killed: Killed::No,
                     armed,
                 });
             }
@@ -198,7 +203,10 @@ impl Session<'_> {
                     (None, _) if hit => Ok(Ending::Limited {
                         limit: LimitHit::WallClock,
                     }),
-                    (None, Some(ending)) => Ok(ending),
+                    (None, Some(ending)) => {
+                        let hit = self.hit.filter(|_| exec.with_run);
+                        Ok(of_limit(ending, hit, exec.killed))
+                    }
                     (None, None) => Err(SandboxError::Vanished),
                 },
                 wall_clock: ended.saturating_duration_since(exec.started),

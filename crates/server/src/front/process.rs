@@ -20,6 +20,7 @@ use super::permit::permitted;
 use crate::line::{Frame, Stream};
 use crate::protocol::{
     End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
+    describe_limit, limited_status,
 };
 
 /// The time between two signs of life, unless the caller says another.
@@ -300,6 +301,19 @@ async fn ended(out: &Out, end: End) {
     let (code, exited, status) = match end {
         End::Exited(status) => (i32::from(status), true, format!("exit status {status}")),
         End::Signalled(number) => (-1, false, format!("signal: {}", signal_name(number))),
+        // What an SDK shows of a failed program is its standard error.
+        End::Limited(limit) => {
+            let why = format!("{}\n", describe_limit(&limit));
+            let (before, after) = around(Stream::Error);
+            if !out.bytes(before, why.as_bytes(), after).await {
+                return;
+            }
+            (
+                limited_status(&limit).into(),
+                false,
+                why.trim_end().to_owned(),
+            )
+        }
         End::Late => {
             let late = Refusal::new(Kind::Late, "the program's time was over, and it was ended");
             return out.end(Some(&late)).await;

@@ -199,6 +199,8 @@ class Kernel:
         if status is None:
             return "the kernel closed its connection; its variables are lost, the next cell starts a new one"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        if status == -signal.SIGKILL:
+            how += ", as the memory limit of the sandbox kills"
         return f"the kernel {how}; its variables are lost, the next cell starts a new one"
 
 

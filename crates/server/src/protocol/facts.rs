@@ -169,6 +169,8 @@ pub enum End {
     Exited(u8),
     /// A signal ended it.
     Signalled(u8),
+    /// A limit ended it: `memory`, `disk`, `inodes`, `volume`, `wall-clock` or `idle`.
+    Limited(String),
     /// The reason for which it was ended, or never began.
     Otherwise(String),
     /// Its time was over.
@@ -177,6 +179,28 @@ pub enum End {
     Gone(String),
     /// This reader was too slow, and others read on.
     TooSlow,
+}
+
+/// Returns the exit status of a program that a limit of this name ended, as `atoll run` has it.
+pub(crate) fn limited_status(limit: &str) -> u8 {
+    match limit {
+        "wall-clock" | "idle" => 124,
+        _ => 137,
+    }
+}
+
+/// Describes the end of a program by a limit of this name, and the setting that gives more.
+pub(crate) fn describe_limit(limit: &str) -> String {
+    let why = match limit {
+        "memory" => "the sandbox used all the memory that it may have (memory_mib)",
+        "disk" => "the sandbox wrote as much as it may (disk_mib)",
+        "inodes" => "the sandbox made as many files as it may",
+        "volume" => "the volume holds as much as it may (volume_mib)",
+        "wall-clock" => "its time was over",
+        "idle" => "it had neither input nor output for too long",
+        _ => "it was reached",
+    };
+    format!("{limit} limit: {why}")
 }
 
 /// A file.

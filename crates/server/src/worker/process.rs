@@ -448,7 +448,7 @@ fn end_of(ending: Ending) -> End {
         Ending::Signalled { signal } => End::Signalled(signal),
         Ending::NotFound => End::Otherwise("there is no such program in the sandbox".to_owned()),
         Ending::NotExecutable => End::Otherwise("it cannot be executed".to_owned()),
-        Ending::Limited { limit } => End::Gone(format!("a limit ended it: {}", limit_name(limit))),
+        Ending::Limited { limit } => End::Limited(limit_name(limit)),
         Ending::Interrupted => End::Gone("its supervision was interrupted".to_owned()),
     }
 }

@@ -11,7 +11,7 @@ use atoll_model::{Ending, LimitHit, LimitKey, Served};
 use super::recorded::check_session;
 use super::templates::PACKAGES;
 use crate::configuration::{Defaults, NetworkWord};
-use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal};
+use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal, describe_limit};
 
 /// The most notes of a sandbox, and variables.
 const NOTES_MAX: usize = 64;
@@ -25,7 +25,7 @@ const DESTINATION_BYTES_MAX: usize = 256;
 /// Tells why a sandbox has ended that no caller has.
 pub(super) fn ended_by_itself(ending: &Ending) -> String {
     match ending {
-        Ending::Limited { limit } => format!("a limit has ended it: {}", limit_name(*limit)),
+        Ending::Limited { limit } => describe_limit(&limit_name(*limit)),
         Ending::Exited { .. } => "it was stopped on the server's machine (atoll stop)".to_owned(),
         Ending::Signalled { .. } => "its first process was ended".to_owned(),
         Ending::NotFound | Ending::NotExecutable | Ending::Interrupted => {

@@ -26,6 +26,7 @@ use crate::front::idle::timed;
 use crate::line::{Frame, Stream};
 use crate::protocol::{
     Credential, End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
+    describe_limit,
 };
 
 /// The most of each output that a run returns, bytes.
@@ -117,6 +118,7 @@ impl Ran {
         match end {
             End::Exited(status) => self.exit = Some(status),
             End::Signalled(number) => self.signal = Some(number),
+            End::Limited(limit) => self.ended = Some(describe_limit(&limit)),
             End::Otherwise(why) | End::Gone(why) => self.ended = Some(why),
             End::Late => self.ended = Some("its time was over".to_owned()),
             End::TooSlow => self.ended = Some("its reader was too slow".to_owned()),

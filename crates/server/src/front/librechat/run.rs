@@ -15,7 +15,7 @@ use crate::front::answers::{json as answer_json, refuse_rest};
 use crate::front::ask::{strange, within};
 use crate::front::transfer::{fetch, store};
 use crate::line::{Frame, Stream};
-use crate::protocol::{Credential, End, InAsk, Kind, Refusal, Reply, StartAsk};
+use crate::protocol::{Credential, End, InAsk, Kind, Refusal, Reply, StartAsk, describe_limit};
 
 /// The longest time of a run, milliseconds.
 const RUN_MS_MAX: u64 = 240_000;
@@ -213,6 +213,7 @@ async fn outcome(
                 End::Exited(0) => break None,
                 End::Exited(status) => break Some(format!("exit status {status}")),
                 End::Signalled(number) => break Some(format!("ended by signal {number}")),
+                End::Limited(limit) => break Some(describe_limit(&limit)),
                 End::Late => break Some("its time was over".to_owned()),
                 End::TooSlow => break Some("its reader was too slow".to_owned()),
                 End::Otherwise(why) | End::Gone(why) => break Some(why),

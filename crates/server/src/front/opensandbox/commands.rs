@@ -20,7 +20,9 @@ use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
 use crate::front::ask::{Line, strange, within};
 use crate::front::control::not_offered;
 use crate::line::{Frame, Stream};
-use crate::protocol::{End, InAsk, Kind, Refusal, Reply, Selector, StartAsk};
+use crate::protocol::{
+    End, InAsk, Kind, Refusal, Reply, Selector, StartAsk, describe_limit, limited_status,
+};
 
 /// The events that wait for a slow reader.
 const EVENTS_MAX: usize = 16;
@@ -222,6 +224,7 @@ fn outcome(end: &End) -> (Option<i32>, String) {
         End::Exited(code) => (Some((*code).into()), format!("exit status {code}")),
         // As shells have it.
         End::Signalled(number) => (Some(128 + i32::from(*number)), format!("signal {number}")),
+        End::Limited(limit) => (Some(limited_status(limit).into()), describe_limit(limit)),
         End::Late => (None, "its time was over, and it was ended".to_owned()),
         End::TooSlow => (None, "its reader was too slow".to_owned()),
         End::Otherwise(why) | End::Gone(why) => (None, why.clone()),

@@ -7,7 +7,7 @@ use atoll_model::RESIDENT;
 
 use super::super::process::Process;
 use super::Record;
-use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk};
+use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk, describe_limit};
 
 /// The most variables of a template, and bytes of one.
 const VARIABLES_MAX: usize = 64;
@@ -234,6 +234,7 @@ pub(super) fn ended(end: &End) -> String {
     match end {
         End::Exited(status) => format!("exit status {status}"),
         End::Signalled(signal) => format!("signal {signal}"),
+        End::Limited(limit) => describe_limit(limit),
         End::Otherwise(why) | End::Gone(why) => why.clone(),
         End::Late => "its time was over".to_owned(),
         End::TooSlow => "its output was read too slowly".to_owned(),
