@@ -137,7 +137,7 @@ impl About<'_> {
             SandboxError::TooManyExecs(_) => "end one of them".to_owned(),
             SandboxError::Frozen => "try again".to_owned(),
             SandboxError::Kernel(_) => DOCTOR.to_owned(),
-            SandboxError::TooLarge(_) => {
+            SandboxError::TooLarge(_) | SandboxError::Word(_) | SandboxError::Words => {
                 "give the data in a file or on standard input, and fewer variables with --env"
                     .to_owned()
             }

@@ -21,6 +21,7 @@ mod session;
 mod settings;
 mod verdict;
 mod volume;
+mod words;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind};
 pub use boundary::{
@@ -39,6 +40,7 @@ pub use session::{
 pub use settings::PlaceholderState;
 pub use verdict::{Reason, Verdict};
 pub use volume::{VOLUME_INODES_MAX, VolumeMount};
+pub use words::{WORD_BYTES_MAX, WordTooLong, check_words};
 
 #[cfg(test)]
 mod tests;

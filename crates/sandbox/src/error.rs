@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use atoll_frame::Stage;
+use atoll_model::WordTooLong;
 use atoll_model::network::Registry;
 
 /// An error of making or running a sandbox; nothing of it is left.
@@ -53,6 +54,14 @@ pub enum SandboxError {
     /// The description is larger than the launcher takes.
     #[error("the command and its environment are too large: {0} bytes, at most {max}", max = atoll_frame::SPEC_BYTES_MAX)]
     TooLarge(usize),
+    /// The kernel gives no program a word as long as one of these.
+    #[error("{0}")]
+    Word(#[from] WordTooLong),
+    /// The kernel gives no program as much as these together.
+    #[error(
+        "the command and its variables are too large together for Linux (a quarter of the limit of the stack, ulimit -s)"
+    )]
+    Words,
     /// No further program can be started in the sandbox.
     #[error("no further program can be started in this sandbox: its exec server has ended ({0})")]
     NoExec(std::io::Error),

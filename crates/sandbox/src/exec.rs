@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use atoll_frame::{
     ExecId, ExecSpec, ExecTerminal, Report, Request, SPEC_BYTES_MAX, Terminal, User,
 };
-use atoll_model::RESIDENT;
+use atoll_model::{RESIDENT, check_words};
 use atoll_sys::{descriptor, socket};
 use rustix::fs::{FileType, fstat, fstatfs};
 
@@ -162,6 +162,10 @@ impl ExecServer {
         size: Option<Size>,
         streams: Option<[OwnedFd; 3]>,
     ) -> Result<PreparedExec, SandboxError> {
+        check_words(
+            spec.arguments.iter().map(Vec::as_slice),
+            spec.environment.iter().map(Vec::as_slice),
+        )?;
         let bytes = spec.to_bytes();
         if bytes.len() > SPEC_BYTES_MAX {
             return Err(SandboxError::TooLarge(bytes.len()));

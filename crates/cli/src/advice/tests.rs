@@ -125,6 +125,7 @@ fn each_error_has_a_next_step_of_its_own() {
             "ls -ld /opt/tool",
         ),
         (SandboxError::TooLarge(9).into(), "standard input"),
+        (SandboxError::Words.into(), "standard input"),
         (SandboxError::Vanished.into(), "dmesg"),
         (
             LedgerError::Busy {

@@ -87,3 +87,44 @@ fn served_memory_limit_without_groups_is_named() {
     let _ = server.end();
     verify_ledger(&world);
 }
+
+#[test]
+fn served_words_too_long_are_refused_by_name() {
+    let world = World::new("served_words_too_long_are_refused_by_name");
+    let server = Server::start(&world);
+    let (id, token) = server.make(&world);
+    let long = "x".repeat(200_000);
+    let run = format!("/v1/sandboxes/{id}/run");
+    let table = [
+        (
+            json!({ "command": ["echo", "-n", long] }),
+            "argument 2 has 200000 bytes",
+        ),
+        (
+            json!({ "command": ["true"], "environment": { "DATA": long } }),
+            "the variable DATA has 200005 bytes",
+        ),
+    ];
+    for (body, expected) in table {
+        world.write("body", body.to_string());
+        for path in [&run, &format!("/v1/sandboxes/{id}/processes")] {
+            let (status, told) = server.ask(&world, "POST", path, "@body");
+            let text = told.to_string();
+            assert_eq!(status, 400, "{text}");
+            assert!(text.contains(expected) && text.contains("131071"), "{text}");
+        }
+    }
+    let config = json!({ "cmd": "/bin/echo", "args": [long] });
+    let answer = started(&server, &world, &id, &token, &config);
+    assert!(
+        answer.contains("invalid_argument") && answer.contains("argument 1 has"),
+        "{answer}"
+    );
+    // As long as the kernel takes them.
+    let body = json!({ "command": ["sh", "-c", "echo ${#1}", "sh", "x".repeat(131_071)] });
+    world.write("body", body.to_string());
+    let (_, ran) = server.ask(&world, "POST", &run, "@body");
+    assert_eq!(ran["stdout"], "131071\n", "{ran}");
+    let _ = server.end();
+    verify_ledger(&world);
+}

@@ -35,6 +35,7 @@ const CONTROL_Z: u8 = 0x1a;
 const ENDING_KEYS: [u8; 2] = [0x03, 0x1c];
 
 const ENOENT: i32 = 2;
+const E2BIG: i32 = 7;
 
 /// The state of one exec's streams, on the host's side.
 #[derive(Debug)]
@@ -249,6 +250,10 @@ impl ExecStreams {
                     self.pid = Some(pid);
                     // It may have run for a while: the clock runs since the request.
                     self.active = Instant::now();
+                }
+                Status::NotExecuted(E2BIG) => {
+                    self.status = None;
+                    return Err(SandboxError::Words);
                 }
                 Status::NotExecuted(ENOENT) => self.end(Ending::NotFound),
                 Status::NotExecuted(_) => self.end(Ending::NotExecutable),

@@ -304,6 +304,15 @@ fn every_report_of_an_end_has_its_ending() {
 }
 
 #[test]
+fn words_too_large_for_the_kernel_are_reported_as_such() {
+    let (result, _) = attended(limits(), b"", |far| {
+        far.answer(Report::NotExecuted { error: 7 });
+        far.gone();
+    });
+    assert!(matches!(result, Err(SandboxError::Words)), "{result:?}");
+}
+
+#[test]
 fn a_first_process_that_the_kernel_ended_is_told_as_killed() {
     let (result, _) = attended(limits(), b"", |far| {
         far.executing();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use atoll_engine::sandboxes::{Exec, NeedsApproval, PriorAnswer, Sandbox, Size};
 use atoll_engine::supervision::ExecRequest;
-use atoll_model::{Ending, RESIDENT, ServedExec};
+use atoll_model::{Ending, RESIDENT, ServedExec, check_words};
 use bytes::{Bytes, BytesMut};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -413,6 +413,13 @@ fn check(asked: &StartAsk) -> Result<(), Refusal> {
     if words_bytes(asked) > WORDS_BYTES_MAX {
         let what = "arguments and variables have 1 MiB at most, together";
         return Err(Refusal::new(Kind::Invalid, what).advise("write the data to a file"));
+    }
+    let words = asked.command.iter().map(String::as_bytes);
+    let variable = |(name, value): (&String, &String)| format!("{name}={value}").into_bytes();
+    let variables: Vec<Vec<u8>> = asked.environment.iter().map(variable).collect();
+    if let Err(error) = check_words(words, variables.iter().map(Vec::as_slice)) {
+        let refusal = Refusal::new(Kind::Invalid, error.to_string());
+        return Err(refusal.advise("write the data to a file"));
     }
     if asked
         .tag

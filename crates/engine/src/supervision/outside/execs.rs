@@ -276,7 +276,10 @@ fn advice(error: &SandboxError) -> &'static str {
     match error {
         SandboxError::TooManyExecs(_) => "wait for one of them to end",
         SandboxError::Making { .. } => "atoll exec RUN -- ls -la shows what is there",
-        SandboxError::TooLarge(_) => "give fewer or shorter arguments and variables",
+        SandboxError::Word(_) => "give the data in a file or on standard input",
+        SandboxError::TooLarge(_) | SandboxError::Words => {
+            "give fewer or shorter arguments and variables"
+        }
         _ => "start the program in a run of its own: atoll run -- …",
     }
 }
