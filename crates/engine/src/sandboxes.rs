@@ -375,10 +375,10 @@ impl Sandbox {
         served.map_err(|declined| refused(&self.run, declined))
     }
 
-    /// Returns the memory that it uses now, bytes; `None` without control groups.
+    /// Returns the memory that it uses now, bytes, where it is known.
     #[must_use]
     pub fn memory_bytes(&self) -> Option<u64> {
-        memory_in_use(&self.shared.machine, &self.run)
+        memory_in_use(&self.shared.machine, &self.run, self.owner.launcher())
     }
 
     /// Measures the resources that it uses now.
@@ -387,7 +387,12 @@ impl Sandbox {
         let begun = self.home.begins().map(|home| home.layers.clone());
         let mut files = begun.unwrap_or_default();
         files.push(self.home_path());
-        in_use(&self.shared.machine, &self.run, &files)
+        in_use(
+            &self.shared.machine,
+            &self.run,
+            self.owner.launcher(),
+            &files,
+        )
     }
 
     /// Reads what its programs have changed, at one moment: it stands still meanwhile. Of a sandbox

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use atoll_model::RunId;
 
 use crate::groups::Groups;
+use crate::launcher::{children_of, children_of_all};
 use crate::{Host, detect_groups, disk};
 
 /// The resources in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
-    /// Memory, page cache included, bytes; `None` without control groups.
+    /// Memory, bytes: page cache included where control groups count it, else the share of each
+    /// process; `None` where it is unknown.
     pub memory_bytes: Option<u64>,
     /// Processor time since its begin, microseconds; `None` without control groups.
     pub cpu_us: Option<u64>,
@@ -19,10 +21,43 @@ pub struct InUse {
     pub disk_bytes: u64,
 }
 
-/// Returns the memory that a run uses now, bytes; `None` without control groups.
+/// The most processes whose memory is added up.
+const PROCESSES_MAX: usize = 10_000;
+
+/// Returns the memory that a run uses now, bytes, where it is known. Without control groups the
+/// memory of the processes beneath its launcher is added up.
 #[must_use]
-pub fn memory_in_use(host: &Host, run: &RunId) -> Option<u64> {
-    Groups::plan(&detect_groups(host), run)?.memory_now()
+pub fn memory_in_use(host: &Host, run: &RunId, launcher: Option<u32>) -> Option<u64> {
+    let groups = Groups::plan(&detect_groups(host), run);
+    memory_of(groups.as_ref(), launcher)
+}
+
+fn memory_of(groups: Option<&Groups>, launcher: Option<u32>) -> Option<u64> {
+    let counted = groups.and_then(Groups::memory_now);
+    counted.or_else(|| launcher.map(memory_of_processes))
+}
+
+/// Adds up the memory of a sandbox's processes, but of its first, which is Atoll's. Pages that
+/// several of them share count once (proc_pid_smaps(5)), or for each where a process shows no more
+/// than its own sum.
+fn memory_of_processes(launcher: u32) -> u64 {
+    let first = children_of(launcher).into_iter();
+    let mut left: Vec<u32> = first.flat_map(children_of_all).collect();
+    let mut bytes = 0_u64;
+    for _ in 0..PROCESSES_MAX {
+        let Some(pid) = left.pop() else { break };
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+        let of = |name: &str, key: &str| kilobytes(&read(name)?, key);
+        let own = of("smaps_rollup", "Pss:").or_else(|| of("status", "VmRSS:"));
+        bytes = bytes.saturating_add(own.unwrap_or(0) << 10);
+        left.extend(children_of_all(pid));
+    }
+    bytes
+}
+
+fn kilobytes(facts: &str, key: &str) -> Option<u64> {
+    let figure = facts.lines().find_map(|line| line.strip_prefix(key))?;
+    figure.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// Changes what a run's processes may use together, while they run: memory, bytes, and processor
@@ -50,11 +85,11 @@ pub fn disk_bytes(all: &[PathBuf]) -> u64 {
 
 /// Measures a run whose workspace's files lie in these directories.
 #[must_use]
-pub fn in_use(host: &Host, run: &RunId, files: &[PathBuf]) -> InUse {
+pub fn in_use(host: &Host, run: &RunId, launcher: Option<u32>, files: &[PathBuf]) -> InUse {
     let groups = Groups::plan(&detect_groups(host), run);
     let groups = groups.as_ref();
     InUse {
-        memory_bytes: groups.and_then(Groups::memory_now),
+        memory_bytes: memory_of(groups, launcher),
         cpu_us: groups.and_then(|groups| groups.counted().cpu_us),
         disk_bytes: disk::bytes_in(files),
     }

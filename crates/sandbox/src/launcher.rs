@@ -298,6 +298,30 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Returns the children of every thread of a process.
+pub(crate) fn children_of_all(pid: u32) -> Vec<u32> {
+    let threads = threads(pid).into_iter();
+    let lists = threads.filter_map(|thread| {
+        std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()
+    });
+    let numbers = lists.flat_map(|list| {
+        let numbers = list.split_ascii_whitespace().map(str::parse);
+        numbers.filter_map(Result::ok).collect::<Vec<u32>>()
+    });
+    numbers.collect()
+}
+
+/// Returns the threads of a process.
+pub(crate) fn threads(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let names = tasks.flatten().map(|task| task.file_name());
+    names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect()
+}
+
 /// Continues a launcher and the first process, where somebody outside has stopped them.
 pub(crate) fn wake(launcher: u32) {
     for pid in std::iter::once(launcher).chain(children_of(launcher)) {

@@ -1,7 +1,7 @@
 //! Limits of served sandboxes: what ends a program is named wherever it shows.
 
 use e2e::traces::{events, verify_ledger};
-use e2e::{Avoidable, World};
+use e2e::{Avoidable, World, wait_until};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
@@ -127,4 +127,31 @@ fn served_words_too_long_are_refused_by_name() {
     assert_eq!(ran["stdout"], "131071\n", "{ran}");
     let _ = server.end();
     verify_ledger(&world);
+}
+
+#[test]
+fn memory_without_groups_is_measured() {
+    let world = World::new("memory_without_groups_is_measured");
+    if !geteuid().is_root() {
+        return world.skip("only root hides control groups", Avoidable::No);
+    }
+    let serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
+    let serve = serve.under(WITHOUT_GROUPS).within(LONG);
+    let server = Server::of(serve.start(), None);
+    let (id, _) = server.make(&world);
+    let holds = "x = bytearray(b'x') * (100 << 20); print('there', flush=True); input()";
+    let body = json!({ "command": ["python3", "-c", holds], "input": true }).to_string();
+    let path = format!("/v1/sandboxes/{id}/processes");
+    let (status, started) = server.ask(&world, "POST", &path, &body);
+    assert_eq!(status, 201, "{started}");
+    wait_until("its memory to be measured", LONG, || {
+        let (_, own) = server.ask(&world, "GET", &format!("/v1/sandboxes/{id}/metrics"), "");
+        let (_, e2bs) = server.ask(&world, "GET", &format!("/sandboxes/{id}/metrics"), "");
+        let used = [&own["memory_bytes"], &e2bs[0]["memUsed"]];
+        let used = used.map(|one| one.as_u64().unwrap_or(0) >> 20);
+        used.iter()
+            .all(|mib| (100..200).contains(mib))
+            .then_some(())
+    });
+    let _ = server.end();
 }

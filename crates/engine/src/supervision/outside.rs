@@ -717,6 +717,9 @@ impl Drop for Outside<'_> {
 impl Carrier for Outside<'_> {
     fn begin(&mut self, launcher: u32) {
         self.launcher = Some(launcher);
+        if let Some(owner) = self.live.and_then(|live| live.owner) {
+            owner.begin(launcher);
+        }
     }
 
     fn take(&mut self, mut listeners: Vec<OwnedFd>, launcher: u32) {

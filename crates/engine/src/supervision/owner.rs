@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use atoll_model::network::Network;
@@ -18,6 +20,7 @@ use crate::supervision::control::{
 /// The end of the program that holds a sandbox.
 pub struct Owner {
     asked: Sender<OwnerAsk>,
+    launcher: Arc<AtomicU32>,
     /// Made readable by each request.
     wake: OwnedFd,
 }
@@ -25,6 +28,8 @@ pub struct Owner {
 /// The end of the thread that supervises it.
 pub struct OwnerEnd {
     asked: Receiver<OwnerAsk>,
+    /// The process of the launcher; 0 until it is known, and once it is gone.
+    launcher: Arc<AtomicU32>,
     wake: OwnedFd,
 }
 
@@ -49,18 +54,26 @@ pub(crate) enum OwnerAsk {
 pub fn owner() -> io::Result<(Owner, OwnerEnd)> {
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let (send, receive) = channel();
+    let launcher = Arc::new(AtomicU32::new(0));
     let owner = Owner {
         asked: send,
+        launcher: Arc::clone(&launcher),
         wake: wake.try_clone()?,
     };
     let end = OwnerEnd {
         asked: receive,
+        launcher,
         wake,
     };
     Ok((owner, end))
 }
 
 impl Owner {
+    /// Returns the process of the sandbox's launcher, while it is there.
+    pub(crate) fn launcher(&self) -> Option<u32> {
+        Some(self.launcher.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
     /// Asks a question that has one answer.
     ///
     /// # Errors
@@ -149,6 +162,11 @@ fn answered<T>(receive: &Receiver<T>) -> Result<T, ControlError> {
 }
 
 impl OwnerEnd {
+    /// Notes the process of the launcher.
+    pub(crate) fn begin(&self, launcher: u32) {
+        self.launcher.store(launcher, Ordering::Relaxed);
+    }
+
     /// Returns what becomes readable when there is a request.
     pub(crate) fn waits_on(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
@@ -162,5 +180,12 @@ impl OwnerEnd {
             Ok(_) => self.asked.try_iter().collect(),
             Err(_) => Vec::new(),
         }
+    }
+}
+
+impl Drop for OwnerEnd {
+    fn drop(&mut self) {
+        // Its number may become another's.
+        self.launcher.store(0, Ordering::Relaxed);
     }
 }

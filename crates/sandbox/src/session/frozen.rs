@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::launcher::{children_of, lists_children};
+use crate::launcher::{children_of, children_of_all, lists_children, threads};
 
 /// The most processes that are looked at.
 const PROCESSES_MAX: usize = 100_000;
@@ -81,29 +81,6 @@ pub(super) fn stopped(launcher: u32) -> Option<Threads> {
         left.extend(children_of_all(pid));
     }
     Some(all)
-}
-
-/// Returns the children of every thread of a process.
-fn children_of_all(pid: u32) -> Vec<u32> {
-    let threads = threads(pid).into_iter();
-    let lists = threads.filter_map(|thread| {
-        fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()
-    });
-    let numbers = lists.flat_map(|list| {
-        let numbers = list.split_ascii_whitespace().map(str::parse);
-        numbers.filter_map(Result::ok).collect::<Vec<u32>>()
-    });
-    numbers.collect()
-}
-
-fn threads(pid: u32) -> Vec<u32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let names = tasks.flatten().map(|task| task.file_name());
-    names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect()
 }
 
 /// Returns a thread that has stopped, with its switches (proc_pid_status(5)); none if it has ended.
