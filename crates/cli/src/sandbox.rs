@@ -4,6 +4,7 @@ pub(crate) mod build;
 mod context;
 mod dockerfile;
 mod exec;
+mod network;
 mod snapshot;
 pub(crate) mod template;
 mod volume;
@@ -286,6 +287,7 @@ fn create(
             "memory_mib": mebibytes(arguments.memory.as_deref(), "--memory")?,
             "disk_mib": mebibytes(arguments.disk.as_deref(), "--disk")?,
             "volumes": volume::mounts(&arguments.volume)?,
+            "network": network::asked(arguments.network.as_deref())?,
             "environment": pairs(&arguments.env, "--env")?,
             "metadata": pairs(&arguments.metadata, "--metadata")?,
         }),

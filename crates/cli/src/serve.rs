@@ -209,23 +209,25 @@ fn greeting(place: &Place<'_>, network: NetworkWord, key: Option<&str>) -> Strin
         "Serving at {url}, sandboxes with the network \"{}\".\n",
         network.name()
     );
-    text += "Paste this into the shell of whatever uses E2B's SDK:\n";
+    text += "Paste this into the shell of whatever uses E2B's SDK, or atoll sandbox:\n";
     text += &format!("  export E2B_API_URL={url}\n");
     text += &format!("  export E2B_SANDBOX_URL={url}\n");
     text += &format!("  export E2B_VOLUME_API_URL={url}\n");
     text += &format!("  export E2B_DOMAIN={domain}:{port}\n");
+    text += &format!("  export ATOLL_URL={url}\n");
     if let Some(authority) = &place.authority {
         let authority = authority.display();
         text += &format!("  export SSL_CERT_FILE={authority} NODE_EXTRA_CA_CERTS={authority}\n");
     }
     match key {
         Some(key) => {
-            text += &format!("  export E2B_API_KEY={key}\n");
+            text += &format!("  export E2B_API_KEY={key}\n  export ATOLL_API_KEY={key}\n");
             text += "The key is shown this once; atoll serve keys create makes others.\n";
         }
         None => {
             text +=
                 "  export E2B_API_KEY=…   (a key of yours; atoll serve keys create makes one)\n";
+            text += "  export ATOLL_API_KEY=…\n";
         }
     }
     text += "Ctrl-C ends the server and its sandboxes.";

@@ -543,6 +543,31 @@ fn the_client_at_the_command_line_works() {
             .env("ATOLL_API_KEY", &server.key)
             .run()
     };
+    let own = format!("  export ATOLL_API_KEY={}\n", server.key);
+    let url = format!("  export ATOLL_URL={}\n", server.url);
+    let told = &server.told;
+    assert!(told.contains(&own) && told.contains(&url), "{told}");
+    let closed = [
+        "create",
+        "--network",
+        "closed",
+        "--cpus",
+        "1",
+        "--template",
+        "base",
+    ];
+    let closed = client(&closed).success();
+    assert!(closed.err().contains("network closed"), "{closed}");
+    let _ = client(&["create", "--network", "internet"])
+        .expect_status(125)
+        .is_clear_error([
+            "less than serve.toml says",
+            "atoll serve --network internet",
+        ]);
+    // The server grants no more than it has itself.
+    let _ = client(&["create", "--network", "example.com"])
+        .expect_status(125)
+        .is_clear_error(["closed"]);
     let made = client(&["create", "--metadata", "of=test", "--env", "NAME=value"]).success();
     let id = made.out().trim().to_owned();
     let script = "echo $NAME; echo told >&2; exit 7";

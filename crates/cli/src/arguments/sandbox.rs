@@ -66,6 +66,11 @@ pub struct CreateSandboxArguments {
     #[arg(long, value_name = "SIZE")]
     pub disk: Option<String>,
 
+    /// closed, or the only hosts that it reaches, as api.example.com,*.example.org.
+    /// Default: the server's network.
+    #[arg(long, value_name = "closed|HOST,…", verbatim_doc_comment)]
+    pub network: Option<String>,
+
     /// A volume, NAME:PATH, or NAME:PATH:ro to only read it; can be given several times.
     #[arg(long, value_name = "NAME:PATH[:ro]")]
     pub volume: Vec<String>,
