@@ -37,6 +37,15 @@ const USUAL: [&str; 13] = [
     "sympy",
 ];
 
+/// The signs in what pip writes that it could not reach a host.
+const UNREACHED: [&str; 5] = [
+    "Failed to establish a new connection",
+    "Max retries exceeded",
+    "NewConnectionError",
+    "ConnectTimeoutError",
+    "name resolution",
+];
+
 /// Carries out `atoll template`.
 ///
 /// # Errors
@@ -170,13 +179,20 @@ fn install(sandbox: &Sandbox, packages: &[&str], output: &Output) -> Result<(), 
     let ((nothing, _), (out, out_end), (err, err_end)) = (pipe()?, pipe()?, pipe()?);
     let streams = [nothing.into(), out_end.into(), err_end.into()];
     let mut exec = sandbox.start(request, streams, None)?;
-    let last = thread::scope(|scope| {
+    let (last, is_unreached) = thread::scope(|scope| {
         let errors = scope.spawn(|| shown(err, output));
-        let _ = shown(out, output);
-        errors.join().unwrap_or_default()
+        let (_, is_unreached) = shown(out, output);
+        let (last, is_too) = errors.join().unwrap_or_default();
+        (last, is_unreached || is_too)
     });
     match exec.wait()? {
         Ending::Exited { status: 0 } => Ok(()),
+        _ if is_unreached => Err(Failure::new("PyPI could not be reached")
+            .because(last)
+            .advise(
+                "this machine has to reach pypi.org and files.pythonhosted.org itself; --allow HOST \
+                 opens a mirror that /etc/pip.conf names",
+            )),
         ending => Err(Failure::new("pip could not install the packages")
             .because(if last.is_empty() {
                 format!("{ending:?}")
@@ -187,12 +203,13 @@ fn install(sandbox: &Sandbox, packages: &[&str], output: &Output) -> Result<(), 
     }
 }
 
-/// Shows lines as they come; returns the last.
-fn shown(from: io::PipeReader, output: &Output) -> String {
-    let mut last = String::new();
+/// Shows lines as they come; returns the last, and whether one says that a host was not reached.
+fn shown(from: io::PipeReader, output: &Output) -> (String, bool) {
+    let (mut last, mut is_unreached) = (String::new(), false);
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
         last = printable(&line);
+        is_unreached |= UNREACHED.iter().any(|sign| last.contains(sign));
         output.say(&format!("  {last}\n"));
     }
-    last
+    (last, is_unreached)
 }

@@ -6,6 +6,7 @@ mod failed;
 mod limited;
 mod published;
 mod remedy;
+mod served;
 #[cfg(test)]
 mod tests;
 mod touched;

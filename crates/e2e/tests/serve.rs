@@ -1,5 +1,6 @@
 //! `atoll serve`: unmodified SDKs, strangers, and processes that end at any time.
 
+mod built;
 mod desktop;
 mod limits;
 mod managed;

@@ -397,7 +397,8 @@ impl NetworkWord {
     }
 
     /// Returns the presets that it stands for.
-    pub(crate) fn presets(self) -> Vec<String> {
+    #[must_use]
+    pub fn presets(self) -> Vec<String> {
         match self {
             Self::Registries => REGISTRIES.map(str::to_owned).into(),
             Self::Closed | Self::Internet => Vec::new(),

@@ -1,6 +1,9 @@
 //! `atoll template` of a server: its tenant's own templates, and the shipped one that is built there.
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
+use atoll_server::CODE_INTERPRETER;
+use atoll_server::worker::templates;
 use serde_json::{Value, json};
 use ureq::SendBody;
 
@@ -25,7 +28,19 @@ const MEMORY_MIB: u64 = 2_048;
 /// # Errors
 /// When the server cannot be asked, or refuses.
 pub(crate) fn list(arguments: &ListTemplatesArguments, output: &Output) -> Result<u8, Failure> {
-    let all = Server::of_environment()?.json("GET", TEMPLATES, &Value::Null)?;
+    let server = match (Server::of_environment(), built_here()) {
+        (Ok(server), _) => server,
+        // What was built without a key is there without one.
+        (Err(_), Some(number)) if !arguments.json => {
+            output.result(&format!(
+                "{CODE_INTERPRETER}  {CODE_INTERPRETER}  build {number} of this machine\n"
+            ));
+            output.say("Set ATOLL_API_KEY to see also the templates of its tenant.\n");
+            return Ok(0);
+        }
+        (Err(failure), _) => return Err(failure),
+    };
+    let all = server.json("GET", TEMPLATES, &Value::Null)?;
     if arguments.json {
         output.json(&all);
         return Ok(0);
@@ -39,6 +54,12 @@ pub(crate) fn list(arguments: &ListTemplatesArguments, output: &Output) -> Resul
         output.result(&format!("{id}  {name}  {sandboxes} sandboxes\n"));
     }
     Ok(0)
+}
+
+/// Returns the number of the last build of the interpreter's packages here.
+fn built_here() -> Option<u64> {
+    let places = Places::read().ok()?;
+    templates::built(&places.state).map(|(number, _)| number)
 }
 
 /// Removes a template that nothing stands on.

@@ -89,6 +89,9 @@ impl Story<'_> {
     /// Returns a hint for a command that fetches and failed where nothing could be reached: no
     /// connection of it was ever seen.
     pub(super) fn unreached_hint(&self) -> Option<String> {
+        if self.is_served() {
+            return None;
+        }
         let has_failed = match self.ending()? {
             Ending::Exited { status } => status != 0,
             Ending::Signalled { .. } => true,

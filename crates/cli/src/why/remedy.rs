@@ -23,6 +23,9 @@ const HOSTS_SHOWN_MAX: usize = 8;
 impl Story<'_> {
     /// Returns a command for each thing that an option allows.
     pub(super) fn remedies(&self) -> Vec<String> {
+        if self.is_served() {
+            return self.served_remedies();
+        }
         let commands = self.remedies_of_profile();
         match self.is_closed() {
             // Nothing else opens anything there, and nothing opens what the organisation holds.
@@ -79,6 +82,12 @@ impl Story<'_> {
 
     /// Returns the options that would allow what no rule did.
     fn unreached(&self) -> Option<String> {
+        let options = self.missing_options();
+        (!options.is_empty()).then(|| options.join(" "))
+    }
+
+    /// Returns the options of `atoll run` that would allow what no rule did.
+    pub(super) fn missing_options(&self) -> Vec<String> {
         let mut options: Vec<String> = Vec::new();
         for missing in self.missing() {
             for option in missing.options() {
@@ -90,12 +99,12 @@ impl Story<'_> {
                 break;
             }
         }
-        (!options.is_empty()).then(|| options.join(" "))
+        options
     }
 
     /// Returns the remedies as lines of a profile's `[network]`.
     pub(super) fn profile_lines(&self) -> Vec<String> {
-        if self.is_closed() {
+        if self.is_closed() || self.is_served() {
             return Vec::new();
         }
         let mut presets: Vec<String> = Vec::new();
@@ -194,7 +203,7 @@ impl Story<'_> {
     }
 
     /// Returns the limits that the run reached.
-    fn limits_reached(&self) -> Vec<LimitKey> {
+    pub(super) fn limits_reached(&self) -> Vec<LimitKey> {
         let mut reached: Vec<LimitKey> = Vec::new();
         if let Some(Ending::Limited { limit }) = self.ending() {
             reached.extend(LimitKey::parse(render::limit_name(limit)).ok());

@@ -565,3 +565,53 @@ fn a_remote_of_git_is_told_as_a_repository() {
     ]);
     assert!(!text.contains("repositories"), "{text}");
 }
+
+#[test]
+fn remedies_of_a_served_sandbox_are_its_servers() {
+    let mut served = opened(
+        "allow",
+        json!({ "profile": "served", "limits": { "memory-bytes": 1_073_741_824 }, "network": "none" }),
+    );
+    if let Some(body) = served.body.as_object_mut() {
+        body.insert(
+            "served".to_owned(),
+            json!({ "sandbox": "i1", "tenant": "default" }),
+        );
+    }
+    let exec = |exec: u32, command: &str, ending: Value| {
+        [
+            event(
+                "exec.opened",
+                json!({ "exec": exec, "command": ["sh", "-c", command] }),
+            ),
+            event("exec.closed", json!({ "exec": exec, "ending": ending })),
+        ]
+    };
+    let limited = json!({ "how": "limited", "limit": "memory" });
+    let failed = json!({ "how": "exited", "status": 1 });
+    let mut events = vec![served];
+    events.extend(exec(1, "eat", limited));
+    events.extend(exec(2, "pip install pandas", failed));
+    let told = told(&events);
+    for expected in [
+        "limit     exec 1 (sh -c eat) ended: the memory limit was reached",
+        "allow     atoll sandbox create --memory 2048M\n",
+        "allow     memory_mib = 2048    # serve.toml, [defaults]\n",
+        "allow     network = \"registries\"    # serve.toml\n",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+    assert!(!told.contains("atoll run"), "{told}");
+    let refused = |host: &str| {
+        event(
+            "flow.refused",
+            json!({ "host": host, "port": 443, "why": NO_RULE }),
+        )
+    };
+    events.push(refused("example.com"));
+    let told = super::tests::told(&events);
+    for expected in ["network = \"internet\"", "ask = [\"example.com\"]"] {
+        assert!(told.contains(expected), "{told}");
+    }
+    assert!(!told.contains("atoll run"), "{told}");
+}

@@ -18,8 +18,8 @@ use super::idle::timed;
 use super::{Front, authority, kept};
 use crate::line::Stream;
 use crate::protocol::{
-    Ask, BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, Credential, Kind,
-    Refusal, RegistryLogin, Reply, TEMPLATES, TemplateFacts, TemplatesAsk,
+    Ask, BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, CODE_INTERPRETER,
+    Credential, Kind, Refusal, RegistryLogin, Reply, TEMPLATES, TemplateFacts, TemplatesAsk,
 };
 use crate::rfc3339::time_of;
 
@@ -119,7 +119,9 @@ async fn list(front: &Front, key: Credential) -> Result<Response, Refusal> {
     let Reply::Templates(all) = front.ask(key, Ask::Templates(TemplatesAsk::List)).await? else {
         return Err(strange());
     };
-    let all: Vec<Value> = all.iter().map(described).collect();
+    // What is shipped is nobody's own there.
+    let own = all.iter().filter(|one| one.id != CODE_INTERPRETER);
+    let all: Vec<Value> = own.map(described).collect();
     Ok(answer_json(StatusCode::OK, &all))
 }
 

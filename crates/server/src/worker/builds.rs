@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use super::callers::Caller;
 use super::layered::Begun;
 use super::living::milliseconds;
-use super::{Worker, fault, name};
+use super::{Worker, fault, name, templates};
 use crate::protocol::{
     BuildFacts, BuildPlan, CODE_INTERPRETER, CreateAsk, Kind, Refusal, Reply, TemplateFacts,
     TemplatesAsk,
@@ -222,8 +222,10 @@ impl Worker {
             TemplatesAsk::List => {
                 let mut all = self.all_templates()?;
                 all.retain(|one| one.tenant == caller.tenant);
-                let facts = all.iter().map(|one| self.template_facts(one));
-                Ok(Reply::Templates(facts.collect()))
+                let own = all.iter().map(|one| self.template_facts(one));
+                Ok(Reply::Templates(
+                    own.chain(self.interpreter_facts()).collect(),
+                ))
             }
             TemplatesAsk::Get { id } => {
                 let found = self.template_named(&caller.tenant, &id)?;
@@ -276,6 +278,21 @@ impl Worker {
             memory_mib: one.record.memory_mib.unwrap_or(defaults.memory_mib),
             sandboxes: self.stand_on(&one.id),
         }
+    }
+
+    /// Describes the shipped interpreter, where packages were built for it.
+    fn interpreter_facts(&self) -> Option<TemplateFacts> {
+        let (number, created_ms) = templates::built(self.engine.state())?;
+        Some(TemplateFacts {
+            id: CODE_INTERPRETER.to_owned(),
+            name: CODE_INTERPRETER.to_owned(),
+            created_ms,
+            digest: format!("{CODE_INTERPRETER}/{number}"),
+            user: resident(),
+            cpus: self.processors(None),
+            memory_mib: self.configuration.defaults.memory_mib,
+            sandboxes: self.stand_on(CODE_INTERPRETER),
+        })
     }
 
     /// Counts the sandboxes that stand on a template.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::files::Files;
-use super::living::Living;
+use super::living::{Living, milliseconds};
 use super::process::Process;
 use super::{Worker, fault};
 use crate::protocol::{CODE_INTERPRETER, INTERPRETER_PORT, Kind, Refusal, StartAsk};
@@ -112,6 +112,17 @@ pub fn furnish(state: &Path) -> io::Result<PathBuf> {
     let directory = directory(state);
     furnish_in(&directory)?;
     Ok(directory)
+}
+
+/// Returns the packages of the interpreter that were built last: the number of their build, and its
+/// time, milliseconds since 1970.
+#[must_use]
+pub fn built(state: &Path) -> Option<(u64, u64)> {
+    let packages = packages(&place(state))?;
+    let number = packages.file_name()?.to_str()?.parse().ok();
+    let number = number.filter(|number| *number > 0)?;
+    let made = packages.join(PACKAGES).metadata().ok()?.modified().ok()?;
+    Some((number, milliseconds(made)))
 }
 
 fn directory(state: &Path) -> PathBuf {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
+use atoll_engine::remedies::network_hint;
 use atoll_model::RESIDENT;
 
 use super::super::process::Process;
 use super::Record;
+use crate::configuration::NetworkWord;
 use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk, describe_limit};
 
 /// The most variables of a template, and bytes of one.
@@ -149,8 +151,38 @@ fn made_at_root(command: &str) -> Vec<String> {
     found
 }
 
-/// Says how directories are made at the root, where a command that makes some has failed.
-pub(super) fn advised(refusal: Refusal, command: &str) -> Refusal {
+/// Says what a command that has failed may have lacked: the network to fetch something, or a
+/// directory at the root.
+pub(super) fn advised(refusal: Refusal, command: &str, network: NetworkWord) -> Refusal {
+    let words = ["sh", "-c", command].map(Into::into);
+    let fetches = network_hint(&words, false);
+    let of_registry = network_hint(&words, false).filter(|hint| {
+        let registries = NetworkWord::Registries.presets();
+        registries
+            .iter()
+            .any(|preset| hint.contains(&format!("--preset {preset} ")))
+    });
+    match (fetches, of_registry, network) {
+        (Some(_), Some(_), NetworkWord::Closed) => {
+            return refusal.advise(
+                "builds reach nothing here: network = \"registries\" in serve.toml, or atoll serve \
+                 --network registries, opens package registries for builds and sandboxes",
+            );
+        }
+        (Some(_), None, NetworkWord::Closed | NetworkWord::Registries) => {
+            return refusal.advise(
+                "builds reach no more than the network in serve.toml says: network = \"internet\" \
+                 opens every public host",
+            );
+        }
+        (Some(_), Some(_), NetworkWord::Registries | NetworkWord::Internet) => {
+            return refusal.advise(
+                "if its registry could not be reached: the server's machine has to reach it \
+                 itself; a mirror needs network = \"internet\" in serve.toml",
+            );
+        }
+        (None, ..) | (Some(_), None, NetworkWord::Internet) => {}
+    }
     match command.contains("mkdir ") {
         true => refusal.advise(
             "at the root WORKDIR /x, COPY and mkdir -p /x make directories, and nothing else",
@@ -243,7 +275,32 @@ pub(super) fn ended(end: &End) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::made_at_root;
+    use super::*;
+
+    #[test]
+    fn commands_that_fetch_are_told_of_the_network() {
+        let advice = |command: &str, network| {
+            let refusal = Refusal::new(Kind::Invalid, "it has failed");
+            advised(refusal, command, network)
+                .advice
+                .unwrap_or_default()
+        };
+        let (closed, registries) = (NetworkWord::Closed, NetworkWord::Registries);
+        let all = [
+            ("pip install pandas", closed, "\"registries\""),
+            ("set -e; apt-get update", closed, "\"registries\""),
+            ("curl -O https://example.com/x", closed, "\"internet\""),
+            ("curl -O https://example.com/x", registries, "\"internet\""),
+            ("pip install pandas", registries, "has to reach it itself"),
+            ("mkdir /x", closed, "WORKDIR"),
+        ];
+        for (command, network, expected) in all {
+            let told = advice(command, network);
+            assert!(told.contains(expected), "{command}: {told}");
+        }
+        assert_eq!(advice("make", closed), "");
+        assert_eq!(advice("curl example.com", NetworkWord::Internet), "");
+    }
 
     #[test]
     fn directories_at_the_root_are_seen_in_commands() {

@@ -340,7 +340,8 @@ impl Worker {
                 let mut ask = shell.ask(command);
                 ask.user = user.clone().or(ask.user);
                 let ran = self.run_logged(living, ask, None, log).await;
-                ran.map_err(|refusal| advised(refusal, command))
+                let network = self.configuration.network;
+                ran.map_err(|refusal| advised(refusal, command, network))
             }
             BuildStep::Environment(variables) => {
                 self.set_variables(living, variables, shell, log).await
