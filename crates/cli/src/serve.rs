@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use atoll_engine::at_rest::AtRest;
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::missing_ids;
 use atoll_engine::run::refuse_nesting;
 use atoll_engine::sandboxes::Engine;
 use atoll_launcher::LAUNCHER;
@@ -126,6 +127,9 @@ fn checked(places: &Places, configuration: &Configuration, output: &Output) -> R
     let at_rest = AtRest::of(&places.state);
     let place = places.state.display();
     line(output, &format!("sandboxes' files, in {place}: {at_rest}"));
+    if let Some(missing) = missing_ids() {
+        line(output, &format!("users in templates: {missing}"));
+    }
     Ok(0)
 }
 

@@ -90,6 +90,7 @@ pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;
 pub use request::{ChangeRetention, PolicyReloader, Request, Tokens};
+pub use rooted::missing_ids;
 
 #[cfg(test)]
 #[path = "../../sys/src/tests/skipping.rs"]

@@ -52,6 +52,14 @@ const ONE_ID: &str = "root is the only user inside: further ids need a range for
     /etc/subuid and /etc/subgid, and newuidmap (package uidmap); without them chown to others, \
     su and apt-get fail";
 
+/// Returns what an ordinary user lacks whose sandboxes have no user but root.
+#[must_use]
+pub fn missing_ids() -> Option<&'static str> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let has_ids = uid.is_root() || Subordinate::of(uid.as_raw(), gid.as_raw()).is_some();
+    (!has_ids).then_some(ONE_ID)
+}
+
 /// Makes a layer for each directory of the system that root in the sandbox can change, its own
 /// first, and finds the user's subordinate ids.
 pub(crate) fn place(

@@ -1,6 +1,7 @@
 //! Builds of templates: what they report, and the list of what was built.
 
 use std::fs;
+use std::process::Command;
 
 use e2e::{Avoidable, World};
 use rustix::process::geteuid;
@@ -40,4 +41,55 @@ fn unreached_registry_is_named() {
     let build = build.under(["unshare", "--net", "--"]).within(LONG);
     let failed = build.run().expect_status(125);
     let _ = failed.is_clear_error(["PyPI could not be reached", "has to reach pypi.org"]);
+}
+
+/// A user without an account, and so without a range of ids.
+const NOBODY: &str = "64207";
+
+#[test]
+fn copies_work_without_further_ids() {
+    let world = World::new("copies_work_without_further_ids");
+    let mut serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
+    let mut check = world.atoll(["serve", "--check"]);
+    if geteuid().is_root() {
+        let own = Command::new("chown").args(["-R", NOBODY]).arg(world.top());
+        assert!(own.status().unwrap().success());
+        let other = [
+            "setpriv",
+            "--reuid",
+            NOBODY,
+            "--regid",
+            NOBODY,
+            "--clear-groups",
+        ];
+        serve = serve.under(other);
+        check = check.under(other);
+    }
+    let checked = check.run().success();
+    assert!(checked.out().contains("package uidmap"), "{checked}");
+    let server = Server::of(serve.within(LONG).start(), None);
+    world.write("from/here", "content\n");
+    let build = |name: &str, dockerfile: &str| {
+        world.write("from/Dockerfile", dockerfile);
+        let build = world.atoll(["template", "build", name, "--file", "from/Dockerfile"]);
+        let build = build.env("ATOLL_URL", &server.url).within(LONG);
+        build.env("ATOLL_API_KEY", &server.key).run()
+    };
+    let copy = "FROM atoll/base\nWORKDIR /app/dir\nCOPY here /app/there\n\
+                RUN grep content /app/there && touch /app/dir/x\n";
+    let built = build("copied", copy).success();
+    assert!(built.out().starts_with("tpl"), "{built}");
+    let _ = build(
+        "owned",
+        "FROM atoll/base\nCOPY --chown=root here /app/there\n",
+    )
+    .success();
+    let refused = build(
+        "others",
+        "FROM atoll/base\nCOPY --chown=33 here /app/there\n",
+    );
+    let _ = refused
+        .expect_status(125)
+        .is_clear_error(["newuidmap (package uidmap)"]);
+    let _ = server.end();
 }

@@ -14,6 +14,8 @@ use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk, describe_limit};
 /// The most variables of a template, and bytes of one.
 const VARIABLES_MAX: usize = 64;
 const VARIABLE_BYTES_MAX: usize = 4_096;
+/// The exit status of a copy for a user where there is root alone.
+const NO_USERS: u8 = 78;
 /// The search path where no step has set another.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -193,6 +195,12 @@ pub(super) fn advised(refusal: Refusal, command: &str, network: NetworkWord) -> 
 
 /// Says where files can be copied to, where a copy to the root has failed.
 pub(super) fn advised_of_copy(refusal: Refusal, to: &str) -> Refusal {
+    if refusal.what.contains(&format!("exit status {NO_USERS}")) {
+        return refusal.advise(
+            "install newuidmap (package uidmap) on the server's machine, with a range for its user \
+             in /etc/subuid and /etc/subgid; or leave --chown out",
+        );
+    }
     match Path::new(to).parent() == Some(Path::new("/")) {
         true => refusal.advise("at the root are directories alone: COPY to one, as in /app/"),
         false => refusal,

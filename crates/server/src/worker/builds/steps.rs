@@ -48,13 +48,28 @@ const OWN: &str = "atoll/";
 /// The step after the last.
 const FINALIZE: &str = "finalize";
 
+/// Defines whether there are other users than root: an ordinary user's server without subordinate ids
+/// has none (user_namespaces(7)).
+const HAS_USERS: &str = r#"
+has_users() {
+  ids=0
+  while read -r inside outside count; do ids=$((ids + count)); done < /proc/self/uid_map
+  [ "$ids" -gt 1 ]
+}
+"#;
+
 /// Puts uploaded files in place: the source, the target, the owner, the mode, the directory to
-/// which they were unpacked, and the working directory.
+/// which they were unpacked, the working directory, and the owner where none is named.
 const COPY: &str = r#"
 set -e
 cd "$5"
 case "$2" in /*) to=$2;; *) to=$6/$2;; esac
-[ -z "$3" ] || chown -R "$3" .
+if has_users; then chown -R "${3:-$7}" .
+else
+  case "${3%%:*}" in ''|root|0|"$7") ;;
+  *) echo "root is the only user here, so nothing is copied for $3" >&2; exit 78;;
+  esac
+fi
 [ -z "$4" ] || chmod -R "$4" .
 IFS=
 set -- $1
@@ -358,7 +373,10 @@ impl Worker {
                     true => "[ -n \"$(ls -A \"$1\" 2>/dev/null)\" ]",
                     false => "[ -d \"$1\" ]",
                 };
-                let script = format!("{is_there} || {{ mkdir -p \"$1\" && chown \"$2\" \"$1\"; }}");
+                let script = format!(
+                    "{HAS_USERS}{is_there} || {{ mkdir -p \"$1\" && \
+                     {{ ! has_users || chown \"$2\" \"$1\"; }}; }}"
+                );
                 let words = ["-c", &script, "sh", &at, &shell.user];
                 let ask = as_root(words.map(str::to_owned).to_vec(), shell);
                 self.run_logged(living, ask, None, log).await?;
@@ -375,17 +393,20 @@ impl Worker {
                 let file = self.upload_place(id, upload);
                 let unpacked = format!("/data/.copy-{}", super::name(10)?);
                 let script = "mkdir -p \"$1\" && cd \"$1\" && \
-                              if [ \"$2\" = gzip ]; then gzip -dc; else cat; fi | tar -xf -";
+                              if [ \"$2\" = gzip ]; then gzip -dc; else cat; fi | tar -xof -";
                 let packing = if is_gzip(&file)? { "gzip" } else { "" };
                 let words = ["-c", script, "sh", &unpacked, packing];
                 let mut ask = as_root(words.map(str::to_owned).to_vec(), shell);
                 ask.input = true;
                 self.run_logged(living, ask, Some(&file), log).await?;
-                let owner = owner.as_deref().filter(|owner| !owner.is_empty());
-                let owner = owner.unwrap_or(&shell.user);
+                let owner = owner.as_deref().unwrap_or_default();
                 let mode = mode.as_deref().unwrap_or_default();
                 let here = shell.place("");
-                let words = ["-c", COPY, "sh", from, to, owner, mode, &unpacked, &here];
+                let script = format!("{HAS_USERS}{COPY}");
+                let user = &shell.user;
+                let words = [
+                    "-c", &script, "sh", from, to, owner, mode, &unpacked, &here, user,
+                ];
                 let ask = as_root(words.map(str::to_owned).to_vec(), shell);
                 let copied = self.run_logged(living, ask, None, log).await;
                 copied.map_err(|refusal| advised_of_copy(refusal, to))?;
