@@ -86,7 +86,7 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     };
     let identity = identity(&places, &configuration)?;
     let (identity, authority) = identity.unzip();
-    let (network, port) = (configuration.network, address.port());
+    let (network, port) = (configuration.network(), address.port());
     let domain = configuration.tls.as_ref().map(|tls| tls.domain.clone());
     let worker = Worker::new(engine, store, configuration, identity, port);
     let can_make = worker.check();
@@ -121,7 +121,7 @@ fn checked(places: &Places, configuration: &Configuration, output: &Output) -> R
                 "http"
             },
             configuration.listen,
-            configuration.network.name()
+            configuration.network().name()
         ),
     );
     let at_rest = AtRest::of(&places.state);
@@ -300,7 +300,7 @@ fn configuration(places: &Places, arguments: &ServeArguments) -> Result<Configur
         Err(error) => return Err(wrong(path, &error)),
     };
     configuration.listen = arguments.listen.unwrap_or(configuration.listen);
-    configuration.network = arguments.network.unwrap_or(configuration.network);
+    configuration.network = arguments.network.or(configuration.network);
     configuration
         .check()
         .map_err(|error| Failure::new("the server cannot begin so").because(error))?;

@@ -39,7 +39,8 @@ struct Server {
 
 impl Server {
     fn start(world: &World) -> Self {
-        Self::with(world, &[])
+        // It builds nothing by itself then.
+        Self::with(world, &["--network", "closed"])
     }
 
     fn with(world: &World, options: &[&str]) -> Self {
@@ -230,7 +231,7 @@ fn the_code_tool_of_librechat_works_unmodified() {
     let keys = world.top();
     let _ = script().arg("keys").arg(keys).run().success();
     let issuer = format!(
-        "[[issuer]]\nurl = 'https://chat.example.com'\naudience = 'atoll'\nkeys = '{}'\n",
+        "network = 'closed'\n[[issuer]]\nurl = 'https://chat.example.com'\naudience = 'atoll'\nkeys = '{}'\n",
         keys.join("public.json").display()
     );
     world.write("serve.toml", issuer);

@@ -32,8 +32,8 @@ const IMAGES: [&str; 9] = [
 pub struct Configuration {
     /// The address that is listened at; beyond the loopback only with TLS.
     pub listen: SocketAddr,
-    /// The network of sandboxes, which a caller can only narrow.
-    pub network: NetworkWord,
+    /// The network of sandboxes, which a caller can only narrow; closed if `None`.
+    pub network: Option<NetworkWord>,
     /// Destinations beyond the network's, each request to which waits for an approver: names, as of
     /// `--ask`.
     pub ask: Vec<String>,
@@ -206,7 +206,7 @@ impl Default for Configuration {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 3000)),
-            network: NetworkWord::default(),
+            network: None,
             ask: Vec::new(),
             images: None,
             nesting: false,
@@ -276,9 +276,15 @@ impl Default for Quota {
 }
 
 impl Configuration {
+    /// Returns the network of sandboxes.
+    #[must_use]
+    pub fn network(&self) -> NetworkWord {
+        self.network.unwrap_or_default()
+    }
+
     /// Returns the registries of images.
     pub(crate) fn images(&self) -> Vec<String> {
-        match (&self.images, self.network) {
+        match (&self.images, self.network()) {
             (Some(named), _) => named.clone(),
             (None, NetworkWord::Closed) => Vec::new(),
             (None, NetworkWord::Registries | NetworkWord::Internet) => {

@@ -12,7 +12,7 @@ fn the_configuration_is_read_whole_or_refused() {
     assert_eq!(Configuration::parse("").unwrap(), Configuration::default());
     let read = Configuration::parse("network = 'internet'\n[quota]\nsandboxes = 3").unwrap();
     assert_eq!(
-        (read.network, read.quota.sandboxes),
+        (read.network(), read.quota.sandboxes),
         (NetworkWord::Internet, 3)
     );
     for wrong in [

@@ -20,6 +20,7 @@ mod layered;
 mod living;
 mod making;
 mod once;
+pub mod packages;
 mod paused;
 mod pausing;
 mod permits;
@@ -133,6 +134,8 @@ pub struct Worker {
     pool: warm::Pool,
     /// The memory of interpreters, in files.
     frozen: frozen::Frozen,
+    /// The server's own build of the interpreter's packages.
+    packages: packages::InBackground,
     /// True once the server is to end, and makes no sandbox any more.
     is_draining: AtomicBool,
     shares: Arc<Shares>,
@@ -213,6 +216,8 @@ impl Worker {
             held: builds::Held::default(),
             pool: warm::Pool::default(),
             frozen: frozen::Frozen::default(),
+            packages: packages::InBackground::default(),
+            packages: packages::InBackground::default(),
             is_draining: AtomicBool::new(false),
             strangers: Arc::new(tokio::sync::Semaphore::new(shares.strangers(STRANGERS_MAX))),
             shares,
@@ -701,6 +706,9 @@ impl Worker {
     /// Ends all sandboxes.
     async fn end_all(self: &Arc<Self>) {
         self.end_ahead().await;
+        let worker = Arc::clone(self);
+        let ended = tokio::task::spawn_blocking(move || worker.end_packages());
+        let _ = ended.await;
         let all: Vec<_> = self.living().values().cloned().collect();
         let mut ending = tokio::task::JoinSet::new();
         for living in all {

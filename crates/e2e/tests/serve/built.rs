@@ -93,3 +93,72 @@ fn copies_work_without_further_ids() {
         .is_clear_error(["newuidmap (package uidmap)"]);
     let _ = server.end();
 }
+
+/// A server in a network of its own, where there is nothing but its loopback.
+#[test]
+fn interpreter_is_built_in_background() {
+    let world = World::new("interpreter_is_built_in_background");
+    if !geteuid().is_root() {
+        return world.skip("only root takes the network away", Avoidable::No);
+    }
+    let start = |options: &[&str]| {
+        let serve = world
+            .atoll(["serve", "--listen", "127.0.0.1:0"])
+            .args(options);
+        let script = "ip link set lo up && exec \"$@\"";
+        let serve = serve.under(["unshare", "--net", "--", "sh", "-c", script, "sh"]);
+        Server::of(serve.within(LONG).start(), None)
+    };
+    let ask = |server: &Server, arguments: &[&str]| {
+        let pid = server.running.pid().to_string();
+        let curl = world
+            .host("nsenter")
+            .args(["-t", &pid, "-n", "curl", "-sS"]);
+        let curl = curl.args(["-H", &format!("X-API-Key: {}", server.key)]);
+        curl.args(arguments).within(LONG).run().success()
+    };
+    let make = |server: &Server| {
+        let body = json!({ "templateID": "code-interpreter-v1" }).to_string();
+        let url = format!("{}/v2/sandboxes", server.url);
+        ask(server, &["-d", &body, &url]).json()
+    };
+    let server = start(&[]);
+    let made = make(&server);
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let (id, token) = (text("sandboxID"), text("envdAccessToken"));
+    server.running.until_stderr("installing beautifulsoup4");
+    let execute = |code: &str| {
+        let body = json!({ "code": code }).to_string();
+        let headers = [
+            format!("E2b-Sandbox-Id: {id}"),
+            "E2b-Sandbox-Port: 49999".to_owned(),
+            format!("X-Access-Token: {token}"),
+            "Content-Type: application/json".to_owned(),
+        ];
+        let mut arguments = vec!["-d", &body];
+        headers.iter().for_each(|one| arguments.extend(["-H", one]));
+        let url = format!("{}/execute", server.url);
+        arguments.push(&url);
+        ask(&server, &arguments).out()
+    };
+    let told = execute("import no_such_module");
+    for expected in [
+        "ModuleNotFoundError",
+        "pip install no_such_module",
+        "atoll template build code-interpreter-v1",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+    server
+        .running
+        .until_stderr("was not built: PyPI could not be reached");
+    // Once; and not at all where the network was closed by whoever set it up.
+    make(&server);
+    let _ = server.end();
+    let server = start(&["--network", "closed"]);
+    make(&server);
+    server
+        .running
+        .until_stderr("network = \"closed\"; atoll template build code-interpreter-v1");
+    let _ = server.end();
+}

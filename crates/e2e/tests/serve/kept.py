@@ -27,7 +27,8 @@ class Server:
     def __init__(self, toml="", key=None):
         os.makedirs(os.path.dirname(CONFIG), exist_ok=True)
         with open(CONFIG, "w") as file:
-            file.write(toml)
+            # It builds nothing by itself then.
+            file.write('network = "closed"\n' + toml)
         self.process = subprocess.Popen(
             [os.environ["ATOLL"], "serve", "--listen", "127.0.0.1:0"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -36,7 +36,7 @@ class Server:
 
     def __init__(self, policies="", toml=""):
         os.makedirs(CONFIG, exist_ok=True)
-        for name, text in (("own.cedar", policies), ("serve.toml", toml)):
+        for name, text in (("own.cedar", policies), ("serve.toml", 'network = "closed"\n' + toml)):
             with open(os.path.join(CONFIG, name), "w") as file:
                 file.write(text)
         self.key = key("maker")

@@ -30,6 +30,9 @@ CO_COROUTINE = 0x80
 MAX_PART = 32 << 20
 MAX_RESULT = 64 << 20
 MAGIC = re.compile(r"^(\s*)(?:([\w., ]+?)\s*=\s*)?([!%])(\s*\S.*)$")
+# The modules of the packages that the shipped template is built with, and the command that does.
+USUAL_MODULES = {"IPython", "PIL", "bs4", "lxml", "matplotlib", "numpy", "openpyxl", "pandas", "requests", "scipy", "seaborn", "sklearn", "sympy"}
+BUILD_COMMAND = "atoll template build code-interpreter-v1"
 IGNORED_MAGICS = {"matplotlib", "load_ext", "autoreload", "config", "precision", "reload_ext"}
 FRAME_LINE = re.compile(r'File "(Cell In\[\d+\])", line')
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -411,7 +414,20 @@ class Python:
             value = str(error)
         except Exception:
             value = "<the error's text could not be made>"
+        hint = missing_hint(error)
+        if hint:
+            value, trace = f"{value} ({hint})", f"{trace}\n{hint}"
         self.link.error(type(error).__name__, value, trace)
+
+
+def missing_hint(error):
+    """Returns what installs the module that an import has not found, or nothing."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    module = error.name.partition(".")[0]
+    if module in USUAL_MODULES:
+        return f"on the server's machine, {BUILD_COMMAND} installs it for new sandboxes"
+    return f"pip install {module} in a cell installs it where the network is open; {BUILD_COMMAND} PACKAGE..., on the server's machine, for new sandboxes"
 
 
 def prepare(names):

@@ -116,7 +116,7 @@ impl Worker {
         let life = self.life(ask.timeout_s)?;
         let reach = match identity.reach.clone() {
             Some(reach) => reach,
-            None => narrowed(self.configuration.network, ask.network.as_ref())?,
+            None => narrowed(self.configuration.network(), ask.network.as_ref())?,
         };
         let limits = self.limits(&ask)?;
         let cpus = self.processors(ask.cpus);
@@ -128,6 +128,9 @@ impl Worker {
         of.volumes.clone_from(&volumes);
         let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
         let is_interpreter = self.stand(&caller.tenant, &identity, &mut wanted);
+        if is_interpreter && !identity.is_build {
+            self.install_packages_later();
+        }
         let hold = self.hold_layers();
         let template = identity.template.clone();
         template.iter().try_for_each(|one| hold.add(&one.record))?;
@@ -300,7 +303,7 @@ impl Worker {
     /// # Errors
     /// The reason why not.
     pub fn check(&self) -> Result<(), Failure> {
-        let word = self.configuration.network;
+        let word = self.configuration.network();
         let reach = Reach {
             name: word.name(),
             presets: word.presets(),
@@ -331,7 +334,7 @@ impl Worker {
         asked: NetworkAsk,
         by: ServedExec,
     ) -> Result<(), Refusal> {
-        let reach = narrowed(self.configuration.network, Some(&asked))?;
+        let reach = narrowed(self.configuration.network(), Some(&asked))?;
         let name = reach.name.to_owned();
         let sandbox = Arc::clone(&living.sandbox);
         let replaced =

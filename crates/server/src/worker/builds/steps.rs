@@ -355,7 +355,7 @@ impl Worker {
                 let mut ask = shell.ask(command);
                 ask.user = user.clone().or(ask.user);
                 let ran = self.run_logged(living, ask, None, log).await;
-                let network = self.configuration.network;
+                let network = self.configuration.network();
                 ran.map_err(|refusal| advised(refusal, command, network))
             }
             BuildStep::Environment(variables) => {
