@@ -2,6 +2,7 @@
 
 mod built;
 mod desktop;
+mod forms;
 mod limits;
 mod managed;
 mod shares;

@@ -21,6 +21,7 @@ mod kept;
 mod librechat;
 mod listed;
 mod logs;
+mod methods;
 mod observed;
 mod opensandbox;
 mod packed;

@@ -12,6 +12,7 @@ mod webhooks;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use asked::object;
 pub use asked::{
     CreateAsk, DecideAsk, EventsAsk, KeysAsk, ListAsk, NetworkAsk, SizesAsk, SnapshotsAsk,
     StartAsk, TerminalSize,

@@ -175,6 +175,18 @@ pub(crate) async fn body<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> 
     understood(text).await
 }
 
+/// Reads a body that is a list of JSON.
+pub(crate) async fn list<T: DeserializeOwned>(body: Body) -> Result<Vec<T>, Refusal> {
+    let text = whole(body).await?;
+    match of_json(&text) {
+        Ok(list) => Ok(list),
+        Err(refusal) => {
+            drop(permitted().await?);
+            Err(refusal)
+        }
+    }
+}
+
 /// Reads the JSON of a whole body; what is wrong with it is said to those alone who may send one.
 pub(crate) async fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
     match parsed(text) {
@@ -186,8 +198,16 @@ pub(crate) async fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, Re
     }
 }
 
-/// Reads JSON.
+/// Reads an object of JSON: of a list its items would be taken for members, in their order.
 pub(crate) fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        let what = "the body is not understood: it is no JSON object";
+        return Err(Refusal::new(Kind::Invalid, what));
+    }
+    of_json(text)
+}
+
+fn of_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(text).map_err(|error| {
         Refusal::new(
             Kind::Invalid,

@@ -62,19 +62,24 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// Makes the answer for a problem.
+fn problem(status: StatusCode, detail: String, advice: Option<String>) -> Response {
+    let details = ProblemDetails {
+        r#type: "about:blank",
+        title: status.canonical_reason().unwrap_or("Error"),
+        status: status.as_u16(),
+        detail,
+        advice,
+    };
+    let mut response = answer_json(status, &details);
+    let kind = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = status(self.0.kind);
-        let details = ProblemDetails {
-            r#type: "about:blank",
-            title: status.canonical_reason().unwrap_or("Error"),
-            status: status.as_u16(),
-            detail: self.0.what,
-            advice: self.0.advice,
-        };
-        let mut response = answer_json(status, &details);
-        let kind = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        let mut response = problem(status(self.0.kind), self.0.what, self.0.advice);
         if let Some(seconds) = self.0.retry_after_s {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -244,10 +249,8 @@ pub(crate) fn router(front: &Arc<Front>) -> Router {
     router
         .route("/v1/openapi.json", axum::routing::get(describe))
         .method_not_allowed_fallback(|| async {
-            Problem(Refusal::new(
-                Kind::NotFound,
-                "this resource takes other methods; /v1/openapi.json describes them",
-            ))
+            let what = "this resource takes other methods; /v1/openapi.json describes them";
+            problem(StatusCode::METHOD_NOT_ALLOWED, what.to_owned(), None)
         })
         .fallback(|| async {
             Problem(Refusal::new(

@@ -13,16 +13,17 @@ use super::answers::{body, empty, json as answer_json, refused};
 use super::ask::{strange, within};
 use super::listed::{described, list};
 use super::logs::logs;
+use super::methods::not_allowed;
 use super::observed::{metrics, metrics_of_many, prometheus, ready};
 use super::{Front, events, kept, plain_id, templates, volumes};
 use crate::protocol::{
-    Ask, CreateAsk, Credential, InAsk, Kind, MountAsk, NetworkAsk, Refusal, Reply,
+    Ask, CreateAsk, Credential, InAsk, Kind, MountAsk, NetworkAsk, Refusal, Reply, object,
 };
 
 /// The version of E2B's service in a sandbox whose behaviour is kept.
 pub(crate) const ENVD_VERSION: &str = "0.6.13";
-/// The life of a sandbox of the first version of the API, seconds.
-const TIMEOUT_V1_S: u64 = 15;
+/// The time by which a sandbox lives longer where none is named, seconds.
+const REFRESH_S: u64 = 15;
 /// The template where none is named.
 const TEMPLATE: &str = "base";
 
@@ -44,6 +45,9 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
     } else {
         &path
     };
+    if let Some(response) = not_allowed(path, &parts.method) {
+        return Ok(response);
+    }
     let get = parts.method == Method::GET;
     let post = parts.method == Method::POST;
     match path {
@@ -52,7 +56,7 @@ async fn carry_out(front: &Front, parts: &Parts, content: Body) -> Result<Respon
         ["metrics"] if get => prometheus(front).await,
         ["sandboxes"] if post => {
             let once = once(&parts.headers);
-            create(front, key, once, body(content).await?, is_v2).await
+            create(front, key, once, body(content).await?).await
         }
         ["sandboxes"] if get => {
             list(front, key, parts.uri.query().unwrap_or_default(), is_v2).await
@@ -109,7 +113,7 @@ async fn of_sandbox(
         ["refreshes"] if post => {
             let asked: Refresh = body(content).await?;
             let ask = InAsk::SetTimeout {
-                timeout_s: seconds(asked.duration)?.unwrap_or(TIMEOUT_V1_S),
+                timeout_s: seconds(asked.duration)?.unwrap_or(REFRESH_S),
                 extends: true,
             };
             done(front, key, id, ask, StatusCode::NO_CONTENT).await
@@ -180,9 +184,11 @@ struct Create {
     timeout: Option<i64>,
     auto_pause: Option<bool>,
     auto_pause_memory: Option<bool>,
+    #[serde(deserialize_with = "object")]
     auto_resume: Option<AutoResume>,
     #[serde(rename = "allow_internet_access")]
     internet: Option<bool>,
+    #[serde(deserialize_with = "object")]
     network: Option<Network>,
     metadata: Option<BTreeMap<String, String>>,
     env_vars: Option<BTreeMap<String, String>>,
@@ -290,7 +296,6 @@ async fn create(
     key: Credential,
     once: Option<String>,
     create: Create,
-    is_v2: bool,
 ) -> Result<Response, Refusal> {
     check(&create)?;
     let resumes = create.auto_resume.as_ref();
@@ -301,10 +306,9 @@ async fn create(
         allow: network.allow_out.unwrap_or_default(),
         deny: network.deny_out.unwrap_or_default(),
     };
-    let default = if is_v2 { None } else { Some(TIMEOUT_V1_S) };
     let ask = CreateAsk {
         template: create.template.unwrap_or_else(|| TEMPLATE.to_owned()),
-        timeout_s: seconds(create.timeout)?.or(default),
+        timeout_s: seconds(create.timeout)?,
         metadata: create.metadata.unwrap_or_default(),
         environment: create.env_vars.unwrap_or_default(),
         network: (asked != NetworkAsk::default()).then_some(asked),
@@ -337,15 +341,19 @@ pub(crate) fn no_template(refusal: Refusal) -> Refusal {
 }
 
 pub(crate) fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
-    let mut response = answer_json(status, &created_body(&reply)?);
+    let response = answer_json(status, &created_body(&reply)?);
     let Reply::Created { sandbox, .. } = reply else {
         return Err(strange());
     };
-    // What its programs reach, for whoever looks.
-    if let Ok(network) = HeaderValue::from_str(&sandbox.network) {
+    Ok(reaches(response, &sandbox.network))
+}
+
+/// Says in an answer what a sandbox's programs reach, for whoever looks.
+pub(crate) fn reaches(mut response: Response, network: &str) -> Response {
+    if let Ok(network) = HeaderValue::from_str(network) {
         response.headers_mut().insert("atoll-network", network);
     }
-    Ok(response)
+    response
 }
 
 /// Describes a sandbox with its tokens.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::MountAsk;
@@ -62,6 +63,7 @@ pub struct CreateAsk {
     /// The volumes that are mounted in it.
     pub volumes: Vec<MountAsk>,
     /// The network that the caller asks for; the server's default if `None`.
+    #[serde(deserialize_with = "object")]
     pub network: Option<NetworkAsk>,
     /// True if it is paused at its time, and not ended.
     pub auto_pause: bool,
@@ -74,6 +76,22 @@ pub struct CreateAsk {
     /// The host that requests to its ports name, in place of the one that callers do; `${PORT}` in
     /// it is the port.
     pub port_host: Option<String>,
+}
+
+/// Reads an object, if there is one: of a list its items would be taken for members, in their order,
+/// so that one without any asked for nothing.
+pub(crate) fn object<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    match Option::<serde_json::Value>::deserialize(from)? {
+        None => Ok(None),
+        Some(value) if value.is_object() => serde_json::from_value(value)
+            .map(Some)
+            .map_err(serde::de::Error::custom),
+        Some(_) => Err(serde::de::Error::custom("it is no JSON object")),
+    }
 }
 
 /// A network, within what the server allows.

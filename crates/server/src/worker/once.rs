@@ -53,7 +53,8 @@ struct Request {
 
 #[derive(Clone)]
 enum Answer {
-    Created(Arc<OnceCell<Result<Reply, Refusal>>>),
+    /// The sandbox's id: all else of it can be long, and is there while the sandbox is.
+    Created(Arc<OnceCell<Result<String, Refusal>>>),
     Started(Arc<OnceCell<Result<Arc<Process>, Refusal>>>),
     /// A program that has ended with all others of its sandbox, which goes on.
     Gone,
@@ -80,10 +81,7 @@ impl Worker {
         let request = self.named(&caller.tenant, &name, &digest, made)?;
         let cell = match request.answer {
             Answer::Created(cell) => cell,
-            Answer::Kept(id) => {
-                let what = format!("the sandbox of this Idempotency-Key is {id}, and is paused");
-                return Err(Refusal::new(Kind::Exists, what).advise("connect to it"));
-            }
+            Answer::Kept(id) => return self.created_before(&id),
             Answer::Started(_) | Answer::Gone => return Err(another()),
         };
         let caller = &Caller {
@@ -95,11 +93,37 @@ impl Worker {
             })),
             ..caller.clone()
         };
-        let created = cell.get_or_init(|| self.create(caller, ask)).await;
+        let mut own = None;
+        let create = async || {
+            let created = self.create(caller, ask).await?;
+            let id = match &created {
+                Reply::Created { sandbox, .. } => sandbox.id.clone(),
+                _ => String::new(),
+            };
+            own = Some(created);
+            Ok(id)
+        };
+        let created = cell.get_or_init(create).await.clone();
         if created.is_err() {
             self.forget_request(&caller.tenant, &name, request.number);
         }
-        created.clone()
+        let id = created?;
+        own.map_or_else(|| self.created_before(&id), Ok)
+    }
+
+    /// Describes a sandbox that an earlier request of the same name has made.
+    fn created_before(&self, id: &str) -> Result<Reply, Refusal> {
+        let refused = |how: &str, advice: &str| {
+            let what = format!("the sandbox of this Idempotency-Key is {id}, and {how}");
+            Err(Refusal::new(Kind::Exists, what).advise(advice))
+        };
+        if self.paused().contains_key(id) {
+            return refused("is paused", "connect to it");
+        }
+        match self.living().get(id) {
+            Some(living) => Ok(living.created()),
+            None => refused("has ended", "take a new one for another sandbox"),
+        }
     }
 
     /// Starts a program, unless a request of this name has.
@@ -110,6 +134,11 @@ impl Worker {
         ask: StartAsk,
         by: ServedExec,
     ) -> Result<(Arc<Process>, Reading), Refusal> {
+        // Programs have their sandbox's access token, and are to use up no names of the tenant's.
+        if by.caller.is_none() {
+            let what = "an Idempotency-Key is for callers with a key";
+            return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
+        }
         let name = (living.id.clone(), once.to_owned());
         let digest = digest(&ask)?;
         let made = Answer::Started(Arc::default());

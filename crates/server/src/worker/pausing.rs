@@ -36,8 +36,11 @@ impl Worker {
         let most = self.configuration.quota.paused;
         if count >= most {
             let what = format!("{most} sandboxes are paused, as many as the tenant may have");
-            return Err(Refusal::new(Kind::Quota, what)
-                .advise("end one, or raise quota.paused in serve.toml"));
+            return Err(Refusal {
+                retry_after_s: Some(5),
+                ..Refusal::new(Kind::Quota, what)
+                    .advise("end one, or raise quota.paused in serve.toml")
+            });
         }
         let record = self.paused_record(living);
         let row = PausedSandbox {

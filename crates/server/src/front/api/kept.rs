@@ -13,8 +13,8 @@ use super::{Answered, Path, ProblemDetails, done};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::strange;
-use crate::front::control::credential;
-use crate::front::kept::filed;
+use crate::front::control::{credential, reaches};
+use crate::front::kept::{filed, keeps};
 use crate::protocol::{Ask, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -45,7 +45,10 @@ pub(crate) async fn pause(
         memory: memory != Some(false),
     };
     match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Paused(memory_kept) => Ok(answer_json(StatusCode::OK, &PausedBody { memory_kept })),
+        Reply::Paused(memory_kept) => {
+            let response = answer_json(StatusCode::OK, &PausedBody { memory_kept });
+            Ok(keeps(response, memory_kept))
+        }
         _ => Err(strange().into()),
     }
 }
@@ -73,7 +76,9 @@ pub(crate) async fn connect(
         Reply::Created { resumed: true, .. } => StatusCode::CREATED,
         _ => StatusCode::OK,
     };
-    Ok(answer_json(status, &created(reply)?))
+    let created = created(reply)?;
+    let response = answer_json(status, &created);
+    Ok(reaches(response, &created.sandbox.network))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -96,7 +101,10 @@ pub(crate) async fn snapshot(
     let SnapshotBody { name } = body(content).await?;
     let ask = InAsk::Snapshot { name };
     match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Snapshot(facts, how) => Ok(filed(answer_json(StatusCode::CREATED, &facts), how)),
+        Reply::Snapshot(facts, how) => {
+            let response = answer_json(StatusCode::CREATED, &facts);
+            Ok(filed(keeps(response, false), how))
+        }
         _ => Err(strange().into()),
     }
 }

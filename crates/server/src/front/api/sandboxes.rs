@@ -12,7 +12,7 @@ use super::{Answered, Path, ProblemDetails, Query, done};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
 use crate::front::ask::strange;
-use crate::front::control::{credential, no_template, once};
+use crate::front::control::{credential, no_template, once, reaches};
 use crate::front::logs::{LogLine, lines};
 use crate::protocol::{
     Ask, CreateAsk, InAsk, LifecycleEventFacts, ListAsk, Measures, PortFacts, Refusal, Reply,
@@ -25,7 +25,7 @@ const LOG_LINES: usize = 100;
 /// A sandbox that was made.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Created {
-    sandbox: SandboxFacts,
+    pub(super) sandbox: SandboxFacts,
     /// The token for the services inside, as E2B's SDKs take it; empty without the scopes `exec` and
     /// `files`.
     token: String,
@@ -73,7 +73,9 @@ pub(crate) async fn create(
         .begin_once(credential(&headers), once(&headers), ask)
         .await?;
     let reply = line.reply().await.map_err(no_template)?;
-    Ok(answer_json(StatusCode::CREATED, &created(reply)?))
+    let created = created(reply)?;
+    let response = answer_json(StatusCode::CREATED, &created);
+    Ok(reaches(response, &created.sandbox.network))
 }
 
 pub(super) fn created(reply: Reply) -> Result<Created, Refusal> {
