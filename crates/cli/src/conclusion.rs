@@ -281,6 +281,7 @@ impl Conclusion<'_> {
             changes: &went.groups,
             denied: &went.denied,
             attempts: &went.outcome.attempts,
+            profile: &record.profile,
             network: traffic(&went.flows),
             listened: crate::ports::listened(&went.flows, &self.rules.network()),
             credentials: &self.credentials(&went.flows),

@@ -23,7 +23,7 @@ use atoll_engine::explain::of_story;
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, live_runs, read_host_text};
 use atoll_model::network::GivenUps;
-use atoll_model::{Ending, RunId};
+use atoll_model::{Ending, RunId, ViolationKind, is_probe};
 use atoll_store::{RunState, load_run};
 use serde_json::{Value, json};
 
@@ -343,6 +343,7 @@ impl Story<'_> {
     }
 
     fn tell_attempts(&self, report: &mut Report) {
+        let mut has_attempts = false;
         for attempt in self.attempts() {
             let said = |member: &str| text(attempt.get(member)).unwrap_or_default();
             let counted = |(call, count): (&String, &Value)| match count.as_u64() {
@@ -353,6 +354,10 @@ impl Story<'_> {
                 Some(_) | None => call.clone(),
             };
             let calls = attempt.get("calls").and_then(Value::as_object);
+            let named: Vec<String> = match calls {
+                Some(calls) => calls.keys().cloned().collect(),
+                None => vec![said("call")],
+            };
             let calls = match calls {
                 Some(calls) => calls.iter().map(counted).collect::<Vec<_>>().join(", "),
                 None => said("call"),
@@ -362,14 +367,24 @@ impl Story<'_> {
                 render::guard(&said("wall")),
                 said("atlas")
             );
-            report.styled("attempt", &line, Some(Style::Bad));
+            let is_tried = named.iter().all(|call| is_probe(call));
+            has_attempts |= !is_tried;
+            match is_tried {
+                true => report.line("denied", &format!("{line}; ordinary tools try it")),
+                false => report.styled("attempt", &line, Some(Style::Bad)),
+            }
+            if is_tried && said("wall") == ViolationKind::Namespaces.name() {
+                report.line(
+                    "to do",
+                    "nothing if all works; --nesting lets it make sandboxes of its own",
+                );
+            }
         }
-        if !self.attempts().is_empty() {
+        if has_attempts {
             report.line(
                 "to do",
-                "every one was refused. A sandbox that a program makes for a part of itself \
-                 (browsers, build tools) begins like that too; if you do not know why this one \
-                 did, apply nothing of it: look at its output and its changes first",
+                "every one was refused; if you do not know why this program did, apply nothing of \
+                 it: look at its output and its changes first",
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Call, Outcome, RunId};
+use atoll_model::{Call, Outcome, RunId, is_probe};
 use atoll_policy::Grant;
 use atoll_store::{RECORD_VERSION, RunRecord, RunState};
 use serde_json::{Value, json};
@@ -42,7 +42,8 @@ pub(crate) fn begun(
 
 /// Enters the program's end into the record.
 pub(crate) fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
-    let counts = outcome.attempts.iter().map(|one| one.count);
+    let attempts = outcome.attempts.iter().filter(|one| !is_probe(one.call));
+    let counts = attempts.map(|one| one.count);
     record.attempts = counts.fold(0, u64::saturating_add);
     record.ending = Some(outcome.ending);
     record.exit = Some(outcome.ending.exit_status());

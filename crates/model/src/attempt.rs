@@ -143,6 +143,17 @@ pub const TOLD_CALLS: &[(&str, ViolationKind)] = &[
     ("rt_tgsigqueueinfo", Processes),
 ];
 
+/// The calls among these that ordinary tools make to find out what they may: sandboxes that agents
+/// and browsers make for a part of themselves, watchers of files, profilers.
+const PROBES: &[&str] = &["clone", "unshare", "fanotify_init", "perf_event_open"];
+
+/// Returns whether ordinary tools make this call to find out whether they may: that alone is a
+/// denial, and no reason for suspicion.
+#[must_use]
+pub fn is_probe(call: &str) -> bool {
+    PROBES.contains(&call)
+}
+
 impl Attempt {
     /// Returns the violation that a sandbox reports; `None` for a call that is not in
     /// [`TOLD_CALLS`].

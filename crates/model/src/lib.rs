@@ -23,7 +23,7 @@ mod verdict;
 mod volume;
 mod words;
 
-pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind};
+pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind, is_probe};
 pub use boundary::{
     Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
     WorkspaceMode,

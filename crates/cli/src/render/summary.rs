@@ -7,7 +7,8 @@ use atoll_engine::changes::{Change, Changes, Group};
 use atoll_engine::decision::Afterwards;
 use atoll_engine::printable::printable;
 use atoll_model::{
-    Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
+    Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, ViolationKind, format_bytes,
+    format_duration, is_probe,
 };
 
 use super::walls::aim;
@@ -41,6 +42,8 @@ pub struct Summary<'a> {
     pub denied: &'a [Denied],
     /// The violations it attempted.
     pub attempts: &'a [Attempt],
+    /// The name of its profile.
+    pub profile: &'a str,
     /// The traffic, if it reached anything.
     pub network: Option<Traffic>,
     /// The unpublished listeners in the sandbox, if any.
@@ -113,8 +116,14 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     for used in summary.credentials {
         lines.push(line(paint, "used", used));
     }
-    if !summary.attempts.is_empty() {
-        let text = describe_attempts(summary.attempts);
+    let (probes, attempts): (Vec<Attempt>, Vec<Attempt>) =
+        summary.attempts.iter().partition(|one| is_probe(one.call));
+    if !probes.is_empty() {
+        let text = describe_probes(&probes, summary.profile);
+        lines.push(line(paint, "denied", &text));
+    }
+    if !attempts.is_empty() {
+        let text = describe_attempts(&attempts);
         lines.push(line(paint, "attempts", &paint.style(Style::Bad, &text)));
     }
     push_denied(paint, "denied", summary.denied, &mut lines);
@@ -199,6 +208,42 @@ pub fn describe_ending(ending: Ending) -> String {
 
 /// Calls named in one line; the rest are counted.
 const CALLS_SHOWN_MAX: usize = 6;
+
+/// Agents that make a sandbox of their own for what they start, by the profile's name, with the
+/// option that leaves it out.
+const OWN_SANDBOXES: [(&str, &str); 3] = [
+    ("codex", "codex --sandbox danger-full-access"),
+    ("gemini", "gemini --sandbox=false"),
+    (
+        "claude",
+        "\"sandbox\": {\"enabled\": false} in its settings",
+    ),
+];
+
+/// Describes calls by which ordinary tools find out what they may, in a line.
+#[must_use]
+pub fn describe_probes(probes: &[Attempt], profile: &str) -> String {
+    let mut calls: Vec<&str> = probes.iter().map(|one| one.call).collect();
+    calls.dedup();
+    let calls = calls.join(", ");
+    if !probes
+        .iter()
+        .any(|one| one.wall == ViolationKind::Namespaces)
+    {
+        return format!("{calls}, which ordinary tools try; nothing to do if all works");
+    }
+    let known = OWN_SANDBOXES.iter().find(|(name, _)| *name == profile);
+    match known {
+        Some((name, option)) => format!(
+            "{calls}: a sandbox that {name} makes for itself does not start in this one, which holds \
+             it anyway; try {option}, or atoll run --nesting"
+        ),
+        None => format!(
+            "{calls}, which programs try that make a sandbox for a part of themselves; \
+             --nesting lets them"
+        ),
+    }
+}
 
 /// Describes the violations a program attempted, in a line.
 #[must_use]
