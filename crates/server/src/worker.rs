@@ -217,7 +217,6 @@ impl Worker {
             pool: warm::Pool::default(),
             frozen: frozen::Frozen::default(),
             packages: packages::InBackground::default(),
-            packages: packages::InBackground::default(),
             is_draining: AtomicBool::new(false),
             strangers: Arc::new(tokio::sync::Semaphore::new(shares.strangers(STRANGERS_MAX))),
             shares,

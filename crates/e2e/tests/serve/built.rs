@@ -14,7 +14,9 @@ fn built_interpreter_is_listed() {
     let world = World::new("built_interpreter_is_listed");
     let none = world.atoll(["template", "list"]).run().expect_status(125);
     let _ = none.is_clear_error(["no key is set"]);
-    let built = world.state().join("served/templates/code-interpreter-v1/3");
+    let built = world
+        .state()
+        .join("atoll/served/templates/code-interpreter-v1/3");
     fs::create_dir_all(built.join("site")).unwrap();
     let told = world.atoll(["template", "list"]).run().success();
     assert!(
@@ -52,8 +54,9 @@ fn copies_work_without_further_ids() {
     let mut serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
     let mut check = world.atoll(["serve", "--check"]);
     if geteuid().is_root() {
-        let own = Command::new("chown").args(["-R", NOBODY]).arg(world.top());
-        assert!(own.status().unwrap().success());
+        let mut own = Command::new("chown");
+        let own = own.args(["-R", NOBODY]).arg(world.top()).status();
+        assert!(own.unwrap().success());
         let other = [
             "setpriv",
             "--reuid",

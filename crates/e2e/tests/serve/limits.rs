@@ -11,6 +11,11 @@ use crate::limits::WITHOUT_GROUPS;
 /// A program that uses more memory than the sandbox has, as shells start it.
 const EATS: &str = "python3 -c 'x = bytearray(600 << 20); x[::4096] = b\"x\" * len(x[::4096])'";
 
+/// Programs that do together: one alone that asks for more than there is gets none, without control
+/// groups (`RLIMIT_DATA`), and says so itself.
+const EAT: &str = "python3 -c 'import os, time; [os.fork() for _ in range(2)]; \
+                   x = bytearray(b\"x\") * (150 << 20); time.sleep(60)'";
+
 /// Starts a program by E2B's process service; returns all that it answers.
 fn started(server: &Server, world: &World, id: &str, token: &str, config: &Value) -> String {
     let message = json!({ "process": config }).to_string();
@@ -23,7 +28,7 @@ fn started(server: &Server, world: &World, id: &str, token: &str, config: &Value
     start.within(LONG).run().success().out()
 }
 
-fn ends_by_memory_are_named(world: &World, server: &Server) {
+fn ends_by_memory_are_named(world: &World, server: &Server, eats: &str) {
     let made = || {
         let body = json!({ "memory_mib": 300 }).to_string();
         let (status, made) = server.ask(world, "POST", "/v1/sandboxes", &body);
@@ -38,7 +43,7 @@ fn ends_by_memory_are_named(world: &World, server: &Server) {
         client.env("ATOLL_API_KEY", &server.key).run()
     };
     let (id, _, run) = made();
-    let body = json!({ "command": ["bash", "-c", EATS] }).to_string();
+    let body = json!({ "command": ["bash", "-c", eats] }).to_string();
     let (status, ran) = server.ask(world, "POST", &format!("/v1/sandboxes/{id}/run"), &body);
     let ended = ran["ended"].as_str().unwrap_or_default();
     assert!(status == 200 && ended.starts_with("memory limit"), "{ran}");
@@ -48,7 +53,7 @@ fn ends_by_memory_are_named(world: &World, server: &Server) {
     assert!(logs.to_string().contains("limited memory"), "{logs}");
 
     let (id, token, _) = made();
-    let config = json!({ "cmd": "/bin/bash", "args": ["-l", "-c", format!("{EATS}; exit $?")] });
+    let config = json!({ "cmd": "/bin/bash", "args": ["-l", "-c", format!("{eats}; exit $?")] });
     let answer = started(server, world, &id, &token, &config);
     assert!(
         answer.contains(r#""error":"memory limit: "#) && answer.contains("137"),
@@ -56,7 +61,7 @@ fn ends_by_memory_are_named(world: &World, server: &Server) {
     );
 
     let (id, ..) = made();
-    let ran = client(&["exec", &id, "--", "sh", "-c", EATS]).expect_status(137);
+    let ran = client(&["exec", &id, "--", "sh", "-c", eats]).expect_status(137);
     assert!(ran.err().contains("the memory limit was reached"), "{ran}");
     let limited = json!({ "how": "limited", "limit": "memory" });
     let all = events(world);
@@ -69,7 +74,7 @@ fn ends_by_memory_are_named(world: &World, server: &Server) {
 fn served_memory_limit_is_named() {
     let world = World::new("served_memory_limit_is_named");
     let server = Server::start(&world);
-    ends_by_memory_are_named(&world, &server);
+    ends_by_memory_are_named(&world, &server, EATS);
     let _ = server.end();
     verify_ledger(&world);
 }
@@ -83,7 +88,7 @@ fn served_memory_limit_without_groups_is_named() {
     let serve = world.atoll(["serve", "--listen", "127.0.0.1:0"]);
     let serve = serve.under(WITHOUT_GROUPS).within(LONG);
     let server = Server::of(serve.start(), None);
-    ends_by_memory_are_named(&world, &server);
+    ends_by_memory_are_named(&world, &server, EAT);
     let _ = server.end();
     verify_ledger(&world);
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Engine;
 use super::volumes::VOLUME;
-use crate::events::seals;
+use crate::events::{events_of, seals};
 use crate::failure::{Doing, Failure};
 
 /// The type of a note in a session.
@@ -106,6 +106,16 @@ fn named(event: &Event) -> Option<NamedRequest> {
 }
 
 impl Engine {
+    /// Returns why a run did not reach a host that it may reach, as the last such connection tells;
+    /// `None` if it reached all, or none is known.
+    #[must_use]
+    pub fn unreached(&self, run: &RunId) -> Option<String> {
+        let events = events_of(&self.shared.state, run).ok()?;
+        let is_unreached = |one: &&Event| one.body.get("unreached") == Some(&Value::Bool(true));
+        let mut unreached = events.iter().rev().filter(is_unreached);
+        unreached.find_map(|one| Some(one.body.get("failure")?.as_str()?.to_owned()))
+    }
+
     /// Returns the requests with names that were carried out within this time, the oldest first.
     ///
     /// # Errors

@@ -37,15 +37,6 @@ pub const USUAL: [&str; 13] = [
     "seaborn",
     "sympy",
 ];
-/// The signs in what pip writes that it could not reach a host.
-const UNREACHED: [&str; 6] = [
-    "after connection broken by",
-    "Failed to establish a new connection",
-    "Max retries exceeded",
-    "NewConnectionError",
-    "ConnectTimeoutError",
-    "name resolution",
-];
 /// The one command that installs them.
 const COMMAND: &str = "atoll template build code-interpreter-v1";
 
@@ -76,7 +67,7 @@ pub fn install(
     fs::create_dir_all(&place).doing("the template has no place")?;
     let sandbox = Arc::new(engine.create(&asked(wanted))?);
     begun(&sandbox);
-    run_pip(&sandbox, wanted.packages, &shown)?;
+    run_pip(engine, &sandbox, wanted.packages, &shown)?;
     let new = place.join(wanted.scratch);
     remove_home(&new)?;
     sandbox.kill_keeping_home(&new)?;
@@ -124,6 +115,7 @@ fn asked(wanted: &Wanted<'_>) -> CreateSandbox {
 }
 
 fn run_pip(
+    engine: &Engine,
     sandbox: &Sandbox,
     packages: &[&str],
     shown: &(impl Fn(&str) + Sync),
@@ -156,21 +148,24 @@ fn run_pip(
     let ((nothing, _), (out, out_end), (err, err_end)) = (pipe()?, pipe()?, pipe()?);
     let streams = [nothing.into(), out_end.into(), err_end.into()];
     let mut exec = sandbox.start(request, streams, None)?;
-    let (last, is_unreached) = thread::scope(|scope| {
+    let last = thread::scope(|scope| {
         let errors = scope.spawn(|| read(err, shown));
-        let (_, is_unreached) = read(out, shown);
-        let (last, is_too) = errors.join().unwrap_or_default();
-        (last, is_unreached || is_too)
+        let _ = read(out, shown);
+        errors.join().unwrap_or_default()
     });
-    match exec.wait()? {
-        Ending::Exited { status: 0 } => Ok(()),
-        _ if is_unreached => Err(Failure::new("PyPI could not be reached")
-            .because(last)
+    let ending = exec.wait()?;
+    if ending == (Ending::Exited { status: 0 }) {
+        return Ok(());
+    }
+    // What pip writes then is that there is no such package.
+    match engine.unreached(sandbox.run()) {
+        Some(why) => Err(Failure::new("PyPI could not be reached")
+            .because(why)
             .advise(
                 "this machine has to reach pypi.org and files.pythonhosted.org itself; --allow HOST \
                  opens a mirror that /etc/pip.conf names",
             )),
-        ending => Err(Failure::new("pip could not install the packages")
+        None => Err(Failure::new("pip could not install the packages")
             .because(if last.is_empty() {
                 format!("{ending:?}")
             } else {
@@ -180,15 +175,14 @@ fn run_pip(
     }
 }
 
-/// Shows lines as they come; returns the last, and whether one says that a host was not reached.
-fn read(from: io::PipeReader, shown: &impl Fn(&str)) -> (String, bool) {
-    let (mut last, mut is_unreached) = (String::new(), false);
+/// Shows lines as they come; returns the last.
+fn read(from: io::PipeReader, shown: &impl Fn(&str)) -> String {
+    let mut last = String::new();
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
         last = printable(&line);
-        is_unreached |= UNREACHED.iter().any(|sign| last.contains(sign));
         shown(&last);
     }
-    (last, is_unreached)
+    last
 }
 
 /// A server's own build of the packages, at most one.
