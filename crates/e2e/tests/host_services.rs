@@ -178,8 +178,8 @@ fn a_port_of_the_loopback_leads_to_the_host_by_rule() {
          python3 -c 'import socket; s = socket.create_connection((\"127.0.0.1\", 22)); print(s.recv(64).decode().strip())' || echo no 22"
     );
     let run = |options: &[&str]| {
-        let run = on_internet(&world, "exec \"$ATOLL\" run --discard \"$@\"");
-        let run = run.args(options.iter().copied());
+        let run = on_internet(&world, "\"$ATOLL\" run --discard \"$@\"");
+        let run = run.arg("sh").args(options.iter().copied());
         Seen::of(&world, run.args(["--", "sh", "-c", &script]).run())
     };
     let seen = run(&["--host-port", "80", "--host-port=22"]);
