@@ -196,6 +196,9 @@ impl Work<'_> {
         };
         if let Err(failure) = self.update(record, |kept| kept.state = state) {
             self.undo_applied_layers(record, &layers)?;
+            if !selection.force {
+                let _ = self.forget_own_writes(record, begun, &written, &others);
+            }
             return Err(failure);
         }
         Ok(extent)

@@ -232,3 +232,74 @@ fn changed(facts: &Metadata) -> (i64, u32) {
         u32::try_from(facts.ctime_nsec()).unwrap_or(0),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn host(uid: u32, gid: u32, is_root: bool) -> Host {
+        Host {
+            mounts: Vec::new(),
+            groups: Vec::new(),
+            landlock: 0,
+            is_root,
+            unmapped: false,
+            uid,
+            gid,
+        }
+    }
+
+    #[test]
+    fn entries_of_others_are_found_by_owner_and_group() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("below")).unwrap();
+        fs::write(top.path().join("below/file"), "").unwrap();
+        let facts = top.path().metadata().unwrap();
+        let (uid, gid) = (facts.uid(), facts.gid());
+        let never = (i64::MAX, 0);
+        let of_others = |host: &Host, most| look(top.path(), never, most, host).of_others;
+        assert!(of_others(&host(uid, gid, false), 10).is_empty());
+        let all = ["", "below", "below/file"].map(PathBuf::from);
+        assert_eq!(of_others(&host(uid, gid + 1, false), 10), all);
+        assert_eq!(of_others(&host(uid + 1, gid, false), 1), all[..2]);
+        // Root is kept out by mode bits alone.
+        assert_eq!(of_others(&host(uid + 1, gid + 1, true), 10), all);
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(top.path().join("below"), open).unwrap();
+        assert_eq!(of_others(&host(uid + 1, gid + 1, true), 10).len(), 2);
+    }
+
+    #[test]
+    fn changes_meanwhile_are_found_without_those_of_git() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join(".git")).unwrap();
+        fs::write(top.path().join(".git/index"), "").unwrap();
+        fs::write(top.path().join("new"), "").unwrap();
+        let facts = top.path().metadata().unwrap();
+        let host = host(facts.uid(), facts.gid(), false);
+        let found = look(top.path(), (0, 0), 0, &host);
+        let mut changed = found.changed;
+        changed.sort();
+        assert_eq!(changed, [".git", "new"].map(PathBuf::from));
+        assert_eq!(named(&changed), ".git, new");
+        let later = (i64::MAX, 0);
+        assert!(look(top.path(), later, 0, &host).changed.is_empty());
+    }
+
+    #[test]
+    fn names_of_one_file_are_parted_where_one_is_unchanged() {
+        let (upper, lower) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["one", "three", "plain"] {
+            fs::write(lower.path().join(name), "").unwrap();
+        }
+        for (from, to) in [("one", "two"), ("three", "four")] {
+            fs::hard_link(lower.path().join(from), lower.path().join(to)).unwrap();
+        }
+        for name in ["one", "three", "four", "plain"] {
+            fs::write(upper.path().join(name), "more").unwrap();
+        }
+        assert_eq!(parted(upper.path(), lower.path()), [PathBuf::from("one")]);
+    }
+}

@@ -206,3 +206,52 @@ fn unlimited_rule_has_no_budget() {
     let begun = budgets.begin(&limited.allow[0], BudgetRequest::Tunnel);
     assert!(begun.is_err());
 }
+
+#[test]
+fn limits_of_run_count_flows_of_all_rules() {
+    let mut network = network(&["a.example", "b.example"], RuleLimits::default());
+    network.limits = NetworkLimits {
+        bytes: Some(10),
+        rate: None,
+        connections: Some(2),
+    };
+    let budgets = Budgets::new(&network);
+    let begin = |index: usize| budgets.begin(&network.allow[index], BudgetRequest::Tunnel);
+    let first = begin(0).unwrap().unwrap();
+    let second = begin(1).unwrap().unwrap();
+    let third = begin(0).unwrap_err();
+    assert_eq!(third.limit, Limit::RunConnections);
+    assert!(third.why().contains("--limit connections=2"), "{third}");
+    drop(first);
+    let first = begin(0).unwrap().unwrap();
+    assert_eq!(first.pass(Direction::Up, 6).unwrap(), None);
+    assert_eq!(second.pass(Direction::Down, 4).unwrap(), None);
+    let over = second.pass(Direction::Up, 1).unwrap_err();
+    assert_eq!(over.limit, Limit::NetworkBytes);
+    assert!(over.why().contains("--limit network-bytes=10"), "{over}");
+    // Nothing passes after that, and nothing begins.
+    assert!(first.pass(Direction::Down, 0).is_err());
+    drop((first, second));
+    assert_eq!(begin(0).unwrap_err().limit, Limit::NetworkBytes);
+}
+
+#[test]
+fn limits_of_run_hold_beside_those_of_a_rule() {
+    let limits = RuleLimits {
+        upload: NonZero::new(5),
+        ..RuleLimits::default()
+    };
+    let mut network = network(&["a.example"], limits);
+    network.limits.rate = Some(1);
+    let budgets = Budgets::new(&network);
+    let share = budgets.begin(&network.allow[0], BudgetRequest::Tunnel);
+    let share = share.unwrap().unwrap();
+    assert_eq!(share.piece_bytes(), 1);
+    assert!(
+        share.pass(Direction::Up, 3).unwrap().is_some(),
+        "the run's rate"
+    );
+    let over = share.pass(Direction::Up, 3).unwrap_err();
+    assert_eq!(over.limit, Limit::Upload);
+    assert!(over.why().contains("upload"), "{over}");
+}
