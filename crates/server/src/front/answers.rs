@@ -176,7 +176,7 @@ pub(crate) async fn body<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> 
 }
 
 /// Reads a body that is a list of JSON.
-pub(crate) async fn list<T: DeserializeOwned>(body: Body) -> Result<Vec<T>, Refusal> {
+pub(crate) async fn body_list<T: DeserializeOwned>(body: Body) -> Result<Vec<T>, Refusal> {
     let text = whole(body).await?;
     match of_json(&text) {
         Ok(list) => Ok(list),

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::{Inside, named, number};
-use crate::front::answers::{body, empty, json as answer_json, parsed};
+use crate::front::answers::{body, body_list, empty, json as answer_json, parsed};
 use crate::front::ask::strange;
 use crate::front::control::not_offered;
 use crate::front::form::{drained, parts_of, wrong_body};
@@ -60,7 +60,7 @@ pub(super) async fn answer(
             Ok(empty(StatusCode::OK))
         }
         ("POST", ["files", "mv"]) => {
-            for Move { src, dest } in body::<Vec<Move>>(content).await? {
+            for Move { src, dest } in body_list::<Move>(content).await? {
                 inside
                     .ask(InAsk::Move {
                         from: src,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::front::Front;
-use crate::front::answers::{body, json as answer_json, list};
+use crate::front::answers::{body, body_list, json as answer_json};
 use crate::front::ask::strange;
 use crate::front::control::not_offered;
 use crate::protocol::{Credential, InAsk, Kind, NetworkAsk, Refusal, Reply, SandboxFacts};
@@ -112,8 +112,8 @@ pub(super) async fn answer(
     match parts.method.as_str() {
         "GET" => {}
         "PUT" => policy = body(content).await?,
-        "PATCH" => policy.merge(list(content).await?),
-        "DELETE" => policy.remove(&list::<String>(content).await?),
+        "PATCH" => policy.merge(body_list(content).await?),
+        "DELETE" => policy.remove(&body_list::<String>(content).await?),
         _ => return Err(not_offered(parts)),
     }
     if parts.method != "GET" {
