@@ -104,13 +104,13 @@ fn interpreter_is_built_in_background() {
     if !geteuid().is_root() {
         return world.skip("only root takes the network away", Avoidable::No);
     }
-    let start = |options: &[&str]| {
+    let start = |options: &[&str], key: Option<&str>| {
         let serve = world
             .atoll(["serve", "--listen", "127.0.0.1:0"])
             .args(options);
         let script = "ip link set lo up && exec \"$@\"";
         let serve = serve.under(["unshare", "--net", "--", "sh", "-c", script, "sh"]);
-        Server::of(serve.within(LONG).start(), None)
+        Server::of(serve.within(LONG).start(), key)
     };
     let ask = |server: &Server, arguments: &[&str]| {
         let pid = server.running.pid().to_string();
@@ -125,7 +125,7 @@ fn interpreter_is_built_in_background() {
         let url = format!("{}/v2/sandboxes", server.url);
         ask(server, &["-d", &body, &url]).json()
     };
-    let server = start(&[]);
+    let server = start(&[], None);
     let made = make(&server);
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     let (id, token) = (text("sandboxID"), text("envdAccessToken"));
@@ -157,8 +157,9 @@ fn interpreter_is_built_in_background() {
         .until_stderr("was not built: PyPI could not be reached");
     // Once; and not at all where the network was closed by whoever set it up.
     make(&server);
+    let key = server.key.clone();
     let _ = server.end();
-    let server = start(&["--network", "closed"]);
+    let server = start(&["--network", "closed"], Some(&key));
     make(&server);
     server
         .running
