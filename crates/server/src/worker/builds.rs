@@ -1,6 +1,7 @@
 //! Templates that callers build: their layers, and what sandboxes made from them begin with.
 
 mod begun;
+mod copying;
 mod debian;
 mod digest;
 mod holding;
