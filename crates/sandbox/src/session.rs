@@ -186,9 +186,7 @@ impl Running {
         }
         let result = attended.and_then(|()| session.finish());
         let counted = groups.as_ref().map(Groups::counted).unwrap_or_default();
-        if groups.as_ref().is_some_and(|groups| !groups.hold()) {
-            lost(&mut enforcement);
-        }
+        note_lost(groups.as_ref(), &mut enforcement);
         let is_gone = session.used.is_some();
         let attempts = std::mem::take(&mut session.attempts);
         // Closing both lines ends whatever is left, before the groups go.
@@ -224,7 +222,10 @@ impl Running {
 }
 
 /// Marks limits that control groups did not enforce to the end.
-fn lost(enforcement: &mut [Enforcement]) {
+fn note_lost(groups: Option<&Groups>, enforcement: &mut [Enforcement]) {
+    if groups.is_none_or(Groups::hold) {
+        return;
+    }
     for one in enforcement {
         if one.by.starts_with("cgroup") {
             one.by.push_str(", in part");

@@ -14,7 +14,7 @@ pub(super) enum Killed {
     No,
     /// Others ran too when one ended.
     Perhaps,
-    /// It alone ran when one ended.
+    /// No other exec ran when one ended.
     Yes,
 }
 
