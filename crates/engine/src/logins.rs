@@ -267,7 +267,7 @@ pub fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
     let what = format!("nothing is written: {} is not logged in", login.name);
     Failure::new(what)
         .because(why)
-        .advise(format!("atoll why {run} tells what was refused"))
+        .advise(format!("`atoll why {run}` shows what was refused"))
         .advise(format!(
             "atoll login {} tries again; or log in outside with the agent's own command",
             login.name

@@ -58,7 +58,7 @@ fn tell(done: &Shredded, meant: Option<&Meant>, output: &Output) -> Result<u8, F
                 .because(
                     "there is no key of it: it was shredded before, or nothing of it is sealed",
                 )
-                .advise("atoll ledger query --type seal.shredded tells what was"),
+                .advise("`atoll ledger query --type seal.shredded` lists what was"),
         );
     }
     let of = meant.map_or_else(String::new, |meant| format!(" ({})", meant.name));

@@ -5,6 +5,7 @@
 //! is not sent. A real value in a response's head becomes the placeholder again.
 
 mod claim;
+mod misuse;
 mod other_placeholders;
 mod readable;
 mod redacted;
@@ -17,7 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, HostPart, Issue, Part, Place, Request as Judged};
+use atoll_model::network::{CredentialName, Flow, Issue, Part, Place, Request as Judged};
 use atoll_sys::memory;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,8 +37,9 @@ use crate::Egress;
 use crate::credentials::{CredentialPart, Credentials, fetch};
 use crate::limits::Direction;
 use crate::redaction::Redactions;
-use crate::secret::{Form, Found, Located, MaskedNumbers, Secret};
+use crate::secret::{Form, Located, MaskedNumbers, Secret};
 pub(crate) use claim::ChunkedBody;
+pub(crate) use misuse::{misuse_in_body, misuse_in_tunnel};
 use readable::ask_for_readable;
 pub(super) use renewal::renewal;
 pub(crate) use signing::{Signing, VerificationInput};
@@ -124,48 +126,6 @@ fn misuse(held: &CredentialPart, why: &str) -> Misuse {
 pub(super) fn misuse_of_request(held: &CredentialPart, judged: &Judged<'_>) -> Misuse {
     let differs = held.binding.differs(judged);
     misuse(held, &format!("is in a request {differs}"))
-}
-
-/// Builds the misuse of a placeholder in a body, where it may not be in this form.
-pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<Misuse> {
-    let held = credentials.get(found.number)?;
-    let Place::Body(field) = &held.binding.place else {
-        return misuse_in(credentials, found, "its body");
-    };
-    let form = encoding_text(found.form);
-    let why = format!(
-        "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
-    );
-    Some(misuse(held, &why))
-}
-
-/// Builds the misuse of a placeholder in a part of a request into which nothing is injected.
-pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) -> Option<Misuse> {
-    let form = encoding_text(found.form);
-    let held = credentials.get(found.number)?;
-    let why = format!("is in {place}{form}, which the credential is not bound to");
-    Some(misuse(held, &why))
-}
-
-/// Builds the misuse of a placeholder in a tunnel, which mostly leads to another host than its own.
-pub(crate) fn misuse_in_tunnel(
-    credentials: &Credentials,
-    flow: &Flow,
-    found: Found,
-    place: &str,
-) -> Option<Misuse> {
-    let mut misuse = misuse_in(credentials, found, place)?;
-    let held = credentials.get(found.number)?;
-    let host = flow.host.parse::<HostPart>();
-    if !host.is_ok_and(|host| held.binding.is_for(&host, flow.port)) {
-        let form = encoding_text(found.form);
-        misuse.why = format!(
-            "Blocked: placeholder sent to a host that the credential is not bound to (credential \
-             {}, in {place}{form})",
-            misuse.name
-        );
-    }
-    Some(misuse)
 }
 
 /// Checks that no placeholder in a head is encoded in a way that is never injected: as hexadecimal
