@@ -93,8 +93,7 @@ pub fn compile(
         denials.extend(project.denials);
     }
     settle_workspace(&mut rules);
-    request::keep_caches(&mut rules, requested);
-    settle_places(&mut rules, draft)?;
+    settle_places(&mut rules, draft, requested)?;
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;

@@ -14,6 +14,7 @@ use crate::places::{Place, SYSTEM, forbidden_here};
 use crate::refusal::reason;
 use crate::rules::{Rules, Tightened};
 use crate::settings::Settings;
+use crate::source::Requested;
 
 /// Places as named, before they become views of this host.
 #[derive(Default)]
@@ -202,9 +203,18 @@ fn narrow_programs(rules: &mut Rules, draft: &mut Draft, narrower: Sourced<Vec<S
     draft.execute = Some(both);
 }
 
+const KEEP_CACHES: Origin = Origin::CommandLine("--keep-caches");
+
 /// Turns places into views of this host. A place that is never shown is an error in the file that
 /// names it; one of Atoll's own list is left out.
-pub(crate) fn settle_places(rules: &mut Rules, draft: Draft) -> Result<(), ProfileError> {
+pub(crate) fn settle_places(
+    rules: &mut Rules,
+    draft: Draft,
+    requested: &Requested,
+) -> Result<(), ProfileError> {
+    if requested.keep_caches {
+        rules.keep_caches = Sourced::new(true, KEEP_CACHES);
+    }
     let built_in = || {
         SYSTEM
             .iter()

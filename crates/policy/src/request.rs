@@ -23,7 +23,6 @@ use crate::variables::{self, Pattern};
 const LIVE: Origin = Origin::CommandLine("--live");
 const ROOT: Origin = Origin::CommandLine("--root");
 const NESTING: Origin = Origin::CommandLine("--nesting");
-const KEEP_CACHES: Origin = Origin::CommandLine("--keep-caches");
 const RO: Origin = Origin::CommandLine("--ro");
 const RW: Origin = Origin::CommandLine("--rw");
 const LIMIT: Origin = Origin::CommandLine("--limit");
@@ -67,13 +66,6 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
         })?;
     }
     Ok(())
-}
-
-/// Has the caches kept, before their places become views.
-pub(crate) fn keep_caches(rules: &mut Rules, requested: &Requested) {
-    if requested.keep_caches {
-        rules.keep_caches = Sourced::new(true, KEEP_CACHES);
-    }
 }
 
 fn too_many(option: &'static str, number: usize) -> Result<(), ProfileError> {

@@ -350,6 +350,11 @@ fn push_changes(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
     }
 }
 
+/// Returns whether caches are all that changed: a plain apply would write nothing.
+fn is_of_caches(changes: &Changes) -> bool {
+    changes.caches.total() > 0 && changes.total() == changes.caches.total()
+}
+
 /// Lists the commits: the branch, and the first line of each message.
 fn push_commits(paint: Paint, commits: &[Commit], lines: &mut Vec<String>) {
     let mut label = "commits";
@@ -457,6 +462,7 @@ fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
     for command in commands {
         let only = match (summary.afterwards, command) {
             (Afterwards::PartlyApplied, "apply") => " --control",
+            (Afterwards::Kept, "apply") if is_of_caches(summary.changes) => " --caches",
             _ => "",
         };
         let text = format!("atoll {command} {}{only}", summary.run);

@@ -1,4 +1,4 @@
-//! What keeps an apply from being carried out, in words, with what helps.
+//! Obstacles to an apply, in words, with the next steps.
 
 use std::path::PathBuf;
 
