@@ -23,6 +23,7 @@ mod files;
 mod groups;
 mod held;
 mod host;
+mod host_ports;
 mod in_use;
 mod launcher;
 mod leftovers;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    ExecId, ExecSpec, ExecTerminal, Funnel, HOST_PORTS_MAX, INWARD_MAX, Identity,
-    MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission, ROOT_CAPABILITIES, Report,
-    ResourceLimit, Room, SPEC_BYTES_MAX, SandboxSpec, Terminal, Watch,
+    ExecId, ExecSpec, ExecTerminal, Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT,
+    Nesting, Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX,
+    SandboxSpec, Terminal, Watch,
 };
-use atoll_model::network::{CONNECTIONS_MAX, Network, SANDBOX_NAME};
+use atoll_model::network::{CONNECTIONS_MAX, SANDBOX_NAME};
 use atoll_model::{Boundary, Call, LimitKey, Limits, RESIDENT, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
@@ -21,6 +21,7 @@ use crate::enforcement::{Swap, enforcement};
 use crate::exec::{ExecServer, PreparedExec, mode_mask};
 use crate::groups::{Groups, SERVER_PROCESSES};
 use crate::held::Held;
+use crate::host_ports::host_ports;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
 use crate::reports::last_words;
@@ -346,15 +347,6 @@ fn inward(native: &Native<'_>, call: &Call, boundary: &Boundary) -> u8 {
         true => INWARD_FOR_LATER,
         false => INWARD_MAX,
     }
-}
-
-/// Returns the loopback ports that lead to the host; more than there is room for are not granted.
-fn host_ports(network: &Network) -> [u16; HOST_PORTS_MAX] {
-    let mut ports = [0; HOST_PORTS_MAX];
-    for (place, port) in ports.iter_mut().zip(&network.host_ports) {
-        *place = *port;
-    }
-    ports
 }
 
 /// Returns the namespaces that the program may make.

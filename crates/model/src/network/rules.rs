@@ -11,8 +11,7 @@ use super::block::within;
 use super::{Binding, Block, Conditions, HostName, HostPart, InvalidHost, Place, Published};
 use super::{NetworkLimits, Request, RuleLimits, Special, SshGrant, Upstream, Way, special};
 
-/// A boundary's network access: nothing without a rule that allows it. A denial overrides every
-/// allowance.
+/// A boundary's network access: nothing without a rule that allows it; denials override these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
@@ -193,8 +192,7 @@ impl Network {
         allowed.ok_or(Unreachable::NoRule)
     }
 
-    /// Returns whether a rule names exactly this name. A name beneath a wildcard can carry whatever
-    /// a program encodes in it.
+    /// Returns whether a rule names exactly this name: one beneath a wildcard can carry anything.
     #[must_use]
     pub fn is_named(&self, name: &HostName) -> bool {
         let is_it = |rule: &NetworkRule| matches!(&rule.to.host, HostPattern::Exact(exact) if exact == name);

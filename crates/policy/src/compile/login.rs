@@ -58,6 +58,7 @@ pub(crate) fn narrow(rules: &mut Rules, name: Option<&CredentialName>) {
     rules.network.learn = false;
     let is_callback = |port: &PublishedPort| Some(port.inside) == issue.callback;
     rules.network.publish.retain(|one| is_callback(&one.value));
+    rules.network.host_ports.clear();
     rules.credentials.clear();
     rules.ssh.clear();
 }

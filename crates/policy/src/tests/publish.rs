@@ -274,3 +274,57 @@ fn how_connections_go_on_is_said_by_a_person_or_the_organisation() {
     );
     assert_eq!(check(b"network.no-proxy = ['a..b']", "p.toml").len(), 1);
 }
+
+#[test]
+fn ports_that_lead_to_the_host_are_allowed_as_a_rule_does() {
+    let asked = |ports: &[&str]| {
+        let mut world = world().profile("p", "workspace = 'live'").with("p");
+        world.requested.host_ports = ports.iter().map(|one| (*one).to_owned()).collect();
+        world
+    };
+    let network = asked(&["11434", "5432"]).boundary().network;
+    assert_eq!(network.host_ports, [11434, 5432]);
+    let rule = network.allow.last().unwrap();
+    assert_eq!(rule.to.to_string(), "host.atoll.internal:5432");
+    assert_eq!(rule.origin, "--host-port");
+    for text in ["0", "+80", "80:80", "65536", "", "http", "8000-8010", "*"] {
+        let error = asked(&[text]).error();
+        assert!(error.contains("--host-port"), "{text}: {error}");
+    }
+    let many: Vec<String> = (3000..3017).map(|port| port.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(asked(&many[..16]).boundary().network.host_ports.len(), 16);
+    assert!(
+        asked(&many).reasons()[0]
+            .why
+            .contains("16 of these at most")
+    );
+    // One that is published would lead back.
+    let mut both = asked(&["3000"]);
+    both.requested.publish = vec!["8080:3000".to_owned()];
+    assert!(both.reasons()[0].why.contains("leads to this host already"));
+    // Where nothing is reached at all, neither is this.
+    let mut strict = world().with("strict");
+    strict.requested.host_ports = vec!["11434".to_owned()];
+    assert!(!strict.reasons().is_empty());
+    // A fence has no loopback of its own.
+    let world = asked(&["11434"]);
+    let facts = Facts {
+        mode: Mode::Fence,
+        ..world.facts()
+    };
+    match decide(&world.rules(), &world.call, &facts) {
+        Verdict::Deny(reasons) => {
+            assert!(
+                reasons[0].why.contains("no loopback of its own"),
+                "{reasons:?}"
+            );
+            let instead = &reasons[0].how_to_ask;
+            assert!(
+                instead.contains("--allow host.atoll.internal:11434"),
+                "{instead}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
