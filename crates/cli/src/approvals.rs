@@ -2,7 +2,7 @@
 
 mod rows;
 mod second;
-mod served;
+mod served_rows;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -46,14 +46,46 @@ struct Asking {
     port: Option<PortAgreed>,
 }
 
+impl Asking {
+    fn json(&self) -> serde_json::Value {
+        let Self {
+            run,
+            pending,
+            leases,
+            further,
+            port,
+        } = self;
+        let mut told = json!({
+            "run": run, "pending": pending, "leases": leases, "further_leases": further
+        });
+        if let (Some(port), Some(told)) = (port, told.as_object_mut()) {
+            told.insert("port".to_owned(), json!(port));
+        }
+        told
+    }
+}
+
+/// The open questions of a server, as its API has them.
+#[derive(Default)]
+pub struct Served {
+    /// The questions.
+    pub open: Vec<serde_json::Value>,
+    /// A line on how they are answered, or listed; may be empty.
+    pub hint: String,
+}
+
 /// Lists, shows or answers the questions of running runs, or revokes leases.
 ///
 /// # Errors
 /// When there is no such question, or the run declines.
-pub fn approvals(arguments: ApprovalsArguments, output: &Output) -> Result<u8, Failure> {
+pub fn approvals(
+    arguments: ApprovalsArguments,
+    of_server: &dyn Fn() -> Served,
+    output: &Output,
+) -> Result<u8, Failure> {
     let action = arguments.action.unwrap_or_default();
     match action {
-        ApprovalsAction::List(arguments) => list(&arguments, output),
+        ApprovalsAction::List(arguments) => list(&arguments, of_server, output),
         ApprovalsAction::Show(arguments) => show(&arguments, output),
         ApprovalsAction::Grant(arguments) => grant(&arguments, output),
         ApprovalsAction::Deny(arguments) => deny(&arguments, output),
@@ -61,7 +93,11 @@ pub fn approvals(arguments: ApprovalsArguments, output: &Output) -> Result<u8, F
     }
 }
 
-fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failure> {
+fn list(
+    arguments: &ListApprovalsArguments,
+    of_server: &dyn Fn() -> Served,
+    output: &Output,
+) -> Result<u8, Failure> {
     let (all, deaf) = match runs_of(arguments.of.as_deref())? {
         Some(directory) => asking(&directory)?,
         None => Default::default(),
@@ -69,29 +105,14 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
     for run in deaf {
         output.warn(&format!("run {run} does not answer, and is left out"));
     }
-    // Of another user's runs is asked by themselves.
-    let of_server = match &arguments.of {
-        None => served::approvals(output),
-        Some(_) => Vec::new(),
+    // A server has nothing of another user's runs.
+    let served = match &arguments.of {
+        None => of_server(),
+        Some(_) => Served::default(),
     };
     if arguments.json {
-        let told = all.iter().map(|one| {
-            let Asking {
-                run,
-                pending,
-                leases,
-                further,
-                port,
-            } = one;
-            let mut told = json!({
-                "run": run, "pending": pending, "leases": leases, "further_leases": further
-            });
-            if let (Some(port), Some(told)) = (port, told.as_object_mut()) {
-                told.insert("port".to_owned(), json!(port));
-            }
-            told
-        });
-        output.json(&told.chain(of_server).collect());
+        let told = all.iter().map(Asking::json);
+        output.json(&told.chain(served.open).collect());
         return Ok(0);
     }
     let mut text = String::new();
@@ -126,12 +147,12 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
             let _ = writeln!(text, "{}  and {} older leases", one.run, one.further);
         }
     }
-    text.push_str(&served::lines(&of_server));
+    text.push_str(&served_rows::lines(&served.open));
     match text.is_empty() {
         true => output.say("Nothing waits for an answer.\n"),
         false => output.result(&text),
     }
-    output.say(&served::more(&of_server, arguments.of.is_some()));
+    output.say(&served.hint);
     Ok(0)
 }
 

@@ -22,6 +22,7 @@ fn all(hint: &Hint) -> Vec<String> {
             return about.advices(&fault.error);
         }
         Hint::Text(text) => text.clone(),
+        Hint::Room => atoll_engine::room::advice(),
         Hint::State(error) => advice::state(error),
         Hint::Profile(error) => advice::profile(error).to_owned(),
         Hint::Ledger(error) => advice::ledger(error),

@@ -44,6 +44,7 @@ mod run;
 mod sandbox;
 mod secret;
 mod serve;
+mod served;
 mod sessions;
 mod signin;
 mod status;
@@ -121,7 +122,9 @@ fn perform(
         Command::Snapshot(arguments) => sandbox::snapshots(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
-        Command::Approvals(arguments) => approvals::approvals(arguments, output),
+        Command::Approvals(arguments) => {
+            approvals::approvals(arguments, &|| served::approvals(output), output)
+        }
         Command::Stop(arguments) => stop::stop(&arguments, output),
         Command::Restrict(arguments) => restrict::restrict(&arguments, output),
         Command::Ports(arguments) => ports::ports(&arguments, output),

@@ -11,7 +11,6 @@ use atoll_policy::ProfileError;
 use atoll_store::VaultError;
 
 use crate::call::CallError;
-use crate::room;
 
 /// A use case that ended in an error: what happened, why, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +68,8 @@ pub enum Hint {
     Vault(Box<VaultError>),
     /// A call that failed is to be made possible.
     Call(Box<CallFault>),
+    /// Room is to be made on the disk.
+    Room,
     /// A sentence or a command in which each `{}` is the path, as a word of a shell.
     Naming(String, PathBuf),
 }
@@ -162,7 +163,7 @@ impl Failure {
     pub fn of_file(what: &str, fault: &FileFault) -> Self {
         let failure = Self::new(what).because(fault);
         match fault.is_out_of_space() {
-            true => failure.advise(room::advice()),
+            true => failure.advise(Hint::Room),
             false => failure,
         }
     }

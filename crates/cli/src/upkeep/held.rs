@@ -39,22 +39,27 @@ pub fn told(state: &StateDir, plan: &CollectPlan) -> String {
         let bytes = rest.iter().map(|(bytes, _)| *bytes).sum();
         let runs = counted(rest.len() as u64, "smaller run", "smaller runs");
         let bytes = format_bytes(bytes);
-        lines.push(format!("{bytes:>9}  {runs}: atoll runs --all lists them"));
+        lines.push(format!("  {runs} ({bytes}): atoll runs --all lists them"));
     }
     let (caches, kept) = (state.shared_layers_dir(), state.kept_dir());
     let served = state.path().join(SERVED);
     let ledger = state.path().join(LEDGER);
     let of_caches = format!(
-        "caches that profiles keep: while no run goes on, rm -r {}/NAME",
+        "while no run goes on, rm -r {}/NAME",
         printable(caches.as_os_str().as_encoded_bytes())
     );
-    lines.extend(of_directory(&caches, &of_caches));
-    let of_kept = "directories of agents: atoll kept lists them, atoll kept discard NAME frees one";
-    lines.extend(of_directory(&kept, of_kept));
-    let of_served = "sandboxes of a server: atoll snapshot, template and volume delete NAME";
-    lines.extend(of_directory(&served, of_served));
-    let of_ledger = "the ledger: nothing of it is ever removed";
-    lines.extend(of_directory(&ledger, of_ledger));
+    let of_kept = "atoll kept lists them, atoll kept discard NAME frees one";
+    let of_served = "atoll snapshot, template and volume delete NAME";
+    let all = [
+        (&caches, ("caches that profiles keep", of_caches.as_str())),
+        (&kept, ("directories of agents", of_kept)),
+        (&served, ("sandboxes of a server", of_served)),
+        (&ledger, ("the ledger", "nothing of it is ever removed")),
+    ];
+    lines.extend(
+        all.iter()
+            .filter_map(|(path, what)| of_directory(path, *what)),
+    );
     match lines.is_empty() {
         true => String::new(),
         false => format!("Held:\n{}\n", lines.join("\n")),
@@ -77,10 +82,11 @@ fn of_run((bytes, record): &(u64, &RunRecord)) -> String {
         RunState::Discarded => "atoll gc removes it".to_owned(),
     };
     let (bytes, state) = (format_bytes(*bytes), state_name(record.state));
-    format!("{bytes:>9}  {run} ({state}): {frees}")
+    format!("  {run} ({state}, {bytes}): {frees}")
 }
 
-fn of_directory(path: &Path, what: &str) -> Option<String> {
+fn of_directory(path: &Path, what: (&str, &str)) -> Option<String> {
     let used = directory_usage(path).filter(|used| used.entries > 1)?;
-    Some(format!("{:>9}  {what}", format_bytes(used.bytes)))
+    let (name, frees) = what;
+    Some(format!("  {name} ({}): {frees}", format_bytes(used.bytes)))
 }
