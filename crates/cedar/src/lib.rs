@@ -55,7 +55,7 @@ pub use fault::Fault;
 pub use files::{Layer, PolicyFile};
 pub use handed::{HANDED_BYTES_MAX, hand, take};
 pub use layers::Layers;
-pub use lint::{forbid_nothing, refused, remarks};
+pub use lint::{closing, forbid_nothing, refused, remarks};
 pub use obligation::{Obligation, Obligations, Rate, carried};
 pub use owed::{Counter, DroppedObligation, Owed};
 pub use policies::{Known, Named, Policies};

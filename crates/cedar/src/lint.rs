@@ -44,14 +44,14 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
         let idle = |one: &Remark| one.standing != Standing::Refused;
         all.extend(never.into_iter().flatten().filter(idle));
     }
-    all.extend(closing(policies));
     all.sort_by(order);
     all
 }
 
 /// Returns the remarks on permits that close their action to all else: with one, a layer permits
 /// nothing but what a permit of it names. One that permits everything closes nothing.
-fn closing(policies: &Policies) -> Vec<Remark> {
+#[must_use]
+pub fn closing(policies: &Policies) -> Vec<Remark> {
     let opens_all = |action: Action| {
         policies.all.policies().any(|policy| {
             let meta = policies.meta.get(policy.id());

@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
     Action, Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, SCHEMA, Standing,
-    cases, forbids_alone, purpose_of, remarks,
+    cases, closing, forbids_alone, purpose_of, remarks,
 };
 use atoll_policy::{Requested, Rules, SourceFile};
 
@@ -203,7 +203,7 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     };
     let mut bad = false;
     let mut idle = BTreeSet::new();
-    for remark in remarks(&policies) {
+    for remark in remarks(&policies).into_iter().chain(closing(&policies)) {
         match remark.standing {
             Standing::Note => {}
             Standing::Idle => {

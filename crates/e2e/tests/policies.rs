@@ -1575,3 +1575,28 @@ fn what_does_not_hold_as_it_is_written_is_told_by_the_check_and_at_the_start() {
     let run = started(&world, &["true"]).success();
     assert!(!run.err().contains("policy"), "{run}");
 }
+
+#[test]
+fn the_schema_is_printed_and_closing_permits_are_named() {
+    let world = World::new("the_schema_is_printed_and_closing_permits_are_named");
+    let schema = world.atoll(["policy", "schema"]).run().success().out();
+    let top = std::path::PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap());
+    let file = top.join("../cedar/src/atoll.cedarschema");
+    assert_eq!(schema, std::fs::read_to_string(file).unwrap());
+    let closes = "with this permit its layer denies all else of request";
+    let permit =
+        "permit(principal, action == Action::\"request\", resource == Host::\"a.example\");\n";
+    let all = "permit(principal, action == Action::\"request\", resource);\n";
+    for (text, is_told) in [
+        (permit, true),
+        (all, false),
+        (&permit.replace("permit", "forbid"), false),
+    ] {
+        world.write("own.cedar", text);
+        let checked = world
+            .atoll(["policy", "check", "own.cedar"])
+            .run()
+            .success();
+        assert_eq!(checked.out().contains(closes), is_told, "{text}: {checked}");
+    }
+}

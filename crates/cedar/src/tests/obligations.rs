@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{compiled, facts, faults, principal};
-use crate::{Asked, Decision, Effect, Obligations, Question, Rate, Standing, remarks};
+use crate::{Asked, Decision, Effect, Obligations, Question, Rate, Standing, closing, remarks};
 
 fn read(text: &str) -> Decision {
     let (principal, facts) = (principal(), facts());
@@ -334,4 +334,26 @@ fn who_cannot_be_asked_is_told() {
             );
         }
     }
+}
+
+#[test]
+fn permits_that_close_their_action_are_named() {
+    let named = |text: &str| -> Vec<String> {
+        let all = closing(&compiled(text)).into_iter();
+        all.map(|one| format!("{}: {}", one.line, one.what))
+            .collect()
+    };
+    let one = r#"permit(principal, action == Action::"request", resource == Host::"a.example");"#;
+    let all = r#"permit(principal, action == Action::"request", resource);"#;
+    let forbids = r#"forbid(principal, action == Action::"request", resource);"#;
+    let when = r#"permit(principal, action in [Action::"run", Action::"exec"], resource) when { context.task == "x" };"#;
+    assert_eq!(named(forbids), Vec::<String>::new());
+    assert_eq!(named(all), Vec::<String>::new());
+    assert_eq!(named(&format!("{one}\n{all}")), Vec::<String>::new());
+    let found = named(&format!("{forbids}\n{one}\n{one}"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("2: warning: "), "{found:?}");
+    assert!(found[0].contains("denies all else of request"), "{found:?}");
+    let found = named(&when.replace("context.task", "context.profile"));
+    assert!(found[0].contains("of run, exec"), "{found:?}");
 }
