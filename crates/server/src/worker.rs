@@ -833,6 +833,7 @@ fn refusal(failure: &Failure) -> Refusal {
         .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule))
         .collect();
     let advice = failure.hints.iter().find_map(|hint| match hint {
+        Hint::Room => Some(atoll_engine::room::advice()),
         Hint::Text(text) => Some(text.clone()),
         _ => None,
     });
