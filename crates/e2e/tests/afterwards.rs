@@ -812,3 +812,116 @@ fn summary_and_stat_show_commits() {
     let all = fine(&world, &["diff", "--stat", "last", ".git"]).out();
     assert!(all.contains("A .git/objects/"), "{all}");
 }
+
+#[test]
+fn discard_without_a_run_names_what_could_be_meant() {
+    let world = World::new("discard_without_a_run_names_what_could_be_meant");
+    let _ = world.run_inside("echo new > new").success();
+    let run = world.last_run();
+    let refused = world.atoll(["discard"]).run().expect_status(125);
+    refused.is_clear_error([run.as_str(), "atoll discard last", "atoll discard --all"]);
+    assert_eq!(world.last_run(), run);
+}
+
+#[test]
+fn gc_says_what_is_held_and_what_frees_it() {
+    let world = World::new("gc_says_what_is_held_and_what_frees_it");
+    let _ = world
+        .run_inside("head -c 3000000 /dev/urandom > big")
+        .success();
+    let kept = world.last_run();
+    let _ = world.run_inside("echo 1 > one").success();
+    let applied = world.last_run();
+    let _ = fine(&world, &["apply", &applied]);
+    for arguments in [&["gc"][..], &["gc", "--dry-run"]] {
+        let told = fine(&world, arguments);
+        let of_kept = format!("{kept} (kept, 2.9 MiB): atoll discard {kept} frees it");
+        let of_applied = format!("{applied} (applied, ");
+        told.says([
+            "Held:",
+            &of_kept,
+            &of_applied,
+            "goes 30 days after",
+            "the ledger (",
+        ]);
+    }
+}
+
+#[test]
+fn plain_approvals_list() {
+    let world = World::new("plain_approvals_list");
+    for arguments in [
+        &["approvals"][..],
+        &["approvals", "list"],
+        &["approvals", "ls"],
+    ] {
+        fine(&world, arguments).says(["Nothing waits for an answer."]);
+    }
+}
+
+#[test]
+fn diff_of_an_applied_run_says_that_it_is_applied() {
+    let world = World::new("diff_of_an_applied_run_says_that_it_is_applied");
+    world.write("old", "old\n");
+    let _ = world
+        .run_inside("echo new > new; echo more >> old")
+        .success();
+    let _ = fine(&world, &["apply", "last"]);
+    for arguments in [&["diff"][..], &["diff", "last", "new"], &["diff", "--stat"]] {
+        let told = fine(&world, arguments);
+        told.says(["is applied: the workspace has its changes. `atoll undo "]);
+        assert!(!told.err().contains("changed nothing"), "{told}");
+    }
+    // The control: one that changed nothing.
+    let _ = world.run_inside("true").success();
+    fine(&world, &["diff"]).says(["No workspace changes."]);
+}
+
+#[test]
+fn discard_of_a_partly_applied_run_asks() {
+    let world = World::new("discard_of_a_partly_applied_run_asks");
+    let partly = || {
+        let _ = world
+            .run_inside("echo $ATOLL_RUN > new; echo $ATOLL_RUN > .envrc")
+            .success();
+        let _ = fine(&world, &["apply", "last"]);
+        assert_eq!(world.runs()[0]["state"], "partly-applied");
+        world.last_run()
+    };
+    let run = partly();
+    let why = fine(&world, &["why", &run]);
+    assert!(why.out().contains("applied in part"), "{why}");
+    let refused = world.atoll(["discard", &run]).run();
+    assert_ne!(refused.code(), 0, "{refused}");
+    refused.says(["applied in part", "--yes"]);
+    assert_eq!(world.runs()[0]["state"], "partly-applied");
+    let mut terminal = world.atoll(["discard", &run]).on_terminal(24, 100);
+    terminal.expect("can no longer be undone");
+    terminal.line("n");
+    let _ = terminal.wait().expect_status(1);
+    assert_eq!(world.runs()[0]["state"], "partly-applied");
+    let mut terminal = world.atoll(["discard", &run]).on_terminal(24, 100);
+    terminal.expect("can no longer be undone");
+    terminal.line("y");
+    let _ = terminal.wait().success();
+    assert!(world.runs().is_empty());
+    let run = partly();
+    let _ = fine(&world, &["discard", &run, "--yes"]);
+    assert!(world.runs().is_empty());
+}
+
+#[test]
+fn a_run_that_was_refused_is_not_the_last() {
+    let world = World::new("a_run_that_was_refused_is_not_the_last");
+    let _ = world.run_inside("echo new > new").success();
+    let run = world.last_run();
+    let refused = world.run(["--ro", "/proc"], "true").run();
+    assert_eq!(refused.code(), 126, "{refused}");
+    let diff = fine(&world, &["diff", "last"]);
+    assert!(diff.out().contains("+new"), "{diff}");
+    // The refusal is explained all the same.
+    let why = fine(&world, &["why", "last"]);
+    assert!(why.out().contains("/proc"), "{why}");
+    let applied = fine(&world, &["apply", "last"]);
+    applied.says([run.as_str()]);
+}
