@@ -39,6 +39,19 @@ pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the form of a diff: escaped for a terminal, exact for anything else.
+pub fn diff_options(one: &LayerChanges, output: &Output) -> DiffOptions {
+    let place = changes::place_of(one);
+    match output.is_terminal {
+        true => DiffOptions {
+            place,
+            colour: output.paint.is_on(),
+            ..DiffOptions::default()
+        },
+        false => DiffOptions::exact(place),
+    }
+}
+
 /// Lists the changes that no apply takes, a line each.
 pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath]) -> String {
     let mut lines = String::new();
@@ -117,10 +130,12 @@ pub fn write_commits(one: &LayerChanges, of_git: usize, text: &mut Vec<u8>) {
     }
     for commit in commits(std::slice::from_ref(one)) {
         let (branch, subject) = (printable(&commit.branch), printable(&commit.subject));
-        text.extend(format!("commit on {branch}: {subject}\n").into_bytes());
+        text.extend(format!("# commit on {branch}: {subject}\n").into_bytes());
     }
     let files = counted(of_git as u64, "file of git", "files of git");
-    text.extend(format!("{files} not shown: atoll diff --stat RUN .git lists them\n").into_bytes());
+    text.extend(
+        format!("# {files} not shown: atoll diff --stat RUN .git lists them\n").into_bytes(),
+    );
 }
 
 /// Returns each change, and each refused one, as JSON.

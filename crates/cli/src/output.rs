@@ -36,12 +36,13 @@ impl Output {
     /// Writes a result. A reader that has gone away (as `head`) ends the program
     /// quietly, as it does other programs.
     pub fn result(&self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// Writes a result that is no text for a terminal, as it is.
+    pub fn bytes(&self, bytes: &[u8]) {
         let mut out = std::io::stdout().lock();
-        if out
-            .write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .is_err()
-        {
+        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
             std::process::exit(0);
         }
     }

@@ -16,19 +16,21 @@ use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Frozen;
-use atoll_layer::{DiffOptions, Selection, write_diff};
+use atoll_layer::{Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, list_runs, load_run, settle_run};
 use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
-use crate::diff::{apart, changes_json, page, refused_there, write_commits, write_stat};
+use crate::diff::{
+    apart, changes_json, diff_options, page, refused_there, write_commits, write_stat,
+};
 use crate::finding;
 use crate::left_out::{self, nothing_shown, tell_left_out, without_bulk};
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};
-use crate::status::status_of;
+use crate::status::{STATUS_OWN_ERROR, status_of};
 use crate::undo_report;
 
 use interrupted::{end_before_reading, end_cut_short, interrupted, is_cut_off};
@@ -107,21 +109,18 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         output.json(&told);
         return Ok(0);
     }
-    let mut text = Vec::new();
+    let (mut text, mut left_out) = (Vec::new(), Vec::new());
     for one in &all {
         let set = without_bulk(one, arguments.caches, &filter);
         if arguments.stat {
             write_stat(one, &set, &filter, output, &mut text);
             continue;
         }
-        let options = DiffOptions {
-            place: changes::place_of(one),
-            colour: output.paint.is_on(),
-            ..DiffOptions::default()
-        };
+        let options = diff_options(one, output);
         let (of_git, rest) = apart(one, set, &filter);
-        write_diff(&one.paths, &rest, &filter, &mut text, &options)
+        let named = write_diff(&one.paths, &rest, &filter, &mut text, &options)
             .doing("no diff could be made")?;
+        left_out.extend(named);
         write_commits(one, of_git, &mut text);
     }
     held(&record, frozen)?;
@@ -130,13 +129,26 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         output.say(&nothing_shown(&record, &all, arguments, &filter));
         return Ok(0);
     } else if arguments.no_pager || !output.is_terminal {
-        output.result(&String::from_utf8_lossy(&text));
+        output.bytes(&text);
     } else {
         page(&text, output);
     }
     tell_left_out(&all, arguments, &filter, output);
     output.say(&refused);
-    Ok(0)
+    Ok(tell_named(&left_out, output))
+}
+
+/// Tells of the files that a patch has by name only. Returns the status: the patch is not whole.
+fn tell_named(names: &[String], output: &Output) -> u8 {
+    if output.is_terminal || names.is_empty() {
+        return 0;
+    }
+    for name in names {
+        output.warn(&format!(
+            "{name} is not in this patch: it is larger than 64 MiB, or cannot be read"
+        ));
+    }
+    STATUS_OWN_ERROR
 }
 
 /// Lets a running sandbox go on whose changes were read; they are of one moment only if it stood

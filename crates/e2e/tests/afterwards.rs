@@ -572,6 +572,7 @@ fn git_takes_a_diff_with_control_files_directories_and_binaries() {
     assert_eq!(world.read("text"), "one\ntwo\n");
     assert_eq!(world.read(".envrc"), "run\n");
     assert_eq!(world.read("there/file"), "1\n");
+    assert_eq!(fs::read(world.path("binary")).unwrap(), b"\0\x01");
     let _ = world
         .host_shell(
             "test -x text && test -L link && ! test -e tree/deep/gone && ! test -e moved/file",
@@ -802,7 +803,7 @@ fn summary_and_stat_show_commits() {
     let lines: Vec<&str> = stat.lines().collect();
     assert_eq!(lines[0], "A f", "{stat}");
     assert!(
-        lines[1].starts_with("commit on trunk: One") && lines[1].ends_with(": a"),
+        lines[1].starts_with("# commit on trunk: One") && lines[1].ends_with(": a"),
         "{stat}"
     );
     assert!(
@@ -924,4 +925,34 @@ fn a_run_that_was_refused_is_not_the_last() {
     assert!(why.out().contains("/proc"), "{why}");
     let applied = fine(&world, &["apply", "last"]);
     applied.says([run.as_str()]);
+}
+
+#[test]
+fn diff_without_a_terminal_is_exact() {
+    let world = World::new("diff_without_a_terminal_is_exact");
+    if !program_exists("git") {
+        return world.skip("git is not installed", Avoidable::Yes);
+    }
+    world.write("crlf", "one\r\ntwo\r\n");
+    let script = "printf 'one\\r\\nzwei\\r\\n' > crlf; printf '\\377\\376\\n' > latin; \
+                  printf 'a \\342\\200\\256b' > bidi; head -c 5000 /dev/zero | tr '\\0' x > long";
+    let _ = world.run_inside(script).success();
+    let command = "\"$ATOLL\" diff last > ../p && git apply ../p && git apply -R ../p && \"$ATOLL\" diff | git apply";
+    let _ = world.host_shell(command).run().success();
+    assert_eq!(fs::read(world.path("crlf")).unwrap(), b"one\r\nzwei\r\n");
+    assert_eq!(fs::read(world.path("latin")).unwrap(), b"\xff\xfe\n");
+    assert_eq!(world.read("bidi"), "a \u{202e}b");
+    assert_eq!(world.read("long"), "x".repeat(5000));
+    // On a terminal it is escaped.
+    let mut terminal = world
+        .atoll(["diff", "last", "--no-pager"])
+        .on_terminal(40, 100);
+    let shown = terminal.wait().out();
+    assert!(!shown.contains('\u{202e}'), "{shown}");
+    // One that is too large is named, and the status says that it is missing.
+    let _ = world
+        .run_inside("truncate -s 65M large; echo 1 > small")
+        .success();
+    let diff = world.atoll(["diff", "last"]).run().expect_status(125);
+    diff.says(["large is not in this patch"]);
 }

@@ -2,12 +2,17 @@
 //! in them reaches the terminal but characters that print, and text that reorders
 //! or hides itself is shown as escapes.
 
+mod binary;
+mod side;
 mod text;
 
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 
+use self::side::Side;
 use self::text::{lines, write_text};
 use crate::escape;
+use crate::git_config::CONFIGURATION_BYTES_MAX;
+use crate::git_objects::{Format, small};
 use crate::read::Reader;
 use crate::tree::Tree;
 use crate::{
@@ -32,6 +37,26 @@ pub struct DiffOptions {
     pub file_bytes_max: u64,
     /// The longest line that is shown, bytes; longer ones are cut.
     pub line_bytes_max: usize,
+    /// Set for a patch that is exact, byte for byte, and for no terminal: nothing in it is escaped
+    /// or cut, and binary files are in it as git's binary patches.
+    pub exact: bool,
+}
+
+/// The largest file of an exact patch, bytes.
+const EXACT_BYTES_MAX: u64 = 64 << 20;
+
+impl DiffOptions {
+    /// Returns the options of an exact patch.
+    #[must_use]
+    pub fn exact(place: Vec<u8>) -> Self {
+        Self {
+            place,
+            file_bytes_max: EXACT_BYTES_MAX,
+            line_bytes_max: usize::MAX,
+            exact: true,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for DiffOptions {
@@ -42,12 +67,14 @@ impl Default for DiffOptions {
             context: 3,
             file_bytes_max: 1 << 20,
             line_bytes_max: 2_000,
+            exact: false,
         }
     }
 }
 
 /// Writes the changes as a unified diff that `git apply` takes. `filter` limits it to these paths and
-/// what lies beneath; empty means all.
+/// what lies beneath; empty means all. Returns the files that are named only, since they are too
+/// large or cannot be read.
 ///
 /// # Errors
 /// When a tree cannot be opened or the output cannot be written. A file that
@@ -58,72 +85,41 @@ pub fn write_diff(
     filter: &[RelativePath],
     out: &mut dyn Write,
     options: &DiffOptions,
-) -> Result<(), ReadError> {
+) -> Result<Vec<String>, ReadError> {
     let reader = Reader::open(paths, &Bounds::default())?;
-    let mut page = Page { out, options };
+    let mut page = Page {
+        out,
+        options,
+        left_out: Vec::new(),
+        format: format(&reader.before),
+    };
     for change in &changes.changes {
         let shown = filter.is_empty() || filter.iter().any(|path| change.path.starts_with(path));
         if shown {
             write_change(&reader, change, &mut page).map_err(ReadError::Output)?;
         }
     }
-    Ok(())
+    Ok(page.left_out)
 }
 
-/// One side of a file's change.
-enum Side {
-    Nothing,
-    Text(Vec<u8>),
-    Binary(u64),
-    Unreadable,
-}
-
-impl Side {
-    fn read(entry: Option<&Entry<'_>>, page: &Page<'_>) -> Self {
-        let Some(Entry { tree, at, facts }) = entry else {
-            return Self::Nothing;
-        };
-        let bytes_max = page.options.file_bytes_max;
-        match &facts.kind {
-            EntryKind::Directory | EntryKind::Special => return Self::Nothing,
-            EntryKind::Symlink { target } => return Self::Text(target.clone()),
-            EntryKind::File if facts.bytes > bytes_max => return Self::Binary(facts.bytes),
-            EntryKind::File => {}
-        }
-        let mut bytes = Vec::new();
-        let read = tree
-            .file(at)
-            .and_then(|(file, _)| file.take(bytes_max).read_to_end(&mut bytes));
-        match read {
-            Err(_) => Self::Unreadable,
-            Ok(_) if bytes.contains(&0) => Self::Binary(facts.bytes),
-            Ok(_) => Self::Text(bytes),
-        }
-    }
-
-    /// Returns the content, where it can be shown.
-    fn text(self) -> Option<Vec<u8>> {
-        match self {
-            Self::Nothing => Some(Vec::new()),
-            Self::Text(text) => Some(text),
-            Self::Binary(_) | Self::Unreadable => None,
-        }
-    }
-
-    fn size(&self) -> Option<u64> {
-        match self {
-            Self::Nothing => Some(0),
-            Self::Text(text) => Some(text.len() as u64),
-            Self::Binary(bytes) => Some(*bytes),
-            Self::Unreadable => None,
-        }
-    }
+/// Returns the digest by which the repository in a tree names content; that of most without one.
+fn format(tree: &Tree) -> Format {
+    let path = RelativePath::new(b".git/config");
+    let text = path
+        .ok()
+        .and_then(|path| small(tree, &path, CONFIGURATION_BYTES_MAX));
+    text.and_then(|text| Format::of(&text))
+        .unwrap_or(Format::Sha1)
 }
 
 /// The output, with its colours.
 struct Page<'a> {
     out: &'a mut dyn Write,
     options: &'a DiffOptions,
+    /// The files that are named only.
+    left_out: Vec<String>,
+    /// The digest by which the repository names content.
+    format: Format,
 }
 
 const BOLD: &str = "1";
@@ -139,6 +135,21 @@ impl Page<'_> {
         } else {
             writeln!(self.out, "{text}")
         }
+    }
+
+    /// Names a file that is not in the patch.
+    fn left_out(&mut self, path: &RelativePath) -> io::Result<()> {
+        let name = self.shown(path);
+        self.note(CYAN, &format!("{name} is not in this patch"))?;
+        self.left_out.push(name);
+        Ok(())
+    }
+
+    /// Writes a line of a file after its sign, as it is.
+    fn raw(&mut self, sign: &str, line: &[u8]) -> io::Result<()> {
+        self.out.write_all(sign.as_bytes())?;
+        self.out.write_all(line)?;
+        self.out.write_all(b"\n")
     }
 
     /// Returns a path, escaped for a person.
@@ -163,10 +174,11 @@ impl Page<'_> {
 
     /// Returns whether every line is written as it is, neither cut nor escaped.
     fn shows_exactly(&self, text: &[u8]) -> bool {
-        lines(text).into_iter().all(|line| {
-            let body = line.strip_suffix(b"\n").unwrap_or(line);
-            body.len() <= self.options.line_bytes_max && escape::line(body).as_bytes() == body
-        })
+        self.options.exact
+            || lines(text).into_iter().all(|line| {
+                let body = line.strip_suffix(b"\n").unwrap_or(line);
+                body.len() <= self.options.line_bytes_max && escape::line(body).as_bytes() == body
+            })
     }
 }
 
@@ -400,7 +412,25 @@ fn write_file(
         None => "unreadable".into(),
     };
     let (old_size, new_size) = (size(&old), size(&new));
+    if (old.is_binary() || new.is_binary())
+        && let (Some(was), Some(is)) = (old.whole(), new.whole())
+    {
+        let id =
+            |is_there: bool, content| binary::object_id(page.format, is_there.then_some(content));
+        let ids = id(before.is_some(), was).zip(id(after.is_some(), is));
+        let Some((was_id, is_id)) = ids else {
+            return page.left_out(path);
+        };
+        write_head(path, before, after, page)?;
+        let mode = match (before.map(git_mode), after.map(git_mode)) {
+            (Some(old), Some(new)) if old == new => format!(" {new}"),
+            _ => String::new(),
+        };
+        page.line(CYAN, &format!("index {was_id}..{is_id}{mode}"))?;
+        return binary::write(was, is, page);
+    }
     let (Some(old), Some(new)) = (old.text(), new.text()) else {
+        page.left_out.push(page.shown(path));
         let text =
             format!("Binary files {old_label} ({old_size}) and {new_label} ({new_size}) differ");
         return page.note(CYAN, &text);

@@ -65,10 +65,12 @@ pub struct RunsArguments {
     pub all: bool,
 }
 
-/// Show what a run changed: a unified diff; binary files are named
+/// Show what a run changed: a unified diff
 ///
-/// It is a patch that `git apply` takes. What a patch cannot say (directories,
-/// exact permissions, binary files, what is a control file) is in its comments.
+/// Without a terminal it is a patch that `git apply` takes, byte for byte, binary files
+/// included; a file of more than 64 MiB is named, and the status is 125. On a terminal
+/// content is escaped, long lines are cut and binary files are named. What a patch cannot
+/// say (directories, exact permissions, what is a control file) is in its comments.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = DIFF_EXAMPLES)]
 pub struct DiffArguments {

@@ -75,6 +75,13 @@ fn write_line(colour: &str, sign: &str, line: &[u8], page: &mut Page<'_>) -> io:
         Some(body) => (body, true),
         None => (line, false),
     };
+    if page.options.exact {
+        page.raw(sign, body)?;
+        return match ended {
+            true => Ok(()),
+            false => page.line("0", "\\ No newline at end of file"),
+        };
+    }
     let shown = body
         .get(..page.options.line_bytes_max.min(body.len()))
         .unwrap_or(body);

@@ -282,3 +282,146 @@ fn changes_of_another_directory_are_told_with_where_they_are() {
     // No line leads to the workspace, where this is not.
     assert!(!text.contains("a/settings b/settings"), "{text}");
 }
+
+/// Whatever is in files, git has the same bytes afterwards, in each spelling and in both ways.
+#[test]
+fn exact_patch_is_taken_byte_for_byte() {
+    let long = format!("{}\n{}", "x".repeat(10_000), "y".repeat(3 << 20));
+    let before: Vec<Edit> = vec![
+        write("crlf", "one\r\ntwo\r\nthree\r\n"),
+        write("bom", "\u{feff}one\ntwo\n"),
+        write("feed", "one\n\x0ctwo\x0b\n"),
+        write("latin", b"caf\xe9\nna\xefve\n".as_slice()),
+        write("bidi", "a \u{202e}b\u{2069}\n\u{200b}\n\x1b[31m\n"),
+        write("open-end", "one\ntwo"),
+        write("long", "short\n"),
+        write("bin", b"\0\x01\x02old".as_slice()),
+        write("bin-gone", b"\0gone".as_slice()),
+        write("bin-mode", b"\0mode".as_slice()),
+        write("was-text", "text\n"),
+        write("empty-gone", ""),
+        write("mode", "m\n"),
+        write("gone", "x\n"),
+        write("moved/a", "1\n2\n3\n"),
+        write("moved/bin", b"\0moved".as_slice()),
+        write("name with space", "1\n"),
+        write("n\u{e4}me\t\"q", "1\n"),
+        link_to("link", "crlf"),
+    ];
+    let edits = vec![
+        write("crlf", "one\r\n2\r\nthree\n\r\n"),
+        write("bom", "\u{feff}one\n\u{feff}zwei\n"),
+        write("feed", "one\x0c\n\x0czwei\x0b\n\x08\n"),
+        write("latin", b"caf\xe9s\nna\xefve\n\xff\xfe\n".as_slice()),
+        write(
+            "bidi",
+            "a \u{202e}c\u{2069}\n\u{200b}\u{2028}\n\x1b[32m\\x1b\n",
+        ),
+        write("open-end", "one\nzwei"),
+        write("long", long.as_str()),
+        write("bin", b"\0\x01\x02new\n".repeat(40)),
+        remove("bin-gone"),
+        write("bin-mode", b"\0mode2".as_slice()),
+        mode("bin-mode", 0o755),
+        write("was-text", b"now\0binary".as_slice()),
+        remove("empty-gone"),
+        write("new-empty", ""),
+        write("new-bin", b"\0".as_slice()),
+        write("new-bin-run", b"\x7fELF\0".as_slice()),
+        mode("new-bin-run", 0o755),
+        mode("mode", 0o755),
+        remove("gone"),
+        rename("moved", "there"),
+        write("there/a", "1\n2\ndrei\n"),
+        write("name with space", "2\n"),
+        write("n\u{e4}me\t\"q", "2\n"),
+        remove("link"),
+        link_to("link", "b\u{f6}m"),
+        write("dir/n\u{fc}/deep", "deep"),
+    ];
+    for spelling in [
+        "git apply ../patch",
+        "git apply - < ../patch",
+        "git init -q . && git add -A && git -c core.autocrlf=false apply --index ../patch",
+        "git init -q --object-format=sha256 . && git apply --whitespace=nowarn ../patch",
+    ] {
+        let is_256 = spelling.contains("sha256");
+        let configuration = "[core]
+	repositoryformatversion = 1
+[extensions]
+	objectformat = sha256
+";
+        let config = is_256.then(|| write(".git/config", configuration));
+        let before: Vec<Edit> = before.iter().cloned().chain(config).collect();
+        let (stand, _) = Stand::copy(&before, &edits);
+        let host = stand.host();
+        let shell = |script: &str| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", script]).current_dir(&host);
+            shell.output().unwrap()
+        };
+        if !shell("git --version").status.success() {
+            note_skip("there is no git", Avoidable::Yes);
+            return;
+        }
+        let untouched = plain(&host);
+        let mut patch = Vec::new();
+        let changes = stand.changes();
+        let options = DiffOptions::exact(Vec::new());
+        let named = write_diff(&stand.paths, &changes, &[], &mut patch, &options).unwrap();
+        assert_eq!(named, Vec::<String>::new());
+        std::fs::write(host.join("../patch"), &patch).unwrap();
+        let done = shell(spelling);
+        assert!(done.status.success(), "{spelling}: {done:?}");
+        let AfterTree::Copy { path, .. } = &stand.paths.after else {
+            panic!("a copy");
+        };
+        assert_eq!(plain(&host), plain(path), "{spelling}");
+        let back = shell("git apply -R ../patch");
+        assert!(back.status.success(), "{spelling}: {back:?}");
+        assert_eq!(plain(&host), untouched, "{spelling}");
+    }
+}
+
+/// Returns the files of a tree, with what git keeps of each: whether it may be executed, its bytes.
+fn plain(top: &std::path::Path) -> std::collections::BTreeMap<std::path::PathBuf, (bool, Vec<u8>)> {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut files = std::collections::BTreeMap::new();
+    let mut waiting = vec![top.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let facts = path.symlink_metadata().unwrap();
+            let content = match (facts.is_dir(), facts.is_symlink()) {
+                (true, _) => {
+                    if !path.ends_with(".git") {
+                        waiting.push(path);
+                    }
+                    continue;
+                }
+                (_, true) => path.read_link().unwrap().as_os_str().as_bytes().to_vec(),
+                _ => std::fs::read(&path).unwrap(),
+            };
+            let is_executable = !facts.is_symlink() && facts.permissions().mode() & 0o100 != 0;
+            let name = path.strip_prefix(top).unwrap().to_owned();
+            files.insert(name, (is_executable, content));
+        }
+    }
+    files
+}
+
+#[test]
+fn exact_patch_names_what_it_leaves_out() {
+    let (stand, _) = Stand::copy(
+        &[],
+        &[Edit::Sparse(path("hole"), 1 << 30), write("a", "1\n")],
+    );
+    let mut patch = Vec::new();
+    let options = DiffOptions::exact(Vec::new());
+    let named = write_diff(&stand.paths, &stand.changes(), &[], &mut patch, &options).unwrap();
+    assert_eq!(named, ["hole"]);
+    let text = String::from_utf8(patch).unwrap();
+    assert!(text.contains("+++ b/a\n@@ -0,0 +1 @@\n+1\n"), "{text}");
+    assert!(text.contains("b/hole (1.0 GiB)"), "{text}");
+}
