@@ -35,8 +35,8 @@ enum Task {
     Test(suite::Options),
     /// Build the prover, and say where it is
     Prover,
-    /// Build the program as it is handed out, try it, and print its path
-    Dist,
+    /// Build the program as it is handed out, try it, and make its packages
+    Dist(suite::dist::Options),
     /// Measure speed against peers and against work outside
     Bench(bench::Arguments),
 }
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Task::Tidy { ran } => tidy::run(ran.as_deref()),
         Task::Test(options) => suite::run(&options, tidy::run),
         Task::Prover => suite::prover::run(),
-        Task::Dist => suite::dist::run(),
+        Task::Dist(options) => suite::dist::run(&options),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

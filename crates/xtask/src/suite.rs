@@ -84,6 +84,14 @@ impl Options {
         self.nightly || self.filter.as_ref().is_some_and(named)
     }
 
+    /// Returns whether tests may be wanted that need the packages, which take long to build.
+    fn wants_packages(&self) -> bool {
+        match &self.filter {
+            Some(filter) => filter.contains("package"),
+            None => self.nightly,
+        }
+    }
+
     /// Returns whether the filter can match fuzz targets alone: no test has a space in its name.
     fn is_fuzzing_alone(&self) -> bool {
         let named = |filter: &String| filter.starts_with(fuzzing::LABEL);
@@ -116,9 +124,6 @@ pub(crate) fn run(options: &Options, rules: fn(Option<&Path>) -> Result<bool>) -
 
     if !options.is_fuzzing_alone() {
         run_tests(options, &root, &cache, &mut tally)?;
-    }
-    if options.nightly && options.filter.is_none() {
-        tally.built("the program as it is handed out", dist::build(&root));
     }
     if options.nightly {
         let below = built_below(&root)?.join("fuzz");
@@ -165,7 +170,11 @@ fn run_tests(options: &Options, root: &Path, cache: &Path, tally: &mut Tally) ->
         return Ok(());
     };
     let stage = Stage::below(&std::env::temp_dir(), "atoll-test-")?;
-    let programs = programs.placed(&stage)?;
+    let mut programs = programs.placed(&stage)?;
+    // Without what they need, the tests of them are skipped.
+    if options.wants_packages() && dist::obstacle(cache).is_none() {
+        programs.packages = tally.built("packages", dist::make(root, cache));
+    }
     let toolchain = toolchain::reachable(cache)?;
     let mut everyone = person::everyone()?;
     if everyone == [Who::Caller] && person::caller_id()? == 0 {

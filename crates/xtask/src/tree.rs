@@ -48,6 +48,18 @@ pub(crate) fn paths(root: &Path) -> Result<Vec<String>> {
     Ok(paths)
 }
 
+/// Copies the files that git tracks or would track.
+pub(crate) fn copy(root: &Path, copy: &Path) -> Result<()> {
+    for path in paths(root)? {
+        let (source, target) = (root.join(&path), copy.join(&path));
+        fs::create_dir_all(target.parent().unwrap_or(copy))?;
+        if source.is_file() {
+            fs::copy(source, target)?;
+        }
+    }
+    Ok(())
+}
+
 impl Tree {
     /// Reads every file that is text.
     pub(crate) fn read(root: &Path) -> Result<Self> {

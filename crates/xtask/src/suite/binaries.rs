@@ -52,6 +52,8 @@ pub(crate) struct Programs {
     pub(crate) sandbox: PathBuf,
     /// The prover of policies, which `atoll` finds beside itself; for nightly tests alone.
     pub(crate) prover: Option<PathBuf>,
+    /// The directory of the packages that are handed out; for nightly tests alone.
+    pub(crate) packages: Option<PathBuf>,
 }
 
 impl Programs {
@@ -66,6 +68,7 @@ impl Programs {
             prover: prover
                 .map(|prover| stage.place(prover, "atoll-prove"))
                 .transpose()?,
+            packages: self.packages.clone(),
         })
     }
 }
@@ -109,6 +112,7 @@ pub(crate) fn build(
         spawner: find("spawner")?,
         sandbox: find("sandbox")?,
         prover: prover.then(|| super::prover::program(root)).transpose()?,
+        packages: None,
     };
     let mut command = Command::new(nextest);
     command
@@ -178,7 +182,7 @@ fn set(object: &mut serde_json::Value, key: &str, value: &str) {
     }
 }
 
-/// Builds `atoll` as users get it.
+/// Builds `atoll` as users get it, but linked with the host's C library.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     build_program(root, "atoll", AS_USERS, &["--bin", "atoll"])
 }

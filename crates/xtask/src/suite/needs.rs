@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::dist::tools;
 use super::{guest, mirror, solver};
 use crate::command;
 use crate::person;
@@ -184,7 +185,8 @@ const fn program(name: &'static str, program: &'static str) -> Package {
 
 /// Prints what is missing, installs it if that is allowed, and returns the project's own cache.
 ///
-/// Guests and the solver are for tests of the nightly tier and for those named by a filter (`any`);
+/// Guests, the solver and what packages need are for the nightly tier and for tests named by a filter
+/// (`any`);
 /// the tools of fuzzing are for `nightly` alone.
 pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf> {
     let cache = cache_directory()?;
@@ -220,8 +222,12 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
     if nextest(&cache).is_none() {
         cargo.push(NEXTEST);
     }
-    let (guest, solver) = match any {
-        true => (guest::missing(&cache), solver::missing(&cache)),
+    let (guest, solver, tools) = match any {
+        true => (
+            guest::missing(&cache),
+            solver::missing(&cache),
+            tools::missing(&cache),
+        ),
         false => Default::default(),
     };
     let mirror = mirror::missing(&cache);
@@ -234,6 +240,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
         ("apt into the cache", &guest),
         ("pip into the cache", &solver),
         ("Debian into the cache", &mirror),
+        ("several sources for packages", &tools),
     ];
     let verb = if install {
         "installing"
@@ -261,6 +268,7 @@ fn install_all(cache: &Path, lists: &[(&str, &Vec<&str>)]) {
             "apt into the cache" => guest::install(cache, names),
             "pip into the cache" => solver::install(cache),
             "Debian into the cache" => mirror::install(cache),
+            "several sources for packages" => tools::install(cache, names),
             _ => install_pip(cache, names),
         };
         if let Err(error) = installed {
@@ -410,7 +418,7 @@ fn install_apt(names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn install_npm(cache: &Path, names: &[&str]) -> Result<()> {
+pub(super) fn install_npm(cache: &Path, names: &[&str]) -> Result<()> {
     let mut npm = Command::new("npm");
     npm.args([
         "install",
@@ -469,7 +477,7 @@ fn install_sites(cache: &Path, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn install_cargo(cache: &Path, names: &[&str]) -> Result<()> {
+pub(super) fn install_cargo(cache: &Path, names: &[&str]) -> Result<()> {
     let mut cargo = command::cargo();
     cargo.args(["install", "--quiet", "--locked", "--root"]);
     command::output(cargo.arg(cache.join("cargo")).args(names)).map(drop)

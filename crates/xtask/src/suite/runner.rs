@@ -154,6 +154,12 @@ impl<'a> Runner<'a> {
             .env("ATOLL_BIN_SPAWNER", &programs.spawner)
             .env("ATOLL_BIN_SANDBOX", &programs.sandbox)
             .envs(self.options.nightly.then_some(("ATOLL_NIGHTLY", "1")))
+            .envs(
+                programs
+                    .packages
+                    .iter()
+                    .map(|path| ("ATOLL_TEST_PACKAGES", path)),
+            )
             .stdout(File::create(&path)?);
         let succeeded = command::succeeds(&mut command)?;
         let tests = events::finished(&fs::read_to_string(&path)?)?;
@@ -210,12 +216,6 @@ fn readable_copy(stage: &Stage, people: &[Person], root: &Path) -> Result<PathBu
         return Ok(root.to_path_buf());
     }
     let copy = stage.path().join("project");
-    for path in tree::paths(root)? {
-        let (source, target) = (root.join(&path), copy.join(&path));
-        fs::create_dir_all(target.parent().unwrap_or(&copy))?;
-        if source.is_file() {
-            fs::copy(source, target)?;
-        }
-    }
+    tree::copy(root, &copy)?;
     Ok(copy)
 }

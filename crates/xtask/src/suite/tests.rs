@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::dist::glibc;
 use super::events::{End, Finished, Skip, filter, finished, listed, person_of, same_test, skips};
 use super::flaky::Known;
 use super::fuzzing::{judge, targets};
@@ -213,5 +214,25 @@ fn a_fuzz_target_has_to_say_that_it_tried_something() {
     for (succeeded, printed, expected) in cases {
         let expected = expected.map(str::to_owned).map_err(str::to_owned);
         assert_eq!(judge(succeeded, printed), expected, "{printed}");
+    }
+}
+
+#[test]
+fn a_newer_c_library_than_the_oldest_is_seen() {
+    let cases: [(&str, &[&str]); 5] = [
+        (
+            "0000 DF *UND* 0000 (GLIBC_2.2.5) printf\n0 GLIBC_2.31 f",
+            &[],
+        ),
+        ("0x069691b1 0x00 05 GLIBC_2.31\n0 (GLIBC_2.4) g", &[]),
+        (
+            "0 (GLIBC_2.34) f\n0 (GLIBC_2.4) g\n0 (GLIBC_2.34) h\n0 GLIBC_3 i",
+            &["GLIBC_2.34", "GLIBC_3"],
+        ),
+        ("0x0fd0 0x00 09 GLIBC_ABI_DT_RELR\n", &["GLIBC_ABI_DT_RELR"]),
+        ("0 (GCC_3.0) _Unwind_Resume\n", &[]),
+    ];
+    for (listed, expected) in cases {
+        assert_eq!(glibc::newer(listed), expected, "{listed}");
     }
 }
