@@ -60,6 +60,7 @@ mod nesting;
 mod network_attacks;
 mod newcomers;
 mod organisation;
+mod packages;
 mod persons;
 mod places;
 mod policies;
