@@ -23,9 +23,7 @@ use atoll_engine::printable::printable;
 pub use excerpt::excerpt;
 pub use progress::Progress;
 pub use report::{Report, fold};
-pub use summary::{
-    Denied, Summary, Traffic, describe_attempts, describe_ending, limit_name, summary,
-};
+pub use summary::{Denied, Summary, Traffic, describe_ending, limit_name, summary};
 pub use table::{RunRow, runs_table, state_name, state_word};
 pub use walls::guard;
 pub(crate) use wrap::{MARK, ascii, wrapped};

@@ -379,16 +379,12 @@ impl ControlChannel {
                     // It counts from here on, and whoever gave it up is told so.
                     let _ = self.report(&FlowReport::GaveUp { id }, true);
                 }
-                Ok(FlowOrder::Allow {
-                    rule,
-                    once,
-                    authority,
-                }) => {
+                Ok(FlowOrder::Allow(allowed)) => {
                     // It counts with the authority that signs for its host, or not at all.
-                    if authority.is_some_and(|authority| !sign_by(&authority)) {
+                    if allowed.authority.is_some_and(|one| !sign_by(&one)) {
                         break;
                     }
-                    self.rules.allow(*rule, once);
+                    self.rules.allow(allowed.rule, allowed.once);
                     // What is refused after this is news again.
                     self.report_refusals();
                 }

@@ -52,7 +52,7 @@ pub use fetched::{
 pub use flow::{
     ALLOWANCES_MAX, Authority, CARRIAGE_BYTES_MAX, CERTIFICATE_REFUSED, DENIED_BY, EgressConfig,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest,
-    NO_NAME_SERVER, NO_RULE, SIGNED_BY_ITSELF, UNLOCKED_STATUS, UNNAMED,
+    LiveRule, NO_NAME_SERVER, NO_RULE, SIGNED_BY_ITSELF, UNLOCKED_STATUS, UNNAMED,
 };
 pub use given_up::{
     GIVEN_UP, GIVEN_UP_AT_ONCE_MAX, GIVEN_UP_MAX, GivenUp, GivenUpBy, GivenUpHost, GivenUps,

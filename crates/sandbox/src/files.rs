@@ -1,6 +1,6 @@
 //! The host's end of a sandbox's file server: files described, changed, opened and watched.
 //!
-//! What comes out is a regular file, checked here; everything else that the server says is output of
+//! A regular file comes out, checked here; everything else that the server says is output of
 //! the sandbox. A server that says nothing in time, or what is not understood, counts as gone.
 
 use std::fs::File;

@@ -7,11 +7,11 @@ use atoll_engine::changes::{Change, Changes, Group};
 use atoll_engine::decision::Afterwards;
 use atoll_engine::printable::printable;
 use atoll_model::{
-    Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, ViolationKind, format_bytes,
-    format_duration, is_probe,
+    Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
+    is_probe,
 };
 
-use super::walls::aim;
+use super::walls::{describe_attempts, describe_probes};
 use super::{Paint, Style, counted, grouped};
 
 /// Names shown of each group; the rest are counted.
@@ -204,73 +204,6 @@ pub fn describe_ending(ending: Ending) -> String {
         Ending::NotExecutable => "found, but could not be executed".to_owned(),
         Ending::Interrupted => "interrupted: Atoll ended before the program".to_owned(),
     }
-}
-
-/// Calls named in one line; the rest are counted.
-const CALLS_SHOWN_MAX: usize = 6;
-
-/// Agents that make a sandbox of their own for what they start, by the profile's name, with the
-/// option that leaves it out.
-const OWN_SANDBOXES: [(&str, &str); 3] = [
-    ("codex", "codex --sandbox danger-full-access"),
-    ("gemini", "gemini --sandbox=false"),
-    (
-        "claude",
-        "\"sandbox\": {\"enabled\": false} in its settings",
-    ),
-];
-
-/// Describes calls by which ordinary tools find out what they may, in a line.
-#[must_use]
-pub fn describe_probes(probes: &[Attempt], profile: &str) -> String {
-    let mut calls: Vec<&str> = probes.iter().map(|one| one.call).collect();
-    calls.dedup();
-    let calls = calls.join(", ");
-    if !probes
-        .iter()
-        .any(|one| one.wall == ViolationKind::Namespaces)
-    {
-        return format!("{calls}, which ordinary tools try; nothing to do if all works");
-    }
-    let known = OWN_SANDBOXES.iter().find(|(name, _)| *name == profile);
-    match known {
-        Some((name, option)) => format!(
-            "{calls}: a sandbox that {name} makes for itself does not start in this one, which holds \
-             it anyway; try {option}, or atoll run --nesting"
-        ),
-        None => format!(
-            "{calls}, which programs try that make a sandbox for a part of themselves; \
-             --nesting lets them"
-        ),
-    }
-}
-
-/// Describes the violations a program attempted, in a line.
-#[must_use]
-pub fn describe_attempts(attempts: &[Attempt]) -> String {
-    let total = attempts
-        .iter()
-        .fold(0_u64, |sum, one| sum.saturating_add(one.count));
-    let mut calls: Vec<&str> = attempts.iter().map(|one| one.call).collect();
-    let more = calls.split_off(calls.len().min(CALLS_SHOWN_MAX)).len();
-    let mut calls = calls.join(", ");
-    if more > 0 {
-        calls.push_str(&format!(" and {more} more"));
-    }
-    let mut techniques: Vec<&str> = attempts.iter().map(|one| one.wall.technique().id).collect();
-    techniques.sort_unstable();
-    techniques.dedup();
-    let mut walls: Vec<&str> = attempts.iter().map(|one| one.wall.name()).collect();
-    walls.dedup();
-    let aim = match walls[..] {
-        [wall] => aim(wall),
-        _ => "leave the sandbox",
-    };
-    format!(
-        "{} to {aim}: {calls} (MITRE ATLAS {})",
-        counted(total, "blocked attempt", "blocked attempts"),
-        techniques.join(", ")
-    )
 }
 
 /// Returns the name of a limit in profiles and on the command line.

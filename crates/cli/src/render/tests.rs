@@ -5,6 +5,7 @@ use atoll_engine::changes::{Change, Changes, Group};
 use atoll_engine::decision::Afterwards;
 use atoll_model::{Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, TOLD_CALLS, Usage};
 
+use super::walls::describe_attempts;
 use super::*;
 
 const PLAIN: Paint = Paint { on: false };

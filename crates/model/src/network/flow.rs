@@ -251,15 +251,7 @@ pub enum FlowOrder {
         given: Vec<GivenUp>,
     },
     /// A person allows more while the run goes on: this rule counts from here on.
-    Allow {
-        /// The rule.
-        rule: Box<NetworkRule>,
-        /// Set if it counts for one connection or request.
-        once: bool,
-        /// The authority that signs for the rule's host too, where the sandbox trusts one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        authority: Option<Box<Authority>>,
-    },
+    Allow(Box<LiveRule>),
     /// The program has had a violation.
     Attempted {},
     /// Other policies decide from here on: they come with this as a file, read from its current
@@ -273,6 +265,19 @@ pub enum FlowOrder {
     },
     /// End every flow, and then the egress process.
     End,
+}
+
+/// A rule that a person adds while a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveRule {
+    /// The rule.
+    pub rule: NetworkRule,
+    /// Set if it counts for one connection or request.
+    pub once: bool,
+    /// The authority that signs for the rule's host too, where the sandbox trusts one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<Authority>,
 }
 
 /// An outbound connection, or a lookup of a name.

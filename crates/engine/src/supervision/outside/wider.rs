@@ -3,7 +3,7 @@
 
 use std::io;
 
-use atoll_model::network::{ALLOWANCES_MAX, Authority, FlowOrder, NetworkRule, Scope};
+use atoll_model::network::{ALLOWANCES_MAX, Authority, FlowOrder, LiveRule, NetworkRule, Scope};
 use atoll_sandbox::{Allowance, Declined, Who};
 
 use super::live::{over, unrecorded};
@@ -76,13 +76,12 @@ impl Outside<'_> {
         }
         let once = lasts == Allowance::Once;
         self.widened.push(rule.clone());
-        let rule = Box::new(rule);
-        let order = FlowOrder::Allow {
+        let allowed = LiveRule {
             rule,
             once,
             authority,
         };
-        self.tell(order, &[]);
+        self.tell(FlowOrder::Allow(Box::new(allowed)), &[]);
         match lasts {
             Allowance::Project => live.wider.remember(text),
             Allowance::Once | Allowance::Run => Ok(()),
@@ -91,10 +90,10 @@ impl Outside<'_> {
 
     /// Issues an authority for the hosts in force and that of a further rule: the one that the run
     /// began with signs for no others. `None` where the sandbox trusts none.
-    fn authority_with(&self, rule: &NetworkRule) -> io::Result<Option<Box<Authority>>> {
+    fn authority_with(&self, rule: &NetworkRule) -> io::Result<Option<Authority>> {
         let mut network = self.in_force().clone();
         let further = self.widened.iter().chain([rule]);
         network.allow.extend(further.cloned());
-        Ok((self.issuer)(&network)?.map(Box::new))
+        (self.issuer)(&network)
     }
 }
