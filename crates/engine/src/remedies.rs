@@ -67,24 +67,34 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
     ))
 }
 
-/// Returns the option to suggest for a command that has no network and names a program which
-/// fetches. The hint also says so if the level of trust leaves out the network altogether.
-pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
+/// Returns the option of `atoll run` that lets a command fetch, if it names a program that does.
+pub fn fetching_option(command: &[OsString]) -> Option<&'static str> {
+    fetching(command).map(|(_, option)| option)
+}
+
+/// Returns the program of a command that fetches, by its name, and the option that lets it.
+fn fetching(command: &[OsString]) -> Option<(String, &'static str)> {
     let texts: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     if !loopback::named(texts.iter().map(AsRef::as_ref)).is_empty() {
         // No host of the network: that hint is another one.
         return None;
     }
     let started = started(command);
-    let (named, option) = FETCHING.iter().find_map(|(names, verbs, option)| {
+    FETCHING.iter().find_map(|(names, verbs, option)| {
         let is_verb = |word: &String| verbs.contains(&word.as_str());
         let mut programs = started.iter();
         let (named, _) = programs.find(|(program, words)| {
             let fetches = verbs.is_empty() || words.iter().any(is_verb);
             names.contains(&program.as_str()) && fetches
         })?;
-        Some((named, option))
-    })?;
+        Some((named.clone(), *option))
+    })
+}
+
+/// Returns the option to suggest for a command that has no network and names a program which
+/// fetches. The hint also says so if the level of trust leaves out the network altogether.
+pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
+    let (named, option) = fetching(command)?;
     if is_closed {
         return Some(format!(
             "This run has no network: trust level none opens no host. To let {named} fetch, raise it \

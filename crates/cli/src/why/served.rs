@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use atoll_engine::remedies::network_hint;
+use atoll_engine::remedies::fetching_option;
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::{Ending, LimitKey};
 use atoll_server::NetworkWord;
@@ -62,7 +62,7 @@ impl Story<'_> {
         let internet = "network = \"internet\"    # serve.toml".to_owned();
         if options.is_empty() {
             return match self.fetching_exec() {
-                Some(hint) if is_registry(&hint) => vec![registries],
+                Some(option) if is_registry(option) => vec![registries],
                 Some(_) => vec![internet],
                 None => Vec::new(),
             };
@@ -83,7 +83,7 @@ impl Story<'_> {
     }
 
     /// Returns what a failed exec that fetches would need, where nothing can be reached.
-    fn fetching_exec(&self) -> Option<String> {
+    fn fetching_exec(&self) -> Option<&'static str> {
         if text(self.decision("network")).as_deref() != Some("none") {
             return None;
         }
@@ -98,7 +98,7 @@ impl Story<'_> {
             let opened = opened.find(|other| other.body.get("exec") == one.body.get("exec"))?;
             let words = opened.body.get("command")?.as_array()?;
             let words: Vec<OsString> = words.iter().filter_map(read_host_text).collect();
-            network_hint(&words, false)
+            fetching_option(&words)
         })
     }
 }

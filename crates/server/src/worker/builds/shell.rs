@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
-use atoll_engine::remedies::network_hint;
+use atoll_engine::remedies::fetching_option;
 use atoll_model::RESIDENT;
 
 use super::super::process::Process;
@@ -157,12 +157,12 @@ fn made_at_root(command: &str) -> Vec<String> {
 /// directory at the root.
 pub(super) fn advised(refusal: Refusal, command: &str, network: NetworkWord) -> Refusal {
     let words = ["sh", "-c", command].map(Into::into);
-    let fetches = network_hint(&words, false);
-    let of_registry = network_hint(&words, false).filter(|hint| {
+    let fetches = fetching_option(&words);
+    let of_registry = fetches.filter(|option| {
         let registries = NetworkWord::Registries.presets();
         registries
             .iter()
-            .any(|preset| hint.contains(&format!("--preset {preset} ")))
+            .any(|preset| option.ends_with(&format!("--preset {preset}")))
     });
     match (fetches, of_registry, network) {
         (Some(_), Some(_), NetworkWord::Closed) => {
