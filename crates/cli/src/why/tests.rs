@@ -172,7 +172,7 @@ fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
         "            limits: memory 1.5 GiB, processes 64, cpu 1.5, wall-clock 1.5 s;",
         "            limits not held here: swap; held in part: memory (atoll doctor tells",
         "  outcome   ended: the time limit was reached",
-        "  denied    one\n            two\n            … and 1 more\n            that is all",
+        "  denied    one\n            two\n            … and 1 more\n            No further denials recorded",
         "  after     discarded, 2026-11-21 09:30:12 UTC",
         "  allow     atoll run --limit memory=3GiB -- make 'a b'",
         "            atoll run --limit processes=128 -- make 'a b'",

@@ -11,8 +11,7 @@ use crate::limits::WITHOUT_GROUPS;
 /// A program that uses more memory than the sandbox has, as shells start it.
 const EATS: &str = "python3 -c 'x = bytearray(600 << 20); x[::4096] = b\"x\" * len(x[::4096])'";
 
-/// Programs that do together: one alone that asks for more than there is gets none, without control
-/// groups (`RLIMIT_DATA`), and says so itself.
+/// Programs that do together.
 const EAT: &str = "python3 -c 'import os, time; [os.fork() for _ in range(2)]; \
                    x = bytearray(b\"x\") * (150 << 20); time.sleep(60)'";
 
