@@ -303,3 +303,37 @@ fn a_limit_where_nobody_can_hold_it_is_a_mistake() {
         let _ = world.atoll(run).run().is_clear_error(words);
     }
 }
+
+#[test]
+fn limits_of_a_run_hold_over_all_rules() {
+    let world = World::new("limits_of_a_run_hold_over_all_rules");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let options = [
+        "--allow",
+        "example.com",
+        "--allow",
+        "www.example.com",
+        "--limit",
+        "network-bytes=20KiB",
+    ];
+    let script = format!(
+        "{CURL} http://example.com/1; head -c 100000 /dev/zero | {CURL} -o /dev/null --data-binary @- \
+         http://www.example.com/2; {CURL} -i http://example.com/3"
+    );
+    let seen = online(&world, &options, &script);
+    let out = seen.output();
+    assert!(out.starts_with("this is 93.184.216.34"), "{out}");
+    assert!(out.contains("HTTP/1.1 403 "), "{out}");
+    assert!(out.contains("network-bytes=20 KiB"), "{out}");
+    let refused = events(&world, "flow.refused");
+    let named = |one: &Value| one["limit"] == "network-bytes";
+    assert!(refused.iter().any(named), "{refused:?}");
+    let why = world.atoll(["why", "last"]).run().success().out();
+    for told in [seen.outcome.err(), why] {
+        assert!(told.contains("network-bytes"), "{told}");
+    }
+    let unknown = world.run(["--limit", "network-rate=fast"], "true").run();
+    let _ = unknown.is_clear_error(["network-rate"]);
+}

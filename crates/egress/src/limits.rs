@@ -242,14 +242,14 @@ impl Budget {
             return Err(self.excess(Limit::Body));
         }
         let all = head.saturating_add(body.unwrap_or_default());
+        if !self.has_room(&state, all) {
+            return Err(self.excess(Limit::NetworkBytes));
+        }
         if !state.up.has_room(all, self.limits.upload.map(u64::from)) {
             return Err(self.excess(Limit::Upload));
         }
         if !state.down.has_room(0, self.limits.download.map(u64::from)) {
             return Err(self.excess(Limit::Download));
-        }
-        if !self.has_room(&state, all) {
-            return Err(self.excess(Limit::NetworkBytes));
         }
         if self
             .limits

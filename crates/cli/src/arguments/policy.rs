@@ -45,7 +45,7 @@ pub enum PolicyAction {
     Schema(SchemaPolicyArguments),
 }
 
-/// Print the Cedar schema of policies: actions, resources and all of `context`
+/// Print the Cedar schema: actions, resources, all of `context`
 ///
 /// For an editor's Cedar extension, or to read.
 /// Example: atoll policy schema > atoll.cedarschema

@@ -270,6 +270,9 @@ pub struct RunArguments {
     ///   wall-clock=TIME  from start to end       (default: none)
     ///   idle=TIME        without input or output (default: none)
     ///   output=SIZE      kept of each stream     (default: 64MiB; all of it is shown)
+    ///   network-bytes=SIZE  of all connections   (default: none)
+    ///   network-rate=SIZE   of them, a second    (default: none)
+    ///   connections=N       of them, at once     (default: none)
     /// SIZE: bytes, or with K, M, G, T (powers of 1024); memory and tmp also take 50%.
     /// TIME: as 500ms, 90s, 5m, 1h30m. A profile can set other defaults.
     /// Example: --limit memory=2GiB --limit processes=64

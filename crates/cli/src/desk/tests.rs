@@ -395,7 +395,7 @@ fn every_page_fits_its_window_and_has_nothing_of_a_programs_but_letters() {
                 assert!(lines[0].contains("1 more wait"), "{lines:?}");
                 let at = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap();
                 assert!(at("digest: ") < at("Text supplied by the program:"));
-                assert!(at("What follows") < at("query: \"o\\r\\n\""));
+                assert!(at("Text supplied by the program:") < at("query: \"o\\r\\n\""));
                 assert!(
                     lines.iter().any(|line| line.contains("\\u{430}")),
                     "{lines:#?}"

@@ -34,12 +34,15 @@ impl Story<'_> {
             let limits = self.decision("limits")?;
             Some(limits.get(member)?.as_u64()?.saturating_mul(2))
         };
-        let sizes = [(LimitKey::Memory, "memory"), (LimitKey::Disk, "disk")];
-        if let Some((_, name)) = sizes.into_iter().find(|(sized, _)| *sized == key) {
+        let sizes = [
+            (LimitKey::Memory, "memory", "--memory"),
+            (LimitKey::Disk, "disk", "--disk"),
+        ];
+        if let Some((_, name, option)) = sizes.into_iter().find(|(sized, ..)| *sized == key) {
             let mebibytes = twice(&format!("{name}-bytes")).map(|bytes| bytes.div_ceil(MIB));
             let both = mebibytes.map(|mebibytes| {
                 vec![
-                    format!("atoll sandbox create --{name} {mebibytes}M"),
+                    format!("atoll sandbox create {option} {mebibytes}M"),
                     format!("{name}_mib = {mebibytes}    # serve.toml, [defaults]"),
                 ]
             });

@@ -596,8 +596,8 @@ fn remedies_of_a_served_sandbox_are_its_servers() {
     for expected in [
         "limit     exec 1 (sh -c eat) ended: the memory limit was reached",
         "allow     atoll sandbox create --memory 2048M\n",
-        "allow     memory_mib = 2048    # serve.toml, [defaults]\n",
-        "allow     network = \"registries\"    # serve.toml\n",
+        "          memory_mib = 2048    # serve.toml, [defaults]\n",
+        "          network = \"registries\"    # serve.toml\n",
     ] {
         assert!(told.contains(expected), "{told}");
     }

@@ -845,7 +845,10 @@ fn a_variable_that_was_asked_for_and_is_stood_for_is_told_of() {
         };
         let notices = grant.notices().iter().map(ToString::to_string);
         notices
-            .filter(|text| text.contains("stands for credential github"))
+            .filter(|text| {
+                text.contains("stands for credential github")
+                    || text.contains("`--env` passes the value as is")
+            })
             .count()
     };
     let there = [("github", "stands")];

@@ -565,6 +565,32 @@ fn all_mistakes_show_at_once_in_the_order_of_lines() {
 }
 
 #[test]
+fn grants_of_a_session_are_refused_by_name() {
+    for (key, why) in [
+        ("display", "X11"),
+        ("audio", "microphone"),
+        ("dbus", "session bus"),
+        ("keyring", "credential"),
+        ("docker", "root on this host"),
+        ("devices", "hardware"),
+    ] {
+        for file in ["p.toml", "atoll.toml"] {
+            let text = format!("[grants]\n{key} = true\n");
+            let problems = check(text.as_bytes(), file);
+            let shown: Vec<String> = problems.iter().map(Problem::to_string).collect();
+            assert_eq!(shown.len(), 1, "{shown:?}");
+            assert!(
+                shown[0].contains("never granted") && shown[0].contains(why),
+                "{shown:?}"
+            );
+        }
+    }
+    assert!(check(b"[grants]\nclipboard = true\n", "p.toml").is_empty());
+    let project = check(b"[grants]\nclipboard = true\n", "atoll.toml");
+    assert_eq!(project.len(), 1, "a project's file grants nothing");
+}
+
+#[test]
 fn text_that_is_not_utf_8_is_refused_where_it_starts_to_be() {
     let problems = check(b"description = 'x'\n# \xff\n", "p.toml");
     assert_eq!((problems[0].line, problems[0].column), (2, 3));
