@@ -319,7 +319,7 @@ fn limits_of_a_run_hold_over_all_rules() {
         "network-bytes=20KiB",
     ];
     let script = format!(
-        "{CURL} http://example.com/1; head -c 100000 /dev/zero | {CURL} -o /dev/null --data-binary @- \
+        "{CURL} http://example.com/1; head -c 100000 /dev/zero | {CURL} -o /dev/null -H 'Transfer-Encoding: chunked' --data-binary @- \
          http://www.example.com/2; {CURL} -i http://example.com/3"
     );
     let seen = online(&world, &options, &script);

@@ -48,7 +48,7 @@ const JDKS: [&str; 6] = [
     "/usr/local",
 ];
 
-/// The same below a home directory: of SDKMAN, JetBrains, asdf and mise.
+/// Directories below a home whose entries are JDKs: of SDKMAN, JetBrains, asdf and mise.
 const JDKS_OF_PERSON: [&str; 4] = [
     ".sdkman/candidates/java",
     ".jdks",
