@@ -434,7 +434,7 @@ fn a_program_that_fills_the_state_directory_gets_the_error_and_the_run_is_kept()
         rm \"$XDG_STATE_HOME/fill\"
         \"$ATOLL\" apply last small
         cat small
-        \"$ATOLL\" discard last && \"$ATOLL\" ledger verify";
+        \"$ATOLL\" discard last --yes && \"$ATOLL\" ledger verify";
     let Some(ended) = in_mount_namespace(&world, script) else {
         return;
     };

@@ -270,7 +270,7 @@ fn a_level_is_told_of_and_blamed_by_its_name() {
     assert!(!format!("{none}").contains("atoll run --allow"), "{none}");
     // The control: without a level the option is told.
     let open = run(&[], fetching);
-    open.says(["atoll run --allow HOST lets it"]);
+    open.says(["add `--allow HOST`"]);
     let limited = run(&["--trust", "none", "--limit", "wall-clock=1h"], "true");
     limited.says(["limit wall-clock of --limit: trust level none holds it at 10m"]);
     let silent = run(&["--mode", "permissive"], "true").success();

@@ -996,8 +996,9 @@ fn a_server_with_a_name_speaks_tls() {
     let made = curl(&["-H", &key, "-d", "{}", &format!("{by_name}/v2/sandboxes")]);
     let made = made.success().json();
     let id = made["sandboxID"].as_str().unwrap().to_owned();
-    let run = "{\"command\": [\"sh\", \"-c\", \"mkdir w; cd w; echo page > index.html; \
-        python3 -m http.server 8000 >/dev/null 2>&1 & sleep 1\"]}";
+    let run = "{\"command\": [\"bash\", \"-c\", \"mkdir w; cd w; echo page > index.html; \
+        python3 -m http.server 8000 >/dev/null 2>&1 & \
+        until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.1; done\"]}";
     let at = format!("{}/v1/sandboxes/{id}/run", server.url);
     let ran = curl(&["-H", &key, "-d", run, &at]).success().json();
     assert_eq!(ran["exit"], 0, "{ran}");

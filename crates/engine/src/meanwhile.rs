@@ -3,20 +3,22 @@
 //! which overlayfs leaves undefined.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::hidden::beginning;
 use atoll_ledger::StateDir;
 use atoll_model::{Ending, Outcome};
 use atoll_sandbox::Host;
 use atoll_store::{LayerHow, LayerKind, LayerRecord, RunRecord};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 
-/// The most directories to look into, and the longest time for it: a larger workspace is looked at
-/// from its top.
-const DIRECTORIES_MAX: usize = 5_000;
+use crate::hidden::beginning;
+
+/// The most entries of a look, and the longest time for it: a larger workspace is looked at from its
+/// top.
+const ENTRIES_MAX: usize = 50_000;
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// The most entries whose owners are looked at: after a run that succeeded, and after another.
 const OWNERS_LOOKED_AT: [usize; 2] = [256, 20_000];
@@ -107,17 +109,20 @@ fn of_ordinary_user(
 }
 
 /// Returns the files in a layer that had further names before, of which at least one is unchanged.
+/// The program chose the names: none of them leads through a link or to another file system.
 fn parted(upper: &Path, lower: &Path) -> Vec<PathBuf> {
     let mut changed: BTreeMap<(u64, u64), (u64, PathBuf)> = BTreeMap::new();
-    let started = Instant::now();
-    let (mut looked, mut waiting) = (0, VecDeque::from([PathBuf::new()]));
+    let Ok(lower) = File::open(lower) else {
+        return Vec::new();
+    };
+    let (mut left, mut waiting) = (Bound::new(), VecDeque::from([PathBuf::new()]));
     while let Some(below) = waiting.pop_front() {
-        looked += 1;
-        if looked > DIRECTORIES_MAX || started.elapsed() > LOOK_MAX {
-            break;
-        }
         let entries = fs::read_dir(upper.join(&below));
         for entry in entries.into_iter().flatten().flatten() {
+            if !left.has_one() {
+                waiting.clear();
+                break;
+            }
             let path = below.join(entry.file_name());
             let Ok(kind) = entry.file_type() else {
                 continue;
@@ -125,18 +130,51 @@ fn parted(upper: &Path, lower: &Path) -> Vec<PathBuf> {
             if kind.is_dir() {
                 waiting.push_back(path);
             } else if kind.is_file()
-                && let Ok(facts) = fs::symlink_metadata(lower.join(&path))
-                && facts.is_file()
-                && facts.nlink() > 1
+                && let Some(facts) = facts_beneath(&lower, &path)
+                && facts.st_mode & FILE_TYPE == FILE
+                && facts.st_nlink > 1
             {
-                let one = (facts.dev(), facts.ino());
-                let names = changed.entry(one).or_insert((facts.nlink(), path));
-                names.0 -= 1;
+                let one = (facts.st_dev, facts.st_ino);
+                let names = changed.entry(one).or_insert((facts.st_nlink, path));
+                names.0 = names.0.saturating_sub(1);
             }
         }
     }
     let parted = changed.into_values().filter(|(others, _)| *others > 0);
     parted.map(|(_, path)| path).collect()
+}
+
+/// The type bits of a mode, and those of a regular file (inode(7)).
+const FILE_TYPE: u32 = 0o170_000;
+const FILE: u32 = 0o100_000;
+
+/// Returns the facts of an entry on the same file system, to which no link leads.
+fn facts_beneath(top: &File, path: &Path) -> Option<Stat> {
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let entry = openat2(top, path, flags, Mode::empty(), how).ok()?;
+    fstat(entry).ok()
+}
+
+/// The bounds of a look: entries, and time.
+struct Bound {
+    entries: usize,
+    until: Instant,
+}
+
+impl Bound {
+    fn new() -> Self {
+        Self {
+            entries: ENTRIES_MAX,
+            until: Instant::now() + LOOK_MAX,
+        }
+    }
+
+    /// Counts one entry. Returns whether it is within the bounds.
+    fn has_one(&mut self) -> bool {
+        self.entries = self.entries.saturating_sub(1);
+        self.entries > 0 && Instant::now() < self.until
+    }
 }
 
 /// Names the first entries, relative to the workspace, and counts the rest.
@@ -169,25 +207,31 @@ struct Found {
 /// Looks through a workspace breadth-first, without following links. The inside of `.git` is left
 /// out: git's own locks and index change whenever anybody asks it for the state of files.
 fn look(workspace: &Path, since: (i64, u32), owners_max: usize, host: &Host) -> Found {
-    let started = Instant::now();
     let mut found = Found::default();
-    let (mut owners, mut looked) = (0, 0);
+    let (mut owners, mut left) = (0, Bound::new());
+    let Ok(top) = fs::symlink_metadata(workspace) else {
+        return found;
+    };
+    if is_of_others(&top, host) {
+        found.of_others.push(PathBuf::new());
+    }
     let mut waiting = VecDeque::from([PathBuf::new()]);
     while let Some(below) = waiting.pop_front() {
-        looked += 1;
         let directory = workspace.join(&below);
-        let Ok(facts) = fs::symlink_metadata(&directory) else {
+        // Another file system can be one that does not answer.
+        let facts = match below.as_os_str().is_empty() {
+            true => Some(top.clone()),
+            false => fs::symlink_metadata(&directory).ok(),
+        };
+        let Some(facts) = facts.filter(|facts| facts.is_dir() && facts.dev() == top.dev()) else {
             continue;
         };
-        if looked > DIRECTORIES_MAX || started.elapsed() > LOOK_MAX {
-            break;
-        }
-        if below.as_os_str().is_empty() && is_of_others(&facts, host) {
-            found.of_others.push(below.clone());
-        }
         // Names come, go and are replaced with the time of their directory alone.
         let has_changed = changed(&facts) > since;
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if !left.has_one() {
+                return found;
+            }
             let path = below.join(entry.file_name());
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != ".git" {
                 waiting.push_back(path.clone());

@@ -35,6 +35,8 @@ const QUICK_SHARE: u32 = 10;
 /// limit, the second in any case.
 const CLOSE_LOOKS: [u32; 2] = [5, 50];
 const GROWN_PART: u64 = 8;
+/// The longest time in which a close look reads the maps of processes.
+const CLOSE_LOOK_MAX: Duration = Duration::from_secs(2);
 /// The number of complete close looks in a row after which unseen memory is attributed to others:
 /// one look can miss memory that moves between processes in the meantime.
 const COMPLETE_LOOKS: u32 = 8;
@@ -55,6 +57,8 @@ pub(crate) struct Watch {
     look_at: Instant,
     quick_look_at: Instant,
     looks: u32,
+    /// Set if the machine swaps: what is swapped out counts too.
+    swaps: bool,
 }
 
 impl Watch {
@@ -71,6 +75,8 @@ impl Watch {
             look_at: Instant::now(),
             quick_look_at: Instant::now(),
             looks: 0,
+            // An unreadable table may have lines.
+            swaps: fs::read_to_string("/proc/swaps").map_or(true, |text| text.lines().count() > 1),
         }
     }
 
@@ -93,7 +99,12 @@ impl Watch {
         let Ok(pids) = self.processes() else {
             return true;
         };
-        let alive: Vec<(String, u64)> = pids.into_iter().filter_map(alive).collect();
+        let mut alive: Vec<(String, u64)> = pids.into_iter().filter_map(alive).collect();
+        if self.swaps {
+            for (task, used) in &mut alive {
+                *used = used.saturating_add(swapped_bytes(task));
+            }
+        }
         let resident: u64 = alive.iter().map(|(_, resident)| resident).sum();
         let over = if is_full {
             self.look_at = now + Duration::from_millis(LOOK_INTERVAL_MS);
@@ -140,7 +151,19 @@ impl Watch {
     fn look_closely(&mut self, alive: &[(String, u64)]) -> bool {
         let before = in_files_of_machine(self.mounts);
         let mut seen = Seen::default();
-        let own: u64 = alive.iter().map(|(task, _)| seen.add_mapped(task)).sum();
+        let (mut own, until) = (0_u64, Instant::now() + CLOSE_LOOK_MAX);
+        for (task, _) in alive {
+            // Maps can be made too long to read: what is not looked at counts as hidden.
+            if Instant::now() > until {
+                seen.hidden = true;
+                own = own.saturating_add(anonymous_bytes(task));
+            } else {
+                own = own.saturating_add(seen.add_mapped(task));
+            }
+            if own > self.limit_bytes {
+                return true;
+            }
+        }
         let is_complete = process::look_until_none_is_new(
             || {
                 let pids = self.processes().unwrap_or_default();
@@ -341,8 +364,26 @@ fn private_bytes(task: &str) -> u64 {
         let text = fs::read_to_string(format!("/proc/{task}/{name}")).ok()?;
         kilobytes(&text, key)
     };
-    let own = of("smaps_rollup", "Pss_Anon:").or_else(|| of("status", "RssAnon:"));
+    let swapped = || swapped_bytes(task);
+    let own = of("smaps_rollup", "Pss_Anon:")
+        .map(|own| own.saturating_add(of("smaps_rollup", "SwapPss:").unwrap_or_else(swapped)));
+    let own = own.or_else(|| Some(of("status", "RssAnon:")?.saturating_add(swapped())));
     own.or_else(|| resident_bytes(task)).unwrap_or(0)
+}
+
+/// Returns the resident memory of a task that no file has, as the kernel counts it at no cost
+/// (proc_pid_statm(5)): pages that processes share count for each.
+fn anonymous_bytes(task: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{task}/statm")).unwrap_or_default();
+    let mut words = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
+    let (resident, shared) = (words.nth(1).unwrap_or(0), words.next().unwrap_or(0));
+    resident.saturating_sub(shared).saturating_mul(PAGE_BYTES)
+}
+
+/// Returns the memory of a task that is swapped out (proc_pid_status(5)).
+fn swapped_bytes(task: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{task}/status")).unwrap_or_default();
+    kilobytes(&text, "VmSwap:").unwrap_or(0)
 }
 
 /// Returns the resident size of System V segments (proc_sysvipc(5)).

@@ -51,15 +51,17 @@ impl Selection {
     pub(crate) fn of_unread(
         &self,
         unread: &BTreeMap<RelativePath, Class>,
+        named_bulk: &[RelativePath],
     ) -> BTreeSet<RelativePath> {
         let is_meant = |path: &RelativePath, class: Class| {
+            let is_bulk = || named_bulk.iter().any(|named| path.starts_with(named));
             let mut paths = self.paths.iter();
             let is_named = paths.any(|named| path.starts_with(named) || named.starts_with(path));
             (self.paths.is_empty() || is_named)
                 && match class {
                     Class::Ordinary | Class::Control => true,
-                    Class::Cache => self.caches,
-                    Class::Ignored => self.ignored,
+                    Class::Cache => self.caches || is_bulk(),
+                    Class::Ignored => self.ignored || is_bulk(),
                 }
         };
         let meant = unread

@@ -105,10 +105,10 @@ impl<'a> Planner<'a> {
             .changes
             .iter()
             .filter(|change| makes_directory(change));
+        let named_bulk = selection.named_bulk(changes);
         Ok(Self {
             paths,
             selection,
-            named_bulk: selection.named_bulk(changes),
             root,
             walker: Walker::new(bounds),
             plan: Plan {
@@ -117,7 +117,7 @@ impl<'a> Planner<'a> {
                 conflicts: Vec::new(),
                 held_control: Vec::new(),
                 refused: changes.refused.clone(),
-                left_out: selection.of_unread(&changes.unread),
+                left_out: selection.of_unread(&changes.unread, &named_bulk),
                 unremoved: Vec::new(),
                 root: host.clone(),
                 root_identity: (root.device, root.inode),
@@ -125,6 +125,7 @@ impl<'a> Planner<'a> {
                 work,
                 put_back: paths.put_back.clone(),
             },
+            named_bulk,
             refused: changes
                 .refused
                 .iter()

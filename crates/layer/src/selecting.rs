@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::Kind;
 use crate::planning::{Planner, makes_directory};
-use crate::{Change, ChangeKind, ChangeSet, Class, PlanError, RelativePath, TreeError};
+use crate::{Change, ChangeKind, ChangeSet, Class, PlanError, Refusal, RelativePath, TreeError};
 
 impl<'a> Planner<'a> {
     /// Returns the selected changes, with the directories that they need.
@@ -97,8 +97,12 @@ impl<'a> Planner<'a> {
     pub fn refuse_faults(&self, changes: &ChangeSet) -> Result<(), PlanError> {
         let (before, after) = (self.reader.before.faults(), self.reader.after.faults());
         let mut faults = changes.faults.iter().chain(&before).chain(&after);
+        // Others are named for a part of them, and applied.
+        let is_whole = |refusal: &&Refusal| {
+            self.plan.left_out.contains(&refusal.path) || changes.refused.contains(refusal)
+        };
         let is_left_out = |path: &RelativePath| {
-            let mut refused = self.plan.refused.iter();
+            let mut refused = self.plan.refused.iter().filter(is_whole);
             refused.any(|refusal| path.starts_with(&refusal.path))
         };
         match faults.find(|(path, _)| !is_left_out(path)) {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use atoll_frame::Operation;
 use atoll_model::network::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA};
-use atoll_model::{Boundary, View, ViewKind};
+use atoll_model::{Access, Boundary, View, ViewKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -86,13 +87,13 @@ impl Plan {
         }
         let mut covered: BTreeSet<PathBuf> = BTreeSet::new();
         let usual = PLACES.map(|(place, file)| (PathBuf::from(place), file, Shown::OfSystem));
-        let of_jdks = stores(&boundary.home).map(|store| (store, TRUST_JAVA, Shown::Any));
+        let of_jdks = stores(&boundary.home).map(|store| (store, TRUST_JAVA, Shown::ReadOnly));
         for (place, file, shown) in usual.into_iter().chain(of_jdks) {
             // What a link leads to serves whoever follows it.
             let Ok(real) = place.canonicalize() else {
                 continue;
             };
-            let is_here = real.is_file() && shown.holds(&real, boundary);
+            let is_here = real.is_file() && shown.holds(&real, boundary, placement);
             if !is_here || !covered.insert(real.clone()) {
                 continue;
             }
@@ -110,13 +111,13 @@ impl Plan {
 enum Shown {
     /// Those of the system; files that the person has put there stay.
     OfSystem,
-    /// All: a JDK's own store is nobody's file.
-    Any,
+    /// All that nobody changes: a JDK's own store is nobody's file.
+    ReadOnly,
 }
 
 impl Shown {
     /// Returns whether a file of the host is shown at its own path, by such a view.
-    fn holds(&self, path: &Path, boundary: &Boundary) -> bool {
+    fn holds(&self, path: &Path, boundary: &Boundary, placement: &Placement) -> bool {
         let holds = |view: &&View| path.starts_with(&view.inside);
         let nearest = boundary
             .views
@@ -124,10 +125,32 @@ impl Shown {
             .filter(holds)
             .max_by_key(|view| view.inside.components().count());
         nearest.is_some_and(|view| {
-            let is_kind = matches!(self, Self::Any) || view.kind == ViewKind::System;
+            let is_kind = match self {
+                Self::OfSystem => view.kind == ViewKind::System,
+                Self::ReadOnly => {
+                    let is_changed = placement.layers.iter().any(|layer| layer.holds(path));
+                    view.access == Access::ReadOnly
+                        && placement.shows(view)
+                        && !is_changed
+                        && is_store(path, &view.host)
+                }
+            };
             is_kind && view.host == view.inside
         })
     }
+}
+
+/// Returns whether a file can be a trust store, by its name and size, and is on the file system of
+/// its view: what is mounted in that may not be there inside.
+fn is_store(path: &Path, view: &Path) -> bool {
+    const BYTES_MAX: u64 = 4 << 20;
+    let is_named = path.file_name().is_some_and(|name| {
+        let name = name.as_encoded_bytes();
+        name == b"cacerts" || name.starts_with(b"java-cacerts")
+    });
+    let (facts, of_view) = (path.symlink_metadata(), view.symlink_metadata());
+    let on_one = facts.ok().zip(of_view.ok());
+    is_named && on_one.is_some_and(|(one, two)| one.dev() == two.dev() && one.len() <= BYTES_MAX)
 }
 
 /// Returns where the trust stores of JDKs may be: of those in usual places.
