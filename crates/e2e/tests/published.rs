@@ -206,7 +206,7 @@ fn a_port_is_published_by_a_key_at_the_terminal() {
     let mut terminal = world.run(["--keep"], &script).on_terminal(40, 200);
     let told = terminal.expect("in another terminal");
     assert!(
-        told.contains("until Ctrl-] here, or `atoll publish "),
+        told.contains("Press Ctrl-] to publish it. Or run `atoll publish "),
         "{told}"
     );
     // The control: nothing leads there, and other keys reach the program.

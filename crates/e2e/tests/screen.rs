@@ -71,7 +71,7 @@ fn a_question_is_drawn_at_the_terminal_and_each_answer_counts() {
         "{page}"
     );
     assert!(
-        at("What follows") < at("body begins: \"its own words\""),
+        at("Text supplied by the program:") < at("body begins: \"its own words\""),
         "{page}"
     );
     terminal.send("o\r");
