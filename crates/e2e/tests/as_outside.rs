@@ -101,7 +101,7 @@ fn directories_are_renamed_or_the_reason_is_named() {
             "git" => "git init -q . && git add there && git mv there gone".to_owned(),
             _ => "mv there gone".to_owned(),
         };
-        let ran = world.run(["--discard"], &format!("{script} && cat gone/below/file"));
+        let ran = world.run(["--keep"], &format!("{script} && cat gone/below/file"));
         let ran = ran.run();
         match is_root() || way == "mv" {
             true => assert_eq!(ran.success().out(), "text\n", "{way}"),
