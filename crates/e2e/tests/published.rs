@@ -250,7 +250,7 @@ fn a_run_ends_under_the_page_of_a_port() {
     terminal.send("\x1d");
     terminal.expect("until the run ends");
     world.write("go", "");
-    terminal.expect("Apply the changes?");
+    terminal.expect("Keep the changes?");
     terminal.line("k");
     let ended = terminal.wait();
     assert_eq!(ended.code(), 0, "{ended}");

@@ -191,7 +191,7 @@ fn what_goes_wrong_upstream_is_told() {
         ),
         (
             "upstream-proxy = 'http://nowhere.invalid:3128'",
-            "DNS lookup failed",
+            "DNS lookup of the upstream proxy failed",
         ),
     ] {
         let (seen, _) = online(&world, lines, &allow, &script);

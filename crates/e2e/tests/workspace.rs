@@ -755,7 +755,7 @@ fn original_stays_where_the_new_file_is_unreadable() {
             "partly applied",
         ]);
         assert_eq!(world.read("o"), "2\n");
-        let _ = fine(&world, &["discard", "last"]);
+        let _ = fine(&world, &["discard", "last", "--yes"]);
         for name in ["f", "g"] {
             assert_eq!(world.read(name), "precious\n", "{name} {bits}");
         }
