@@ -145,7 +145,7 @@ fn tell_named(names: &[String], output: &Output) -> u8 {
     }
     for name in names {
         output.warn(&format!(
-            "{name} is not in this patch: it is larger than 64 MiB, or cannot be read"
+            "{name} is not in this patch: larger than 64 MiB, beyond 1 GiB of content, or unreadable"
         ));
     }
     STATUS_OWN_ERROR

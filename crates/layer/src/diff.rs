@@ -1,6 +1,7 @@
-//! Shows changes as a unified diff. Names and content are attacker-made: nothing
-//! in them reaches the terminal but characters that print, and text that reorders
-//! or hides itself is shown as escapes.
+//! Shows changes as a unified diff. Names and content are attacker-made. On a page for a terminal
+//! nothing in them is written but characters that print, and text that reorders or hides itself is
+//! shown as escapes; an exact patch, which is for programs alone, escapes names as git does and
+//! has content as it is.
 
 mod binary;
 mod side;
@@ -44,6 +45,8 @@ pub struct DiffOptions {
 
 /// The largest file of an exact patch, bytes.
 const EXACT_BYTES_MAX: u64 = 64 << 20;
+/// The most content of a diff, bytes on both sides together: it is made in memory.
+const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
 impl DiffOptions {
     /// Returns the options of an exact patch.
@@ -91,6 +94,7 @@ pub fn write_diff(
         out,
         options,
         left_out: Vec::new(),
+        room: CONTENT_BYTES_MAX,
         format: format(&reader.before),
     };
     for change in &changes.changes {
@@ -118,6 +122,8 @@ struct Page<'a> {
     options: &'a DiffOptions,
     /// The files that are named only.
     left_out: Vec<String>,
+    /// The content that there is still room for, bytes.
+    room: u64,
     /// The digest by which the repository names content.
     format: Format,
 }
@@ -291,7 +297,8 @@ fn write_moved(
     Ok(())
 }
 
-/// Returns the files and links beneath a directory; writes a note where they are too many.
+/// Returns the files and links beneath a directory. What is not among them is named as left out: a
+/// directory or entry that cannot be read, or the whole where there are too many.
 fn files_within(
     reader: &Reader,
     top: &RelativePath,
@@ -300,12 +307,15 @@ fn files_within(
     let mut files = Vec::new();
     let mut waiting = vec![top.clone()];
     while let Some(directory) = waiting.pop() {
-        let mut names = reader.before.names(&directory).unwrap_or_default();
-        names.sort_unstable();
+        let Ok(names) = reader.before.names(&directory) else {
+            page.left_out(&directory)?;
+            continue;
+        };
         for path in names.iter().filter_map(|name| directory.join(name).ok()) {
             let facts = reader.before.facts(&path).ok().flatten();
             let Some(facts) = facts.and_then(|it| reader.describe(&reader.before, &path, &it))
             else {
+                page.left_out(&path)?;
                 continue;
             };
             match facts.kind {
@@ -314,7 +324,8 @@ fn files_within(
                 EntryKind::Special => {}
             }
             if files.len() + waiting.len() > ENTRIES_WITHIN_MAX {
-                page.note(CYAN, "too many to be listed here, so not in this patch")?;
+                page.note(CYAN, "too many to be listed here")?;
+                page.left_out(top)?;
                 return Ok(Vec::new());
             }
         }

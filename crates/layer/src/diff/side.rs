@@ -15,11 +15,11 @@ pub(super) enum Side {
 }
 
 impl Side {
-    pub(super) fn read(entry: Option<&Entry<'_>>, page: &Page<'_>) -> Self {
+    pub(super) fn read(entry: Option<&Entry<'_>>, page: &mut Page<'_>) -> Self {
         let Some(Entry { tree, at, facts }) = entry else {
             return Self::Nothing;
         };
-        let bytes_max = page.options.file_bytes_max;
+        let bytes_max = page.options.file_bytes_max.min(page.room);
         match &facts.kind {
             EntryKind::Directory | EntryKind::Special => return Self::Nothing,
             EntryKind::Symlink { target } => return Self::Text(target.clone()),
@@ -30,6 +30,7 @@ impl Side {
         let read = tree
             .file(at)
             .and_then(|(file, _)| file.take(bytes_max).read_to_end(&mut bytes));
+        page.room = page.room.saturating_sub(bytes.len() as u64);
         match read {
             Err(_) => Self::Unreadable,
             Ok(_) if bytes.contains(&0) => {

@@ -425,3 +425,21 @@ fn exact_patch_names_what_it_leaves_out() {
     assert!(text.contains("+++ b/a\n@@ -0,0 +1 @@\n+1\n"), "{text}");
     assert!(text.contains("b/hole (1.0 GiB)"), "{text}");
 }
+
+/// Whoever applies a patch has to know that it is not whole.
+#[test]
+fn entries_that_a_patch_leaves_out_are_named() {
+    let names: Vec<String> = (0..=10_000)
+        .map(|number| format!("many/{number}"))
+        .collect();
+    let mut before: Vec<Edit> = names.iter().map(|name| write(name, "")).collect();
+    before.push(write("few/a", "1\n"));
+    let (stand, _) = Stand::copy(&before, &[remove("many"), remove("few")]);
+    let mut out = Vec::new();
+    let options = DiffOptions::exact(Vec::new());
+    let left_out = write_diff(&stand.paths, &stand.changes(), &[], &mut out, &options).unwrap();
+    assert_eq!(left_out, ["many"]);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("# many is not in this patch"), "{text}");
+    assert!(text.contains("--- a/few/a"), "{text}");
+}
