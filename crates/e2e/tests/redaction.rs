@@ -1,9 +1,10 @@
-//! `@redact`: headers that are removed from requests, and from responses.
+//! `@redact`: headers that are removed from requests, and from responses; and what Atoll itself
+//! writes has no secrets that look like ones.
 
 use std::fs;
 
 use e2e::internet::{events, is_possible, on_servers};
-use e2e::{Outcome, World};
+use e2e::{Outcome, World, fine};
 
 const SERVERS: &str = include_str!("redaction/servers.py");
 const INSIDE: &str = include_str!("redaction/inside.py");
@@ -152,4 +153,54 @@ fn what_nobody_knows_how_to_take_out_denies() {
         came.contains("GET /a") && outcome.out().contains("welcome"),
         "{outcome}"
     );
+}
+
+/// What a command line has of secrets is in nothing that is written of its run.
+#[test]
+fn secrets_of_known_kinds_are_masked_in_whatever_is_written() {
+    let world = World::new("secrets_of_known_kinds_are_masked_in_whatever_is_written");
+    let secret = "4Wf0Yc8uR2nT7kLq1Zx5Bv9Jm3Hs6Dp0Ga2E";
+    let script = format!(
+        "cat /nowhere/ghp_{secret}; : 'Authorization: Bearer {secret}' https://me:{secret}@host/; \
+         mkdir /etc/sk-ant-api03-{secret} 2>/dev/null; true"
+    );
+    let _ = world.run(["--keep"], &script).run().success();
+    let mut told = String::new();
+    for words in [
+        &["list"][..],
+        &["list", "--json"],
+        &["why", "last"],
+        &["why", "last", "--json"],
+        &["ledger", "show", "last", "--json"],
+        &["ledger", "tail"],
+    ] {
+        let seen = fine(&world, words);
+        told += &(seen.out() + &seen.err());
+    }
+    assert!(!told.contains(secret), "{told}");
+    for kind in [
+        "ghp_[masked]",
+        "Bearer [masked]",
+        "https://me:[masked]@host/",
+    ] {
+        assert!(told.contains(kind), "{kind} is not in {told}");
+    }
+    let mut waiting = vec![world.state()];
+    let mut looked_at = 0;
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            } else if kind.is_file() {
+                let content = fs::read(entry.path()).unwrap();
+                let text = String::from_utf8_lossy(&content);
+                assert!(!text.contains(secret), "{}", entry.path().display());
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at > 3, "{looked_at}");
+    let _ = fine(&world, &["ledger", "verify"]);
 }

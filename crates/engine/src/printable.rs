@@ -2,15 +2,17 @@
 
 use std::fmt::Write as _;
 
+use atoll_model::mask_secrets;
+
 /// Makes one line of untrusted text (a name, a path, an argument, a reason) safe to print: control
 /// characters, bytes that are not UTF-8, and characters that are invisible or turn the direction of
-/// text are written as escapes.
+/// text are written as escapes, and secrets that look like ones are masked.
 ///
 /// The result is for people; two different names may look the same in it when one
 /// of them contains backslashes.
 #[must_use]
 pub fn printable(text: &[u8]) -> String {
-    escape(text, is_deceptive)
+    mask_secrets(&escape(text, is_deceptive)).into_owned()
 }
 
 /// Makes text printable within quotation marks, so that two different names never look the same:

@@ -1,8 +1,9 @@
 //! The record of a run: as it begins, and as it ends.
 
+use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Call, Outcome, RunId, is_probe};
+use atoll_model::{Call, Outcome, RunId, is_probe, mask_secrets};
 use atoll_policy::Grant;
 use atoll_store::{RECORD_VERSION, RunRecord, RunState};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ pub(crate) fn begun(
     RunRecord {
         v: RECORD_VERSION,
         run: call.run.clone(),
-        command: call.command.clone(),
+        command: call.command.iter().map(masked).collect(),
         workspace: call.workspace.clone(),
         directory: call.directory.clone(),
         profile: grant.boundary().profile.clone(),
@@ -38,6 +39,14 @@ pub(crate) fn begun(
         attempts: 0,
         resumed_from,
     }
+}
+
+/// Returns a word of a command without secrets that look like ones: a record is for people.
+fn masked(word: &OsString) -> OsString {
+    word.to_str().map_or_else(
+        || word.clone(),
+        |text| mask_secrets(text).into_owned().into(),
+    )
 }
 
 /// Enters the program's end into the record.

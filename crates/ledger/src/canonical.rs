@@ -1,3 +1,4 @@
+use atoll_model::mask_secrets;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -47,11 +48,11 @@ pub struct EventBody {
 }
 
 impl EventBody {
-    /// Adds a text. A member out of order is refused when the event is recorded.
+    /// Adds a text, with its secrets masked. A member out of order is refused when the event is recorded.
     #[must_use]
     pub fn text(mut self, key: &'static str, text: &str) -> Self {
         self.begin(key);
-        write_string(text, &mut self.written);
+        write_string(&mask_secrets(text), &mut self.written);
         self
     }
 

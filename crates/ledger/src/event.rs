@@ -12,6 +12,7 @@ use crate::canonical::{
     CanonicalError, EventBody, INTEGER_MAX, SplitBody, write_number, write_string, write_value,
 };
 use crate::hash::HASH_DIGITS;
+use crate::masking::masked;
 use crate::shorten::shorten;
 use crate::{LedgerError, TreeHash};
 use seal::{SealKey, SealPlace, sealed_length, sealed_members};
@@ -168,8 +169,8 @@ struct Secret<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Checks the type, and writes the body in its canonical form; shortens a body that is too
-    /// large.
+    /// Checks the type, and writes the body in its canonical form, with its secrets masked; shortens
+    /// a body that is too large.
     pub(crate) fn new(
         kind: &'a str,
         run: Option<&'a RunId>,
@@ -183,6 +184,7 @@ impl<'a> Draft<'a> {
             });
         }
         let mut bytes = Vec::new();
+        let body = &masked(body);
         let written = if body.is_object() {
             write_value(body, &mut bytes)
         } else {
@@ -210,6 +212,7 @@ impl<'a> Draft<'a> {
         let Some(key) = key.filter(|_| has_any) else {
             return Self::new(kind, Some(run), body);
         };
+        let body = &masked(body);
         let split = SplitBody::of_value(body, names).and_then(|split| {
             match split.open.len() + sealed_length(split.hidden.len()) > BODY_BYTES_MAX {
                 true => SplitBody::of_value(&shorten(body)?, names),

@@ -34,6 +34,7 @@ mod labels;
 mod ledger;
 mod lines;
 pub mod lock;
+mod masking;
 mod merkle;
 mod note;
 mod open_runs;

@@ -11,6 +11,7 @@
 //! that purpose is below 2^-13, and for secrets of letters of both cases and digits, which have at
 //! least 95 bits, below 2^-44.
 
+use atoll_model::SECRET_KINDS;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
@@ -28,50 +29,6 @@ const COMMON_BYTES: usize = 4;
 const TRIES_MAX: usize = 256;
 /// The shortest number within a secret with other letters that is kept a number, bytes.
 const NUMBER_BYTES_MIN: usize = 6;
-
-/// Prefixes that show the kind of a secret, and nothing else of it. Longer ones come first.
-const PREFIXES: &[&str] = &[
-    "pypi-AgEIcHlwaS5vcmc",
-    "sk-ant-api03-",
-    "sk-ant-oat01-",
-    "sk-ant-ort01-",
-    "sk-svcacct-",
-    "github_pat_",
-    "sk-or-v1-",
-    "sk_live_",
-    "sk_test_",
-    "rk_live_",
-    "rk_test_",
-    "sk-proj-",
-    "sk-ant-",
-    "dop_v1_",
-    "glptt-",
-    "whsec_",
-    "shpat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "xoxa-",
-    "xoxs-",
-    "xapp-",
-    "pypi-",
-    "ya29.",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "npm_",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "gsk_",
-    "hvs.",
-    "xai-",
-    "hf_",
-    "sk-",
-    "SG.",
-];
 
 /// The kinds whose last six digits are a checksum.
 const CHECKED: &[&str] = &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"];
@@ -153,9 +110,9 @@ pub(super) fn prefix_bytes(value: &[u8]) -> usize {
     if let Some(token) = WebToken::read(value) {
         return token.header.len() + 1;
     }
-    let mut known = PREFIXES.iter();
-    let prefix = known.find(|prefix| value.starts_with(prefix.as_bytes()));
-    prefix.map_or(0, |prefix| prefix.len())
+    let mut known = SECRET_KINDS.iter();
+    let kind = known.find(|kind| value.starts_with(kind.prefix.as_bytes()));
+    kind.map_or(0, |kind| kind.prefix.len())
 }
 
 /// Returns whether a line is the frame of a key in PEM.

@@ -7,6 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Instant, SystemTime};
 
 use atoll_ledger::{hex, random};
+use atoll_model::mask_secrets;
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::Response;
 use serde_json::json;
@@ -119,7 +120,8 @@ impl Trace {
             "status": response.status().as_u16(),
             "ms": self.begun.elapsed().as_millis() as u64,
         });
-        LOG.get_or_init(log).send(line.to_string());
+        LOG.get_or_init(log)
+            .send(mask_secrets(&line.to_string()).into_owned());
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use atoll_model::ServedExec;
+use atoll_model::{ServedExec, mask_secrets};
 
 use super::super::callers::Caller;
 use super::super::living::{is_equal, milliseconds};
@@ -256,7 +256,7 @@ impl Log {
             at_ms: milliseconds(SystemTime::now()),
             is_error,
             step: build.step.clone(),
-            text: text.get(..end).unwrap_or_default().to_owned(),
+            text: mask_secrets(text.get(..end).unwrap_or_default()).into_owned(),
         });
     }
 }

@@ -1,0 +1,34 @@
+//! Bodies of events without the secrets that look like ones.
+
+use std::borrow::Cow;
+
+use atoll_model::mask_secrets;
+use serde_json::Value;
+
+/// Masks the secrets in the texts of a value.
+pub(crate) fn masked(value: &Value) -> Cow<'_, Value> {
+    if !has_secret(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut masked = value.clone();
+    mask(&mut masked);
+    Cow::Owned(masked)
+}
+
+fn has_secret(value: &Value) -> bool {
+    match value {
+        Value::String(text) => matches!(mask_secrets(text), Cow::Owned(_)),
+        Value::Array(items) => items.iter().any(has_secret),
+        Value::Object(members) => members.values().any(has_secret),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn mask(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = mask_secrets(text).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::Object(members) => members.values_mut().for_each(mask),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
