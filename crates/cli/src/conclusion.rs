@@ -27,6 +27,7 @@ use crate::answered;
 use crate::arguments::RunArguments;
 use crate::console::Console;
 use crate::denied::{cut_output, denied};
+use crate::escape::Copied;
 use crate::left_out;
 use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
@@ -93,6 +94,7 @@ struct Went {
     planted: Vec<Vec<u8>>,
     groups: changes::Changes,
     removed_sequences: BTreeMap<&'static str, u64>,
+    copied: Copied,
     /// The outcome of its connections.
     flows: Flows,
     /// The rules that would allow what `--learn` let pass.
@@ -138,7 +140,7 @@ impl Conclusion<'_> {
             ..
         } = called;
         let mut cut = attachment.cut().map(cut_output).collect();
-        let removed_sequences = attachment.finish();
+        let (removed_sequences, copied) = attachment.finish();
         for notice in notices.iter().filter(|_| !self.arguments.quiet) {
             self.output.warn(&notice.to_string());
         }
@@ -161,11 +163,13 @@ impl Conclusion<'_> {
             outcome,
             groups: changes::commits::with_commits(&all),
             removed_sequences,
+            copied,
             flows,
             learnt: self.learnt(&record)?,
             approvals: answered::json(asked.iter()),
         };
         self.record_denials(&record, &went.denied)?;
+        self.record_copied(&record, copied)?;
         let asks = self.asks(&went, &all);
         let decision = if asks {
             self.output
@@ -288,6 +292,7 @@ impl Conclusion<'_> {
             failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
             refused_files: went.refused_files,
             removed_sequences: &went.removed_sequences,
+            copied: went.copied,
             afterwards,
         };
         render::summary(self.output.error_paint, &summary)
@@ -407,6 +412,14 @@ impl Conclusion<'_> {
             .collect();
         let body = json!({ "count": denied.len(), "denied": first, "limits": limits });
         self.work().record(record, "denials.seen", body)
+    }
+
+    fn record_copied(&self, record: &RunRecord, copied: Copied) -> Result<(), Failure> {
+        if copied.times == 0 {
+            return Ok(());
+        }
+        let body = json!({ "times": copied.times, "bytes": copied.bytes });
+        self.work().record(record, "clipboard.written", body)
     }
 
     fn tell_machines(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {

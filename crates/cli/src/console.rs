@@ -18,7 +18,7 @@ use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetatt
 
 use crate::ask_key::AskKey;
 use crate::desk::{Desk, Looked};
-use crate::escape::EscapeFilter;
+use crate::escape::{Copied, EscapeFilter};
 use crate::terminal::terminal_size;
 use crate::{approvals, denied, ports};
 
@@ -142,9 +142,10 @@ impl Console {
             .filter_map(|(name, kept)| kept.is_cut.then_some(name))
     }
 
-    /// Restores the terminal. Returns the number of escape sequences removed, by kind.
-    pub fn finish(mut self) -> BTreeMap<&'static str, u64> {
-        let mut removed = BTreeMap::new();
+    /// Restores the terminal. Returns the number of escape sequences removed, by kind, and what was
+    /// written to the clipboard.
+    pub fn finish(mut self) -> (BTreeMap<&'static str, u64>, Copied) {
+        let (mut removed, mut copied) = (BTreeMap::new(), Copied::default());
         let mut last = [Vec::new(), Vec::new()];
         if let Some(desk) = &mut self.desk {
             // What has the terminal still gives it back before all else.
@@ -159,6 +160,7 @@ impl Console {
             for (kind, count) in filter.removed() {
                 *removed.entry(*kind).or_insert(0) += count;
             }
+            copied.add(filter.copied());
         }
         let [output, error] = last;
         // A terminal that has gone away needs nothing given back.
@@ -171,7 +173,7 @@ impl Console {
         if let Some(raw) = self.raw.take() {
             raw.give_back();
         }
-        removed
+        (removed, copied)
     }
 }
 

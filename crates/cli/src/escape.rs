@@ -48,6 +48,39 @@ pub struct EscapeFilter {
     sequence: Sequence,
     touched: Touched,
     removed: BTreeMap<&'static str, u64>,
+    copied: Copied,
+}
+
+/// What a program wrote to the clipboard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The number of times.
+    pub times: u64,
+    /// The size of all together, bytes.
+    pub bytes: u64,
+}
+
+impl Copied {
+    /// Adds what another output copied.
+    pub fn add(&mut self, other: Self) {
+        self.times = self.times.saturating_add(other.times);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
+    /// Takes note of an `OSC 52` that the terminal gets.
+    fn note(&mut self, body: &[u8]) {
+        let Some(content) = body
+            .strip_prefix(b"52;")
+            .and_then(|it| it.split(|byte| *byte == b';').nth(1))
+        else {
+            return;
+        };
+        let digits = content.iter().filter(|byte| **byte != b'=').count() as u64;
+        self.add(Self {
+            times: 1,
+            bytes: digits * 3 / 4,
+        });
+    }
 }
 
 /// The replacement for bytes that are not UTF-8.
@@ -64,6 +97,7 @@ impl EscapeFilter {
             sequence: Sequence::default(),
             touched: Touched::default(),
             removed: BTreeMap::new(),
+            copied: Copied::default(),
         }
     }
 
@@ -140,6 +174,12 @@ impl EscapeFilter {
     #[must_use]
     pub fn removed(&self) -> &BTreeMap<&'static str, u64> {
         &self.removed
+    }
+
+    /// Returns what was written to the clipboard.
+    #[must_use]
+    pub fn copied(&self) -> Copied {
+        self.copied
     }
 
     /// Returns the number of leading bytes that need no look at each: in text they are written, in

@@ -311,6 +311,7 @@ impl EscapeFilter {
             out.extend_from_slice(body);
             out.extend_from_slice(terminator);
             self.touched.note_command(body);
+            self.copied.note(body);
         }
     }
 

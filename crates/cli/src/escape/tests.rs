@@ -296,6 +296,9 @@ fn the_clipboard_needs_a_right_and_is_never_read() {
         check(write, CLIPBOARD, write);
     }
     check(b"\x1b]052;c;aGk=\x07", CLIPBOARD, b"\x1b]52;c;aGk=\x07");
+    let mut filter = EscapeFilter::new(CLIPBOARD);
+    filter.push(&writes.concat(), &mut Vec::new());
+    assert_eq!(filter.copied(), Copied { times: 3, bytes: 7 });
     removed(
         &[
             b"\x1b]52;c;?\x07",

@@ -13,6 +13,7 @@ use atoll_model::{
 
 use super::walls::{describe_attempts, describe_probes};
 use super::{Paint, Style, counted, grouped};
+use crate::escape::Copied;
 
 /// Names shown of each group; the rest are counted.
 const NAMES_SHOWN_MAX: usize = 8;
@@ -56,6 +57,8 @@ pub struct Summary<'a> {
     pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
     pub removed_sequences: &'a BTreeMap<&'static str, u64>,
+    /// What was written to the clipboard.
+    pub copied: Copied,
     /// The state of the changes.
     pub afterwards: Afterwards,
 }
@@ -128,6 +131,15 @@ pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     }
     push_denied(paint, "denied", summary.denied, &mut lines);
     push_denied(paint, "failed", summary.failed, &mut lines);
+    if summary.copied.times > 0 {
+        let times = counted(summary.copied.times, "time", "times");
+        let bytes = format_bytes(summary.copied.bytes);
+        lines.push(line(
+            paint,
+            "copied",
+            &format!("{bytes} to the clipboard, {times}"),
+        ));
+    }
     if !summary.removed_sequences.is_empty() {
         let text = removed_sequences(summary.removed_sequences);
         lines.push(line(paint, "terminal", &text));

@@ -7,6 +7,7 @@ use atoll_model::{Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, TOLD_
 
 use super::walls::describe_attempts;
 use super::*;
+use crate::escape::Copied;
 
 const PLAIN: Paint = Paint { on: false };
 const COLOUR: Paint = Paint { on: true };
@@ -62,6 +63,7 @@ atoll: 261121-093012-k7qd failed with status 3
   caches   12,345 added  kept apart
   denied   connect to\\u{202e} example.org:443 (1,000 times)
            read ~/.ssh
+  copied   96 B to the clipboard, 2 times
   terminal 3 sequences removed from its output: 1 clipboard, 2 query
   state    kept, not applied
   next     atoll diff 261121-093012-k7qd
@@ -143,6 +145,10 @@ fn a_summary_tells_what_happened_and_what_to_do() {
             failed: &[],
             refused_files: 0,
             removed_sequences: &removed_sequences,
+            copied: Copied {
+                times: 2,
+                bytes: 96,
+            },
             afterwards: Afterwards::Kept,
         },
     );
@@ -174,6 +180,7 @@ fn a_summary_of_little_is_short() {
         failed: &[],
         refused_files: 0,
         removed_sequences: &kinds,
+        copied: Copied::default(),
         afterwards: Afterwards::Kept,
     };
     assert_eq!(
@@ -221,6 +228,7 @@ fn what_became_of_the_changes_decides_what_comes_next() {
                 failed: &[],
                 refused_files: 0,
                 removed_sequences: &kinds,
+                copied: Copied::default(),
                 afterwards,
             },
         );
