@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use atoll_model::network::{Listener, Published, PublishedPort};
-use atoll_model::{RunId, TerminalRights};
+use atoll_model::{RunId, TerminalRights, mask_secrets_in};
 use atoll_sandbox::{
     Allowance, Attachment, Declined, Denial, Pending, Reaction, SIGWINCH, SecondApproval, Signals,
     Size, Stream, Turn,
@@ -98,6 +98,7 @@ impl Console {
                 .map(|directory| directory.join(name)),
             file: None,
             left_bytes: settings.keep_bytes_max,
+            held: Vec::new(),
             is_cut: false,
         };
         let raw = if settings.terminal {
@@ -146,6 +147,9 @@ impl Console {
     /// written to the clipboard.
     pub fn finish(mut self) -> (BTreeMap<&'static str, u64>, Copied) {
         let (mut removed, mut copied) = (BTreeMap::new(), Copied::default());
+        for kept in &mut self.kept {
+            kept.write(kept.held.len());
+        }
         let mut last = [Vec::new(), Vec::new()];
         if let Some(desk) = &mut self.desk {
             // What has the terminal still gives it back before all else.
@@ -409,24 +413,43 @@ impl Drop for RawTerminal {
     }
 }
 
-/// The beginning of one stream, kept in a file of the run.
+/// The most of a stream that is held until its line, or a private key, has come to its end, bytes.
+const HELD_BYTES_MAX: usize = 64 << 10;
+
+/// The beginning of one stream, kept in a file of the run without the secrets that look like ones.
 #[derive(Debug)]
 struct Kept {
     path: Option<PathBuf>,
     file: Option<File>,
     left_bytes: u64,
     is_cut: bool,
+    /// The end that is not written yet.
+    held: Vec<u8>,
 }
 
 impl Kept {
     fn keep(&mut self, written: &[u8]) {
-        let Some(path) = &self.path else { return };
+        if self.path.is_none() {
+            return;
+        }
         let room = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
         self.is_cut |= written.len() > room;
-        let Some(part) = written
-            .get(..written.len().min(room))
-            .filter(|part| !part.is_empty())
-        else {
+        let part = written.get(..written.len().min(room)).unwrap_or_default();
+        self.left_bytes -= part.len() as u64;
+        self.held.extend_from_slice(part);
+        let ended = self.held.iter().rposition(|byte| *byte == b'\n');
+        let lines = ended.map_or(0, |at| at + 1);
+        let is_key = has_open_key(self.held.get(..lines).unwrap_or_default());
+        if self.held.len() > HELD_BYTES_MAX {
+            self.write(self.held.len());
+        } else if lines > 0 && !is_key {
+            self.write(lines);
+        }
+    }
+
+    /// Writes so much of what is held.
+    fn write(&mut self, bytes: usize) {
+        let (Some(path), true) = (&self.path, bytes > 0) else {
             return;
         };
         if self.file.is_none() {
@@ -434,11 +457,18 @@ impl Kept {
             let made = std::fs::create_dir_all(directory).and_then(|()| File::create(path));
             self.file = made.ok();
         }
-        let kept = self.file.as_mut().map(|file| file.write_all(part));
+        let ready: Vec<u8> = self.held.drain(..bytes).collect();
+        let ready = mask_secrets_in(&ready);
+        let kept = self.file.as_mut().map(|file| file.write_all(&ready));
         if !matches!(kept, Some(Ok(()))) {
             // No room to keep it; showing it goes on.
             self.path = None;
         }
-        self.left_bytes -= part.len() as u64;
     }
+}
+
+/// Returns whether a private key has begun and not ended.
+fn has_open_key(text: &[u8]) -> bool {
+    let last = |mark: &[u8]| text.windows(mark.len()).rposition(|one| one == mark);
+    last(b"-----BEGIN ").is_some_and(|begun| last(b"-----END ") < Some(begun))
 }

@@ -32,7 +32,7 @@ pub use boundary::{
 pub use call::{Call, Once, Principal, RESIDENT, Resident, Served, ServedExec};
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
-pub use masking::{SECRET_KINDS, SecretKind, mask_secrets};
+pub use masking::{SECRET_KINDS, SecretKind, mask_secrets, mask_secrets_in};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};
 pub use quantity::{InvalidQuantity, format_bytes, format_duration, parse_bytes, parse_duration};
 pub use secret::{InvalidSecretName, SECRET_NAME_BYTES_MAX, SecretName};

@@ -90,21 +90,30 @@ pub const SECRET_KINDS: &[SecretKind] = &[
 /// RFC 7617). What shows the kind stays. A masked text is masked no further.
 #[must_use]
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
-    let bytes = text.as_bytes();
-    let (mut masked, mut from, mut at) = (String::new(), 0, 0);
+    match mask_secrets_in(text.as_bytes()) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        // It is cut beside ASCII alone.
+        Cow::Owned(masked) => String::from_utf8_lossy(&masked).into_owned().into(),
+    }
+}
+
+/// Does the same to bytes that need not be text.
+#[must_use]
+pub fn mask_secrets_in(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let (mut masked, mut from, mut at) = (Vec::new(), 0, 0);
     while at < bytes.len() {
         let Some(secret) = secret_at(bytes, at) else {
             at += 1;
             continue;
         };
-        masked.push_str(text.get(from..secret.start).unwrap_or_default());
-        masked.push_str(MASK);
+        masked.extend_from_slice(bytes.get(from..secret.start).unwrap_or_default());
+        masked.extend_from_slice(MASK.as_bytes());
         (from, at) = (secret.end, secret.end);
     }
     if from == 0 {
-        return Cow::Borrowed(text);
+        return Cow::Borrowed(bytes);
     }
-    masked.push_str(text.get(from..).unwrap_or_default());
+    masked.extend_from_slice(bytes.get(from..).unwrap_or_default());
     Cow::Owned(masked)
 }
 
