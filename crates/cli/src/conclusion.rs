@@ -168,8 +168,7 @@ impl Conclusion<'_> {
             learnt: self.learnt(&record)?,
             approvals: answered::json(asked.iter()),
         };
-        self.record_denials(&record, &went.denied)?;
-        self.record_copied(&record, copied)?;
+        self.record_seen(&record, &went)?;
         let asks = self.asks(&went, &all);
         let decision = if asks {
             self.output
@@ -397,7 +396,14 @@ impl Conclusion<'_> {
     }
 
     /// Records the observed denials in the ledger, for `atoll why`.
-    fn record_denials(&self, record: &RunRecord, denied: &[Denied]) -> Result<(), Failure> {
+    /// Records the denials, and the writes to the clipboard.
+    fn record_seen(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {
+        let Copied { times, bytes } = went.copied;
+        if times > 0 {
+            let body = json!({ "times": times, "bytes": bytes });
+            self.work().record(record, "clipboard.written", body)?;
+        }
+        let denied = &went.denied;
         if denied.is_empty() {
             return Ok(());
         }
@@ -412,14 +418,6 @@ impl Conclusion<'_> {
             .collect();
         let body = json!({ "count": denied.len(), "denied": first, "limits": limits });
         self.work().record(record, "denials.seen", body)
-    }
-
-    fn record_copied(&self, record: &RunRecord, copied: Copied) -> Result<(), Failure> {
-        if copied.times == 0 {
-            return Ok(());
-        }
-        let body = json!({ "times": copied.times, "bytes": copied.bytes });
-        self.work().record(record, "clipboard.written", body)
     }
 
     fn tell_machines(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {

@@ -51,7 +51,7 @@ pub struct EscapeFilter {
     copied: Copied,
 }
 
-/// What a program wrote to the clipboard.
+/// A program's writes to the clipboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// The number of times.

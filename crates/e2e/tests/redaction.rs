@@ -155,7 +155,7 @@ fn what_nobody_knows_how_to_take_out_denies() {
     );
 }
 
-/// What a command line has of secrets is in nothing that is written of its run.
+/// A secret of a command line is in nothing that is written of its run.
 #[test]
 fn secrets_of_known_kinds_are_masked_in_whatever_is_written() {
     let world = World::new("secrets_of_known_kinds_are_masked_in_whatever_is_written");

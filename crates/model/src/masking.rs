@@ -20,7 +20,7 @@ pub struct SecretKind {
     pub prefix: &'static str,
     /// The least number of characters after the prefix.
     least: usize,
-    /// Whether one of these may have `-` and `.` besides letters, digits and `_`.
+    /// Set if they may have `-` and `.` besides letters, digits and `_`.
     has_marks: bool,
 }
 
@@ -230,8 +230,8 @@ mod tests {
         let token = format!("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{random}");
         for (text, masked) in [
             (
-                format!("curl -H 'Authorization: Bearer ghp_{random}'"),
-                "curl -H 'Authorization: Bearer ghp_[masked]'",
+                format!("curl -H 'X-Token: ghp_{random}'"),
+                "curl -H 'X-Token: ghp_[masked]'",
             ),
             (
                 format!("export KEY=sk-ant-api03-{random}-AA; true"),

@@ -57,7 +57,7 @@ pub struct Summary<'a> {
     pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
     pub removed_sequences: &'a BTreeMap<&'static str, u64>,
-    /// What was written to the clipboard.
+    /// The writes to the clipboard.
     pub copied: Copied,
     /// The state of the changes.
     pub afterwards: Afterwards,
