@@ -14,6 +14,7 @@ mod links;
 mod modules;
 mod rules;
 mod seeds;
+mod shapes;
 mod source;
 mod specification;
 mod words;
@@ -82,15 +83,18 @@ fn check_workspace(root: &Path, ran: Option<&Ran>) -> Result<Vec<Finding>> {
         toml::from_str(text).with_context(|| format!("{RULES_FILE} cannot be used"))?;
     let graph = dependencies::Graph::of_workspace(root)?;
     let mut findings = check(&tree, &rules, ran);
+    let audited = budgets::audited_lines(&tree, &rules);
+    let product = budgets::product_lines(&tree);
+    findings.extend(budgets::totals(&rules, audited, product));
     findings.extend(dependencies::check(&tree, &rules, &graph));
     findings.extend(seeds::check(&tree, &rules)?);
     findings.extend(commits::check(root, &rules));
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
     println!(
-        "tidy: {} of {} audited lines in {}",
-        budgets::audited_lines(&tree, &rules),
+        "tidy: {audited} of {} audited lines in {}; {product} of {} product lines",
         rules.budgets.audited_lines,
-        rules.audited.crates.join(", ")
+        rules.audited.crates.join(", "),
+        rules.budgets.product_lines
     );
     Ok(findings)
 }

@@ -2,10 +2,11 @@
 //! time. A count above its number in `tidy.toml` is a finding, and so is one below: then the number
 //! is lowered.
 
-use super::Finding;
-use super::modules;
+use std::collections::BTreeMap;
+
+use super::modules::Modules;
 use super::rules::{Falling, Rules};
-use super::source;
+use super::{Finding, modules, source};
 use crate::tree::{SourceFile, Tree};
 
 const WHY: &str = "what is wrong in many places is mended a few at a time, and never grows";
@@ -17,43 +18,89 @@ const OPENERS: [&str; 12] = [
     "When",
 ];
 
+/// The modules of each crate.
+type Crates<'a> = BTreeMap<&'a String, Modules>;
+
 pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for member in rules.crates.keys() {
-        let cycles = modules::in_cycles(tree, member);
+    let members = rules.crates.keys();
+    let crates: Crates<'_> = members
+        .map(|member| (member, modules::read(tree, member)))
+        .collect();
+    let mut findings = methods(&crates, rules);
+    findings.extend(circles(&crates, rules));
+    for (member, modules) in &crates {
+        let mut count_of = |what: &str, count: usize, allowed: &Falling| {
+            let allowed = allowed.get(*member).copied().unwrap_or(0);
+            findings.extend(compare(&format!("crates/{member}"), what, count, allowed));
+        };
+        let cycles = modules::in_cycles(modules);
         let what = format!("modules in cycles: {}", cycles.join(", "));
-        let allowed = &rules.falling.cycles;
-        findings.extend(compare(member, &what, cycles.len(), allowed));
+        count_of(&what, cycles.len(), &rules.falling.cycles);
         let files = || tree.rust().filter(|file| file.crate_name() == Some(member));
         let openers = files().map(doc_openers).sum();
         let what = "doc comments that open with What, Whether, Who and such";
-        findings.extend(compare(member, what, openers, &rules.falling.doc_openers));
+        count_of(what, openers, &rules.falling.doc_openers);
         let tuples = files().map(tuple_parameters).sum();
         let what = "parameters packed into a tuple";
-        findings.extend(compare(
-            member,
-            what,
-            tuples,
-            &rules.falling.tuple_parameters,
-        ));
+        count_of(what, tuples, &rules.falling.tuple_parameters);
     }
     findings
 }
 
-fn compare(member: &str, what: &str, count: usize, allowed: &Falling) -> Option<Finding> {
-    let allowed = allowed.get(member).copied().unwrap_or(0);
+/// Compares a count with its number: more is a finding, and so is less.
+pub(crate) fn compare(path: &str, what: &str, count: usize, allowed: usize) -> Option<Finding> {
     let fix = match count.cmp(&allowed) {
         std::cmp::Ordering::Equal => return None,
         std::cmp::Ordering::Greater => "mend what was added".to_owned(),
         std::cmp::Ordering::Less => format!("lower the number in {} to {count}", super::RULES_FILE),
     };
     Some(Finding {
-        path: format!("crates/{member}"),
+        path: path.to_owned(),
         line: 1,
         what: format!("{count} instead of {allowed} {what}"),
         why: WHY,
         fix,
     })
+}
+
+/// Checks the types with too many methods; one that is not named may have as many as the budget.
+fn methods(crates: &Crates<'_>, rules: &Rules) -> Vec<Finding> {
+    let (limit, named) = (rules.budgets.methods, &rules.falling.methods);
+    let mut counts: BTreeMap<String, usize> = named.keys().map(|name| (name.clone(), 0)).collect();
+    for (member, modules) in crates {
+        let methods = modules::methods(modules).into_iter();
+        counts.extend(methods.map(|(name, count)| (format!("{member}::{name}"), count)));
+    }
+    let compared = counts.iter().filter_map(|(name, count)| {
+        let member = name.split("::").next().unwrap_or_default();
+        let allowed = named.get(name).copied().unwrap_or(limit);
+        let what = format!("methods of `{name}`");
+        compare(
+            &format!("crates/{member}"),
+            &what,
+            *count.max(&limit),
+            allowed,
+        )
+    });
+    compared.collect()
+}
+
+/// Checks the files in circles: the largest circle, and the files of all together.
+fn circles(crates: &Crates<'_>, rules: &Rules) -> Vec<Finding> {
+    let (mut largest, mut files, mut names) = (0, 0, String::new());
+    for (member, modules) in crates {
+        for circle in modules::circles_of_files(modules) {
+            files += circle.len();
+            largest = largest.max(circle.len());
+            names += &format!("\n      {member}: {}", circle.join(", "));
+        }
+    }
+    let allowed = &rules.falling.circles;
+    let what = "files in the largest circle";
+    let largest = compare("crates", what, largest, allowed.largest);
+    let what = format!("files in circles:{names}");
+    let all = compare("crates", &what, files, allowed.files);
+    largest.into_iter().chain(all).collect()
 }
 
 /// Counts doc comments whose first word is one of [`OPENERS`].

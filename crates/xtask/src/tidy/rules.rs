@@ -30,6 +30,9 @@ pub(crate) struct Budgets {
     pub(crate) file_lines_hard: usize,
     pub(crate) function_lines: usize,
     pub(crate) audited_lines: usize,
+    pub(crate) product_lines: usize,
+    pub(crate) methods: usize,
+    pub(crate) parameters: usize,
 }
 
 #[derive(Deserialize)]
@@ -95,6 +98,17 @@ pub(crate) struct Tables {
     pub(crate) cycles: Falling,
     pub(crate) doc_openers: Falling,
     pub(crate) tuple_parameters: Falling,
+    /// Types by crate and name.
+    pub(crate) methods: Falling,
+    pub(crate) circles: Circles,
+}
+
+/// Circles of files, in all crates together.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Circles {
+    pub(crate) largest: usize,
+    pub(crate) files: usize,
 }
 
 #[derive(Deserialize)]

@@ -105,6 +105,29 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(move |word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
 }
 
+/// Splits a list at the commas of its own level, and returns what follows the bracket that closes it.
+pub(crate) fn list(text: &str) -> (Vec<&str>, &str) {
+    let (mut depth, mut start, mut before, mut parts) = (0_usize, 0, ' ', Vec::new());
+    for (at, character) in text.char_indices() {
+        // The end of an arrow closes nothing.
+        let closes = matches!(character, ')' | ']' | '}')
+            || character == '>' && !matches!(before, '-' | '=');
+        if depth == 0 && (closes || character == ',') {
+            parts.push(text.get(start..at).unwrap_or_default());
+            start = at + 1;
+        }
+        match character {
+            '(' | '[' | '{' | '<' => depth += 1,
+            _ if closes && depth == 0 => break,
+            _ if closes => depth -= 1,
+            _ => {}
+        }
+        before = character;
+    }
+    parts.retain(|part| !part.trim().is_empty());
+    (parts, text.get(start..).unwrap_or_default())
+}
+
 fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
