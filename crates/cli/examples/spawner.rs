@@ -29,7 +29,7 @@ use atoll_engine::supervision::{DualControlRule, ExecRequest};
 use atoll_engine::{ChangeRetention, Request, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{Call, Ending, Mode, Principal, RunId};
+use atoll_model::{Action, Call, Ending, Mode, Principal, Program, RunId};
 use atoll_policy::{
     Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
     Sources, TrustList, compile,
@@ -229,22 +229,22 @@ impl Many {
         let now = SystemTime::now();
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let asked = Call {
-            run: RunId::new(seconds, number),
-            session: None,
-            principal: Principal {
+        let asked = Call::new(
+            RunId::new(seconds, number),
+            Principal {
                 uid: self.facts.uid,
                 gid: self.facts.gid,
                 name: "many".to_owned(),
             },
-            command: vec![self.program.clone().into_os_string()],
-            options: Vec::new(),
-            workspace: self.workspace.clone(),
-            directory: self.workspace.clone(),
-            terminal: false,
-            lives: false,
-            served: None,
-        };
+            atoll_model::Place::Directory {
+                workspace: self.workspace.clone(),
+                directory: self.workspace.clone(),
+            },
+            Action::Run(Program {
+                command: vec![self.program.clone().into_os_string()],
+                ..Program::default()
+            }),
+        );
         let request = Request {
             call: &asked,
             host: &self.host,
@@ -255,6 +255,7 @@ impl Many {
                 environment: &[],
                 now,
                 placeholders: &[],
+                labels: None,
             },
             git: &GitEnvironment::default(),
             state: &self.state,
@@ -272,7 +273,7 @@ impl Many {
             filter: &|rights| Box::new(EscapeFilter::new(rights)),
             owner: None,
             home: None,
-            assigned: None,
+            asks_caller: false,
             now,
         };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;

@@ -38,7 +38,10 @@ impl About<'_> {
     pub fn advices(&self, error: &CallError) -> Vec<String> {
         match error {
             CallError::Sandbox(SandboxError::Unenforceable { limit, .. }) => self.unheld(limit),
-            CallError::Refused(_)
+            CallError::NeedsApproval(_)
+            | CallError::Unanswered(_)
+            | CallError::Declined(_)
+            | CallError::Refused(_)
             | CallError::Sandbox(_)
             | CallError::Ledger(_)
             | CallError::Run(_)
@@ -79,6 +82,8 @@ impl About<'_> {
                 Refused::Contradiction(_) => REPORT.to_owned(),
                 Refused::Ledger(error) => ledger(error),
             },
+            CallError::NeedsApproval(_) | CallError::Unanswered(_) => self.why(),
+            CallError::Declined(declined) => declined.advice.clone(),
             CallError::Sandbox(error) => self.sandbox(error),
             CallError::Ledger(error) => ledger(error),
             CallError::Run(error) => self.run(error),
@@ -91,7 +96,7 @@ impl About<'_> {
     }
 
     fn why(&self) -> String {
-        format!("atoll why {}", self.call.run)
+        format!("atoll why {}", self.call.run())
     }
 
     fn show_profile(&self) -> String {
@@ -143,7 +148,7 @@ impl About<'_> {
             }
             SandboxError::Vanished => format!(
                 "dmesg | tail tells whether the kernel ended it; atoll diff {} shows what it did",
-                self.call.run
+                self.call.run()
             ),
             SandboxError::Host { error, .. } => on_this_machine(error),
         }
@@ -182,7 +187,7 @@ impl About<'_> {
             Stage::Start => format!("{} shows which programs are there", self.show_profile()),
             Stage::Directory => format!(
                 "ls -ld {} shows whether it is still there",
-                word(&self.call.directory)
+                word(self.call.directory())
             ),
         }
     }

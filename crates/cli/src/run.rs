@@ -105,18 +105,18 @@ pub fn carry_out(
         ledger: &ledger,
         handover,
         signing: handed.signing.as_ref(),
-        terminal: asked.terminal.then(terminal_size).flatten(),
+        terminal: asked.has_terminal().then(terminal_size).flatten(),
         tokens: tokens.as_ref().map(|tokens| tokens as &dyn Tokens),
         fate: fate(arguments, mode),
         unattended: arguments.no_ask,
         widening: &widening,
         resume: from,
-        reread: &rereading(&places, &asked.workspace),
-        remember: &|to| remember(&places, &asked.workspace, rules.profile(), to),
+        reread: &rereading(&places, asked.workspace()),
+        remember: &|to| remember(&places, asked.workspace(), rules.profile(), to),
         filter: &filter,
         owner: None,
         home: None,
-        assigned: None,
+        asks_caller: false,
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
@@ -130,9 +130,9 @@ pub fn carry_out(
         Err(error) => Err(failed(error, (&rules, &asked), &ledger, output).noting(rules.notices())),
         Ok(called) => Conclusion::of(arguments, &request, json, output)
             .draw(called)
-            .map_err(|failure| failure.about(&asked.run, rules.profile())),
+            .map_err(|failure| failure.about(asked.run(), rules.profile())),
     };
-    crate::ledger::sign_end(&ledger, &state, &asked.workspace, output);
+    crate::ledger::sign_end(&ledger, &state, asked.workspace(), output);
     ended
 }
 
@@ -269,10 +269,10 @@ fn console(
 ) -> Console {
     let boundary = grant.boundary();
     let settings = ConsoleSettings {
-        run: asked.run.clone(),
-        terminal: asked.terminal,
+        run: asked.run().clone(),
+        terminal: asked.has_terminal(),
         rights: boundary.terminal,
-        keep_in: (!arguments.discard).then(|| state.run_dir(&asked.run).join("output")),
+        keep_in: (!arguments.discard).then(|| state.run_dir(asked.run()).join("output")),
         keep_bytes_max: boundary.limits.output_bytes,
         ask_key: arguments.ask_key.unwrap_or_default(),
         quiet: arguments.quiet,

@@ -668,24 +668,26 @@ fn proofs_lead_over_a_hand_over(
 /// Makes a ledger with an event of every type that has words of its own there.
 fn ledger_of_every_type(world: &World) {
     use atoll_ledger::{Durability, EventBody, StateDir};
-    use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
+    use atoll_model::{Action, Call, Ending, Outcome, Principal, Program, RunId, Usage, Verdict};
     let state = StateDir::open(&world.state().join("atoll")).unwrap();
     let ledger = atoll_store::open_ledger(&state, std::time::SystemTime::now).unwrap();
-    let call = |number: u32| Call {
-        run: RunId::new(1_795_253_412, number),
-        session: None,
-        principal: Principal {
-            uid: 1000,
-            gid: 1000,
-            name: "person".to_owned(),
-        },
-        command: vec!["/bin/echo".into(), "a b".into()],
-        options: Vec::new(),
-        workspace: "/srv/project".into(),
-        directory: "/srv/project".into(),
-        terminal: false,
-        lives: false,
-        served: None,
+    let call = |number: u32| {
+        Call::new(
+            RunId::new(1_795_253_412, number),
+            Principal {
+                uid: 1000,
+                gid: 1000,
+                name: "person".to_owned(),
+            },
+            atoll_model::Place::Directory {
+                workspace: "/srv/project".into(),
+                directory: "/srv/project".into(),
+            },
+            Action::Run(Program {
+                command: vec!["/bin/echo".into(), "a b".into()],
+                ..Program::default()
+            }),
+        )
     };
     let allow = || Verdict::Allow(());
     let open = |number: u32| {
@@ -778,7 +780,7 @@ fn ledger_of_every_type(world: &World) {
                 .text("why", "denied"),
         ),
     ];
-    let run = call(1).run;
+    let run = call(1).id.run;
     let first = open(1);
     ledger
         .record_flows(&run, flows, Durability::Buffered)

@@ -1,8 +1,6 @@
 //! Requests to a running sandbox: policy decides them too, and may be reloaded.
 
-use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -10,16 +8,15 @@ use std::time::SystemTime;
 
 use atoll_ledger::StateDir;
 use atoll_model::network::{NetworkRule, Published, PublishedPort, Scope};
-use atoll_model::{Boundary, Call, Reason, Verdict};
+use atoll_model::{Boundary, Call, Place, Reason, Served};
 use atoll_policy::{
-    Facts, PriorAnswer, RELOAD, Reconsidered, Rules, agreement, compared, decide_administration,
-    decide_allowing, decide_escalation, decide_exec, decide_publishing, reconsider,
+    Facts, RELOAD, Reconsidered, Rules, compared, decide_administration, decide_allowing,
+    decide_escalation, decide_publishing, reconsider,
 };
 use atoll_sandbox::{Allowance, Declined, Who};
 use atoll_store::control_directory;
 
 use crate::Request;
-use crate::execs::{DecidedExec, declined};
 use crate::supervision::{NewPolicies, Reloaded, Versions, Wider};
 
 /// Opens the directory of the control sockets of runs.
@@ -35,6 +32,8 @@ const TOLD_MAX: usize = 32;
 pub(crate) struct Rereading<'a> {
     request: &'a Request<'a>,
     boundary: &'a Boundary,
+    /// The call of the sandbox, as it is now: that of whoever one made ahead was given to.
+    call: RefCell<Rc<Call>>,
     /// The reloaded rules; none while those of the beginning are in force.
     rules: RefCell<Option<Rc<Rules>>>,
     /// The versions so far, in order; the first is that of the beginning.
@@ -46,6 +45,7 @@ impl<'a> Rereading<'a> {
         Self {
             request,
             boundary,
+            call: RefCell::new(Rc::new(request.call.clone())),
             rules: RefCell::default(),
             versions: RefCell::new(vec![request.rules.digest().to_owned()]),
         }
@@ -54,6 +54,20 @@ impl<'a> Rereading<'a> {
     /// Returns the versions of the policies, in order; the first is that of the beginning.
     pub(crate) fn versions(&self) -> Ref<'_, Vec<String>> {
         self.versions.borrow()
+    }
+
+    /// Returns the call of the sandbox, as it is now.
+    pub(crate) fn call(&self) -> Rc<Call> {
+        self.call.borrow().clone()
+    }
+
+    /// Takes over whom a sandbox made ahead was given to, as decided and recorded.
+    pub(crate) fn assign(&self, served: Box<Served>) {
+        let call = Call {
+            place: Place::Served(served),
+            ..(*self.call()).clone()
+        };
+        *self.call.borrow_mut() = Rc::new(call);
     }
 
     fn facts(&self) -> Facts<'_> {
@@ -85,34 +99,9 @@ impl<'a> Rereading<'a> {
                 advice: "start another run, with a token that carries it".to_owned(),
             });
         }
-        let call = self.request.call_now();
-        self.with(|rules, facts| decide_publishing(rules, call, facts, already, port))
+        let call = self.call();
+        self.with(|rules, facts| decide_publishing(rules, &call, facts, already, port))
             .map_err(declined)
-    }
-
-    /// Decides on an exec, of which a person may have been asked.
-    pub(crate) fn exec(
-        &self,
-        call: &Call,
-        labels: &BTreeSet<String>,
-        answer: &PriorAnswer,
-    ) -> DecidedExec {
-        self.with(|rules, facts| {
-            let mut rules = Cow::Borrowed(rules);
-            if *answer != PriorAnswer::Nobody {
-                rules.to_mut().take_answer(answer.clone());
-            }
-            let verdict = decide_exec(&rules, call, facts, labels);
-            let agreement = match &verdict {
-                Verdict::Ask(asked) => Some(agreement(&rules, call, asked)),
-                Verdict::Allow(_) | Verdict::Deny(_) => None,
-            };
-            DecidedExec {
-                verdict,
-                policy: rules.digest().to_owned(),
-                agreement,
-            }
-        })
     }
 
     /// Reads the policies again; returns both versions, and the text that a prover compares.
@@ -138,13 +127,13 @@ impl<'a> Rereading<'a> {
         only: Option<&Versions>,
     ) -> Result<NewPolicies, (String, Declined)> {
         let from = self.with(|rules, _| rules.digest().to_owned());
-        let call = self.request.call_now();
-        self.with(|rules, facts| decide_administration(rules, call, facts, RELOAD))
+        let call = self.call();
+        self.with(|rules, facts| decide_administration(rules, &call, facts, RELOAD))
             .map_err(|reasons| (from.clone(), declined(reasons)))?;
         let reread = |rules: &Rules, facts: &Facts<'_>| {
             let rules = (self.request.reread)(rules)?;
             proven(only, &from, rules.digest())?;
-            let reconsidered = reconsider(&rules, self.request.call_now(), facts, self.boundary);
+            let reconsidered = reconsider(&rules, &call, facts, self.boundary);
             let reconsidered = reconsidered.map_err(|why| Declined {
                 why,
                 advice: "write fewer policies".to_owned(),
@@ -176,18 +165,18 @@ impl Wider for Rereading<'_> {
             Scope::Run => None,
             Scope::Seconds { seconds } => Some(u64::from(seconds)),
         };
-        let call = self.request.call_now();
-        self.with(|rules, facts| decide_escalation(rules, call, facts, by.uid, seconds))
+        let call = self.call();
+        self.with(|rules, facts| decide_escalation(rules, &call, facts, by.uid, seconds))
             .map_err(declined)
     }
 
     fn allow(&self, by: Who, text: &str, lasts: Allowance) -> Result<NetworkRule, Declined> {
         self.escalate(by, lasts.scope())?;
-        let call = self.request.call_now();
+        let call = self.call();
         let decided = self.with(|rules, facts| {
             decide_allowing(
                 rules,
-                call,
+                &call,
                 facts,
                 text,
                 self.boundary.network.is_inspected(),
@@ -244,6 +233,18 @@ fn told(rules: &Rules, reconsidered: Reconsidered) -> (Vec<String>, Option<Vec<u
         told.push(format!("and {more} more"));
     }
     (told, reconsidered.handed)
+}
+
+/// Returns the refusal for these reasons.
+pub(crate) fn declined(reasons: Vec<Reason>) -> Declined {
+    let whys = reasons
+        .iter()
+        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
+    let advice = reasons.first().map(|one| one.how_to_ask.clone());
+    Declined {
+        why: whys.collect::<Vec<_>>().join("; "),
+        advice: advice.unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Execs in a running sandbox: the same path as a run's own, from the request to the record of its
 //! end. Only the right that the ledger makes starts one.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,35 +9,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use atoll_ledger::{ArmedExec, ClosedExec, ExecCall, Ledger, LedgerError, RefusedExec};
-use atoll_model::{Call, Ending, Reason, TerminalRights, Verdict};
-use atoll_policy::{ExecGrant, PriorAnswer};
+use atoll_ledger::{Armed, ClosedExec, Ledger, LedgerError, Refused};
+use atoll_model::{Action, Call, CallId, Ending, Exec, Place, Reason, TerminalRights, Verdict};
+use atoll_policy::{ExecGrant, Facts, PriorAnswer, Rules, agreement};
 use atoll_sandbox::Declined;
 use serde_json::{Value, json};
 
+use crate::asking::{Rereading, declined};
+use crate::call::{CallError, Effect, Gate, NeedsApproval, carry_out};
+use crate::request::MakeFilter;
 use crate::supervision::{Answer, AskedExec, ExecGate, ExecRequest, OutputFilter};
-
-/// Makes a filter for what programs write to a person's terminal.
-pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
-
-/// Decides on an exec by the rules in force.
-pub(crate) type DecideExec<'a> = &'a dyn Fn(&Call, &BTreeSet<String>, &PriorAnswer) -> DecidedExec;
-
-/// A verdict on an exec.
-pub(crate) struct DecidedExec {
-    pub(crate) verdict: Verdict<ExecGrant>,
-    /// The version of the rules.
-    pub(crate) policy: String,
-    /// The digest of what a person would approve, where policies ask.
-    pub(crate) agreement: Option<String>,
-}
 
 /// The gate of a run's execs.
 pub(crate) struct Execs<'a> {
-    /// Returns the call of the sandbox, as it is now.
-    pub(crate) call: &'a dyn Fn() -> &'a Call,
-    /// Decides by the rules in force, and describes the basis of the verdict.
-    pub(crate) decide: DecideExec<'a>,
+    /// The call of the sandbox, and the rules in force.
+    pub(crate) rereading: &'a Rereading<'a>,
     /// The labels of the data that the session has touched by now.
     pub(crate) labels: &'a RefCell<BTreeSet<String>>,
     pub(crate) ledger: &'a Ledger,
@@ -47,72 +34,124 @@ pub(crate) struct Execs<'a> {
     pub(crate) rights: TerminalRights,
 }
 
-impl ExecGate for Execs<'_> {
-    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Box<Answer>> {
-        let AskedExec {
-            request,
-            terminal,
-            exec,
-            by,
-        } = *asked;
-        is_found_as_decided(request).map_err(refused)?;
-        let of = (self.call)();
-        let directory = request.directory.as_ref().map(PathBuf::from);
-        // Without parts that mean the same place.
-        let directory = directory.map(|named| of.directory.join(named).components().collect());
-        // Who starts it need not be who made the sandbox.
-        let starts = request.served.clone().unwrap_or_default();
-        let served = of.served.clone();
-        let call = ExecCall {
-            call: Call {
-                command: request.command.clone(),
-                directory: directory.unwrap_or_else(|| of.directory.clone()),
-                terminal,
-                options: Vec::new(),
-                served: served.map(|served| served.by(&starts)),
-                ..of.clone()
-            },
-            exec,
-            variables: names(&request.environment),
-            by_uid: by.uid,
-            by_pid: by.pid,
-            served: request.served.clone(),
-        };
-        let DecidedExec {
-            verdict,
-            policy,
-            agreement,
-        } = (self.decide)(&call.call, &self.labels.borrow(), &request.answer);
-        let is_unasked = call.served.is_some() && request.answer == PriorAnswer::Nobody;
-        if let (Verdict::Ask(reasons), Some(agreement), true) = (&verdict, agreement, is_unasked) {
+/// Starting one more program: by whoever holds the right to.
+struct Opening<'a> {
+    rules: &'a Rules,
+    call: &'a Call,
+    answer: &'a PriorAnswer,
+}
+
+impl Effect for Opening<'_> {
+    type Grant = ExecGrant;
+    type Done = Armed<ExecGrant>;
+    type Error = CallError;
+
+    fn consider(&mut self, verdict: &Verdict<ExecGrant>) -> Result<(), CallError> {
+        let is_unasked = self.call.served().is_some() && *self.answer == PriorAnswer::Nobody;
+        match verdict {
             // It comes again with an approver's answer: nothing is decided before.
-            return Err(Box::new(Answer::NeedsApproval {
-                agreement,
+            Verdict::Ask(reasons) if is_unasked => Err(CallError::NeedsApproval(NeedsApproval {
+                agreement: agreement(self.rules, self.call, reasons),
                 reasons: reasons.clone(),
-            }));
+            })),
+            Verdict::Allow(_) | Verdict::Ask(_) | Verdict::Deny(_) => Ok(()),
         }
-        let decision = described(&policy, &verdict, &request.answer);
-        let entry = self.ledger.open_exec(&call, &verdict, decision);
-        let armed = entry
-            .map_err(RefusedExec::from)
-            .and_then(|entry| entry.arm(verdict));
-        armed.map_err(|error| match error {
-            RefusedExec::Denied(reasons) if call.served.is_some() => {
-                Box::new(Answer::Denied(reasons))
+    }
+
+    fn told(&self, verdict: &Verdict<ExecGrant>) -> Value {
+        described(self.rules.digest(), verdict, self.answer)
+    }
+
+    fn carry_out(self, armed: Armed<ExecGrant>) -> Result<Armed<ExecGrant>, CallError> {
+        Ok(armed)
+    }
+}
+
+/// Returns the call for an exec in a sandbox.
+fn exec_call(of: &Call, asked: &AskedExec<'_>) -> Call {
+    let request = asked.request;
+    let directory = request.directory.as_ref().map(PathBuf::from);
+    // Without parts that mean the same place.
+    let directory = directory.map(|named| of.directory().join(named).components().collect());
+    // Who starts it need not be who made the sandbox.
+    let starts = request.served.clone().unwrap_or_default();
+    let place = match &of.place {
+        Place::Served(served) => Place::Served(Box::new((**served).clone().by(&starts))),
+        place @ Place::Directory { .. } => place.clone(),
+    };
+    Call {
+        id: CallId {
+            run: of.run().clone(),
+            exec: Some(asked.exec),
+        },
+        place,
+        action: Action::Exec(Box::new(Exec {
+            command: request.command.clone(),
+            directory: directory.unwrap_or_else(|| of.directory().to_owned()),
+            terminal: asked.terminal,
+            variables: names(&request.environment),
+            by_uid: asked.by.uid,
+            by_pid: asked.by.pid,
+            served: request.served.clone(),
+        })),
+        ..of.clone()
+    }
+}
+
+impl Execs<'_> {
+    /// Returns the answer for who asked for an exec that is not started.
+    fn answer(&self, error: CallError, is_served: bool) -> Box<Answer> {
+        match error {
+            CallError::NeedsApproval(NeedsApproval { agreement, reasons }) => {
+                Box::new(Answer::NeedsApproval { agreement, reasons })
             }
-            RefusedExec::Denied(reasons) => refused(declined(reasons)),
-            RefusedExec::Contradiction => refused(of_ledger(error.to_string())),
-            RefusedExec::Ledger(error) => {
+            CallError::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
+                match is_served {
+                    true => Box::new(Answer::Denied(refusal.reasons)),
+                    false => refused(declined(refusal.reasons)),
+                }
+            }
+            CallError::Refused(Refused::Ledger(error)) | CallError::Ledger(error) => {
                 let why = error.to_string();
                 (self.noted)(Err(error));
                 refused(of_ledger(why))
             }
-        })
+            other => refused(of_ledger(other.to_string())),
+        }
+    }
+}
+
+impl ExecGate for Execs<'_> {
+    fn open(&self, asked: &AskedExec<'_>) -> Result<Armed<ExecGrant>, Box<Answer>> {
+        is_found_as_decided(asked.request).map_err(refused)?;
+        let call = exec_call(&self.rereading.call(), asked);
+        let (answer, labels) = (&asked.request.answer, self.labels.borrow());
+        let opened = self.rereading.with(|rules, facts| {
+            let mut rules = Cow::Borrowed(rules);
+            if *answer != PriorAnswer::Nobody {
+                rules.to_mut().take_answer(answer.clone());
+            }
+            let gate = Gate {
+                rules: &rules,
+                facts: Facts {
+                    labels: Some(&labels),
+                    ..*facts
+                },
+                ledger: self.ledger,
+            };
+            let effect = Opening {
+                rules: &rules,
+                call: &call,
+                answer,
+            };
+            carry_out(&gate, &call, effect)
+        });
+        opened.map_err(|error| self.answer(error, call.served().is_some()))
     }
 
     fn close(
         &self,
-        armed: ArmedExec<ExecGrant>,
+        armed: Armed<ExecGrant>,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
     ) -> Result<ClosedExec, LedgerError> {
@@ -182,16 +221,4 @@ fn described(policy: &str, verdict: &Verdict<ExecGrant>, answer: &PriorAnswer) -
         }
     }
     decision
-}
-
-/// Returns the refusal for these reasons.
-pub(crate) fn declined(reasons: Vec<Reason>) -> Declined {
-    let whys = reasons
-        .iter()
-        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
-    let advice = reasons.first().map(|one| one.how_to_ask.clone());
-    Declined {
-        why: whys.collect::<Vec<_>>().join("; "),
-        advice: advice.unwrap_or_default(),
-    }
 }

@@ -49,11 +49,11 @@ pub(crate) fn place(
 }
 
 fn refuse_shared(placing: &Placing<'_>) -> Result<(), PlaceError> {
-    let workspace = &placing.request.call.workspace;
+    let workspace = placing.request.call.workspace();
     match placing.shared.first() {
         None => Ok(()),
         Some(first) => Err(PlaceError::Shared {
-            workspace: workspace.clone(),
+            workspace: workspace.to_owned(),
             first: workspace.join(first.as_os_str()),
             count: placing.shared.len(),
         }),

@@ -168,7 +168,7 @@ impl Wanted<'_> {
             labels: self.labels.clone(),
             has_all_labels: !self.request.rules.notes_labels(),
             first,
-            run: self.request.call.run.clone(),
+            run: self.request.call.run().clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
     }
@@ -234,7 +234,7 @@ impl Kept {
         let (placed, now) = made.map_err(|error: SandboxError| broken(error.to_string()))?;
         let (since, first) = match &earlier {
             Some(earlier) => (earlier.since, earlier.first.clone()),
-            None => (stamp(now), Some(request.call.run.clone())),
+            None => (stamp(now), Some(request.call.run().clone())),
         };
         tell_changed(&layer, wanted.host, &told, notices);
         let record = wanted.record(since, first, earlier.as_ref());

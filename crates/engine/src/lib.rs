@@ -65,6 +65,7 @@ pub mod roles;
 pub mod room;
 mod rooted;
 pub mod run;
+mod running;
 pub mod sandboxes;
 pub mod secrets;
 mod served;
@@ -80,8 +81,7 @@ mod trust;
 pub mod undo_report;
 mod volume_place;
 
-pub use call::{CallError, CallOutcome, call};
-pub use execs::MakeFilter;
+pub use call::{CallError, NeedsApproval, preview};
 pub use fallback::holds_layers;
 pub use given_up::{is_of_token, of_session as given_up_of_session, take_given_up};
 pub use kept::{NOT_WRITTEN, kept_labels};
@@ -89,8 +89,9 @@ pub use login::is_taken_over;
 pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;
-pub use request::{ChangeRetention, PolicyReloader, Request, Tokens};
+pub use request::{ChangeRetention, MakeFilter, PolicyReloader, Request, Tokens};
 pub use rooted::missing_ids;
+pub use running::{CallOutcome, call};
 
 #[cfg(test)]
 #[path = "../../sys/src/tests/skipping.rs"]

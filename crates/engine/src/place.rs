@@ -143,7 +143,7 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
     if shared {
         identity_base(&boundary.profile)
     } else {
-        identity_base(request.call.run.as_str())
+        identity_base(request.call.run().as_str())
     }
 }
 
@@ -174,7 +174,7 @@ impl<'a> Placing<'a> {
                 request.host,
                 request.state.path(),
                 boundary,
-                &request.call.workspace,
+                request.call.workspace(),
             ),
             base: request.host.is_root.then(|| base_of(request, boundary)),
             layers: Vec::new(),
@@ -192,7 +192,7 @@ impl Placing<'_> {
         match mode {
             WorkspaceMode::ReadOnly => Ok(WorkspacePlace::ReadOnly),
             WorkspaceMode::Live => self.live(),
-            WorkspaceMode::CopyOnWrite if self.request.call.served.is_some() => self.home(),
+            WorkspaceMode::CopyOnWrite if self.request.call.served().is_some() => self.home(),
             WorkspaceMode::CopyOnWrite if self.can_overlay() => self.overlay(),
             WorkspaceMode::CopyOnWrite => self.copy(),
         }
@@ -203,7 +203,7 @@ impl Placing<'_> {
     fn can_overlay(&self) -> bool {
         let is_copy =
             |layer: &LayerRecord| layer.kind == LayerKind::Workspace && layer.how == LayerHow::Copy;
-        self.offered.can_layer(&self.request.call.workspace) && !self.layers.iter().any(is_copy)
+        self.offered.can_layer(self.request.call.workspace()) && !self.layers.iter().any(is_copy)
     }
 
     /// Returns a layer's path in the run's directory. A scratch run has the workspace's right
@@ -225,7 +225,7 @@ impl Placing<'_> {
     }
 
     fn overlay(&mut self) -> Result<WorkspacePlace, PlaceError> {
-        let workspace = &self.request.call.workspace;
+        let workspace = self.request.call.workspace();
         let below = self.below(WORKSPACE);
         let directory = self.run_dir().join(&below);
         let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
@@ -250,7 +250,7 @@ impl Placing<'_> {
         let below = Path::new(LAYERS).join(WORKSPACE).join("copy");
         let copy = self.run_dir().join(&below);
         if self.request.resume.is_none() {
-            let why = self.offered.why_copied(&self.request.call.workspace);
+            let why = self.offered.why_copied(self.request.call.workspace());
             self.notices.extend(why);
             let ids = self
                 .base
@@ -270,10 +270,10 @@ impl Placing<'_> {
 
     fn live(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = PathBuf::from("checkpoint");
-        let workspace = &self.request.call.workspace;
+        let workspace = self.request.call.workspace();
         if !self.offered.maps(workspace) {
             return Err(PlaceError::Unmapped {
-                path: workspace.clone(),
+                path: workspace.to_owned(),
                 why: self.offered.why_unmapped(workspace),
             });
         }
@@ -291,11 +291,11 @@ impl Placing<'_> {
         if let Some(parent) = to.parent() {
             std::fs::create_dir_all(parent).map_err(state_error("making", parent))?;
         }
-        let facts = checkpoint(&self.request.call.workspace, to, ids, &mut |_| {})?;
+        let facts = checkpoint(self.request.call.workspace(), to, ids, &mut |_| {})?;
         for skipped in &facts.skipped {
             self.notices
                 .push(format!("not copied: {}: {}", skipped.path, skipped.why));
-            let path = self.request.call.workspace.join(skipped.path.as_os_str());
+            let path = self.request.call.workspace().join(skipped.path.as_os_str());
             let is_special = |facts: std::fs::Metadata| {
                 let kind = facts.file_type();
                 !(kind.is_file() || kind.is_dir() || kind.is_symlink())
@@ -317,7 +317,7 @@ impl Placing<'_> {
             // Taken over from the run that this one resumes.
             return;
         }
-        let workspace = self.request.call.workspace.clone();
+        let workspace = self.request.call.workspace().to_owned();
         self.layers.insert(
             0,
             LayerRecord {
@@ -442,7 +442,7 @@ impl Placing<'_> {
                 "it wrote straight to its workspace, so there is no layer to go on in",
             ));
         }
-        if earlier.workspace != self.request.call.workspace {
+        if earlier.workspace != self.request.call.workspace() {
             return Err(not("it worked on another workspace; start this one there"));
         }
         let (from, to) = (
@@ -461,7 +461,7 @@ impl Placing<'_> {
             kept.base = earlier.base;
         };
         let call = &self.request.call;
-        update_run(self.request.state, &call.run, Durability::Buffered, taken)?;
+        update_run(self.request.state, call.run(), Durability::Buffered, taken)?;
         std::fs::rename(&from, &to).map_err(|error| PlaceError::Resume {
             run: earlier.run.clone(),
             error,
@@ -471,7 +471,7 @@ impl Placing<'_> {
     }
 
     pub(crate) fn run_dir(&self) -> PathBuf {
-        let run = &self.request.call.run;
+        let run = self.request.call.run();
         match self.request.is_scratch() {
             true => self.request.state.scratch_dir(run),
             false => self.request.state.run_dir(run),

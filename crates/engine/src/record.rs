@@ -22,10 +22,10 @@ pub(crate) fn begun(
     let started = started.unwrap_or(Duration::ZERO);
     RunRecord {
         v: RECORD_VERSION,
-        run: call.run.clone(),
-        command: call.command.iter().map(masked).collect(),
-        workspace: call.workspace.clone(),
-        directory: call.directory.clone(),
+        run: call.run().clone(),
+        command: call.command().iter().map(masked).collect(),
+        workspace: call.workspace().to_owned(),
+        directory: call.directory().to_owned(),
         profile: grant.boundary().profile.clone(),
         purposes,
         mode: grant.boundary().workspace,

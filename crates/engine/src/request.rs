@@ -1,20 +1,18 @@
 //! The inputs of one call on the main path.
 
-use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::Call;
+use atoll_model::{Call, TerminalRights};
 use atoll_policy::{Facts, Rules};
 use atoll_sandbox::{Declined, Host, Size};
 use atoll_store::RunRecord;
 use serde_json::Value;
 
-use crate::execs::MakeFilter;
 use crate::home::Home;
 use crate::supervision::{
-    CredentialBundle, DualControlRule, OwnerEnd, ProjectAllowance, SshHandover,
+    CredentialBundle, DualControlRule, OutputFilter, OwnerEnd, ProjectAllowance, SshHandover,
 };
 
 /// The inputs of one call.
@@ -50,8 +48,8 @@ pub struct Request<'a> {
     pub widening: &'a DualControlRule,
     /// The home of a served sandbox.
     pub home: Option<&'a Home>,
-    /// The call of a served sandbox that was made ahead, once it is a caller's.
-    pub assigned: Option<&'a OnceLock<Call>>,
+    /// Set where the caller asks an approver by itself, and comes again with the answer.
+    pub asks_caller: bool,
     /// The run whose layers this one continues.
     pub resume: Option<&'a RunRecord>,
     /// Reads the policies again.
@@ -66,17 +64,14 @@ pub struct Request<'a> {
     pub now: SystemTime,
 }
 
+/// Makes a filter for what programs write to a person's terminal.
+pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
+
 /// Reads policies again while a run goes on. Returns the same rules with the new policies, or
 /// why the old ones stay in force.
 pub type PolicyReloader<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
 
 impl<'a> Request<'a> {
-    /// Returns the call as it is now: that of whoever a sandbox made ahead was given to.
-    pub(crate) fn call_now(&self) -> &'a Call {
-        let assigned = self.assigned.and_then(OnceLock::get);
-        assigned.unwrap_or(self.call)
-    }
-
     /// Returns whether nothing of the run is kept but its ledger entries.
     pub(crate) fn is_scratch(&self) -> bool {
         match self.fate {

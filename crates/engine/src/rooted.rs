@@ -79,7 +79,7 @@ pub(crate) fn place(
         None => Subordinate::of(principal.uid, principal.gid),
     };
     if let Some(subordinate) = subordinate {
-        let marked = ranged::mark(placing.request.state, &placing.request.call.run);
+        let marked = ranged::mark(placing.request.state, placing.request.call.run());
         let mark = marked.map_err(state_error("marking", &placing.run_dir()))?;
         let mark = Arc::new(mark.into());
         further = Some(FurtherIds { subordinate, mark });
@@ -349,7 +349,7 @@ fn system(
         placing.notices.push(why);
         return Ok(None);
     }
-    if placing.request.call.served.is_some() && inside == Path::new("/etc") {
+    if placing.request.call.served().is_some() && inside == Path::new("/etc") {
         let ensured = accounts::ensure_resident(&layer.upper, true);
         ensured.map_err(state_error("writing", &layer.upper))?;
     }

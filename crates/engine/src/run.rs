@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use atoll_ledger::{Ledger, StateDir, is_first_telling};
 use atoll_model::network::CredentialName;
-use atoll_model::{Call, Mode, RunId, SessionId};
+use atoll_model::{Action, Call, CallId, Mode, Place, Program, RunId, SessionId};
 use atoll_policy::{EarlierPurposes, Facts, HostFacts, ProfileError, Requested, Rules};
 use atoll_sandbox::Host;
 use atoll_store::RunRecord;
@@ -79,6 +79,7 @@ pub fn facts<'a>(
         environment,
         now,
         placeholders: handover.map_or(&[], CredentialBundle::placeholders),
+        labels: None,
     }
 }
 
@@ -93,16 +94,21 @@ pub fn asked(
     now: SystemTime,
 ) -> Call {
     Call {
-        run: new_run_id(now),
+        id: CallId {
+            run: new_run_id(now),
+            exec: None,
+        },
         session,
         principal: configuration::principal(),
-        command: words.command.clone(),
-        options: request.options.clone(),
-        workspace: at.workspace,
-        directory: at.directory,
-        terminal,
-        lives: false,
-        served: None,
+        place: Place::Directory {
+            workspace: at.workspace,
+            directory: at.directory,
+        },
+        action: Action::Run(Program {
+            command: words.command.clone(),
+            options: request.options.clone(),
+            terminal,
+        }),
     }
 }
 

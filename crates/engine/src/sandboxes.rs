@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
-use atoll_model::{Call, Ending, LimitKey, Mode, RunId, Served};
+use atoll_model::{Ending, LimitKey, Mode, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
@@ -51,9 +51,10 @@ mod templates;
 mod volumes;
 mod wanted;
 
+pub use crate::call::NeedsApproval;
 pub use ahead::Assignment;
 use ahead::Basis;
-pub use approving::{NeedsApproval, NotMade};
+pub use approving::NotMade;
 pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
@@ -123,8 +124,8 @@ pub struct Sandbox {
     wanted: CreateSandbox,
     /// The basis of its decision, for what is decided on it later.
     basis: Box<Basis>,
-    /// Its call, once it is a caller's that it was not made for.
-    assigned: Arc<OnceLock<Call>>,
+    /// The caller that it was given to, if it was made ahead.
+    assigned: OnceLock<Box<Served>>,
     replacing: Mutex<()>,
     home: Arc<Home>,
     /// True while its processes stand still for a caller.
@@ -254,11 +255,9 @@ impl Engine {
         );
         let own = Arc::clone(&home);
         let shared = Arc::clone(&self.shared);
-        let assigned = Arc::<OnceLock<Call>>::default();
-        let later = Arc::clone(&assigned);
         let supervised = std::thread::Builder::new().spawn(move || {
             let told = ready.clone();
-            let outcome = supervised::supervise(&shared, &wanted, &own, &owned, &later, ready);
+            let outcome = supervised::supervise(&shared, &wanted, &own, &owned, ready);
             ended(&outcome);
             outcome.inspect_err(|error| {
                 let _ = told.send(Err(NotMade::of(error)));
@@ -269,10 +268,10 @@ impl Engine {
         let gone = || Err(NotMade::Failed(Failure::new("the sandbox was not made")));
         let basis = is_ready.recv().unwrap_or_else(|_| gone())?;
         Ok(Sandbox {
-            run: basis.call.run.clone(),
+            run: basis.call.run().clone(),
             wanted: kept,
             basis,
-            assigned,
+            assigned: OnceLock::new(),
             replacing: Mutex::new(()),
             home,
             is_still: AtomicBool::new(false),

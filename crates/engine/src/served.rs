@@ -27,7 +27,7 @@ pub(crate) struct ServedPlace {
 impl ServedPlace {
     /// Opens it for a served sandbox, and makes it the first time; `None` for any other.
     pub(crate) fn of(request: &Request<'_>) -> Result<Option<Self>, PlaceError> {
-        if request.call.served.is_none() {
+        if request.call.served().is_none() {
             return Ok(None);
         }
         let directory = request.state.path().join("served");

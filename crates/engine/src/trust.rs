@@ -46,7 +46,7 @@ impl Trust {
         Ok(Some(Self {
             authority,
             files,
-            run: request.call.run.clone(),
+            run: request.call.run().clone(),
             lasts: limit.map_or(LASTS, |limit| limit.saturating_add(LONGER)),
         }))
     }

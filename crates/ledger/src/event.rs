@@ -55,7 +55,7 @@ pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// The types that only this crate writes, so that their content can be relied on.
-const RESERVED_KINDS: [&str; 33] = [
+const RESERVED_KINDS: [&str; 37] = [
     LOST,
     ROTATED,
     "approval.agreed",
@@ -73,6 +73,8 @@ const RESERVED_KINDS: [&str; 33] = [
     "host.allowed",
     LABEL_GAINED,
     "lease.ended",
+    "network.refused",
+    "network.replaced",
     "policy.reload-refused",
     "policy.reloaded",
     "port.agreed",
@@ -85,6 +87,8 @@ const RESERVED_KINDS: [&str; 33] = [
     "run.failed",
     "run.interrupted",
     "ledger.repaired",
+    "sandbox.assigned",
+    "sandbox.refused",
     HOLD_RELEASED,
     HOLD_SET,
     SESSION_OPENED,

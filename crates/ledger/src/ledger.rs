@@ -4,16 +4,16 @@ mod of_sessions;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Attempt, Call, Ending, Outcome, RunId, SessionId, Verdict};
+use atoll_model::{Action, Attempt, Call, Ending, Outcome, RunId, SessionId, Verdict};
 use serde_json::{Value, json};
 
+use crate::bodies::{Kinds, Recorded, attempt_body, opened_body, outcome_body};
 use crate::canonical::EventBody;
 use crate::checkpoint::rotation::{replace_lost, rotate};
 use crate::checkpoint::{self, SigningError};
-use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
+use crate::entry::Begun;
 use crate::event::seal::{SealFault, SealKey, sealed_members};
 use crate::event::{CLOSING_KINDS, Draft};
-use crate::exec::{self, ArmedExec, ClosedExec, ExecCall, ExecEntry};
 use crate::journal::{Clock, Journal};
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
@@ -26,7 +26,8 @@ use crate::verify_report::{Verified, VerifyError};
 pub use asked::Asked;
 
 use crate::{
-    Against, Armed, Checkpoint, Durability, Entry, LedgerError, Position, StateDir, VerifierKey,
+    Against, Armed, Checkpoint, ClosedExec, Durability, Entry, LedgerError, Position, StateDir,
+    VerifierKey,
 };
 
 /// The append-only log of every call, verdict and effect.
@@ -88,9 +89,9 @@ impl Ledger {
         self.journal.losses()
     }
 
-    /// Records a call and its verdict (`run.opened`); it is on disk once the entry is armed, and
-    /// nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: if
-    /// this process ends before, the next one finds it interrupted.
+    /// Records a call and its verdict (`run.opened`, `exec.opened`, …); it is on disk once the entry
+    /// is armed, and nothing may have an effect before. From here to [`Ledger::close`] a run counts
+    /// as open: if this process ends before, the next one finds it interrupted.
     ///
     /// `decision` holds the subject and the rules of the decision: the profile, the digest of the
     /// policy, the limits.
@@ -105,21 +106,54 @@ impl Ledger {
     ) -> Result<Entry, LedgerError> {
         let recorded = Recorded::of(verdict);
         let body = opened_body(call, recorded, decision);
+        if let Action::Run(_) | Action::CreateSandbox = call.action {
+            return self.open_run(call, recorded, &body);
+        }
+        let seal = self.seal_of(call.run())?;
+        let kinds = Kinds::of(&call.action);
+        let is_opened = kinds.opens_denied || recorded == Recorded::Allow;
+        let opened = is_opened.then(|| {
+            let draft = Draft::sealed(kinds.opened, call.run(), &body, Some(&seal))?;
+            self.journal.append(&draft)
+        });
+        let (opened, journal) = (opened.transpose()?, Arc::clone(&self.journal));
+        Ok(Entry::new(
+            call.clone(),
+            journal,
+            seal,
+            None,
+            recorded,
+            opened,
+        ))
+    }
+
+    fn open_run(
+        &self,
+        call: &Call,
+        recorded: Recorded,
+        body: &Value,
+    ) -> Result<Entry, LedgerError> {
+        let run = call.run();
         self.journal.begin()?;
-        let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
-        let sealed = seals::add(&self.state, &call.run, call.session.as_ref()).and_then(|seal| {
-            let draft = Draft::sealed("run.opened", &call.run, &body, Some(&seal.key))?;
+        let marker = self.open_runs.mark(run, self.journal.scan_start()?)?;
+        let sealed = seals::add(&self.state, run, call.session.as_ref()).and_then(|seal| {
+            let draft = Draft::sealed("run.opened", run, body, Some(&seal.key))?;
             Ok((self.journal.append(&draft)?, seal))
         });
         match sealed {
-            Ok((place, seal)) => {
-                *self.last_seal() = Some((call.run.clone(), Arc::clone(&seal.key)));
+            Ok((opened, seal)) => {
+                let key = Arc::clone(&seal.key);
+                *self.last_seal() = Some((run.clone(), Arc::clone(&key)));
+                let journal = Arc::clone(&self.journal);
+                let begun = Some(Begun { marker, seal });
+                let opened = Some(opened);
                 Ok(Entry::new(
                     call.clone(),
-                    Arc::clone(&self.journal),
-                    (marker, seal),
+                    journal,
+                    key,
+                    begun,
                     recorded,
-                    place,
+                    opened,
                 ))
             }
             Err(error) => {
@@ -131,27 +165,6 @@ impl Ledger {
         }
     }
 
-    /// Records an exec in a living sandbox and the verdict on it (`exec.opened`); it is on disk once
-    /// the entry is armed, and nothing may be started before. `decision` holds the subject and the
-    /// rules of the decision.
-    ///
-    /// # Errors
-    /// [`LedgerError`]; nothing may be started then.
-    pub fn open_exec<G>(
-        &self,
-        call: &ExecCall,
-        verdict: &Verdict<G>,
-        decision: Value,
-    ) -> Result<ExecEntry, LedgerError> {
-        let recorded = Recorded::of(verdict);
-        let body = exec::opened_body(call, recorded, decision);
-        let seal = self.seal_of(&call.call.run)?;
-        let draft = Draft::sealed("exec.opened", &call.call.run, &body, Some(&seal))?;
-        let (_, tail) = self.journal.append(&draft)?;
-        let journal = Arc::clone(&self.journal);
-        Ok(ExecEntry::new(call.clone(), journal, seal, recorded, tail))
-    }
-
     /// Records the end of an exec (`exec.closed`), or why it was not started. It is on disk once the
     /// returned value is [settled](ClosedExec::settle).
     ///
@@ -159,11 +172,11 @@ impl Ledger {
     /// [`LedgerError`]; the exec counts as ended with its run then.
     pub fn close_exec<G>(
         &self,
-        armed: ArmedExec<G>,
+        armed: Armed<G>,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
     ) -> Result<ClosedExec, LedgerError> {
-        armed.close(ending, wall_clock)
+        armed.close_exec(ending, wall_clock)
     }
 
     /// Records an event: of a run, or of Atoll itself. The types that this crate writes by itself
@@ -274,7 +287,7 @@ impl Ledger {
         outcome: &Outcome,
         details: Value,
     ) -> Result<Position, LedgerError> {
-        armed.finish("run.closed", outcome_body(outcome, details))
+        armed.finish("run.closed", &outcome_body(outcome, details))
     }
 
     /// Records that Atoll itself failed after arming (`run.failed`): the operation and the cause.
@@ -288,7 +301,7 @@ impl Ledger {
         what: &str,
         why: &str,
     ) -> Result<Position, LedgerError> {
-        armed.finish("run.failed", json!({ "what": what, "why": why }))
+        armed.finish("run.failed", &json!({ "what": what, "why": why }))
     }
 
     /// Destroys the keys of the sealed content of a run, or of all runs of a session. Runs under a

@@ -15,6 +15,7 @@
 //! them all lie `state.rs`, the state directory, and `disk.rs`, through which every change goes
 //! that evidence rests on.
 
+mod bodies;
 mod canonical;
 mod checkpoint;
 mod conduct;
@@ -23,7 +24,6 @@ mod disk;
 mod entry;
 mod error;
 mod event;
-mod exec;
 mod fault;
 mod gained;
 mod hash;
@@ -66,12 +66,11 @@ pub use canonical::{CanonicalError, EventBody, INTEGER_MAX, NESTING_MAX};
 pub use checkpoint::SigningError;
 pub use cosignature::{Cosigned, WitnessKey};
 pub use disk::Durability;
-pub use entry::{Armed, Entry, Refusal, Refused, served_body};
+pub use entry::{Armed, ClosedExec, Entry, Refusal, Refused};
 pub use error::LedgerError;
 pub use event::seal::unread;
 pub use event::{EVENT_BYTES_MAX, Event, LineFault, Position, format_time};
 pub use event::{LABEL_GAINED, RIGHTS_GIVEN_UP};
-pub use exec::{ArmedExec, ClosedExec, ExecCall, ExecEntry, RefusedExec};
 pub use fault::FileFault;
 pub use gained::{GAINED_BYTES_MAX, SharedLabels, forget, forgettable};
 pub use hash::{InvalidHash, TreeHash, hex};

@@ -17,7 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_model::{Call, Ending, Outcome, Principal, Reason, RunId, Usage, Verdict};
+use atoll_model::{
+    Action, Call, CallId, Ending, Outcome, Principal, Program, Reason, RunId, Usage, Verdict,
+};
 use serde_json::json;
 
 use crate::head::BootId;
@@ -95,20 +97,32 @@ fn note(ledger: &Ledger, number: u64) -> Position {
 
 fn call(number: u32) -> Call {
     Call {
-        run: run_id(number),
+        id: CallId {
+            run: run_id(number),
+            exec: None,
+        },
         session: None,
         principal: Principal {
             uid: 1000,
             gid: 1000,
             name: "Jörg".to_owned(),
         },
-        command: vec!["true".into()],
-        options: Vec::new(),
-        workspace: "/srv/project".into(),
-        directory: "/srv/project/sub".into(),
-        terminal: false,
-        lives: false,
-        served: None,
+        place: atoll_model::Place::Directory {
+            workspace: "/srv/project".into(),
+            directory: "/srv/project/sub".into(),
+        },
+        action: Action::Run(Program {
+            command: vec!["true".into()],
+            ..Program::default()
+        }),
+    }
+}
+
+/// Returns the program of a run, to change it.
+fn program(call: &mut Call) -> &mut Program {
+    match &mut call.action {
+        Action::Run(program) => program,
+        other => panic!("{other:?}"),
     }
 }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{RunId, SessionId, VolumeMount};
 
@@ -15,32 +15,181 @@ pub struct Principal {
     pub name: String,
 }
 
-/// A typed request to execute a program in a boundary.
+/// The id of a call: the sandbox that it is about, by its run, and the exec that it starts there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallId {
+    /// The run.
+    pub run: RunId,
+    /// The exec's number in the sandbox, whose first is 0; `None` for a call about the sandbox.
+    pub exec: Option<u32>,
+}
+
+/// A typed request for one effect: what every surface asks for, policy decides and the ledger
+/// records before it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The run that this call starts.
-    pub run: RunId,
+    /// Its id, by which the ledger has it.
+    pub id: CallId,
     /// The session that the run belongs to, if any.
     pub session: Option<SessionId>,
     /// The caller.
     pub principal: Principal,
-    /// The program and its arguments; never empty, but for a sandbox that lives.
+    /// The files that the sandbox's programs work on.
+    pub place: Place,
+    /// The effect that is asked for.
+    pub action: Action,
+}
+
+/// The files that the programs of a sandbox work on, and where they start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory of the host.
+    Directory {
+        /// The workspace, absolute, free of symbolic links.
+        workspace: PathBuf,
+        /// The program's working directory at its start, absolute, within the workspace.
+        directory: PathBuf,
+    },
+    /// A home of a served sandbox's own, that of [`RESIDENT`], and no directory of the host.
+    Served(Box<Served>),
+}
+
+/// The effects that there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make a sandbox, and run one program in it to its end.
+    Run(Program),
+    /// Make a sandbox that lives until it is ended, and begins without a program.
+    CreateSandbox,
+    /// Give a sandbox that was made ahead to a caller.
+    AssignSandbox,
+    /// Start one more program in a living sandbox.
+    Exec(Box<Exec>),
+    /// Put another network in the place of a living sandbox's own.
+    ReplaceNetwork,
+}
+
+/// A program of a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its arguments; never empty.
     pub command: Vec<OsString>,
     /// The options by which its boundary was requested, to show them again. No decision depends on
     /// them, and they hold no value of a variable.
     pub options: Vec<OsString>,
-    /// The directory that the program works on, absolute, free of symbolic links.
-    pub workspace: PathBuf,
-    /// The program's working directory at its start, absolute, within the workspace.
-    pub directory: PathBuf,
     /// True if the program gets a terminal of its own.
     pub terminal: bool,
-    /// True for a sandbox that lives until it is ended, and begins without a program: the command
-    /// is empty then.
-    pub lives: bool,
-    /// Set for a sandbox that is served to a caller of the server: its workspace is a home of its
-    /// own in the sandbox, and no directory of the host.
-    pub served: Option<Served>,
+}
+
+/// One more program of a living sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// The program and its arguments; never empty.
+    pub command: Vec<OsString>,
+    /// Its working directory at its start, absolute.
+    pub directory: PathBuf,
+    /// True if it gets a terminal of its own.
+    pub terminal: bool,
+    /// The names of the variables that it has besides the sandbox's own.
+    pub variables: Vec<String>,
+    /// The process that asked for it, as the kernel says: user and process id.
+    pub by_uid: u32,
+    /// See [`Exec::by_uid`].
+    pub by_pid: u32,
+    /// Set for one in a served sandbox.
+    pub served: Option<ServedExec>,
+}
+
+impl Call {
+    /// Creates a call about a sandbox, of no session.
+    #[must_use]
+    pub fn new(run: RunId, principal: Principal, place: Place, action: Action) -> Self {
+        Self {
+            id: CallId { run, exec: None },
+            session: None,
+            principal,
+            place,
+            action,
+        }
+    }
+
+    /// Returns the run that it is about.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.id.run
+    }
+
+    /// Returns the workspace, absolute: of a served sandbox its own home.
+    #[must_use]
+    pub fn workspace(&self) -> &Path {
+        match &self.place {
+            Place::Directory { workspace, .. } => workspace,
+            Place::Served(_) => Path::new(RESIDENT.home),
+        }
+    }
+
+    /// Returns the directory where a program starts, or would.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        match (&self.action, &self.place) {
+            (Action::Exec(exec), _) => &exec.directory,
+            (_, Place::Directory { directory, .. }) => directory,
+            (_, Place::Served(_)) => Path::new(RESIDENT.home),
+        }
+    }
+
+    /// Returns the caller and the kind of a served sandbox.
+    #[must_use]
+    pub fn served(&self) -> Option<&Served> {
+        match &self.place {
+            Place::Directory { .. } => None,
+            Place::Served(served) => Some(served),
+        }
+    }
+
+    /// Returns the program that is started, and its arguments; empty where none is.
+    #[must_use]
+    pub fn command(&self) -> &[OsString] {
+        match &self.action {
+            Action::Run(program) => &program.command,
+            Action::Exec(exec) => &exec.command,
+            Action::CreateSandbox | Action::AssignSandbox | Action::ReplaceNetwork => &[],
+        }
+    }
+
+    /// Returns the exec that is asked for, if it is one, with its number.
+    #[must_use]
+    pub fn exec(&self) -> Option<(u32, &Exec)> {
+        match (&self.action, self.id.exec) {
+            (Action::Exec(exec), Some(number)) => Some((number, exec)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the program that is started gets a terminal of its own.
+    #[must_use]
+    pub fn has_terminal(&self) -> bool {
+        match &self.action {
+            Action::Run(program) => program.terminal,
+            Action::Exec(exec) => exec.terminal,
+            Action::CreateSandbox | Action::AssignSandbox | Action::ReplaceNetwork => false,
+        }
+    }
+
+    /// Returns whether its sandbox lives until it is ended, and is not that of one program.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        !matches!(self.action, Action::Run(_))
+    }
+
+    /// Returns a call for another action on the same sandbox.
+    #[must_use]
+    pub fn with(&self, action: Action) -> Self {
+        Self {
+            action,
+            ..self.clone()
+        }
+    }
 }
 
 /// The caller and the kind of a served sandbox, as the server's worker has found them.

@@ -29,7 +29,10 @@ pub use boundary::{
     Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
     WorkspaceMode,
 };
-pub use call::{Call, Once, Principal, RESIDENT, Resident, Served, ServedExec};
+pub use call::{
+    Action, Call, CallId, Exec, Once, Place, Principal, Program, RESIDENT, Resident, Served,
+    ServedExec,
+};
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use masking::{SECRET_KINDS, SecretKind, mask_secrets, mask_secrets_in};

@@ -9,6 +9,17 @@ pub enum Verdict<G> {
     Deny(Vec<Reason>),
 }
 
+impl<G> Verdict<G> {
+    /// Returns the verdict with another form of its grant.
+    pub fn map<H>(self, form: impl FnOnce(G) -> H) -> Verdict<H> {
+        match self {
+            Self::Allow(grant) => Verdict::Allow(form(grant)),
+            Self::Ask(reasons) => Verdict::Ask(reasons),
+            Self::Deny(reasons) => Verdict::Deny(reasons),
+        }
+    }
+}
+
 /// One reason for a verdict, for a person or an agent to act on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Reason {

@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use atoll_model::{Call, Mode, Principal, RunId, Verdict};
+use atoll_model::{Action, Call, CallId, Mode, Principal, Program, RunId, Verdict};
 use atoll_policy::{
     Facts, HostFacts, PolicySources, ProfileSource, Requested, SourceFile, Sources, TrustList,
     compile, decide,
@@ -67,20 +67,25 @@ impl Place {
 
     fn call(&self, number: u64) -> Call {
         Call {
-            run: RunId::new(1_795_253_412 + number, 1),
+            id: CallId {
+                run: RunId::new(1_795_253_412 + number, 1),
+                exec: None,
+            },
             session: None,
             principal: Principal {
                 uid: 1000,
                 gid: 1000,
                 name: "person".to_owned(),
             },
-            command: vec!["true".into()],
-            options: vec!["--discard".into()],
-            workspace: self.workspace.clone(),
-            directory: self.workspace.clone(),
-            terminal: false,
-            lives: false,
-            served: None,
+            place: atoll_model::Place::Directory {
+                workspace: self.workspace.clone(),
+                directory: self.workspace.clone(),
+            },
+            action: Action::Run(Program {
+                command: vec!["true".into()],
+                options: vec!["--discard".into()],
+                terminal: false,
+            }),
         }
     }
 
@@ -114,6 +119,7 @@ impl Place {
             environment: &self.environment,
             now: SystemTime::now(),
             placeholders: &[],
+            labels: None,
         };
         let verdict = decide(&rules, call, &facts);
         assert!(matches!(verdict, Verdict::Allow(_)), "it was not allowed");

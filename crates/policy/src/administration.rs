@@ -22,7 +22,7 @@ pub fn decide_escalation(
     person: u32,
     seconds: Option<u64>,
 ) -> Result<(), Vec<Reason>> {
-    let run = call.run.as_str();
+    let run = call.run().as_str();
     let asked = Asked::Escalate { run, seconds };
     let what = "allowing more for longer";
     decided(rules, call, facts, person, asked, what)
@@ -39,7 +39,7 @@ pub fn decide_administration(
     facts: &Facts<'_>,
     operation: &str,
 ) -> Result<(), Vec<Reason>> {
-    let run = call.run.as_str();
+    let run = call.run().as_str();
     let asked = Asked::Administer { run, operation };
     let what = format!("operation {operation}");
     let person = call.principal.uid;

@@ -15,10 +15,10 @@ use crate::rules::{PriorAnswer, Rules};
 pub fn agreement(rules: &Rules, call: &Call, asked: &[Reason]) -> String {
     let mut digest = PolicyDigest::new();
     digest.add("rules", rules.digest().as_bytes());
-    for word in &call.command {
+    for word in call.command() {
         digest.add("word", word.as_bytes());
     }
-    for place in [&call.workspace, &call.directory] {
+    for place in [call.workspace(), call.directory()] {
         digest.add("place", place.as_os_str().as_bytes());
     }
     for one in asked {
@@ -70,13 +70,13 @@ impl Rules {
                 return Vec::new();
             }
             // An approved sandbox says nothing of an exec in it.
-            PriorAnswer::Agreed(_) if call.served.is_some() => None,
+            PriorAnswer::Agreed(_) if call.served().is_some() => None,
             PriorAnswer::Agreed(_) => Some("you have agreed to something else"),
             PriorAnswer::Nobody => None,
             PriorAnswer::Denied(why) => Some(*why),
         };
         let at_terminal = "start it at a terminal without --no-ask, where you are asked";
-        let how_to_ask = match (&call.served, why) {
+        let how_to_ask = match (call.served(), why) {
             (Some(_), _) => "have an approver of the tenant decide it while you wait".to_owned(),
             (None, Some(_)) => at_terminal.to_owned(),
             (None, None) => format!("nobody can be asked here: {at_terminal}"),

@@ -6,7 +6,7 @@ use atoll_model::network::{NetworkRule, Way};
 use atoll_model::{Call, Reason, Verdict};
 
 use crate::SourceFile;
-use crate::decide::decide;
+use crate::decide::sandbox;
 use crate::document::{Complaint, Document};
 use crate::error::ProfileError;
 use crate::network::rule::{self, Effect};
@@ -43,7 +43,7 @@ pub fn decide_allowing(
     }
     let mut with = rules.clone();
     with.network.allow.push(Sourced::new(meant, TERMINAL));
-    let network = match decide(&with, call, facts) {
+    let network = match sandbox(&with, call, facts) {
         Verdict::Allow(grant) => grant.boundary().network.clone(),
         Verdict::Deny(reasons) | Verdict::Ask(reasons) => return Err(reasons),
     };

@@ -62,7 +62,7 @@ pub(crate) struct Asking<'a> {
 impl Asking<'_> {
     /// Returns the program of a call, as it is called; refuses one that no policy can tell.
     pub(crate) fn program<'c>(&mut self, call: &'c Call) -> Option<&'c str> {
-        let program = call.command.first()?;
+        let program = call.command().first()?;
         if program.to_str().is_none() {
             let why = "its name is not UTF-8, so no policy can tell";
             let refused = reason(
@@ -88,9 +88,9 @@ impl Asking<'_> {
             workspace: boundary.workspace,
             root: boundary.root,
             nesting: boundary.nesting,
-            terminal: call.terminal,
+            terminal: call.has_terminal(),
         };
-        let what = match call.lives {
+        let what = match call.lives() {
             true => "making a sandbox".to_owned(),
             false => format!("running {program}"),
         };
@@ -107,17 +107,17 @@ impl Asking<'_> {
         let what = format!("executing {program}");
         let as_called = Exec {
             program,
-            arguments: call.command.get(1..).unwrap_or_default(),
-            directory: &call.directory,
-            sandbox: call.run.as_str(),
-            terminal: call.terminal,
+            arguments: call.command().get(1..).unwrap_or_default(),
+            directory: call.directory(),
+            sandbox: call.run().as_str(),
+            terminal: call.has_terminal(),
         };
         let decision = self.ask(session, Asked::Exec(as_called), what.clone());
         self.take_time_limit(&decision);
         if decision.effect == Effect::Deny {
             return;
         }
-        let Some(paths) = programs::paths(program, &call.directory, search) else {
+        let Some(paths) = programs::paths(program, call.directory(), search) else {
             let why = format!("PATH has more than {SEARCHED_MAX} directories");
             let refused = reason(what, why, &Origin::BuiltIn, "call it by its whole path");
             self.answer.reasons.push(refused);
@@ -167,7 +167,7 @@ impl Asking<'_> {
     /// names, since a denial there cannot be cut out of it.
     pub(crate) fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
         let shown = boundary.views.iter().map(|view| view.host.as_path());
-        let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
+        let shown: Vec<&Path> = shown.chain([call.workspace()]).collect();
         self.each_of(session, Action::Read, &shown, |_| true);
         let layered = boundary.views.iter().filter(|view| match view.access {
             Access::Layer(_) => true,
@@ -175,7 +175,7 @@ impl Asking<'_> {
         });
         let mut changed: Vec<&Path> = layered.map(|view| view.host.as_path()).collect();
         match boundary.workspace {
-            WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
+            WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(call.workspace()),
             WorkspaceMode::ReadOnly => {}
         }
         // What is shown read-only within a place that can be changed stays as it is.

@@ -20,19 +20,16 @@ use crate::source::Facts;
 
 const BUILT_IN: &str = "built in";
 
-/// Decides on one call: a grant of exact rights, or a denial with every reason at once. This
-/// function is pure: the same arguments give the same verdict.
-///
-/// `Verdict::Ask` is returned if policies require a person's approval of the run and exactly this
-/// run has not been approved ([`agreement`](crate::agreement)); callers must handle it as a denial.
-#[must_use]
-pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
+/// Decides on all that a sandbox has from its beginning, and on the program that it begins with.
+pub(crate) fn sandbox(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
-    reasons.extend(of_program(call));
+    if !call.lives() {
+        reasons.extend(of_command(call.command()));
+    }
     // That of a served sandbox is no directory of the host.
-    if call.served.is_none() {
-        reasons.extend(of_workspace(rules, &call.workspace));
+    if call.served().is_none() {
+        reasons.extend(of_workspace(rules, call.workspace()));
     }
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
@@ -45,7 +42,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         home: rules.host.home.clone(),
         views: views.map(|view| view.value.clone()).collect(),
         volumes: volumes::of(call),
-        files: rules.git_file(&call.workspace).into_iter().collect(),
+        files: rules.git_file(call.workspace()).into_iter().collect(),
         environment: environment.variables,
         limits: rules.limits.limits.clone(),
         terminal: rules.terminal.rights(),
@@ -65,7 +62,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut fenced = Vec::new();
     if facts.mode == Mode::Fence {
         fenced = weaker(rules, &mut boundary);
-        reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
+        reasons.extend(fence_in(rules, &mut boundary, call.workspace()));
     }
     reasons.extend(of_result(rules, &boundary));
     // What is denied already needs no second opinion.
@@ -125,7 +122,7 @@ fn of_keys(rules: &Rules, call: &Call) -> Vec<Reason> {
         let instead = "leave it out, or name another one";
         reason(what, why, &origin, instead)
     });
-    let keys = rules.ssh_refusals(&call.workspace).into_iter();
+    let keys = rules.ssh_refusals(call.workspace()).into_iter();
     let keys = keys.map(|(what, why, origin)| {
         let instead = "leave it out, or keep its key in your agent or in the vault";
         reason(what, why, &origin, instead)
@@ -179,7 +176,7 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
     for one in rules.credentials_of(facts.placeholders) {
         let name = &one.value.binding.name;
         let files = one.value.source.files();
-        let shown = |file: &&&Path| rules.shows(file, &call.workspace);
+        let shown = |file: &&&Path| rules.shows(file, call.workspace());
         if let Some(file) = files.iter().find(shown) {
             let what = format!("credential {name}");
             let why = format!("{} can be read inside", file.display());
@@ -188,7 +185,7 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
         }
         if let CredentialSource::Command(command) = &one.value.source
             && let CommandProgram::At(program) = &command.program
-            && program.starts_with(&call.workspace)
+            && program.starts_with(call.workspace())
         {
             let what = format!("credential {name}");
             let why = format!("{} is in the workspace", program.display());
@@ -242,7 +239,7 @@ fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
 /// Returns refusals of a served sandbox that would show anything of the host but its system, or
 /// could write there.
 fn of_served(rules: &Rules, call: &Call, boundary: &Boundary) -> Vec<Reason> {
-    if call.served.is_none() && boundary.system.is_none() {
+    if call.served().is_none() && boundary.system.is_none() {
         return Vec::new();
     }
     let refused = |what: String, why: &str, origin: &Origin| {
@@ -379,21 +376,6 @@ fn bad_home(rules: &Rules, why: &str) -> Reason {
     )
 }
 
-/// Returns the refusal of a command, also of one for a sandbox that begins without any.
-fn of_program(call: &Call) -> Option<Reason> {
-    if !call.lives {
-        return of_command(&call.command);
-    }
-    (!call.command.is_empty()).then(|| {
-        reason(
-            "the command",
-            "a sandbox that lives begins without one",
-            &BUILT_IN,
-            "start the program in it then",
-        )
-    })
-}
-
 pub(crate) fn of_command(command: &[OsString]) -> Option<Reason> {
     let named = command.first().is_some_and(|program| !program.is_empty());
     let whole = command
@@ -414,13 +396,14 @@ pub(crate) fn of_command(command: &[OsString]) -> Option<Reason> {
 }
 
 fn of_directory(call: &Call) -> Option<Reason> {
-    let within = is_plain_absolute(&call.directory) && call.directory.starts_with(&call.workspace);
+    let within =
+        is_plain_absolute(call.directory()) && call.directory().starts_with(call.workspace());
     (!within).then(|| {
         reason(
-            format!("starting in {}", call.directory.display()),
+            format!("starting in {}", call.directory().display()),
             format!(
                 "it is not within the workspace {}",
-                call.workspace.display()
+                call.workspace().display()
             ),
             &BUILT_IN,
             "start in the workspace or beneath it",

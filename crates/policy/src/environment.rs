@@ -105,7 +105,7 @@ pub(crate) fn build(
     notices.extend(denied_placeholders(rules, facts));
     notices.extend(asked_for_and_stood_for(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));
-    variables.insert(OsString::from(RUN), OsString::from(call.run.as_str()));
+    variables.insert(OsString::from(RUN), OsString::from(call.run().as_str()));
     Environment {
         variables: variables.into_iter().collect(),
         notices,

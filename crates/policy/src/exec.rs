@@ -1,6 +1,5 @@
 //! Execs: programs started in a sandbox that has been granted.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use atoll_model::{Call, Reason, Verdict};
@@ -15,31 +14,19 @@ use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::Facts;
 
-/// Decides on starting one more program in a sandbox that these rules have granted: `call` names
-/// the sandbox by its run, and the exec's own command, directory and terminal. `labels` are those
-/// of the data that the session has touched by now, those of the sandbox's grant included. This
-/// function is pure.
-///
-/// [`decide`](crate::decide) asks the same of the program that a sandbox begins with.
-/// `Verdict::Ask` is returned if policies require a person's approval and exactly this exec has not
-/// been approved ([`agreement`](crate::agreement)); callers must handle it as a denial.
-#[must_use]
-pub fn decide_exec(
-    rules: &Rules,
-    call: &Call,
-    facts: &Facts<'_>,
-    labels: &BTreeSet<String>,
-) -> Verdict<ExecGrant> {
+/// Decides on starting one more program in a sandbox that these rules have granted. The same is
+/// asked of the program that a sandbox begins with.
+pub(crate) fn exec(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<ExecGrant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
-    reasons.extend(of_command(&call.command));
-    reasons.extend(of_directory(&call.directory));
+    reasons.extend(of_command(call.command()));
+    reasons.extend(of_directory(call.directory()));
     let answer = match &rules.policies {
         // What is denied already needs no second opinion.
         Some(policies) if reasons.is_empty() => {
             let network = rules.boundary_network(facts.placeholders);
             let environment = environment::build(rules, call, facts, &network);
-            policies.exec(rules, call, facts, labels, search(&environment.variables))
+            policies.exec(rules, call, facts, search(&environment.variables))
         }
         Some(_) | None => Answer::default(),
     };
@@ -52,9 +39,9 @@ pub fn decide_exec(
         return Verdict::Ask(unanswered);
     }
     Verdict::Allow(ExecGrant {
-        command: call.command.clone(),
-        directory: call.directory.clone(),
-        terminal: call.terminal,
+        command: call.command().to_vec(),
+        directory: call.directory().to_owned(),
+        terminal: call.has_terminal(),
         wall_clock: answer.wall_clock,
         wall_clock_by: answer.wall_clock_by,
         policy_digest: rules.digest.clone(),

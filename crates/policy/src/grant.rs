@@ -8,7 +8,7 @@ use atoll_model::Boundary;
 
 use crate::Origin;
 
-/// The exact rights of one exec. Only [`decide`](crate::decide) creates one, so a holder knows that
+/// The exact rights of one sandbox. Only [`decide`](crate::decide) creates one, so a holder knows that
 /// policy has allowed what it grants.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -81,7 +81,7 @@ impl Grant {
 }
 
 /// The exact rights of one exec in a sandbox that was granted before. Only
-/// [`decide_exec`](crate::decide_exec) creates one.
+/// [`decide`](crate::decide) creates one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ExecGrant {
     pub(crate) command: Vec<OsString>,
@@ -134,6 +134,37 @@ impl ExecGrant {
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
+    }
+}
+
+/// The rights of one call, by what it asks for. Only [`decide`](crate::decide) creates one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// Those of a sandbox.
+    Sandbox(Box<Grant>),
+    /// Those of an exec.
+    Exec(ExecGrant),
+}
+
+impl TryFrom<Granted> for Grant {
+    type Error = Granted;
+
+    fn try_from(granted: Granted) -> Result<Self, Granted> {
+        match granted {
+            Granted::Sandbox(grant) => Ok(*grant),
+            other @ Granted::Exec(_) => Err(other),
+        }
+    }
+}
+
+impl TryFrom<Granted> for ExecGrant {
+    type Error = Granted;
+
+    fn try_from(granted: Granted) -> Result<Self, Granted> {
+        match granted {
+            Granted::Exec(grant) => Ok(grant),
+            other @ Granted::Sandbox(_) => Err(other),
+        }
     }
 }
 

@@ -97,7 +97,7 @@ impl LabelRules {
     ) -> BTreeSet<String> {
         let mut labels = self.gained.clone();
         let views = boundary.views.iter().map(|view| view.host.as_path());
-        let mut shown = views.chain([call.workspace.as_path()]);
+        let mut shown = views.chain([call.workspace()]);
         let private: Vec<PathBuf> = self.private_places(home).collect();
         // A place by another name is the same place: either name of either counts.
         let names = |place: &Path| {

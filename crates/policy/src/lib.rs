@@ -16,6 +16,7 @@ mod agreement;
 mod allowed;
 mod asking;
 mod bounds;
+mod call;
 mod check;
 mod compile;
 mod compiled;
@@ -72,19 +73,18 @@ mod words;
 pub use administration::{RELOAD, decide_administration, decide_escalation};
 pub use agreement::agreement;
 pub use allowed::{AllowedHosts, decide_allowing};
+pub use call::decide;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
 pub use credential::{
     CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, LoginSource,
     SecretSource, TokenSource,
 };
-pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
-pub use exec::decide_exec;
 pub use file::SourceFile;
 pub use git_settings::{GIT_KEYS, GitSettings};
-pub use grant::{ExecGrant, Grant, Notice};
+pub use grant::{ExecGrant, Grant, Granted, Notice};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
 pub use login::{Holds, IssuedTo, Login, LoginIssue};

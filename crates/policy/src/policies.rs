@@ -3,7 +3,6 @@
 
 mod notices;
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -286,11 +285,12 @@ impl Policies {
         rules: &Rules,
         call: &Call,
         facts: &Facts<'_>,
-        labels: &BTreeSet<String>,
         search: &OsStr,
     ) -> Answer {
         let said = CedarFacts {
-            labels: rules.notes_labels().then(|| labels.clone()),
+            labels: rules
+                .notes_labels()
+                .then(|| facts.labels.cloned().unwrap_or_default()),
             ..cedar_facts(rules, call, facts)
         };
         let mut asking = Asking {
@@ -351,10 +351,10 @@ impl Policies {
             layers: &self.layers,
             facts: &said,
             trust: Some((&rules.trust, facts.mode)),
-            workspace: Some(&call.workspace),
+            workspace: Some(call.workspace()),
             answer: Answer::default(),
         };
-        if call.lives {
+        if call.lives() {
             // No program is named yet: a policy that permits some programs permits no such sandbox.
             asking.run(&person, call, "", boundary);
         } else if let Some(program) = asking.program(call) {
@@ -410,7 +410,7 @@ pub(crate) fn principals(call: &Call) -> (Principal, Principal) {
         session: None,
     };
     let session = Principal {
-        session: Some(call.run.to_string()),
+        session: Some(call.run().to_string()),
         ..person.clone()
     };
     (person, session)
@@ -425,7 +425,7 @@ pub(crate) fn cedar_facts(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Ceda
         task: trust.task.clone(),
         purpose: trust.purpose(),
         reputation: trust.reputation,
-        served: call.served.as_ref().map(Served::from),
+        served: call.served().map(Served::from),
         is_strict: trust.mode() == TrustMode::Strict,
         trusted: rules.vouched(),
         models: rules.label_models(),

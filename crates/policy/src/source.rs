@@ -194,4 +194,7 @@ pub struct Facts<'a> {
     pub now: SystemTime,
     /// The placeholder of each credential that was read.
     pub placeholders: &'a [Placeholder],
+    /// For an exec, the labels of the data that the session has touched by now, those of the
+    /// sandbox's grant included.
+    pub labels: Option<&'a BTreeSet<String>>,
 }

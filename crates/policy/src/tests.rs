@@ -26,12 +26,14 @@ mod selection;
 mod shipped;
 mod volumes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Boundary, Call, Principal, Reason, RunId, Verdict};
+use atoll_model::{
+    Action, Boundary, Call, CallId, Exec, Place, Principal, Program, Reason, RunId, Verdict,
+};
 
 use crate::*;
 
@@ -99,19 +101,23 @@ fn host() -> HostFacts {
 fn world() -> World {
     let call = Call {
         session: None,
-        run: RunId::parse("261121-093012-k7qd").unwrap(),
+        id: CallId {
+            run: RunId::parse("261121-093012-k7qd").unwrap(),
+            exec: None,
+        },
         principal: Principal {
             uid: 1000,
             gid: 1000,
             name: "ann".to_owned(),
         },
-        command: vec![OsString::from("true")],
-        options: Vec::new(),
-        workspace: PathBuf::from("/home/ann/src/app"),
-        directory: PathBuf::from("/home/ann/src/app"),
-        terminal: false,
-        lives: false,
-        served: None,
+        place: Place::Directory {
+            workspace: PathBuf::from("/home/ann/src/app"),
+            directory: PathBuf::from("/home/ann/src/app"),
+        },
+        action: Action::Run(Program {
+            command: vec![OsString::from("true")],
+            ..Program::default()
+        }),
     };
     World {
         organisation: None,
@@ -129,6 +135,30 @@ fn world() -> World {
 
 fn policies(name: &'static str, text: &str) -> SourceFile<'static> {
     SourceFile::new(name, text.as_bytes().to_vec())
+}
+
+/// Decides on a sandbox.
+fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
+    crate::decide(rules, call, facts).map(|granted| granted.try_into().unwrap())
+}
+
+/// Decides on an exec of the command that a run would have.
+fn decide_exec(
+    rules: &Rules,
+    call: &Call,
+    facts: &Facts<'_>,
+    labels: &BTreeSet<String>,
+) -> Verdict<ExecGrant> {
+    let call = call.with(Action::Exec(Box::new(Exec {
+        command: call.command().to_vec(),
+        directory: call.directory().to_owned(),
+        ..Exec::default()
+    })));
+    let facts = Facts {
+        labels: Some(labels),
+        ..*facts
+    };
+    crate::decide(rules, &call, &facts).map(|granted| granted.try_into().unwrap())
 }
 
 impl World {
@@ -186,7 +216,7 @@ impl World {
     }
 
     fn command(mut self, program: &str) -> Self {
-        self.call.command = vec![OsString::from(program)];
+        *self.words() = vec![OsString::from(program)];
         self
     }
 
@@ -216,7 +246,7 @@ impl World {
                 directory: Some(Path::new("/home/ann/src/app")),
             },
         };
-        let program = self.call.command.first().cloned().unwrap_or_default();
+        let program = self.call.command().first().cloned().unwrap_or_default();
         compile(&sources, &self.requested, &program, &self.host)
     }
 
@@ -234,7 +264,24 @@ impl World {
             environment: &self.environment,
             now: now(),
             placeholders: &[],
+            labels: None,
         }
+    }
+
+    /// Returns the command of the run, to change it.
+    fn words(&mut self) -> &mut Vec<OsString> {
+        match &mut self.call.action {
+            Action::Run(program) => &mut program.command,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Starts the run in another workspace, and in this directory.
+    fn start_in(&mut self, workspace: impl Into<PathBuf>, directory: impl Into<PathBuf>) {
+        self.call.place = Place::Directory {
+            workspace: workspace.into(),
+            directory: directory.into(),
+        };
     }
 
     fn decide(&self) -> Verdict<Grant> {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_ledger::ArmedExec;
+use atoll_ledger::Armed;
 use atoll_model::Ending;
 use atoll_model::network::{
     ApprovalScope, AskedCall, CallDigest, DENIED_BY, Flow, FlowKind, HostPart, Listener, NO_RULE,
@@ -297,7 +297,7 @@ pub trait Attachment {
 #[derive(Debug)]
 pub struct ExecCommand {
     /// The right: the program, its directory and number.
-    pub armed: ArmedExec<ExecGrant>,
+    pub armed: Armed<ExecGrant>,
     /// Variables in addition to the sandbox's own, which they replace: `NAME=value` each.
     pub environment: Vec<OsString>,
     /// The size of a terminal of its own, if it gets one.
@@ -348,7 +348,7 @@ impl fmt::Debug for FilesRequest {
 /// An exec that has ended, with all of its output shown.
 pub struct EndedExec {
     /// The right by which it was started.
-    pub armed: ArmedExec<ExecGrant>,
+    pub armed: Armed<ExecGrant>,
     /// Its end, or the reason why it was not started.
     pub ending: Result<Ending, SandboxError>,
     /// The time from its start to its end.

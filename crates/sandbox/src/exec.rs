@@ -112,6 +112,9 @@ impl ExecServer {
     pub(crate) fn prepare(&self, exec: &mut ExecCommand) -> Result<PreparedExec, SandboxError> {
         let streams = exec.streams.take();
         let grant = exec.armed.grant();
+        let Some((number, call)) = exec.armed.call().exec() else {
+            return Err(SandboxError::AnotherCall);
+        };
         let name = |variable: &[u8]| {
             let end = variable.iter().position(|byte| *byte == b'=');
             variable
@@ -134,23 +137,10 @@ impl ExecServer {
                 .collect(),
             environment: own.chain(set.iter().map(|one| one.to_vec())).collect(),
             directory: grant.directory().as_os_str().as_bytes().to_vec(),
-            mode_mask: {
-                let call = exec.armed.call();
-                mode_mask(call.served.is_some(), call.by_pid)
-            },
-            user: exec
-                .armed
-                .call()
-                .served
-                .as_ref()
-                .and_then(|by| self.user(by.user)),
+            mode_mask: mode_mask(call.served.is_some(), call.by_pid),
+            user: call.served.as_ref().and_then(|by| self.user(by.user)),
         };
-        self.prepare_spec(
-            ExecId(exec.armed.call().exec),
-            &spec,
-            exec.terminal,
-            streams,
-        )
+        self.prepare_spec(ExecId(number), &spec, exec.terminal, streams)
     }
 
     /// Prepares an exec by its description; `size` is that of a terminal that the host has to make,

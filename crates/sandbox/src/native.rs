@@ -70,7 +70,7 @@ pub fn assemble(
 ) -> Result<Assembled, SandboxError> {
     let boundary = grant.boundary();
     let limits = &boundary.limits;
-    let groups = Groups::plan(native.held, &call.run);
+    let groups = Groups::plan(native.held, call.run());
     match launch(native, starting, boundary, call, groups.as_ref()) {
         Ok(Launched {
             launcher,
@@ -79,14 +79,14 @@ pub fn assemble(
             first,
         }) => {
             let sandbox = Running {
-                disk: disk_watch(native.placement, &call.workspace, limits)
+                disk: disk_watch(native.placement, call.workspace(), limits)
                     .and_volumes(&boundary.volumes)
                     .and_processes_of(launcher.pid, groups.as_ref().map(Groups::directory)),
                 launcher,
                 control,
                 server,
                 prepared: first,
-                lives: call.lives,
+                lives: call.lives(),
                 first: None,
                 enforcement: enforcement(groups.as_ref(), native),
                 groups,
@@ -148,7 +148,7 @@ fn launch(
         let owner = other_user(spec.identity);
         let has_users = boundary.root && has_users(spec.identity);
         let server = ExecServer::new(requests, owner, spec.fenced, has_users, &first);
-        let first = match call.lives {
+        let first = match call.lives() {
             true => None,
             false => Some(server.prepare_spec(ExecId::FIRST, &first, native.terminal, None)?),
         };
@@ -220,7 +220,7 @@ struct Seen {
 }
 
 fn seen(native: &Native<'_>, boundary: &Boundary, call: &Call) -> Result<Seen, SandboxError> {
-    let (placement, workspace) = (native.placement, &call.workspace);
+    let (placement, workspace) = (native.placement, call.workspace());
     if let Some(place) = &placement.fence {
         if !matches!(placement.workspace, WorkspacePlace::ReadOnly) {
             // The checkpoint, to which undo goes back, does not reach into mounts.
@@ -304,7 +304,7 @@ fn describe(
             rows: size.rows,
             columns: size.columns,
         }),
-        one_exec: !call.lives,
+        one_exec: !call.lives(),
     };
     let first = first_exec(native, call, &seen.environment);
     Ok((sandbox, first))
@@ -324,13 +324,13 @@ fn first_exec(native: &Native<'_>, call: &Call, environment: &[(OsString, OsStri
             None => ExecTerminal::None,
         },
         arguments: call
-            .command
+            .command()
             .iter()
             .map(|text| text.as_bytes().to_vec())
             .collect(),
         environment: environment.iter().map(variable).collect(),
-        directory: call.directory.as_os_str().as_bytes().to_vec(),
-        mode_mask: mode_mask(call.served.is_some(), std::process::id()),
+        directory: call.directory().as_os_str().as_bytes().to_vec(),
+        mode_mask: mode_mask(call.served().is_some(), std::process::id()),
         user: None,
     }
 }
@@ -339,7 +339,7 @@ fn first_exec(native: &Native<'_>, call: &Call, environment: &[(OsString, OsStri
 /// be made there once it runs, so ports that are published later need them too.
 fn inward(native: &Native<'_>, call: &Call, boundary: &Boundary) -> u8 {
     // Into a served sandbox its file server connects.
-    let is_served = call.served.is_some();
+    let is_served = call.served().is_some();
     if native.placement.fence.is_some() || boundary.syscalls.deny_sockets || is_served {
         return 0;
     }
@@ -368,7 +368,7 @@ fn identity(
 ) -> Result<Identity, SandboxError> {
     let root = boundary.root;
     let fits = |id: u32| native.placement.base.is_none() || id < IDS;
-    let (uid, gid) = match call.served {
+    let (uid, gid) = match call.served() {
         Some(_) if root && native.placement.base.is_some() => (0, 0),
         Some(_) if !root => (RESIDENT.uid, RESIDENT.gid),
         _ => (call.principal.uid, call.principal.gid),

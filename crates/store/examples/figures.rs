@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::time::{Instant, SystemTime};
 
 use atoll_ledger::{Durability, EventBody, Filter, Ledger, StateDir};
-use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
+use atoll_model::{Action, Call, Ending, Outcome, Principal, Program, RunId, Usage, Verdict};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -257,22 +257,23 @@ fn open(state: &StateDir) -> Done {
 fn run(state: &StateDir, count: u64) -> Done {
     let mut all = Vec::new();
     for number in 0..WARM_UP + count {
-        let call = Call {
-            run: RunId::new(1_795_253_412 + number, 1),
-            session: None,
-            principal: Principal {
+        let call = Call::new(
+            RunId::new(1_795_253_412 + number, 1),
+            Principal {
                 uid: 1000,
                 gid: 1000,
                 name: "person".to_owned(),
             },
-            command: vec!["true".into()],
-            options: vec!["--discard".into()],
-            workspace: "/srv/project".into(),
-            directory: "/srv/project".into(),
-            terminal: false,
-            lives: false,
-            served: None,
-        };
+            atoll_model::Place::Directory {
+                workspace: "/srv/project".into(),
+                directory: "/srv/project".into(),
+            },
+            Action::Run(Program {
+                command: vec!["true".into()],
+                options: vec!["--discard".into()],
+                ..Program::default()
+            }),
+        );
         let decision = json!({ "profile": "default", "policy": "0".repeat(64), "mode": "full" });
         let outcome = Outcome {
             ending: Ending::Exited { status: 0 },

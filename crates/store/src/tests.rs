@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_ledger::*;
-use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict, WorkspaceMode};
+use atoll_model::{
+    Action, Call, Ending, Outcome, Principal, Program, RunId, Usage, Verdict, WorkspaceMode,
+};
 use serde_json::json;
 
 use crate::*;
@@ -59,22 +61,22 @@ fn note(ledger: &Ledger, number: u64) -> Position {
 }
 
 fn call(number: u32) -> Call {
-    Call {
-        run: run_id(number),
-        session: None,
-        principal: Principal {
+    Call::new(
+        run_id(number),
+        Principal {
             uid: 1000,
             gid: 1000,
             name: "Jörg".to_owned(),
         },
-        command: vec!["true".into()],
-        options: Vec::new(),
-        workspace: "/srv/project".into(),
-        directory: "/srv/project/sub".into(),
-        terminal: false,
-        lives: false,
-        served: None,
-    }
+        atoll_model::Place::Directory {
+            workspace: "/srv/project".into(),
+            directory: "/srv/project/sub".into(),
+        },
+        Action::Run(Program {
+            command: vec!["true".into()],
+            ..Program::default()
+        }),
+    )
 }
 
 fn run_id(number: u32) -> RunId {

@@ -2,26 +2,30 @@ use std::io::Error;
 use std::path::PathBuf;
 
 use atoll_layer::ApplyError;
-use atoll_model::{Principal, RunId};
+use atoll_model::{Action, CallId, Place, Principal, Program, RunId};
 
 use super::*;
 
 fn about(check: impl FnOnce(&About<'_>)) {
     let call = Call {
-        run: RunId::parse("261121-093012-k7qd").expect("a run id"),
+        id: CallId {
+            run: RunId::parse("261121-093012-k7qd").expect("a run id"),
+            exec: None,
+        },
         session: None,
         principal: Principal {
             uid: 1,
             gid: 1,
             name: "ada".to_owned(),
         },
-        command: vec!["true".into()],
-        options: Vec::new(),
-        workspace: "/project".into(),
-        directory: "/project/sub".into(),
-        terminal: false,
-        lives: false,
-        served: None,
+        place: Place::Directory {
+            workspace: "/project".into(),
+            directory: "/project/sub".into(),
+        },
+        action: Action::Run(Program {
+            command: vec!["true".into()],
+            ..Program::default()
+        }),
     };
     check(&About {
         call: &call,

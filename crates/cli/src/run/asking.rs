@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::preview;
 use atoll_engine::printable::{printable, quoted};
 use atoll_model::{Call, Reason, Verdict};
-use atoll_policy::{Facts, Rules, agreement, decide};
+use atoll_policy::{Facts, Grant, Rules, agreement};
 use atoll_sandbox::Signals;
 
 use crate::arguments::RunArguments;
@@ -30,7 +31,7 @@ pub(super) fn ask(
     if !(can_ask && rules.ask_about_runs()) {
         return Ok(());
     }
-    let Verdict::Ask(asked) = decide(rules, call, facts) else {
+    let Verdict::Ask(asked) = preview::<Grant>(rules, call, facts) else {
         return Ok(());
     };
     let agreement = agreement(rules, call, &asked);
@@ -49,9 +50,9 @@ pub(super) fn ask(
 
 /// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.
 fn rows(call: &Call, asked: &[Reason], agreement: &str) -> Vec<String> {
-    let words = call.command.iter();
+    let words = call.command().iter();
     let words = words.map(|word| quoted(word.as_encoded_bytes()));
-    let place = quoted(call.directory.as_os_str().as_encoded_bytes());
+    let place = quoted(call.directory().as_os_str().as_encoded_bytes());
     let mut rows = vec![
         "Policies ask you before this run is started:".to_owned(),
         format!("  command: {}", words.collect::<Vec<_>>().join(" ")),

@@ -3,10 +3,11 @@
 use std::fs::File;
 
 use atoll_engine::failure::Failure;
+use atoll_engine::preview;
 use atoll_engine::printable::printable;
 use atoll_engine::run::refused::denied;
 use atoll_model::{Call, Reason, Verdict};
-use atoll_policy::{Facts, Rules, decide};
+use atoll_policy::{Facts, Grant, Rules};
 use serde_json::json;
 
 use crate::arguments::RunArguments;
@@ -25,7 +26,7 @@ pub(super) fn show(
     json: Option<&File>,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let verdict = decide(rules, call, facts);
+    let verdict = preview::<Grant>(rules, call, facts);
     if let Verdict::Deny(reasons) = verdict {
         return Err(denied("the policy would deny this run", &reasons));
     }
@@ -37,7 +38,7 @@ pub(super) fn show(
         let mut shown = rules.show_json();
         if let Some(shown) = shown.as_object_mut() {
             shown.insert("mode".to_owned(), json!(facts.mode));
-            shown.insert("workspace-directory".to_owned(), json!(call.workspace));
+            shown.insert("workspace-directory".to_owned(), json!(call.workspace()));
             shown.insert("asks".to_owned(), json!(asked));
         }
         return write_told(arguments, json, &json_text(&shown), output).map(|()| 0);
@@ -54,7 +55,7 @@ pub(super) fn show(
     for one in asked {
         output.warn(&format!("a person is asked first: {}", told(one)));
     }
-    let workspace = printable(call.workspace.as_os_str().as_encoded_bytes());
+    let workspace = printable(call.workspace().as_os_str().as_encoded_bytes());
     output.say(&format!("Workspace: {workspace}. Nothing was started.\n"));
     Ok(0)
 }

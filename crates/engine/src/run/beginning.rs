@@ -185,12 +185,12 @@ pub fn given_tokens(
     let given = given::read(
         request.tokens,
         state,
-        &asked.run,
+        asked.run(),
         request.session,
-        &asked.workspace,
+        asked.workspace(),
         &rules.network(),
     )?;
-    for told in given::seen_inside(request.tokens, &asked.workspace) {
+    for told in given::seen_inside(request.tokens, asked.workspace()) {
         notices.warn(told);
     }
     Ok(given)

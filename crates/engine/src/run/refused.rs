@@ -37,6 +37,9 @@ pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
                     "nothing was started: a lock file that a rule of [network] names cannot be used"
                 }
                 CallError::Sandbox(_)
+                | CallError::NeedsApproval(_)
+                | CallError::Unanswered(_)
+                | CallError::Declined(_)
                 | CallError::Refused(_)
                 | CallError::Ledger(_)
                 | CallError::Run(_)
@@ -52,11 +55,11 @@ pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
             })))
         }
     }
-    .about(&asked.run, rules.profile())
+    .about(asked.run(), rules.profile())
 }
 
 fn recorded(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
-    denied(what, reasons).advise(format!("atoll why {}", asked.run))
+    denied(what, reasons).advise(format!("atoll why {}", asked.run()))
 }
 
 /// Words a denial: each reason with its rule, and what would lead to another answer.

@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-use atoll_ledger::{Durability, served_body};
-use atoll_model::{Boundary, Call, Served, ServedExec, Verdict};
-use atoll_policy::{Facts, Grant, Rules, decide, decide_exec};
-use serde_json::json;
+use atoll_ledger::{Armed, LedgerError, Refused};
+use atoll_model::{Action, Boundary, Call, Exec, Place, Served, ServedExec, Verdict};
+use atoll_policy::{ExecGrant, Facts, Grant, Rules};
+use serde_json::{Value, json};
 
 use super::preparing::{Prepared, prepare_served, typed};
 use super::{CreateSandbox, Engine, Sandbox, Workspace};
-use crate::failure::{Doing, Failure};
+use crate::call::{Effect, Gate, carry_out, preview};
+use crate::failure::Failure;
 use crate::run::{asked, facts};
 
 /// The basis of the decision on a sandbox.
@@ -72,18 +73,102 @@ fn may_start(
     facts: &Facts<'_>,
     labels: &BTreeSet<String>,
 ) -> bool {
+    let facts = Facts {
+        labels: Some(labels),
+        ..*facts
+    };
+    let place = match &call.place {
+        Place::Served(served) => {
+            Place::Served(Box::new((**served).clone().by(&ServedExec::default())))
+        }
+        place @ Place::Directory { .. } => place.clone(),
+    };
     programs.iter().all(|command| {
-        let served = call.served.clone();
         let call = Call {
-            command: command.clone(),
-            served: served.map(|served| served.by(&ServedExec::default())),
+            place: place.clone(),
+            action: Action::Exec(Box::new(Exec {
+                command: command.clone(),
+                directory: call.directory().to_owned(),
+                ..Exec::default()
+            })),
             ..call.clone()
         };
-        match decide_exec(rules, &call, facts, labels) {
+        match preview::<ExecGrant>(rules, &call, &facts) {
             Verdict::Allow(grant) => grant.wall_clock().is_none(),
             Verdict::Ask(_) | Verdict::Deny(_) => false,
         }
     })
+}
+
+/// Giving a sandbox that was made ahead to a caller.
+struct Assigning<'a> {
+    sandbox: &'a Sandbox,
+    programs: &'a [Vec<OsString>],
+    rules: &'a Rules,
+    facts: &'a Facts<'a>,
+    call: &'a Call,
+}
+
+/// The reason why it is not given.
+enum NotAssigned {
+    /// Nothing has happened.
+    Not(Assignment),
+    Failed(Failure),
+}
+
+impl From<LedgerError> for NotAssigned {
+    fn from(error: LedgerError) -> Self {
+        let failure = Failure::new("that it is the caller's is not recorded");
+        Self::Failed(failure.because(error))
+    }
+}
+
+impl From<Refused> for NotAssigned {
+    fn from(error: Refused) -> Self {
+        Self::Failed(Failure::new("the sandbox is not the caller's").because(error))
+    }
+}
+
+impl Effect for Assigning<'_> {
+    type Grant = Grant;
+    type Done = Assignment;
+    type Error = NotAssigned;
+
+    fn consider(&mut self, verdict: &Verdict<Grant>) -> Result<(), NotAssigned> {
+        let Verdict::Allow(grant) = verdict else {
+            return Err(NotAssigned::Not(Assignment::Different));
+        };
+        let basis = Basis::of(self.call, grant);
+        let is_free = self.sandbox.assigned.get().is_none();
+        let is_same = is_free && self.sandbox.basis.is_same(&basis);
+        let (rules, facts) = (self.rules, self.facts);
+        if !is_same || !may_start(self.programs, rules, self.call, facts, grant.labels()) {
+            return Err(NotAssigned::Not(Assignment::Different));
+        }
+        // Its supervision answers, so that it is not about to end.
+        match self.sandbox.approvals() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(NotAssigned::Not(Assignment::Stale)),
+        }
+    }
+
+    fn told(&self, _: &Verdict<Grant>) -> Value {
+        json!({ "policy": self.rules.digest() })
+    }
+
+    fn carry_out(self, armed: Armed<Grant>) -> Result<Assignment, NotAssigned> {
+        let Some(served) = armed.call().served() else {
+            return Ok(Assignment::Different);
+        };
+        // Somebody else was quicker, which the one who asks takes care of.
+        if self.sandbox.assigned.set(Box::new(served.clone())).is_err() {
+            return Ok(Assignment::Different);
+        }
+        match self.sandbox.owner.assign(served.clone()) {
+            Ok(()) => Ok(Assignment::Assigned),
+            Err(_) => Ok(Assignment::Stale),
+        }
+    }
 }
 
 impl Engine {
@@ -109,8 +194,8 @@ impl Engine {
         let words = &handed.words;
         let facts = facts(&host, shared.mode, now, &words.environment, None);
         let call = Call {
-            lives: true,
-            served: wanted.workspace.served(),
+            place: wanted.workspace.place(),
+            action: Action::CreateSandbox,
             ..asked(
                 &typed(wanted),
                 words,
@@ -120,7 +205,7 @@ impl Engine {
                 now,
             )
         };
-        let Verdict::Allow(grant) = decide(&rules, &call, &facts) else {
+        let Verdict::Allow(grant) = preview::<Grant>(&rules, &call, &facts) else {
             return Ok(false);
         };
         let is_general = Basis::of(&call, &grant).is_general;
@@ -129,14 +214,21 @@ impl Engine {
 }
 
 impl Sandbox {
-    /// Returns its call, as it is now.
-    pub(super) fn call(&self) -> &Call {
-        self.assigned.get().unwrap_or(&self.basis.call)
+    /// Returns a call for this action on it, as it is now.
+    pub(super) fn call(&self, action: Action) -> Call {
+        let call = self.basis.call.with(action);
+        match self.assigned.get() {
+            Some(served) => Call {
+                place: Place::Served(served.clone()),
+                ..call
+            },
+            None => call,
+        }
     }
 
     /// Returns whether it was made ahead for this tenant, under this name, with nothing in it.
     fn is_for(&self, served: &Served) -> bool {
-        let made = self.basis.call.served.as_ref();
+        let made = self.basis.call.served();
         let is_same = made.is_some_and(|made| {
             made.caller.is_none()
                 && made.metadata.is_empty()
@@ -174,38 +266,24 @@ impl Sandbox {
         let mode = self.shared.mode;
         let facts = facts(&prepared.host, mode, prepared.now, &words.environment, None);
         let call = Call {
-            served: Some(served),
-            ..self.basis.call.clone()
+            place: Place::Served(Box::new(served)),
+            ..self.basis.call.with(Action::AssignSandbox)
         };
-        let Verdict::Allow(grant) = decide(rules, &call, &facts) else {
-            return Ok(Assignment::Different);
+        let gate = Gate {
+            rules,
+            facts,
+            ledger: &self.shared.ledger,
         };
-        let basis = Basis::of(&call, &grant);
-        let is_same = self.assigned.get().is_none() && self.basis.is_same(&basis);
-        if !is_same || !may_start(programs, rules, &call, &facts, grant.labels()) {
-            return Ok(Assignment::Different);
-        }
-        // Its supervision answers, so that it is not about to end.
-        if self.approvals().is_err() {
-            return Ok(Assignment::Stale);
-        }
-        let body = json!({
-            "verdict": "allow",
-            "policy": basis.policy,
-            "served": call.served.as_ref().map(served_body),
-        });
-        let ledger = &self.shared.ledger;
-        let recorded = ledger.record(
-            Some(&self.run),
-            "sandbox.assigned",
-            body,
-            Durability::Durable,
-        );
-        recorded.doing("that it is the caller's is not recorded")?;
-        match self.assigned.set(call) {
-            Ok(()) => Ok(Assignment::Assigned),
-            // Somebody else was quicker, which the one who asks takes care of.
-            Err(_) => Ok(Assignment::Different),
+        let effect = Assigning {
+            sandbox: self,
+            programs,
+            rules,
+            facts: &facts,
+            call: &call,
+        };
+        match carry_out(&gate, &call, effect) {
+            Ok(assignment) | Err(NotAssigned::Not(assignment)) => Ok(assignment),
+            Err(NotAssigned::Failed(failure)) => Err(failure),
         }
     }
 }

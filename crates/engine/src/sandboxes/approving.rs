@@ -2,23 +2,14 @@
 //! comes with the same request, made again.
 
 use atoll_ledger::{Asked, Refused};
-use atoll_model::{Call, Reason, RunId, Verdict};
-use atoll_policy::{Facts, PriorAnswer, Rules, agreement, decide};
+use atoll_model::RunId;
 use serde_json::Value;
 
-use super::{CreateSandbox, Engine, Workspace};
+use super::Engine;
 use crate::CallError;
+use crate::call::NeedsApproval;
 use crate::failure::{Doing, Failure};
 use crate::run::refused::denied;
-
-/// A sandbox or an exec that an approver is asked about first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NeedsApproval {
-    /// The digest of what would be approved, and nothing else.
-    pub agreement: String,
-    /// The reasons to ask, each with its rule.
-    pub reasons: Vec<Reason>,
-}
 
 /// The reason why a sandbox was not made.
 #[derive(Debug)]
@@ -33,6 +24,7 @@ impl NotMade {
     /// Tells why: of a denial each reason, with its rule.
     pub(super) fn of(error: &CallError) -> Self {
         Self::Failed(match error {
+            CallError::NeedsApproval(asked) => return Self::NeedsApproval(asked.clone()),
             CallError::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
                 denied("policies deny this sandbox", &refusal.reasons)
             }
@@ -47,29 +39,6 @@ impl NotMade {
             Self::Failed(failure) => failure,
             Self::NeedsApproval(asked) => denied("policies ask about this sandbox", &asked.reasons),
         }
-    }
-}
-
-/// Takes the answer about a served sandbox into its rules; returns what to ask where there is none
-/// yet.
-pub(super) fn asked(
-    wanted: &CreateSandbox,
-    rules: &mut Rules,
-    call: &Call,
-    facts: &Facts<'_>,
-) -> Option<NeedsApproval> {
-    rules.take_answer(wanted.answer.clone());
-    let is_open = wanted.answer == PriorAnswer::Nobody;
-    let is_served = matches!(wanted.workspace, Workspace::Own(_));
-    if !(is_open && is_served && rules.ask_about_runs()) {
-        return None;
-    }
-    match decide(rules, call, facts) {
-        Verdict::Ask(reasons) => Some(NeedsApproval {
-            agreement: agreement(rules, call, &reasons),
-            reasons,
-        }),
-        Verdict::Allow(_) | Verdict::Deny(_) => None,
     }
 }
 

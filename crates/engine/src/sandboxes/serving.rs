@@ -3,17 +3,19 @@
 use std::io;
 use std::sync::PoisonError;
 
-use atoll_ledger::Durability;
+use atoll_ledger::{Armed, Durability, Refused};
 use atoll_model::network::{CallDigest, Listener};
-use atoll_model::{Call, ServedExec, Verdict};
-use atoll_policy::decide;
+use atoll_model::{Action, Call, Place, ServedExec, Verdict};
+use atoll_policy::Grant;
 use atoll_sandbox::{Decision, Declined, Pending, resize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::preparing::{Prepared, prepare_served};
 use super::{CreateSandbox, Engine, Sandbox};
+use crate::CallError;
+use crate::asking::declined;
+use crate::call::{Effect, Gate, carry_out};
 use crate::control::{refused, unanswered};
-use crate::execs::declined;
 use crate::failure::{Doing, Failure};
 use crate::run::facts;
 use crate::supervision::{Answer, ControlError, Question};
@@ -22,6 +24,27 @@ fn no_network() -> Declined {
     Declined {
         why: "it was made without a network".to_owned(),
         advice: "make another one, with a network".to_owned(),
+    }
+}
+
+/// Putting another network in the place of the one in force.
+struct Replacing<'a>(&'a Sandbox);
+
+impl Effect for Replacing<'_> {
+    type Grant = Grant;
+    type Done = ();
+    type Error = CallError;
+
+    fn told(&self, verdict: &Verdict<Grant>) -> Value {
+        match verdict {
+            Verdict::Allow(grant) => json!({ "network": grant.boundary().network }),
+            Verdict::Ask(_) | Verdict::Deny(_) => json!({}),
+        }
+    }
+
+    fn carry_out(self, armed: Armed<Grant>) -> Result<(), CallError> {
+        let network = armed.grant().boundary().network.clone();
+        self.0.owner.replace(network)?.map_err(CallError::Declined)
     }
 }
 
@@ -126,36 +149,35 @@ impl Sandbox {
             &handed.words.environment,
             None,
         );
-        let now_of = self.call();
-        let served = now_of.served.clone();
-        let call = Call {
-            served: served.map(|served| served.by(by)),
-            ..now_of.clone()
+        let call = self.call(Action::ReplaceNetwork);
+        let call = match call.place {
+            Place::Served(served) => Call {
+                place: Place::Served(Box::new(served.by(by))),
+                ..call
+            },
+            Place::Directory { .. } => call,
         };
-        let network = match decide(&rules, &call, &facts) {
-            Verdict::Allow(grant) => grant.boundary().network.clone(),
-            Verdict::Deny(reasons) => return Err(refused(&self.run, declined(reasons))),
-            Verdict::Ask(reasons) => {
+        let gate = Gate {
+            rules: &rules,
+            facts,
+            ledger: &self.shared.ledger,
+        };
+        carry_out(&gate, &call, Replacing(self)).map_err(|error| match error {
+            CallError::Unanswered(error) => unanswered(&self.run, &error),
+            CallError::Declined(why) => refused(&self.run, why),
+            CallError::Refused(Refused::Denied(refusal)) => {
+                refused(&self.run, declined(refusal.reasons))
+            }
+            CallError::Refused(Refused::NeedsApproval(refusal)) => {
                 let declined = Declined {
                     advice: "make another sandbox with it: an approver is asked about that"
                         .to_owned(),
-                    ..declined(reasons)
+                    ..declined(refusal.reasons)
                 };
-                return Err(refused(&self.run, declined));
+                refused(&self.run, declined)
             }
-        };
-        let body = json!({ "network": network, "caller": by.caller, "trace": by.trace });
-        let ledger = &self.shared.ledger;
-        let recorded = ledger.record(
-            Some(&self.run),
-            "network.replaced",
-            body,
-            Durability::Durable,
-        );
-        recorded.doing("the network is not recorded")?;
-        let replaced = self.owner.replace(network);
-        let replaced = replaced.map_err(|error| unanswered(&self.run, &error))?;
-        replaced.map_err(|declined| refused(&self.run, declined))
+            other => Failure::new("the network is not recorded").because(other),
+        })
     }
 
     /// Changes the memory, bytes, and the processor time, thousandths of a processor, that its

@@ -1,15 +1,14 @@
 //! The thread of a sandbox that lives: its decision, its making, and its supervision to the end.
 
-use std::sync::OnceLock;
 use std::sync::mpsc::Sender;
 
-use atoll_model::{Call, Ending};
+use atoll_model::{Action, Call, CallId, Ending};
 use atoll_sandbox::Starting;
 
 use super::ahead::Basis;
 use super::nobody::{NoStreams, Unfiltered, unremembered};
 use super::preparing::{Prepared, prepare, prepare_served, typed};
-use super::{CreateSandbox, Home, NotMade, Shared, Workspace, approving};
+use super::{CreateSandbox, Home, NotMade, Shared, Workspace};
 use crate::configuration;
 use crate::failure::Failure;
 use crate::run::{RunRequest, asked, facts};
@@ -22,7 +21,6 @@ pub(super) fn supervise(
     wanted: &CreateSandbox,
     home: &Home,
     owned: &OwnerEnd,
-    assigned: &OnceLock<Call>,
     ready: Sender<Result<Box<Basis>, NotMade>>,
 ) -> Result<Ending, CallError> {
     let typed = typed(wanted);
@@ -43,18 +41,17 @@ pub(super) fn supervise(
         now,
     } = prepared;
     let (handover, words) = (handed.handover.as_ref(), &handed.words);
-    let at = wanted.workspace.at();
     let call_of = Call {
-        run: shared.named.name(now),
-        lives: true,
-        served: wanted.workspace.served(),
-        ..asked(&typed, words, session, at, false, now)
+        id: CallId {
+            run: shared.named.name(now),
+            exec: None,
+        },
+        place: wanted.workspace.place(),
+        action: Action::CreateSandbox,
+        ..asked(&typed, words, session, wanted.workspace.at(), false, now)
     };
     let facts = facts(&host, shared.mode, now, &words.environment, handover);
-    if let Some(asked) = approving::asked(wanted, &mut rules, &call_of, &facts) {
-        let _ = ready.send(Err(NotMade::NeedsApproval(asked)));
-        return Ok(Ending::Interrupted);
-    }
+    rules.take_answer(wanted.answer.clone());
     let request = Request {
         call: &call_of,
         host: &shared.machine,
@@ -71,7 +68,7 @@ pub(super) fn supervise(
         unattended: !wanted.is_attended,
         widening: &widening,
         home: Some(home),
-        assigned: Some(assigned),
+        asks_caller: wanted.asks_caller(),
         resume: None,
         reread: &|rules| Ok(rules.clone()),
         remember: &|_| Err(unremembered()),

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use atoll_model::{RESIDENT, Served};
+use atoll_model::{Place, RESIDENT};
+use atoll_policy::PriorAnswer;
 use sha2::{Digest, Sha256};
 
 use super::{CreateSandbox, Workspace};
@@ -38,15 +39,23 @@ impl Workspace {
         Some(format!("served-{of}.{name}"))
     }
 
-    pub(super) fn served(&self) -> Option<Served> {
+    pub(super) fn place(&self) -> Place {
         match self {
-            Self::Directory(_) => None,
-            Self::Own(served) => Some((**served).clone()),
+            Self::Directory(workspace) => Place::Directory {
+                workspace: workspace.clone(),
+                directory: workspace.clone(),
+            },
+            Self::Own(served) => Place::Served(served.clone()),
         }
     }
 }
 
 impl CreateSandbox {
+    /// Returns whether its caller asks an approver by itself, and has not yet.
+    pub(super) fn asks_caller(&self) -> bool {
+        matches!(self.workspace, Workspace::Own(_)) && self.answer == PriorAnswer::Nobody
+    }
+
     pub(super) fn is_discarded(&self) -> bool {
         self.discard || matches!(self.workspace, Workspace::Own(_))
     }

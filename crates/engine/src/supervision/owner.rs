@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use atoll_model::Served;
 use atoll_model::network::Network;
 use atoll_sandbox::{Declined, FileServer, Size};
 use rustix::event::{EventfdFlags, eventfd};
@@ -41,6 +42,8 @@ pub(crate) enum OwnerAsk {
     Exec(Box<ExecCaller>),
     /// For another network, which was decided on and recorded.
     Network(Box<Network>, Sender<Result<(), Declined>>),
+    /// For the caller that the sandbox was given to, which was decided on and recorded.
+    Assign(Box<Served>, Sender<()>),
     /// For all processes to stop until the other end is closed.
     Freeze(UnixStream),
     /// For a file server: the socket of its requests.
@@ -114,6 +117,16 @@ impl Owner {
     pub fn replace(&self, network: Network) -> Result<Result<(), Declined>, ControlError> {
         let (send, receive) = channel();
         self.send(OwnerAsk::Network(Box::new(network), send))?;
+        answered(&receive)
+    }
+
+    /// Tells whom the sandbox was given to, which was decided on and recorded.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub(crate) fn assign(&self, served: Served) -> Result<(), ControlError> {
+        let (send, receive) = channel();
+        self.send(OwnerAsk::Assign(Box::new(served), send))?;
         answered(&receive)
     }
 

@@ -36,7 +36,7 @@ fn run_of(ledger: &Ledger, call: Call, decision: serde_json::Value, tells: Tells
     let entry = ledger.open_call(&call, &verdict, decision).unwrap();
     let armed = entry.arm(verdict).unwrap();
     let durability = Durability::Buffered;
-    ledger.record_flows(&call.run, tells, durability).unwrap();
+    ledger.record_flows(call.run(), tells, durability).unwrap();
     ledger.close(armed, &outcome(0), json!({})).unwrap();
 }
 

@@ -223,7 +223,7 @@ fn session_of_runs(work: &Work, id: &SessionId) {
         for kind in ["label.gained", "approval.asked", "approval.granted"] {
             let body = EventBody::default().text("label", &format!("web-{number}"));
             let body = body.number("told", work.number());
-            let told = ledger.record_flows(&call.run, vec![(kind, body)], Durability::Durable);
+            let told = ledger.record_flows(call.run(), vec![(kind, body)], Durability::Durable);
             told.unwrap();
             work.acknowledge(&state);
         }

@@ -26,11 +26,13 @@ fn armed(
     session: Option<SessionId>,
 ) -> Result<Armed<&'static str>, String> {
     let verdict = allow();
-    let call = Call {
+    let mut call = Call {
         session,
-        command: vec!["true".into(), format!("{WORD}-{number}").into()],
         ..call(number)
     };
+    program(&mut call)
+        .command
+        .push(format!("{WORD}-{number}").into());
     let entry = ledger.open_call(&call, &verdict, json!({}));
     let entry = entry.map_err(|error| error.to_string())?;
     entry.arm(verdict).map_err(|error| error.to_string())

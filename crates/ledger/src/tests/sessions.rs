@@ -179,7 +179,7 @@ fn labels_are_not_told_past_damage() {
     let ledger = place.ledger();
     let session = open(&place, &ledger, "fix", 1);
     run(&ledger, 1, Some(session.clone()), true);
-    let of_run = call(1).run;
+    let of_run = call(1).id.run;
     assert!(Ledger::session_labels(&place.state, &session).is_ok());
     assert!(Ledger::run_labels(&place.state, &of_run).is_ok());
     drop(ledger);
@@ -217,15 +217,15 @@ fn how_a_run_that_goes_on_began_is_found_without_the_rest() {
     let whole = std::fs::read_to_string(&before).unwrap();
     let hidden = "x".repeat(text.len() - 1) + "\n" + &whole[text.len()..];
     std::fs::write(&before, hidden).unwrap();
-    let begun = Ledger::beginning(&place.state, &living.run)
+    let begun = Ledger::beginning(&place.state, living.run())
         .unwrap()
         .unwrap();
-    assert_eq!(begun.run.as_ref(), Some(&living.run));
+    assert_eq!(begun.run.as_ref(), Some(living.run()));
     assert_eq!(begun.body["session"], session.as_str());
     std::fs::write(&before, whole).unwrap();
     for over in [1, 3, 9] {
         assert!(
-            Ledger::beginning(&place.state, &call(over).run)
+            Ledger::beginning(&place.state, call(over).run())
                 .unwrap()
                 .is_none()
         );
@@ -237,7 +237,7 @@ fn how_a_run_that_goes_on_began_is_found_without_the_rest() {
     assert_eq!(Ledger::noted_session(&place.state, &name("other")), None);
     ledger.close(armed, &outcome(0), json!({})).unwrap();
     assert!(
-        Ledger::beginning(&place.state, &living.run)
+        Ledger::beginning(&place.state, living.run())
             .unwrap()
             .is_none()
     );

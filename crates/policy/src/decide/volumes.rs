@@ -40,7 +40,7 @@ const INSTEAD: &str = "mount it beneath /mnt, as /mnt/NAME, or in a directory of
 
 /// Returns the volumes of a served sandbox.
 pub(super) fn of(call: &Call) -> Vec<VolumeMount> {
-    let served = call.served.as_ref();
+    let served = call.served();
     served.map_or_else(Vec::new, |served| served.volumes.clone())
 }
 

@@ -31,6 +31,7 @@ fn decided(world: &World, placeholders: &[(&str, &str)]) -> Verdict<Grant> {
         host: &world.host,
         environment: &world.environment,
         placeholders: &placeholders,
+        labels: None,
     };
     decide(&world.rules(), &world.call, &facts)
 }

@@ -41,8 +41,7 @@ fn some_directories_cannot_be_workspaces() {
         ("/srv/../home/ann", "free of `.` and `..`"),
     ] {
         let mut world = world();
-        world.call.workspace = PathBuf::from(workspace);
-        world.call.directory = world.call.workspace.join("");
+        world.start_in(workspace, Path::new(workspace).join(""));
         match (world.decide(), why) {
             (Verdict::Allow(_), "") => {}
             (Verdict::Deny(reasons), why) if !why.is_empty() => {
@@ -66,8 +65,7 @@ fn root_does_not_work_within_the_systems_directories() {
         ("/etc/nginx", 1000, None),
     ] {
         let mut world = world();
-        world.call.workspace = PathBuf::from(workspace);
-        world.call.directory = world.call.workspace.clone();
+        world.start_in(PathBuf::from(workspace), PathBuf::from(workspace));
         world.host.uid = uid;
         world.call.principal.uid = uid;
         match (world.decide(), above) {
@@ -89,8 +87,7 @@ fn root_does_not_work_within_the_systems_directories() {
     let mut world = world()
         .profile("p", "system.read = ['/usr', '/lib64', '/etc']")
         .with("p");
-    world.call.workspace = PathBuf::from("/opt/app");
-    world.call.directory = world.call.workspace.clone();
+    world.start_in(PathBuf::from("/opt/app"), PathBuf::from("/opt/app"));
     world.host.uid = 0;
     world.call.principal.uid = 0;
     assert!(matches!(world.decide(), Verdict::Allow(_)));
@@ -134,18 +131,19 @@ fn inputs_within_the_systems_directories_are_left_to_it_for_root() {
 #[test]
 fn a_directory_that_is_shown_otherwise_is_no_workspace() {
     let mut world = world().command("codex");
-    world.call.workspace = PathBuf::from("/home/ann/.codex");
-    world.call.directory = world.call.workspace.clone();
+    world.start_in(
+        PathBuf::from("/home/ann/.codex"),
+        PathBuf::from("/home/ann/.codex"),
+    );
     assert!(world.reasons()[0].why.contains("shown in another way"));
     assert_eq!(world.reasons()[0].rule, "shipped/codex.toml:8");
     let mut named = crate::tests::world();
-    named.requested.read_only_dirs = vec![named.call.workspace.clone()];
+    named.requested.read_only_dirs = vec![named.call.workspace().to_owned()];
     let [reason] = named.reasons().try_into().unwrap();
     assert!(reason.how_to_ask.contains("leave that option out"));
     // One reason is enough where there is a better one.
     let mut system = crate::tests::world();
-    system.call.workspace = PathBuf::from("/usr");
-    system.call.directory = system.call.workspace.clone();
+    system.start_in(PathBuf::from("/usr"), PathBuf::from("/usr"));
     let [reason] = system.reasons().try_into().unwrap();
     assert!(reason.why.contains("operating system"), "{reason:?}");
 }
@@ -158,21 +156,21 @@ fn any_doubt_about_the_call_denies() {
         world
     };
     for (world, why) in [
-        (change(|world| world.call.command.clear()), "it is empty"),
+        (change(|world| world.words().clear()), "it is empty"),
         (
-            change(|world| world.call.command = vec!["".into()]),
+            change(|world| *world.words() = vec!["".into()]),
             "it is empty",
         ),
         (
-            change(|world| world.call.command.push("a\0b".into())),
+            change(|world| world.words().push("a\0b".into())),
             "holds a NUL",
         ),
         (
-            change(|world| world.call.directory = "/home/ann/src".into()),
+            change(|world| world.start_in("/home/ann/src/app", "/home/ann/src")),
             "not within the workspace",
         ),
         (
-            change(|world| world.call.directory = "/home/ann/src/app/../other".into()),
+            change(|world| world.start_in("/home/ann/src/app", "/home/ann/src/app/../other")),
             "not within the workspace",
         ),
         (
@@ -224,6 +222,7 @@ fn rules_serve_only_the_host_that_they_were_compiled_for() {
         environment: &[],
         now: crate::tests::now(),
         placeholders: &[],
+        labels: None,
     };
     let Verdict::Deny(reasons) = decide(&rules, &world.call, &facts) else {
         panic!("allowed");

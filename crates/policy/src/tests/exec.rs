@@ -18,7 +18,7 @@ fn called(policies: &str, command: &[&str], path: Option<&str>) -> World {
         "" => world(),
         _ => world().user_policies(policies),
     };
-    world.call.command = command.iter().map(OsString::from).collect();
+    *world.words() = command.iter().map(OsString::from).collect();
     match path {
         Some(path) => world.variable("PATH", path),
         None => world,
@@ -130,7 +130,7 @@ fn exec_unreadable_for_policies_is_denied() {
         (by_arguments, vec!["x".into(); 5000], Ends::Denied),
     ] {
         let mut world = world().user_policies(policies);
-        world.call.command = command;
+        *world.words() = command;
         assert_eq!(end(&exec(&world)), expected, "{policies}");
         assert_eq!(end(&world.decide()), expected, "{policies}");
     }
@@ -146,13 +146,13 @@ fn exec_of_another_user_or_nowhere_is_denied() {
     assert_eq!(end(&exec(&other)), Ends::Denied);
     for directory in ["src", "/home/../etc"] {
         let mut nowhere = called("", &["git"], None);
-        nowhere.call.directory = directory.into();
+        nowhere.start_in("/home/ann/src/app", directory);
         assert_eq!(end(&exec(&nowhere)), Ends::Denied);
     }
     assert_eq!(end(&exec(&called("", &[""], None))), Ends::Denied);
     // A sandbox has directories beside its workspace.
     let mut elsewhere = called("", &["git"], None);
-    elsewhere.call.directory = "/tmp".into();
+    elsewhere.start_in("/home/ann/src/app", "/tmp");
     assert_eq!(end(&exec(&elsewhere)), Ends::Allowed);
 }
 
@@ -170,11 +170,8 @@ fn exec_approval_is_of_exactly_this_exec() {
     rules.agree(agreement(&rules, &world.call, &asked));
     let decided = |call: &Call| decide_exec(&rules, call, &world.facts(), &BTreeSet::new());
     assert_eq!(end(&decided(&world.call)), Ends::Allowed);
-    let other = Call {
-        command: vec!["git".into(), "push".into(), "--force".into()],
-        ..world.call.clone()
-    };
-    assert_eq!(end(&decided(&other)), Ends::Asked);
+    let other = called(text, &["git", "push", "--force"], None);
+    assert_eq!(end(&decided(&other.call)), Ends::Asked);
     assert!(rules.ask_about_runs());
 }
 
@@ -211,13 +208,13 @@ fn exec_labels_are_those_of_now() {
 /// Returns the world of a sandbox that a server has made for this tenant's caller.
 fn served(policies: &str, tenant: &str) -> World {
     let mut world = called(policies, &["curl"], None);
-    world.call.served = Some(Served {
+    world.call.place = Place::Served(Box::new(Served {
         tenant: tenant.to_owned(),
         caller: Some("maker".to_owned()),
         template: "base".to_owned(),
         metadata: [("team".to_owned(), "ml".to_owned())].into(),
         ..Served::default()
-    });
+    }));
     world
 }
 
@@ -254,7 +251,8 @@ fn exec_caller_is_who_starts_it() {
             caller,
             ..ServedExec::default()
         };
-        world.call.served = world.call.served.map(|served| served.by(&by));
+        let served = world.call.served().unwrap().clone();
+        world.call.place = Place::Served(Box::new(served.by(&by)));
         assert_eq!(end(&exec(&world)), Ends::Denied, "{by:?}");
     }
 }

@@ -16,6 +16,7 @@ fn granted(world: &World, mode: atoll_model::Mode) -> Boundary {
         host: &world.host,
         environment: &world.environment,
         placeholders: &placeholders,
+        labels: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Allow(grant) => grant.boundary().clone(),
@@ -325,6 +326,7 @@ fn a_key_that_can_be_read_inside_signs_nothing() {
             host: &world.host,
             environment: &world.environment,
             placeholders: &[],
+            labels: None,
         };
         let decided = decide(&world.rules(), &world.call, &facts);
         assert_eq!(matches!(decided, Verdict::Deny(_)), is_shown, "{file}");

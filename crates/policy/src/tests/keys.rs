@@ -25,6 +25,7 @@ fn environment(world: &World, parts: &[(Part, &str)]) -> Vec<(String, String)> {
         host: &world.host,
         environment: &world.environment,
         placeholders: &placeholders,
+        labels: None,
     };
     let Verdict::Allow(grant) = decide(&world.rules(), &world.call, &facts) else {
         panic!("denied");

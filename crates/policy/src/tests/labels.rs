@@ -164,7 +164,7 @@ fn a_private_place_by_another_name_counts() {
     let begun = |private: &str, links: &[(&str, &str)]| {
         let world = self::private(private);
         let mut rules = world.rules();
-        rules.take_real_paths(&world.call.workspace, |path| {
+        rules.take_real_paths(world.call.workspace(), |path| {
             let link = links.iter().find_map(|(link, to)| {
                 let beneath = path.strip_prefix(link).ok()?;
                 Some(Path::new(to).join(beneath))

@@ -240,11 +240,9 @@ fn what_is_needed_and_denied_is_refused() {
     let mut ro = base();
     ro.requested.read_only_dirs = vec!["/srv".into()];
     let mut within = base();
-    within.call.workspace = "/srv/secret/x".into();
-    within.call.directory = "/srv/secret/x".into();
+    within.start_in("/srv/secret/x", "/srv/secret/x");
     let mut holds = base();
-    holds.call.workspace = "/home/ann/src".into();
-    holds.call.directory = "/home/ann/src".into();
+    holds.start_in("/home/ann/src", "/home/ann/src");
     for (world, what, why) in [
         (ro, "showing /srv (--ro)", "it holds /srv/secret"),
         (
@@ -413,8 +411,7 @@ fn a_home_in_a_system_directory_is_not_shown_with_it() {
     world.host.home = "/opt/ann".into();
     world.host.state_dir = "/opt/ann/state".into();
     world.host.config_dir = "/opt/ann/config".into();
-    world.call.workspace = "/opt/ann/app".into();
-    world.call.directory = "/opt/ann/app".into();
+    world.start_in("/opt/ann/app", "/opt/ann/app");
     assert!(!world.views().contains(&"/opt".to_owned()));
     assert!(world.notices().contains("/opt is not shown"));
 }

@@ -313,6 +313,7 @@ fn nothing_starts(profile: &str, said: &str) {
         host: &world.host,
         environment: &world.environment,
         placeholders: &[],
+        labels: None,
     };
     let Verdict::Deny(reasons) = decide(&world.rules(), &world.call, &facts) else {
         panic!("{said}");

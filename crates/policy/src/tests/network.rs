@@ -26,6 +26,7 @@ fn in_mode(world: &World, mode: Mode) -> Verdict<Grant> {
         environment: &world.environment,
         now: crate::tests::now(),
         placeholders: &[],
+        labels: None,
     };
     decide(&world.rules(), &world.call, &facts)
 }

@@ -302,10 +302,10 @@ fn a_run_is_granted_to_what_a_person_has_agreed_to() {
             .ends_with("; you have agreed to something else")
     );
     let mut argument = world.clone();
-    argument.call.command.push("--force".into());
+    argument.words().push("--force".into());
     let _ = asked(&argument, &rules);
     let mut elsewhere = world.clone();
-    elsewhere.call.directory = PathBuf::from("/home/ann/src/app/sub");
+    elsewhere.start_in("/home/ann/src/app", "/home/ann/src/app/sub");
     let _ = asked(&elsewhere, &rules);
     let mut option = world.clone();
     option.requested.allow = vec!["example.com".to_owned()];

@@ -27,6 +27,7 @@ fn boundary(world: &World) -> Boundary {
         host: &world.host,
         environment: &world.environment,
         placeholders: &placeholders,
+        labels: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Allow(grant) => grant.boundary().clone(),

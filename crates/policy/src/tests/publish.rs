@@ -116,6 +116,7 @@ fn what_cannot_be_published_is_refused() {
         environment: &world.environment,
         now: crate::tests::now(),
         placeholders: &[],
+        labels: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Deny(reasons) => {

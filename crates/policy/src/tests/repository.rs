@@ -2,8 +2,8 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::{Access, Boundary, Mode, Verdict, ViewKind};
 
-use super::{World, world};
-use crate::{Rules, SharedRepository, decide};
+use super::{World, decide, world};
+use crate::{Rules, SharedRepository};
 
 const COMMON: &str = "/home/ann/src/main/.git";
 

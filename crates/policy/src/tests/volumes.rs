@@ -17,11 +17,11 @@ fn mounted(policies: &str, nesting: bool, paths: &[&str]) -> Verdict<Grant> {
         bytes_max: 1 << 20,
     };
     world.requested.nesting = nesting;
-    world.call.served = Some(Served {
+    world.call.place = Place::Served(Box::new(Served {
         tenant: "team-a".to_owned(),
         volumes: paths.iter().map(mount).collect(),
         ..Served::default()
-    });
+    }));
     world.decide()
 }
 

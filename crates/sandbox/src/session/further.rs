@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use atoll_frame::Order;
-use atoll_ledger::ArmedExec;
+use atoll_ledger::Armed;
 use atoll_model::{Ending, LimitHit};
 use atoll_policy::ExecGrant;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -43,7 +43,7 @@ pub(super) struct FurtherExec {
     pub(super) with_run: bool,
     /// Set where the kernel ended processes for lack of memory while it ran.
     pub(super) killed: Killed,
-    pub(super) armed: ArmedExec<ExecGrant>,
+    pub(super) armed: Armed<ExecGrant>,
 }
 
 impl FurtherExec {

@@ -75,7 +75,7 @@ fn child() {
             for number in 0.. {
                 let verdict = allow();
                 let mut call = call(0);
-                call.run = RunId::new(u64::from(std::process::id()), number);
+                call.id.run = RunId::new(u64::from(std::process::id()), number);
                 let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
                 say(format!("open {}", entry.run()));
                 let armed = entry.arm(verdict).unwrap();

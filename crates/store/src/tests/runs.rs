@@ -138,11 +138,8 @@ fn room_for_the_end_is_held_and_given_back() {
     assert!(!held.exists());
     // As it was left by a process that was killed.
     let ledger = place.ledger();
-    let call = Call {
-        run: record.run.clone(),
-        session: None,
-        ..call(1)
-    };
+    let mut call = call(1);
+    call.id.run = record.run.clone();
     let entry = ledger
         .open_call(&call, &allow(), serde_json::json!({}))
         .unwrap();

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use atoll_ledger::{ArmedExec, ClosedExec, LedgerError};
+use atoll_ledger::{Armed, ClosedExec, LedgerError};
 use atoll_model::Ending;
 use atoll_policy::ExecGrant;
 use atoll_sandbox::{
@@ -37,14 +37,14 @@ pub trait ExecGate {
     ///
     /// # Errors
     /// The answer that says why it is not started, which is recorded too.
-    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Box<Answer>>;
+    fn open(&self, asked: &AskedExec<'_>) -> Result<Armed<ExecGrant>, Box<Answer>>;
     /// Records the end of an exec, or why it was not started.
     ///
     /// # Errors
     /// [`LedgerError`], for [`ExecGate::settle`].
     fn close(
         &self,
-        armed: ArmedExec<ExecGrant>,
+        armed: Armed<ExecGrant>,
         ending: Result<Ending, &str>,
         wall_clock: Duration,
     ) -> Result<ClosedExec, LedgerError>;
@@ -242,7 +242,7 @@ impl Outside<'_> {
             wall_clock,
             with_run,
         } = ended;
-        let exec = armed.call().exec;
+        let exec = armed.call().id.exec.unwrap_or_default();
         let answer = match &ending {
             Ok(ending) => Answer::Exec(ExecDone {
                 exec,

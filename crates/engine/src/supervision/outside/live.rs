@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
+use atoll_model::{RunId, Served};
 use atoll_sandbox::{
     Decision, Declined, Listening, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
 };
@@ -56,11 +56,12 @@ pub struct Live<'a> {
     pub wider: &'a dyn Wider,
     /// The rule for approving lasting rights.
     pub widening: &'a DualControlRule,
-    /// True for a sandbox that lives: its control socket is open from the beginning.
-    pub lives: bool,
+    /// Takes over whom a sandbox made ahead was given to.
+    pub assign: &'a dyn Fn(Box<Served>),
     /// Decides about execs, and records them.
     pub execs: &'a dyn ExecGate,
-    /// The requests of the program that holds the sandbox.
+    /// The requests of the program that holds the sandbox, for one that lives: its control socket is
+    /// open from the beginning.
     pub owner: Option<&'a OwnerEnd>,
 }
 
@@ -95,7 +96,7 @@ impl<'a> Outside<'a> {
             self.expect_others(live);
         }
         self.live = live;
-        self.opens_at = live.map(|live| match live.lives {
+        self.opens_at = live.map(|live| match live.owner.is_some() {
             true => Instant::now(),
             false => Instant::now() + OPENS_AFTER,
         });
@@ -155,6 +156,10 @@ impl<'a> Outside<'a> {
                 OwnerAsk::Exec(caller) => self.ask_exec(*caller),
                 OwnerAsk::Network(network, to) => {
                     let _ = to.send(self.replace(network));
+                }
+                OwnerAsk::Assign(served, to) => {
+                    let _ = self.live.inspect(|live| (live.assign)(served));
+                    let _ = to.send(());
                 }
                 OwnerAsk::Freeze(stream) => self.freeze(stream, None),
                 OwnerAsk::Files(to) => self.serve_files(move |served| {

@@ -16,7 +16,7 @@ use atoll_model::network::{
 };
 use atoll_sandbox::{Decision, Declined, SettledOf};
 
-use atoll_ledger::{ArmedExec, ClosedExec, LedgerError};
+use atoll_ledger::{Armed, ClosedExec, LedgerError};
 use atoll_model::Ending;
 use atoll_policy::ExecGrant;
 
@@ -123,13 +123,13 @@ fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
 struct NoExecs;
 
 impl ExecGate for NoExecs {
-    fn open(&self, _: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Box<Answer>> {
+    fn open(&self, _: &AskedExec<'_>) -> Result<Armed<ExecGrant>, Box<Answer>> {
         unreachable!("no exec is asked for")
     }
 
     fn close(
         &self,
-        _: ArmedExec<ExecGrant>,
+        _: Armed<ExecGrant>,
         _: Result<Ending, &str>,
         _: Duration,
     ) -> Result<ClosedExec, LedgerError> {
@@ -248,7 +248,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
         compare: &|| Err(no()),
         wider: &NothingWider,
         widening: &widening,
-        lives: false,
+        assign: &|_| (),
         execs: &NoExecs,
         owner: None,
     };
@@ -329,7 +329,7 @@ fn said_by_two(
         compare: &|| Err(no()),
         wider: &NothingWider,
         widening: &widening,
-        lives: false,
+        assign: &|_| (),
         execs: &NoExecs,
         owner: None,
     };
