@@ -12,6 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use crate::protocol::{Refusal, Request};
+
 /// The longest frame, bytes.
 const FRAME_BYTES_MAX: usize = 8 << 20;
 /// The most bytes of content that are put into one frame.
@@ -137,8 +139,31 @@ impl Writer {
     /// # Errors
     /// The kernel's.
     pub(crate) async fn message(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let content = serde_json::to_vec(message)?;
-        self.frame(0, &content).await
+        self.encoded(&serde_json::to_vec(message)?).await
+    }
+
+    /// Writes a message that is encoded already.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn encoded(&mut self, message: &[u8]) -> io::Result<()> {
+        self.frame(0, message).await
+    }
+
+    /// Answers a request of which there is more to come.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn reply<R: Request>(&mut self, _to: &R, reply: R::Reply) -> io::Result<()> {
+        self.message(&Ok::<_, Refusal>(reply)).await
+    }
+
+    /// Writes a message after the answer.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn then<R: Request>(&mut self, _to: &R, message: R::Then) -> io::Result<()> {
+        self.message(&Ok::<_, Refusal>(message)).await
     }
 
     /// Writes content, in as many frames as it takes.

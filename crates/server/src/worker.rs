@@ -27,6 +27,7 @@ mod permits;
 mod process;
 mod recorded;
 mod room;
+mod running;
 mod shares;
 mod sizes;
 mod snapshots;
@@ -54,6 +55,7 @@ use atoll_model::{LimitKey, ServedExec};
 use atoll_store::ServedStore;
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -61,13 +63,14 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, Counts, Credential, Hello, InAsk, Kind, ListAsk, Refusal, Reply, SandboxFacts, VERSION,
+    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, ListAsk, Listed, OfVolume, Refusal,
+    Request, SandboxFacts, VERSION,
 };
 use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
-use callers::{Caller, is_of_control, scopes_for, shown_to, without_tokens};
+use callers::{Caller, is_of_control, scopes_for};
 use held::Held;
 pub use issuers::check_key_files;
 use living::Living;
@@ -422,26 +425,24 @@ impl Worker {
         let Some(Frame::Message(hello)) = hello else {
             return Ok(());
         };
-        if hello.version.abs_diff(VERSION) > 1 {
-            let what = format!("the worker speaks version {VERSION} of the protocol");
-            return writer
-                .message(&Reply::Refused(Refusal::new(Kind::Fault, what)))
-                .await;
-        }
         let carried = async {
+            if hello.version != VERSION {
+                let what = format!("the worker speaks version {VERSION} of the protocol");
+                return Err(Refusal::new(Kind::Fault, what));
+            }
             held.check(&hello.ask)?;
             let carried = self.carry_out(hello, &mut held, &mut reader, &mut writer);
             carried.await
         };
         match carried.await {
-            Ok(Answered::Reply(reply)) => writer.message(&reply).await,
+            Ok(Answered::Message(message)) => writer.encoded(&message).await,
             Ok(Answered::Written(written)) => written,
-            Ok(Answered::Connected(port, host)) => {
-                writer.message(&Reply::Connected { host }).await?;
+            Ok(Answered::Connected(answer, port)) => {
+                writer.encoded(&answer).await?;
                 let asked = line::raw(reader, writer)?;
                 join::join(asked, port).await
             }
-            Err(refusal) => writer.message(&Reply::Refused(refusal)).await,
+            Err(refusal) => writer.message(&Err::<(), _>(refusal)).await,
         }
     }
 
@@ -461,71 +462,51 @@ impl Worker {
         } = hello;
         let needs = scopes_for(&ask);
         let of = held::shares_of(&ask);
-        let mut caller = async || self.known(&credential, needs, of, held).await;
-        let reply = match ask {
+        let mut caller = async || {
+            let caller = self.known(&credential, needs, of, held).await?;
+            let trace = trace.clone();
+            Ok::<_, Refusal>(Caller { trace, ..caller })
+        };
+        match ask {
             Ask::Create(ask) => {
                 let caller = caller().await?;
-                let scopes = caller.scopes.clone();
-                let caller = Caller { trace, ..caller };
-                let created = self.create_once(&caller, once, *ask).await?;
-                without_tokens(&scopes, created)
+                let created = self.create_once(&caller, once, &ask.0).await?;
+                ask.answer(created.described_to(&caller.scopes))
             }
-            Ask::Permit { sandbox, volume } => {
-                let asked = permits::Asked::new(credential, sandbox, volume);
-                return self.permit(asked, held, reader, writer).await;
+            Ask::ListSandboxes(ask) => ask.answer(self.list(&caller().await?.tenant, &ask.0)),
+            Ask::ListLifecycleEvents(ask) => {
+                ask.answer(self.lifecycle_events(&caller().await?.tenant, &ask)?)
             }
-            Ask::Count => Reply::Counted(self.counts()),
-            Ask::Keys(ask) => self.keys(&caller().await?, ask)?,
-            Ask::Webhooks(ask) => self.webhooks(&caller().await?, ask).await?,
-            ask @ (Ask::Events(_)
-            | Ask::Proof { .. }
-            | Ask::Sessions
-            | Ask::Note { .. }
-            | Ask::Checkpoint
-            | Ask::Approvals) => {
-                let caller = caller().await?;
-                self.look_up(&Caller { trace, ..caller }, ask).await?
+            Ask::Count(ask) => ask.answer(self.counts()),
+            Ask::Permit(ask) => self.permit(ask, credential, held, reader, writer).await,
+            Ask::Upload(ask) => ask.answer(self.take_upload(&ask, held, reader).await?),
+            Ask::Keys(ask) => self.keys(&caller().await?, ask),
+            Ask::Webhooks(ask) => self.webhooks(&caller().await?, ask).await,
+            Ask::Ledger(ask) => self.look_up(&caller().await?, ask).await,
+            Ask::Snapshots(ask) => self.snapshots(&caller().await?, ask).await,
+            Ask::Templates(ask) => self.templates(&caller().await?, ask).await,
+            Ask::Volumes(ask) => self.volumes(&caller().await?, ask).await,
+            Ask::Content(OfVolume { volume, ask }) => {
+                let asked = content::Asked::new(credential, volume, trace);
+                self.content(asked, ask, held, reader, writer).await
             }
             // The sandbox may not be there yet.
-            Ask::In {
+            Ask::In(In {
                 sandbox: Some(sandbox),
-                ask: InAsk::Decide { approval, decision },
-            } if approving::is_one(approval) => {
+                ask: InAsk::Life(LifeAsk::Decide(ask)),
+            }) if approving::is_one(ask.approval) => {
                 let caller = caller().await?;
-                let caller = Caller { trace, ..caller };
-                self.decide_question(&caller, &sandbox, approval, decision)
-                    .await?
+                ask.answer(self.decide_question(&caller, &sandbox, &ask).await?)
             }
-            ask @ (Ask::List(_)
-            | Ask::Snapshots(_)
-            | Ask::Templates(_)
-            | Ask::Volumes(_)
-            | Ask::LifecycleEvents { .. }) => {
-                let caller = caller().await?;
-                self.of_kept(Caller { trace, ..caller }, ask).await?
+            Ask::In(In { sandbox, ask }) => {
+                let request = Inside {
+                    credential,
+                    sandbox,
+                    once,
+                    trace,
+                };
+                self.inside(request, ask, held, reader, writer).await
             }
-            ask @ Ask::Upload { .. } => self.take_upload(ask, held, reader).await?,
-            Ask::Content { volume, ask } => {
-                let asked = content::Asked::new(credential, volume, trace);
-                return self.content(asked, ask, held, reader, writer).await;
-            }
-            Ask::In { sandbox, ask } => {
-                let request = Inside::new(credential, sandbox, once, trace);
-                return self.inside(request, ask, held, reader, writer).await;
-            }
-        };
-        Ok(Answered::Reply(reply))
-    }
-
-    /// Carries out a request about what is kept beside sandboxes.
-    async fn of_kept(self: &Arc<Self>, caller: Caller, ask: Ask) -> Result<Reply, Refusal> {
-        match ask {
-            Ask::List(ask) => Ok(self.list(&caller.tenant, &ask)),
-            Ask::Snapshots(ask) => self.snapshots(&caller, ask).await,
-            Ask::Templates(ask) => self.templates(&caller, ask).await,
-            Ask::Volumes(ask) => self.volumes(caller, ask).await,
-            ask @ Ask::LifecycleEvents { .. } => self.lifecycle_events(&caller.tenant, ask),
-            _ => Err(unanswered()),
         }
     }
 
@@ -557,49 +538,37 @@ impl Worker {
         let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
         let (living, caller) = admitted.await?;
         self.charge(held, &living.tenant, is_of_control(&ask))?;
-        if living.is_build && !matches!(ask, InAsk::Get | InAsk::Kill | InAsk::Alive) {
+        let is_for_builds = matches!(
+            ask,
+            InAsk::Alive(_) | InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))
+        );
+        if living.is_build && !is_for_builds {
             let what = format!("sandbox {} is that of a build", living.id);
             return Err(Refusal::new(Kind::Forbidden, what)
                 .advise("make one from the template, once it is built"));
         }
-        let to = caller.clone();
-        if let (InAsk::Fork { count, timeout_s }, Some(caller)) = (&ask, &caller) {
-            let caller = Caller {
-                trace,
-                ..caller.clone()
-            };
-            let ask = crate::protocol::CreateAsk {
-                timeout_s: timeout_s.or(living.ask.timeout_s),
-                ..self.record_ask(&living)
-            };
-            let of = snapshots::Forked::new(&living.shipped, ask, *count)?;
-            let of_it = snapshots::Source::Living(&living);
-            let forked = self.fork(of_it, of, &caller).await?;
-            return Ok(Answered::Reply(without_tokens(&caller.scopes, forked)));
-        }
-        if let (InAsk::RollBack { snapshot }, Some(caller)) = (&ask, &caller) {
-            let caller = Caller {
-                trace,
-                ..caller.clone()
-            };
-            let rolled = self.roll_back(&living, &caller, snapshot).await?;
-            return Ok(Answered::Reply(without_tokens(&caller.scopes, rolled)));
-        }
-        let caller = caller.map(|caller| caller.name);
         let by = ServedExec {
-            caller,
-            trace,
+            caller: caller.as_ref().map(|caller| caller.name.clone()),
+            trace: trace.clone(),
             ..ServedExec::default()
         };
-        let answered = self.work(&living, ask, once, by, reader, writer).await;
-        let answered = answered.map_err(|refusal| paused::told(&living, refusal))?;
-        Ok(match (answered, to) {
-            (Answered::Reply(reply), Some(to)) => Answered::Reply(shown_to(&to, reply)),
-            (other, _) => other,
+        let caller = caller.map(|caller| Caller { trace, ..caller });
+        // What becomes of a sandbox that goes back is told as it is.
+        let is_over = matches!(ask, InAsk::Life(LifeAsk::Fork(_) | LifeAsk::RollBack(_)));
+        let request = work::Admitted {
+            living: &living,
+            caller,
+            once,
+            by,
+        };
+        let answered = self.work(request, ask, reader, writer).await;
+        answered.map_err(|refusal| match is_over {
+            true => refusal,
+            false => paused::told(&living, refusal),
         })
     }
 
-    fn list(&self, tenant: &str, ask: &ListAsk) -> Reply {
+    fn list(&self, tenant: &str, ask: &ListAsk) -> Listed {
         let living = self.living();
         let own = living.values();
         let own = own.filter(|one| one.tenant == tenant && one.over.borrow().is_none());
@@ -635,7 +604,7 @@ impl Worker {
         let rest = all.get(begin..).unwrap_or_default();
         let part = rest.get(..limit.min(rest.len())).unwrap_or_default();
         let last = part.last().filter(|_| rest.len() > limit);
-        Reply::Sandboxes {
+        Listed {
             sandboxes: part.to_vec(),
             cursor: last.map(|one| format!("{}-{}", one.started_ms, one.id)),
             running,
@@ -773,30 +742,37 @@ struct Inside {
     trace: Option<String>,
 }
 
-impl Inside {
-    fn new(
-        credential: Credential,
-        sandbox: Option<String>,
-        once: Option<String>,
-        trace: Option<String>,
-    ) -> Self {
-        Self {
-            credential,
-            sandbox,
-            once,
-            trace,
-        }
+/// The state of a request that was carried out.
+enum Answered {
+    /// One message, still to be written.
+    Message(Vec<u8>),
+    /// Everything is written.
+    Written(io::Result<()>),
+    /// A port is connected, whose bytes are to follow the answer.
+    Connected(Vec<u8>, tokio::net::TcpStream),
+}
+
+/// Answers a request by what its type says.
+trait Answer: Request {
+    fn answer(&self, reply: Self::Reply) -> Result<Answered, Refusal> {
+        encoded(&reply).map(Answered::Message)
+    }
+
+    /// Ends an answer of several messages.
+    fn close(&self, message: Self::Then) -> Result<Answered, Refusal> {
+        encoded(&message).map(Answered::Message)
+    }
+
+    /// Answers with what a connected port sends.
+    fn join(&self, reply: Self::Reply, port: tokio::net::TcpStream) -> Result<Answered, Refusal> {
+        encoded(&reply).map(|answer| Answered::Connected(answer, port))
     }
 }
 
-/// The state of a request that was carried out.
-enum Answered {
-    /// One answer, still to be written.
-    Reply(Reply),
-    /// Everything is written.
-    Written(io::Result<()>),
-    /// A port is connected, whose bytes are to follow, and the host that requests are to name.
-    Connected(tokio::net::TcpStream, Option<String>),
+impl<R: Request> Answer for R {}
+
+fn encoded(message: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+    serde_json::to_vec(&Ok::<_, Refusal>(message)).map_err(|error| fault(&error))
 }
 
 /// Returns where the part of a list begins that follows a cursor.

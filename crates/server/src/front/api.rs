@@ -13,6 +13,7 @@ mod socket;
 mod templates;
 mod volumes;
 
+use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
@@ -35,7 +36,8 @@ use utoipa_axum::routes;
 
 use super::Front;
 use super::answers::{json as answer_json, status};
-use crate::protocol::{Kind, Refusal};
+use super::control::credential;
+use crate::protocol::{self, Ask, Credential, Kind, Refusal};
 
 /// A refusal as the API tells it.
 #[derive(Debug)]
@@ -280,6 +282,43 @@ fn events(body: Body) -> Response {
 /// Returns the number from which a stream goes on.
 fn resumes(headers: &HeaderMap) -> Option<u64> {
     headers.get("last-event-id")?.to_str().ok()?.parse().ok()
+}
+
+/// The way to the worker, with the credential of a request.
+pub(crate) struct Api {
+    front: Arc<Front>,
+    key: Credential,
+}
+
+impl FromRequestParts<Arc<Front>> for Api {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, front: &Arc<Front>) -> Result<Self, Infallible> {
+        Ok(Self {
+            front: Arc::clone(front),
+            key: credential(&parts.headers),
+        })
+    }
+}
+
+impl Api {
+    /// Answers with what the worker does.
+    async fn answer<R>(self, status: StatusCode, ask: R) -> Answered
+    where
+        R: protocol::Request<Of: Into<Ask>, Reply: Serialize>,
+    {
+        let reply = self.front.call(self.key, ask).await?;
+        Ok(answer_json(status, &reply))
+    }
+
+    /// Has the worker do something of which there is nothing to say.
+    async fn carry_out<R>(self, ask: R) -> Answered
+    where
+        R: protocol::Request<Of: Into<Ask>, Reply = ()>,
+    {
+        self.front.call(self.key, ask).await?;
+        Ok(done())
+    }
 }
 
 fn done() -> Response {

@@ -1,25 +1,39 @@
 //! Requests to the worker: a fresh pair of sockets for each, of which the worker gets one end.
 
+use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use atoll_sys::{descriptor, socket};
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
 use tokio::io::unix::AsyncFd;
 
-use crate::line::{self, Frame, Reader, Writer};
-use crate::protocol::{Ask, Credential, Hello, InAsk, Kind, Refusal, Reply, VERSION};
-use crate::ready::watched;
-
 use super::Front;
+use super::form::wrong_body;
+use super::idle::timed;
+use crate::line::{self, Frame, Reader, Stream, Writer};
+use crate::protocol::{Ask, Credential, Hello, In, InAsk, Kind, Refusal, Request, VERSION};
+use crate::ready::watched;
 
 /// The way to the worker.
 pub(crate) struct Dial(AsyncFd<OwnedFd>);
 
-/// A request under way.
-pub(crate) struct Line {
+/// A request under way, whose answer is a `T`, and the messages after it `M`s.
+pub(crate) struct Line<T, M = ()> {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
+    of: PhantomData<fn() -> (T, M)>,
+}
+
+/// The content and the messages after an answer.
+pub(crate) enum Next<M> {
+    Content(Stream, Bytes),
+    Message(M),
 }
 
 impl Dial {
@@ -33,7 +47,7 @@ impl Dial {
         let _ = self.0.readable().await;
     }
 
-    async fn open(&self) -> io::Result<Line> {
+    async fn open(&self) -> io::Result<(Reader, Writer)> {
         let (near, far) = UnixStream::pair()?;
         loop {
             let mut ready = self.0.writable().await?;
@@ -42,72 +56,125 @@ impl Dial {
                 sent => break sent?,
             }
         }
-        let (reader, writer) = line::split(near)?;
-        Ok(Line { reader, writer })
+        line::split(near)
     }
 }
 
 impl Front {
     /// Begins a request.
-    pub(crate) async fn begin(&self, credential: Credential, ask: Ask) -> Result<Line, Refusal> {
+    pub(crate) async fn begin<R: Request<Of: Into<Ask>>>(
+        &self,
+        credential: Credential,
+        ask: R,
+    ) -> Result<Line<R::Reply, R::Then>, Refusal> {
         self.begin_once(credential, None, ask).await
     }
 
     /// Begins a request that is carried out once, however often it comes with this name.
-    pub(crate) async fn begin_once(
+    pub(crate) async fn begin_once<R: Request<Of: Into<Ask>>>(
         &self,
         credential: Credential,
         once: Option<String>,
-        ask: Ask,
-    ) -> Result<Line, Refusal> {
+        ask: R,
+    ) -> Result<Line<R::Reply, R::Then>, Refusal> {
         let hello = Hello {
             version: VERSION,
             credential,
             once,
             trace: super::trace::current(),
-            ask,
+            ask: ask.wrap().into(),
         };
         let begin = async {
-            let mut line = self.dial.open().await?;
-            line.writer.message(&hello).await?;
-            Ok(line)
+            let (reader, mut writer) = self.dial.open().await?;
+            writer.message(&hello).await?;
+            let of = PhantomData;
+            Ok(Line { reader, writer, of })
         };
         begin.await.map_err(|error: io::Error| no_worker(&error))
     }
 
     /// Makes a request that has one answer.
-    pub(crate) async fn ask(&self, credential: Credential, ask: Ask) -> Result<Reply, Refusal> {
+    pub(crate) async fn call<R: Request<Of: Into<Ask>>>(
+        &self,
+        credential: Credential,
+        ask: R,
+    ) -> Result<R::Reply, Refusal> {
         self.begin(credential, ask).await?.reply().await
     }
 
     /// Makes a request of one sandbox that has one answer.
-    pub(crate) async fn ask_in(
+    pub(crate) async fn call_in<R: Request<Of: Into<InAsk>>>(
         &self,
         credential: Credential,
         sandbox: &str,
-        ask: InAsk,
-    ) -> Result<Reply, Refusal> {
-        self.ask(credential, within(sandbox, ask)).await
+        ask: R,
+    ) -> Result<R::Reply, Refusal> {
+        self.call(credential, within(sandbox, ask)).await
     }
 }
 
 /// Makes a request one of this sandbox.
-pub(crate) fn within(sandbox: &str, ask: InAsk) -> Ask {
-    Ask::In {
+pub(crate) fn within<R>(sandbox: &str, ask: R) -> In<R> {
+    In {
         sandbox: Some(sandbox.to_owned()),
         ask,
     }
 }
 
-impl Line {
+impl<T: DeserializeOwned, M: DeserializeOwned> Line<T, M> {
     /// Waits for the answer.
-    pub(crate) async fn reply(&mut self) -> Result<Reply, Refusal> {
-        match self.reader.next::<Reply>().await {
-            Ok(Some(Frame::Message(Reply::Refused(refusal)))) => Err(refusal),
-            Ok(Some(Frame::Message(reply))) => Ok(reply),
-            Ok(_) => Err(strange()),
-            Err(error) => Err(no_worker(&error)),
+    pub(crate) async fn reply(&mut self) -> Result<T, Refusal> {
+        match next(&mut self.reader).await? {
+            Next::Message(reply) => Ok(reply),
+            Next::Content(..) => Err(strange()),
         }
+    }
+
+    /// Waits for the next of what comes after it.
+    pub(crate) async fn next(&mut self) -> Result<Next<M>, Refusal> {
+        next(&mut self.reader).await
+    }
+
+    /// Waits for the message after it.
+    pub(crate) async fn last(&mut self) -> Result<M, Refusal> {
+        match self.next().await? {
+            Next::Message(message) => Ok(message),
+            Next::Content(..) => Err(strange()),
+        }
+    }
+
+    /// Takes the descriptor that follows the answer.
+    pub(crate) async fn file(&mut self) -> Result<File, Refusal> {
+        let file = self.reader.descriptor().await;
+        file.map(File::from).map_err(|_| strange())
+    }
+
+    /// Writes a body, and waits for the answer: it says why nothing more is taken, too.
+    pub(crate) async fn fill(mut self, body: Body) -> Result<T, Refusal> {
+        let mut blocks = timed(body).into_data_stream();
+        while let Some(block) = blocks.next().await {
+            let block = block.map_err(|error| wrong_body(&error))?;
+            if self.writer.content(Stream::Output, &block).await.is_err() {
+                break;
+            }
+        }
+        self.finish().await
+    }
+
+    /// Says that no more content comes, and waits for the answer.
+    pub(crate) async fn finish(mut self) -> Result<T, Refusal> {
+        // What stands in its way is in the answer.
+        let _ = self.writer.end().await;
+        self.reply().await
+    }
+}
+
+async fn next<M: DeserializeOwned>(reader: &mut Reader) -> Result<Next<M>, Refusal> {
+    match reader.next::<Result<M, Refusal>>().await {
+        Ok(Some(Frame::Message(message))) => message.map(Next::Message),
+        Ok(Some(Frame::Content(stream, content))) => Ok(Next::Content(stream, content)),
+        Ok(Some(Frame::End) | None) => Err(strange()),
+        Err(error) => Err(no_worker(&error)),
     }
 }
 
@@ -119,8 +186,8 @@ fn no_worker(error: &io::Error) -> Refusal {
     .advise("try again in a moment")
 }
 
-/// Returns the refusal for an answer that is not one to what was asked.
-pub(crate) fn strange() -> Refusal {
+/// Returns the refusal for an answer that is not one to the request.
+fn strange() -> Refusal {
     Refusal::new(
         Kind::Unavailable,
         "the server's worker has ended, or is of another version",

@@ -10,14 +10,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{body, empty, json as answer_json, refused};
-use super::ask::{strange, within};
 use super::listed::{described, list};
 use super::logs::logs;
 use super::methods::not_allowed;
 use super::observed::{metrics, metrics_of_many, prometheus, ready};
 use super::{Front, events, kept, plain_id, templates, volumes};
 use crate::protocol::{
-    Ask, CreateAsk, Credential, InAsk, Kind, MountAsk, NetworkAsk, Refusal, Reply, object,
+    self, CreateAsk, CreatedFacts, Credential, GetSandbox, Kill, Kind, LifeAsk, MountAsk,
+    NetworkAsk, Refusal, SetNetwork, SetTimeout, object,
 };
 
 /// The version of E2B's service in a sandbox whose behaviour is kept.
@@ -95,28 +95,26 @@ async fn of_sandbox(
     let get = parts.method == Method::GET;
     let post = parts.method == Method::POST;
     match rest {
-        [] if get => match front.ask_in(key, &plain_id(id), InAsk::Get).await? {
-            Reply::Sandbox(facts) => Ok(answer_json(StatusCode::OK, &described(&facts))),
-            _ => Err(strange()),
-        },
-        [] if parts.method == Method::DELETE => {
-            done(front, key, id, InAsk::Kill, StatusCode::NO_CONTENT).await
+        [] if get => {
+            let facts = front.call_in(key, &plain_id(id), GetSandbox {}).await?;
+            Ok(answer_json(StatusCode::OK, &described(&facts)))
         }
+        [] if parts.method == Method::DELETE => done(front, key, id, Kill {}).await,
         ["timeout"] if post => {
             let asked: Timeout = body(content).await?;
-            let ask = InAsk::SetTimeout {
+            let ask = SetTimeout {
                 timeout_s: seconds(asked.timeout)?.unwrap_or(0),
                 extends: false,
             };
-            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+            done(front, key, id, ask).await
         }
         ["refreshes"] if post => {
             let asked: Refresh = body(content).await?;
-            let ask = InAsk::SetTimeout {
+            let ask = SetTimeout {
                 timeout_s: seconds(asked.duration)?.unwrap_or(REFRESH_S),
                 extends: true,
             };
-            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+            done(front, key, id, ask).await
         }
         [what @ ("connect" | "pause" | "resume" | "fork" | "snapshots")] if post => {
             kept::answer(front, parts, id, what, content).await
@@ -124,12 +122,12 @@ async fn of_sandbox(
         ["network"] if parts.method == Method::PUT => {
             let asked: Replaced = body(content).await?;
             check_network(&asked.network)?;
-            let ask = InAsk::SetNetwork(NetworkAsk {
+            let ask = SetNetwork(NetworkAsk {
                 internet: asked.internet,
                 allow: asked.network.allow_out.unwrap_or_default(),
                 deny: asked.network.deny_out.unwrap_or_default(),
             });
-            done(front, key, id, ask, StatusCode::NO_CONTENT).await
+            done(front, key, id, ask).await
         }
         ["metrics"] if get => {
             let query = parts.uri.query().unwrap_or_default();
@@ -321,12 +319,10 @@ async fn create(
         ..CreateAsk::default()
     };
     let mut line = front
-        .begin_once(key, once, Ask::Create(Box::new(ask)))
+        .begin_once(key, once, protocol::Create(Box::new(ask)))
         .await?;
-    created(
-        line.reply().await.map_err(no_template)?,
-        StatusCode::CREATED,
-    )
+    let made = line.reply().await.map_err(no_template)?;
+    Ok(created(&made, StatusCode::CREATED))
 }
 
 /// Turns the answer for a missing sandbox into that for a missing template.
@@ -340,12 +336,9 @@ pub(crate) fn no_template(refusal: Refusal) -> Refusal {
     }
 }
 
-pub(crate) fn created(reply: Reply, status: StatusCode) -> Result<Response, Refusal> {
-    let response = answer_json(status, &created_body(&reply)?);
-    let Reply::Created { sandbox, .. } = reply else {
-        return Err(strange());
-    };
-    Ok(reaches(response, &sandbox.network))
+pub(crate) fn created(made: &CreatedFacts, status: StatusCode) -> Response {
+    let response = answer_json(status, &created_body(made));
+    reaches(response, &made.sandbox.network)
 }
 
 /// Says in an answer what a sandbox's programs reach, for whoever looks.
@@ -357,18 +350,15 @@ pub(crate) fn reaches(mut response: Response, network: &str) -> Response {
 }
 
 /// Describes a sandbox with its tokens.
-pub(crate) fn created_body(reply: &Reply) -> Result<Value, Refusal> {
-    let Reply::Created {
+pub(crate) fn created_body(made: &CreatedFacts) -> Value {
+    let CreatedFacts {
         sandbox,
         token,
         port_token,
         code_token,
         ..
-    } = reply
-    else {
-        return Err(strange());
-    };
-    Ok(json!({
+    } = made;
+    json!({
         "templateID": sandbox.template,
         "sandboxID": sandbox.id,
         "clientID": "atoll",
@@ -378,20 +368,15 @@ pub(crate) fn created_body(reply: &Reply) -> Result<Value, Refusal> {
         // The SDK for code sends it alone with some of its requests.
         "trafficAccessToken": code_token.as_ref().or(port_token.as_ref()),
         "domain": null,
-    }))
+    })
 }
 
-async fn done(
-    front: &Front,
-    key: Credential,
-    id: &str,
-    ask: InAsk,
-    status: StatusCode,
-) -> Result<Response, Refusal> {
-    match front.ask(key, within(&plain_id(id), ask)).await? {
-        Reply::Done => Ok(empty(status)),
-        _ => Err(strange()),
-    }
+async fn done<R>(front: &Front, key: Credential, id: &str, ask: R) -> Result<Response, Refusal>
+where
+    R: protocol::Request<Of = LifeAsk, Reply = ()>,
+{
+    front.call_in(key, &plain_id(id), ask).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
 }
 
 /// Reads the pairs of a query.

@@ -9,9 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
 use super::answers::{empty, json as answer_json, refused_in};
-use super::ask::strange;
 use super::{Front, filesystem, process, transfer};
-use crate::protocol::{Credential, InAsk, Kind, Measures, Refusal, Reply};
+use crate::protocol::{Alive, Credential, Kind, Measure, Measures, Refusal};
 
 /// Answers a request of a sandbox's service.
 pub(crate) async fn answer(front: &Front, sandbox: &str, request: Request<Body>) -> Response {
@@ -25,10 +24,8 @@ pub(crate) async fn answer(front: &Front, sandbox: &str, request: Request<Body>)
     }
     let answered = match path.as_str() {
         "/health" if get => {
-            let alive = front
-                .ask_in(Credential::Nothing, sandbox, InAsk::Alive)
-                .await;
-            alive.map(|_| empty(StatusCode::NO_CONTENT))
+            let alive = front.call_in(Credential::Nothing, sandbox, Alive {}).await;
+            alive.map(|()| empty(StatusCode::NO_CONTENT))
         }
         "/files" => return transfer::answer(front, Some(sandbox), request).await,
         "/metrics" if get => metrics(front, sandbox, request.headers()).await,
@@ -41,13 +38,8 @@ pub(crate) async fn answer(front: &Front, sandbox: &str, request: Request<Body>)
 }
 
 async fn metrics(front: &Front, sandbox: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
-    match front
-        .ask_in(token(headers), sandbox, InAsk::Measure)
-        .await?
-    {
-        Reply::Measured(measures) => Ok(answer_json(StatusCode::OK, &measured(&measures))),
-        _ => Err(strange()),
-    }
+    let measures = front.call_in(token(headers), sandbox, Measure {}).await?;
+    Ok(answer_json(StatusCode::OK, &measured(&measures)))
 }
 
 fn measured(measures: &Measures) -> serde_json::Value {

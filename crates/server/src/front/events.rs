@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{body, empty, json as answer_json};
-use super::ask::strange;
 use super::control::{credential, not_offered, pairs};
 use super::{Front, plain_id};
 use crate::lifecycle::{rendered, type_of};
 use crate::protocol::{
-    Ask, Credential, Refusal, Reply, Secret, WebhookAsk, WebhookFacts, WebhooksAsk,
+    ChangeWebhook, Credential, GetWebhook, ListLifecycleEvents, ListWebhooks, MakeWebhook, Refusal,
+    RemoveWebhook, Secret, WebhookAsk, WebhookFacts,
 };
 use crate::rfc3339::time_of;
 
@@ -48,39 +48,38 @@ pub(crate) async fn answer(
     content: Body,
 ) -> Result<Response, Refusal> {
     let key = credential(&parts.headers);
-    let (ask, status) = match (rest, &parts.method) {
+    let answer = |status, facts| Ok(answer_json(status, &described(&facts)));
+    match (rest, &parts.method) {
         (["sandboxes", rest @ ..], &Method::GET) if rest.len() < 2 => {
             let sandbox = rest.first().map(|id| plain_id(id));
-            return listed(front, key, sandbox, parts.uri.query().unwrap_or_default()).await;
+            listed(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
         }
-        (["webhooks"], &Method::GET) => (WebhooksAsk::List, StatusCode::OK),
+        (["webhooks"], &Method::GET) => {
+            let all = front.call(key, ListWebhooks {}).await?;
+            let all: Vec<Value> = all.iter().map(described).collect();
+            Ok(answer_json(StatusCode::OK, &all))
+        }
         (["webhooks"], &Method::POST) => {
             let asked: Webhook = body(content).await?;
-            (WebhooksAsk::Make(asked.into()), StatusCode::CREATED)
+            let made = front.call(key, MakeWebhook(asked.into())).await?;
+            answer(StatusCode::CREATED, made)
         }
-        (["webhooks", id], method) => {
+        (["webhooks", id], &Method::GET) => {
             let id = (*id).to_owned();
-            let ask = match *method {
-                Method::GET => WebhooksAsk::Get { id },
-                Method::DELETE => WebhooksAsk::Remove { id },
-                Method::PATCH => {
-                    let change = body::<Webhook>(content).await?.into();
-                    WebhooksAsk::Change { id, change }
-                }
-                _ => return Err(not_offered(parts)),
-            };
-            (ask, StatusCode::OK)
+            answer(StatusCode::OK, front.call(key, GetWebhook { id }).await?)
         }
-        _ => return Err(not_offered(parts)),
-    };
-    match front.ask(key, Ask::Webhooks(ask)).await? {
-        Reply::Webhook(facts) => Ok(answer_json(status, &described(&facts))),
-        Reply::Webhooks(all) => {
-            let all: Vec<Value> = all.iter().map(described).collect();
-            Ok(answer_json(status, &all))
+        (["webhooks", id], &Method::DELETE) => {
+            let id = (*id).to_owned();
+            front.call(key, RemoveWebhook { id }).await?;
+            Ok(empty(StatusCode::OK))
         }
-        Reply::Done => Ok(empty(status)),
-        _ => Err(strange()),
+        (["webhooks", id], &Method::PATCH) => {
+            let id = (*id).to_owned();
+            let change = body::<Webhook>(content).await?.into();
+            let ask = ChangeWebhook { id, change };
+            answer(StatusCode::OK, front.call(key, ask).await?)
+        }
+        _ => Err(not_offered(parts)),
     }
 }
 
@@ -114,15 +113,13 @@ async fn listed(
             _ => {}
         }
     }
-    let ask = Ask::LifecycleEvents {
+    let ask = ListLifecycleEvents {
         sandbox,
         offset,
         limit,
         oldest_first,
     };
-    let Reply::LifecycleEvents(all) = front.ask(key, ask).await? else {
-        return Err(strange());
-    };
+    let all = front.call(key, ask).await?;
     let wanted = all
         .iter()
         .filter(|one| types.is_empty() || types.contains(&type_of(&one.kind)));

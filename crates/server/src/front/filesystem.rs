@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use super::Front;
 use super::answers::{connect, gone, parsed, whole};
-use super::ask::{Line, strange, within};
+use super::ask::{Line, within};
 use super::envd::{check_user, token};
 use super::envelopes::{Envelopes, Out, streamed};
 use super::process::ping_every;
-use crate::line::Frame;
-use crate::protocol::{ChangeFacts, EntryFacts, InAsk, Kind, Refusal, Reply};
+use crate::protocol::{
+    ChangeFacts, EntryFacts, Kind, ListDirectory, MakeDirectory, MakeWatcher, Move, ReadWatcher,
+    Refusal, Remove, RemoveWatcher, Stat, Watch,
+};
 use crate::rfc3339::rfc3339;
 
 #[derive(Deserialize)]
@@ -48,49 +50,51 @@ pub(crate) async fn answer(
         let credential = token(&parts.headers);
         let asked: Asked = parsed(&text)?;
         let path = asked.path.clone();
-        let ask = match method {
-            "Stat" => InAsk::Stat { path },
-            "ListDir" => InAsk::ListDirectory {
-                path,
-                depth: asked.depth.max(1),
-            },
-            "MakeDir" => InAsk::MakeDirectory { path },
-            "Move" => InAsk::Move {
-                from: asked.source,
-                to: asked.destination,
-            },
-            "Remove" => InAsk::Remove { path },
-            "CreateWatcher" => InAsk::MakeWatcher {
-                path,
-                recursive: asked.recursive,
-            },
-            "GetWatcherEvents" => InAsk::Watched {
-                watcher: asked.watcher_id,
-            },
-            "RemoveWatcher" => InAsk::RemoveWatcher {
-                watcher: asked.watcher_id,
-            },
-            _ => {
-                return Err(Refusal::new(
-                    Kind::NotFound,
-                    format!("filesystem.Filesystem has no {method}"),
-                ));
+        let recursive = asked.recursive;
+        let watcher = asked.watcher_id;
+        Ok(match method {
+            "Stat" => {
+                let found = front.call_in(credential, sandbox, Stat { path }).await?;
+                json!({ "entry": entry(&found) })
             }
-        };
-        Ok(
-            match (method, front.ask_in(credential, sandbox, ask).await?) {
-                ("ListDir", Reply::Entries(all)) => {
-                    json!({ "entries": all.iter().map(entry).collect::<Vec<_>>() })
-                }
-                (_, Reply::Entries(all)) => json!({ "entry": all.first().map(entry) }),
-                (_, Reply::Watcher(name)) => json!({ "watcherId": name }),
-                (_, Reply::Changed(changes)) => {
-                    json!({ "events": changes.iter().map(event).collect::<Vec<_>>() })
-                }
-                (_, Reply::Done) => json!({}),
-                _ => return Err(strange()),
-            },
-        )
+            "ListDir" => {
+                let depth = asked.depth.max(1);
+                let ask = ListDirectory { path, depth };
+                let all = front.call_in(credential, sandbox, ask).await?;
+                json!({ "entries": all.iter().map(entry).collect::<Vec<_>>() })
+            }
+            "MakeDir" => {
+                let ask = MakeDirectory { path };
+                json!({ "entry": entry(&front.call_in(credential, sandbox, ask).await?) })
+            }
+            "Move" => {
+                let (from, to) = (asked.source, asked.destination);
+                let ask = Move { from, to };
+                json!({ "entry": entry(&front.call_in(credential, sandbox, ask).await?) })
+            }
+            "Remove" => {
+                front.call_in(credential, sandbox, Remove { path }).await?;
+                json!({})
+            }
+            "CreateWatcher" => {
+                let ask = MakeWatcher { path, recursive };
+                json!({ "watcherId": front.call_in(credential, sandbox, ask).await? })
+            }
+            "GetWatcherEvents" => {
+                let ask = ReadWatcher { watcher };
+                let changes = front.call_in(credential, sandbox, ask).await?;
+                json!({ "events": changes.iter().map(event).collect::<Vec<_>>() })
+            }
+            "RemoveWatcher" => {
+                let ask = RemoveWatcher { watcher };
+                front.call_in(credential, sandbox, ask).await?;
+                json!({})
+            }
+            _ => {
+                let what = format!("filesystem.Filesystem has no {method}");
+                return Err(Refusal::new(Kind::NotFound, what));
+            }
+        })
     };
     connect(sandbox, answered.await)
 }
@@ -103,17 +107,14 @@ async fn watch(front: &Front, sandbox: &str, request: Request<Body>) -> Response
         let text = Envelopes::only(whole(body).await?)?;
         check_user(&parts.headers)?;
         let asked: Asked = parsed(&text)?;
-        let ask = InAsk::Watch {
+        let ask = Watch {
             path: asked.path,
             recursive: asked.recursive,
         };
         let mut line = front
             .begin(token(&parts.headers), within(sandbox, ask))
             .await?;
-        match line.reply().await? {
-            Reply::Done => Ok(line),
-            _ => Err(strange()),
-        }
+        line.reply().await.map(|()| line)
     };
     let (out, response) = streamed();
     match began.await {
@@ -125,12 +126,12 @@ async fn watch(front: &Front, sandbox: &str, request: Request<Body>) -> Response
 }
 
 /// Passes on changes, until one of both sides is gone.
-async fn pass_on(mut line: Line, out: Out, ping: Duration) {
+async fn pass_on(mut line: Line<(), Vec<ChangeFacts>>, out: Out, ping: Duration) {
     let mut told = out.message(&json!({ "start": {} })).await;
     while told {
         told = tokio::select! {
-            frame = line.reader.next::<Reply>() => match frame {
-                Ok(Some(Frame::Message(Reply::Changed(changes)))) => {
+            changes = line.last() => match changes {
+                Ok(changes) => {
                     let mut is_told = true;
                     for change in &changes {
                         let event = json!({ "filesystem": event(change) });
@@ -139,7 +140,7 @@ async fn pass_on(mut line: Line, out: Out, ping: Duration) {
                     is_told
                 }
                 // Its sandbox is gone.
-                Ok(_) | Err(_) => return out.abort().await,
+                Err(_) => return out.abort().await,
             },
             () = out.closed() => return,
             () = tokio::time::sleep(ping) => out.message(&json!({ "keepalive": {} })).await,

@@ -169,7 +169,7 @@ impl Interpreter<'_> {
         let credential = self.credential.clone();
         let (stream, _) = open(self.front, self.sandbox, INTERPRETER_PORT, credential).await?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| strange(&error))?;
+        let (mut sender, connection) = handshake.map_err(|error| broken_off(&error))?;
         tokio::spawn(async move {
             // What went wrong is in the answer, or breaks it off.
             let _ = connection.await;
@@ -181,9 +181,9 @@ impl Interpreter<'_> {
             .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
-            .map_err(|error| strange(&error))?;
+            .map_err(|error| broken_off(&error))?;
         let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|error| strange(&error))?;
+        let answer = answer.map_err(|error| broken_off(&error))?;
         match answer.status() {
             StatusCode::OK | StatusCode::NO_CONTENT => Ok(answer.into_body()),
             StatusCode::NOT_FOUND => Err(Refusal::new(Kind::NotFound, "there is no such context")),
@@ -192,7 +192,7 @@ impl Interpreter<'_> {
                 Err(Refusal::new(Kind::Invalid, what)
                     .advise("python, javascript, typescript, bash, java or r"))
             }
-            status => Err(strange(&status)),
+            status => Err(broken_off(&status)),
         }
     }
 }
@@ -207,8 +207,8 @@ pub(crate) struct Context {
 /// Reads a short answer.
 async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
     let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-    let text = text.map_err(|error| strange(&*error))?.to_bytes();
-    serde_json::from_slice(&text).map_err(|error| strange(&error))
+    let text = text.map_err(|error| broken_off(&*error))?.to_bytes();
+    serde_json::from_slice(&text).map_err(|error| broken_off(&error))
 }
 
 /// Returns a context's id where it can be a part of a path.
@@ -231,7 +231,7 @@ impl Events {
                 return Ok(None);
             }
         }
-        let place = LARGE.acquire().await.map_err(|error| strange(&error))?;
+        let place = LARGE.acquire().await.map_err(|error| broken_off(&error))?;
         let place = Some(Arc::new(place));
         let until = Instant::now() + LARGE_WITHIN;
         loop {
@@ -254,7 +254,7 @@ impl Events {
         let Some(frame) = self.body.frame().await else {
             return Ok(false);
         };
-        let frame = frame.map_err(|error| strange(&error))?;
+        let frame = frame.map_err(|error| broken_off(&error))?;
         if let Ok(data) = frame.into_data() {
             self.got.extend_from_slice(&data);
         }
@@ -281,11 +281,11 @@ impl Events {
 impl Line {
     /// Reads the event.
     pub(crate) fn event(&self) -> Result<Event<'_>, Refusal> {
-        serde_json::from_slice(&self.text).map_err(|error| strange(&error))
+        serde_json::from_slice(&self.text).map_err(|error| broken_off(&error))
     }
 }
 
-fn strange(error: &(impl std::fmt::Display + ?Sized)) -> Refusal {
+pub(crate) fn broken_off(error: &(impl std::fmt::Display + ?Sized)) -> Refusal {
     let what = format!("the code interpreter has broken off: {error}");
     Refusal::new(Kind::Unavailable, what).advise("try again; a restart begins it anew")
 }

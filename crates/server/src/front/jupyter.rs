@@ -20,13 +20,12 @@ use serde_json::{Map, Value, json};
 
 use super::Front;
 use super::answers::{body, empty, json as answer_json, refuse_rest, status, with_retry};
-use super::ask::strange;
 use super::control::{not_offered, pairs};
 use super::interpreter::Interpreter;
 use super::listed::list_all;
 use crate::protocol::{
-    Ask, CODE_INTERPRETER, CreateAsk, Credential, InAsk, Kind, ListAsk, Refusal, Reply,
-    SandboxFacts,
+    CODE_INTERPRETER, Create, CreateAsk, Credential, GetSandbox, Kill, Kind, ListAsk,
+    ListSandboxes, Refusal, SandboxFacts,
 };
 use crate::rfc3339::time_of;
 use channels::Kernel;
@@ -129,7 +128,7 @@ async fn carry_out(
             match (method, rest) {
                 ("GET", []) => ok(&json!(model(&facts))),
                 ("DELETE", []) => {
-                    front.ask_in(key, &sandbox, InAsk::Kill).await?;
+                    front.call_in(key, &sandbox, Kill {}).await?;
                     Ok(empty(StatusCode::NO_CONTENT))
                 }
                 ("POST", ["interrupt"]) => {
@@ -179,7 +178,7 @@ async fn signed_in(front: &Front, key: Credential) -> Result<(), Refusal> {
         limit: 1,
         ..ListAsk::default()
     };
-    front.ask(key, Ask::List(ask)).await.map(drop)
+    front.call(key, ListSandboxes(ask)).await.map(drop)
 }
 
 impl Spec {
@@ -240,9 +239,7 @@ async fn start(front: &Front, key: Credential, asked: Start) -> Result<Response,
         private_ports: true,
         ..CreateAsk::default()
     };
-    let Reply::Created { sandbox, .. } = front.ask(key, Ask::Create(Box::new(ask))).await? else {
-        return Err(strange());
-    };
+    let sandbox = front.call(key, Create(Box::new(ask))).await?.sandbox;
     let mut response = answer_json(StatusCode::CREATED, &model(&sandbox));
     let at = format!("{PREFIX}api/kernels/{}", kernel_id(&sandbox.id));
     if let Ok(at) = HeaderValue::from_str(&at) {
@@ -256,7 +253,7 @@ async fn kernel(
     front: &Front,
     key: &Credential,
     id: &str,
-) -> Result<(String, Box<SandboxFacts>, &'static Spec), Refusal> {
+) -> Result<(String, SandboxFacts, &'static Spec), Refusal> {
     let none = || Refusal::new(Kind::NotFound, format!("Kernel does not exist: {id}"));
     let sandbox: String = id.chars().filter(|one| *one != '-').collect();
     if kernel_id(&sandbox) != id {
@@ -264,9 +261,8 @@ async fn kernel(
         signed_in(front, key.clone()).await?;
         return Err(none());
     }
-    let facts = match front.ask_in(key.clone(), &sandbox, InAsk::Get).await {
-        Ok(Reply::Sandbox(facts)) => facts,
-        Ok(_) => return Err(strange()),
+    let facts = match front.call_in(key.clone(), &sandbox, GetSandbox {}).await {
+        Ok(facts) => facts,
         Err(refusal) if refusal.kind == Kind::NoSandbox => {
             return Err(Refusal {
                 what: format!("Kernel does not exist: {id}: {}", refusal.what),

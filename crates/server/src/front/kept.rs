@@ -8,10 +8,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{body, empty, json as answer_json, status as status_of};
-use super::ask::strange;
 use super::control::{created, created_body, credential, pairs};
 use super::{Front, plain_id};
-use crate::protocol::{Ask, Filed, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
+use crate::protocol::{
+    self, Connect, CreatedFacts, Filed, Fork, ListSnapshots, Refusal, RemoveSnapshot, Snapshot,
+    SnapshotFacts,
+};
 use crate::rfc3339::time_of;
 
 #[derive(Default, Deserialize)]
@@ -61,46 +63,37 @@ pub(crate) async fn answer(
     match what {
         "pause" => {
             let Pause { memory } = body(content).await?;
-            let ask = InAsk::Pause {
+            let ask = protocol::Pause {
                 memory: memory != Some(false),
             };
-            match front.ask_in(key, &id, ask).await? {
-                Reply::Paused(memory) => Ok(keeps(empty(StatusCode::NO_CONTENT), memory)),
-                _ => Err(strange()),
-            }
+            let memory = front.call_in(key, &id, ask).await?;
+            Ok(keeps(empty(StatusCode::NO_CONTENT), memory))
         }
         "connect" | "resume" => {
             let Life { timeout } = body(content).await?;
-            let ask = InAsk::Connect { timeout_s: timeout };
-            let reply = front.ask_in(key, &id, ask).await?;
-            let status = match (&reply, what) {
-                (Reply::Created { resumed: true, .. }, _) | (_, "resume") => StatusCode::CREATED,
-                _ => StatusCode::OK,
+            let ask = Connect { timeout_s: timeout };
+            let made = front.call_in(key, &id, ask).await?;
+            let status = match made.resumed || what == "resume" {
+                true => StatusCode::CREATED,
+                false => StatusCode::OK,
             };
-            created(reply, status)
+            Ok(created(&made, status))
         }
         "fork" => {
             let Forks { timeout, count } = body(content).await?;
-            let ask = InAsk::Fork {
+            let ask = Fork {
                 count,
                 timeout_s: timeout,
             };
-            let Reply::Forks(forks, how) = front.ask_in(key, &id, ask).await? else {
-                return Err(strange());
-            };
-            let all: Vec<Value> = forks.into_iter().map(fork).collect();
-            Ok(filed(answer_json(StatusCode::CREATED, &all), how))
+            let made = front.call_in(key, &id, ask).await?;
+            let all: Vec<Value> = made.forks.iter().map(fork).collect();
+            Ok(filed(answer_json(StatusCode::CREATED, &all), made.filed))
         }
         _ => {
             let Named { name } = body(content).await?;
-            let ask = InAsk::Snapshot { name };
-            match front.ask_in(key, &id, ask).await? {
-                Reply::Snapshot(facts, how) => {
-                    let response = answer_json(StatusCode::CREATED, &told(&facts));
-                    Ok(filed(keeps(response, false), how))
-                }
-                _ => Err(strange()),
-            }
+            let made = front.call_in(key, &id, Snapshot { name }).await?;
+            let response = answer_json(StatusCode::CREATED, &told(&made.facts));
+            Ok(filed(keeps(response, false), made.filed))
         }
     }
 }
@@ -119,9 +112,9 @@ pub(crate) fn filed(mut response: Response, how: Filed) -> Response {
     response
 }
 
-fn fork(made: Result<Box<Reply>, Refusal>) -> Value {
-    match made.and_then(|made| created_body(&made)) {
-        Ok(sandbox) => json!({ "sandbox": sandbox }),
+fn fork(made: &Result<CreatedFacts, Refusal>) -> Value {
+    match made {
+        Ok(made) => json!({ "sandbox": created_body(made) }),
         Err(refusal) => {
             let code = status_of(refusal.kind).as_u16();
             json!({ "error": { "code": code, "message": refusal.told() } })
@@ -145,10 +138,8 @@ pub(crate) async fn snapshots(front: &Front, parts: &Parts) -> Result<Response, 
     let of = |wanted: &str| pairs(query).find(|(name, _)| name == wanted);
     let of = |wanted: &str| of(wanted).map(|(_, value)| value);
     let (sandbox, name) = (of("sandboxID"), of("name"));
-    let ask = Ask::Snapshots(SnapshotsAsk::List { sandbox });
-    let Reply::Snapshots(all) = front.ask(credential(&parts.headers), ask).await? else {
-        return Err(strange());
-    };
+    let ask = ListSnapshots { sandbox };
+    let all = front.call(credential(&parts.headers), ask).await?;
     let own = all.iter();
     let own = own.filter(|one| name.is_none() || one.name == name);
     let all: Vec<Value> = own.map(told).collect();
@@ -157,7 +148,7 @@ pub(crate) async fn snapshots(front: &Front, parts: &Parts) -> Result<Response, 
 
 /// Removes a snapshot.
 pub(crate) async fn remove(front: &Front, parts: &Parts, id: &str) -> Result<Response, Refusal> {
-    let ask = Ask::Snapshots(SnapshotsAsk::Remove { id: id.to_owned() });
-    front.ask(credential(&parts.headers), ask).await?;
+    let ask = RemoveSnapshot { id: id.to_owned() };
+    front.call(credential(&parts.headers), ask).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

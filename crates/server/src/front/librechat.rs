@@ -18,12 +18,11 @@ use sha2::{Digest, Sha256};
 
 use super::Front;
 use super::answers::{body, json as answer_json, status, with_retry};
-use super::ask::strange;
 use super::control::{credential, not_offered};
 use super::form::{drained, parts_of, wrong_body};
 use super::transfer::{fetch, store};
 use crate::protocol::{
-    Ask, CODE_INTERPRETER, CreateAsk, Credential, EntryFacts, InAsk, Kind, Refusal, Reply,
+    CODE_INTERPRETER, Create, CreateAsk, Credential, EntryFacts, Kill, Kind, ListDirectory, Refusal,
 };
 use crate::rfc3339::rfc3339;
 
@@ -112,22 +111,15 @@ impl<'a> Session<'a> {
             private_ports: true,
             ..CreateAsk::default()
         };
-        match front.ask(key.clone(), Ask::Create(Box::new(ask))).await? {
-            Reply::Created { sandbox, .. } => Ok(Self::new(front, key, &sandbox.id)),
-            _ => Err(strange()),
-        }
-    }
-
-    async fn ask(&self, ask: InAsk) -> Result<Reply, Refusal> {
-        self.front
-            .ask_in(self.key.clone(), &self.sandbox, ask)
-            .await
+        let made = front.call(key.clone(), Create(Box::new(ask))).await?;
+        Ok(Self::new(front, key, &made.sandbox.id))
     }
 
     /// Ends it: nothing in it is wanted any more.
     async fn end(&self) {
         // At its time it ends by itself.
-        let _ = self.ask(InAsk::Kill).await;
+        let killed = self.front.call_in(self.key.clone(), &self.sandbox, Kill {});
+        let _ = killed.await;
     }
 
     /// Writes a file below the home; returns what it is then.
@@ -139,13 +131,12 @@ impl<'a> Session<'a> {
 
     /// Lists the files that are not hidden.
     async fn files(&self) -> Result<Vec<EntryFacts>, Refusal> {
-        let ask = InAsk::ListDirectory {
+        let ask = ListDirectory {
             path: RESIDENT.home.to_owned(),
             depth: FILES_DEPTH,
         };
-        let Reply::Entries(all) = self.ask(ask).await? else {
-            return Err(strange());
-        };
+        let all = self.front.call_in(self.key.clone(), &self.sandbox, ask);
+        let all = all.await?;
         let is_shown = |one: &EntryFacts| {
             let hidden = name_of(one).split('/').any(|part| part.starts_with('.'));
             one.kind == "file" && one.target.is_none() && !hidden

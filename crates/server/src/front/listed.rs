@@ -10,9 +10,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::Front;
 use super::answers::json as answer_json;
-use super::ask::strange;
 use super::control::{ENVD_VERSION, pairs};
-use crate::protocol::{Ask, Credential, Kind, ListAsk, Refusal, Reply, SandboxFacts};
+use crate::protocol::{Credential, Kind, ListAsk, ListSandboxes, Listed, Refusal, SandboxFacts};
 use crate::rfc3339::time_of;
 
 /// Describes the volumes of a sandbox.
@@ -95,14 +94,11 @@ pub(crate) async fn list(
             _ => {}
         }
     }
-    let Reply::Sandboxes {
+    let Listed {
         sandboxes,
         cursor,
         running: count,
-    } = front.ask(key, Ask::List(ask)).await?
-    else {
-        return Err(strange());
-    };
+    } = front.call(key, ListSandboxes(ask)).await?;
     let all: Vec<Value> = sandboxes.iter().map(listed).collect();
     let mut response = answer_json(StatusCode::OK, &all);
     if is_v2 {
@@ -128,15 +124,10 @@ pub(crate) async fn list_all(
     let mut ask = ListAsk { limit: 100, ..ask };
     let mut all = Vec::new();
     while all.len() < ALL_MAX {
-        let part = front.ask(key.clone(), Ask::List(ask.clone())).await?;
-        let Reply::Sandboxes {
-            sandboxes, cursor, ..
-        } = part
-        else {
-            return Err(strange());
-        };
-        all.extend(sandboxes);
-        match cursor {
+        let part = ListSandboxes(ask.clone());
+        let part = front.call(key.clone(), part).await?;
+        all.extend(part.sandboxes);
+        match part.cursor {
             Some(cursor) => ask.cursor = Some(cursor),
             None => break,
         }

@@ -12,9 +12,8 @@ use utoipa::ToSchema;
 
 use super::Front;
 use super::answers::json as answer_json;
-use super::ask::strange;
 use super::control::pairs;
-use crate::protocol::{Ask, Credential, EventsAsk, Refusal, Reply};
+use crate::protocol::{Credential, EventList, EventsAsk, ListEvents, Refusal};
 
 /// The events that are read at once.
 const PART: usize = 1_000;
@@ -133,15 +132,13 @@ pub(crate) async fn lines(
     from: u64,
     limit: usize,
 ) -> Result<(Vec<LogLine>, Option<u64>), Refusal> {
-    let ask = Ask::Events(EventsAsk {
+    let ask = ListEvents(EventsAsk {
         sandbox: Some(sandbox.to_owned()),
         from,
         limit,
         ..EventsAsk::default()
     });
-    let Reply::Events { events, next } = front.ask(key, ask).await? else {
-        return Err(strange());
-    };
+    let EventList { events, next } = front.call(key, ask).await?;
     Ok((events.iter().map(LogLine::of).collect(), next))
 }
 

@@ -6,10 +6,9 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::answers::{empty, json as answer_json};
-use super::ask::strange;
 use super::control::pairs;
 use super::{Front, plain_id};
-use crate::protocol::{Ask, Counts, Credential, InAsk, Kind, Measures, Refusal, Reply};
+use crate::protocol::{Count, Credential, Kind, Measure, Measures, Refusal};
 use crate::rfc3339::time_of;
 
 /// The most sandboxes that are measured by one request, as E2B has it.
@@ -22,9 +21,7 @@ pub(crate) async fn metrics(
     id: &str,
     query: &str,
 ) -> Result<Response, Refusal> {
-    let Reply::Measured(measures) = front.ask_in(key, id, InAsk::Measure).await? else {
-        return Err(strange());
-    };
+    let measures = front.call_in(key, id, Measure {}).await?;
     let bound = |wanted: &str| {
         let found = pairs(query).find(|(name, _)| name == wanted);
         found.and_then(|(_, value)| value.parse::<u64>().ok())
@@ -71,11 +68,10 @@ pub(crate) async fn metrics_of_many(
     let mut all = Map::new();
     for id in ids {
         let id = plain_id(id);
-        match front.ask_in(key.clone(), &id, InAsk::Measure).await {
-            Ok(Reply::Measured(measures)) => {
+        match front.call_in(key.clone(), &id, Measure {}).await {
+            Ok(measures) => {
                 all.insert(id, measured(&measures));
             }
-            Ok(_) => return Err(strange()),
             Err(refusal) if refusal.kind == Kind::NoSandbox => {}
             Err(refusal) => return Err(refusal),
         }
@@ -85,7 +81,7 @@ pub(crate) async fn metrics_of_many(
 
 /// Says whether the worker makes sandboxes.
 pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
-    let counts = counts(front).await?;
+    let counts = front.call(Credential::Nothing, Count {}).await?;
     let status = match counts.makes && !counts.draining {
         true => StatusCode::NO_CONTENT,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -93,16 +89,9 @@ pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
     Ok(empty(status))
 }
 
-async fn counts(front: &Front) -> Result<Counts, Refusal> {
-    match front.ask(Credential::Nothing, Ask::Count).await? {
-        Reply::Counted(counts) => Ok(counts),
-        _ => Err(strange()),
-    }
-}
-
 /// Writes the worker's numbers in Prometheus' text format.
 pub(crate) async fn prometheus(front: &Front) -> Result<Response, Refusal> {
-    let counts = counts(front).await?;
+    let counts = front.call(Credential::Nothing, Count {}).await?;
     let all = [
         (
             "atoll_sandboxes",

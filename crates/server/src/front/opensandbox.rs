@@ -15,9 +15,11 @@ use serde_json::json;
 
 use super::Front;
 use super::answers::{empty, json as answer_json, status, with_retry};
-use super::ask::{Line, strange, within};
+use super::ask::{Line, within};
 use super::control::{not_offered, pairs};
-use crate::protocol::{Credential, InAsk, Kind, Refusal, Reply, StartAsk};
+use crate::protocol::{
+    self, Alive, Credential, End, InAsk, Kind, Measure, Refusal, Start, StartAsk, StartedFacts,
+};
 
 /// The beginning of the paths of this API.
 pub(super) const PREFIX: &str = "/opensandbox/";
@@ -71,7 +73,7 @@ async fn execd(
     };
     match (parts.method.as_str(), path) {
         ("GET", ["ping"]) => {
-            inside.ask(InAsk::Alive).await?;
+            inside.call(Alive {}).await?;
             Ok(empty(StatusCode::OK))
         }
         ("GET", ["metrics"]) => metrics(&inside).await,
@@ -90,21 +92,20 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    async fn ask(&self, ask: InAsk) -> Result<Reply, Refusal> {
-        let asked = self
-            .front
-            .ask_in(self.credential.clone(), self.sandbox, ask);
-        asked.await
+    async fn call<R: protocol::Request<Of: Into<InAsk>>>(
+        &self,
+        ask: R,
+    ) -> Result<R::Reply, Refusal> {
+        let credential = self.credential.clone();
+        self.front.call_in(credential, self.sandbox, ask).await
     }
 
     /// Starts a program; returns what follows it, and its number in the sandbox.
-    async fn start(&self, ask: StartAsk) -> Result<(Line, u32), Refusal> {
-        let ask = within(self.sandbox, InAsk::Start(Box::new(ask)));
+    async fn start(&self, ask: StartAsk) -> Result<(Line<StartedFacts, End>, u32), Refusal> {
+        let ask = within(self.sandbox, Start(Box::new(ask)));
         let mut line = self.front.begin(self.credential.clone(), ask).await?;
-        match line.reply().await? {
-            Reply::Started { pid, .. } => Ok((line, pid)),
-            _ => Err(strange()),
-        }
+        let pid = line.reply().await?.pid;
+        Ok((line, pid))
     }
 }
 
@@ -144,9 +145,7 @@ fn credential(headers: &HeaderMap) -> Result<Credential, Refusal> {
 }
 
 async fn metrics(inside: &Inside<'_>) -> Result<Response, Refusal> {
-    let Reply::Measured(measures) = inside.ask(InAsk::Measure).await? else {
-        return Err(strange());
-    };
+    let measures = inside.call(Measure {}).await?;
     #[allow(clippy::cast_precision_loss, reason = "a measurement for people")]
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let body = json!({

@@ -10,11 +10,11 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::ask::{Line, strange};
+use super::ask::Line;
 use super::control::credential;
 use super::envd::token;
 use super::{Front, Target, jupyter, opensandbox, transfer};
-use crate::protocol::{Ask, Credential, ENVD_PORT, Kind, Refusal, Reply};
+use crate::protocol::{self, Credential, ENVD_PORT, Kind, Refusal};
 
 /// The longest time, and the most bytes, for which a refused body is still read.
 const DRAINED_WITHIN: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(super) struct Sender {
 
 /// A place among the bodies that are read for one tenant, for as long as it is kept.
 pub(super) struct Permit {
-    _line: Line,
+    _line: Line<()>,
 }
 
 impl Sender {
@@ -92,15 +92,13 @@ pub(super) async fn permitted() -> Result<Permit, Refusal> {
             "nobody is known to send this body",
         ));
     };
-    let ask = Ask::Permit {
+    let ask = protocol::Permit {
         sandbox: sender.sandbox,
         volume: sender.volume,
     };
     let mut line = sender.front.begin(sender.credential, ask).await?;
-    match line.reply().await? {
-        Reply::Done => Ok(Permit { _line: line }),
-        _ => Err(strange()),
-    }
+    line.reply().await?;
+    Ok(Permit { _line: line })
 }
 
 /// Reads on for a moment: whoever still sends would find a closed connection in place of the answer.

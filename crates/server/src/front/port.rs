@@ -12,12 +12,12 @@ use serde_json::json;
 use tokio::net::UnixStream;
 
 use super::answers::{empty, gone, json as answer_json, refused};
-use super::ask::{strange, within};
+use super::ask::within;
 use super::envd::token;
 use super::{Front, authority};
 use crate::line;
 use crate::protocol::{
-    Credential, InAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply, is_service,
+    Credential, Kind, LINK, LINK_LASTS_S_MAX, OpenPort, OpenedPort, Refusal, is_service,
 };
 
 /// The header of the token for ports.
@@ -66,11 +66,9 @@ pub(crate) async fn open(
     port: u16,
     credential: Credential,
 ) -> Result<(UnixStream, Option<String>), Refusal> {
-    let ask = within(sandbox, InAsk::Port { port });
+    let ask = within(sandbox, OpenPort { port });
     let mut line = front.begin(credential, ask).await?;
-    let Reply::Connected { host } = line.reply().await? else {
-        return Err(strange());
-    };
+    let OpenedPort { host } = line.reply().await?;
     let stream = line::raw(line.reader, line.writer).map_err(|error| closed(&error))?;
     Ok((stream, host))
 }

@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use super::Front;
 use super::answers::{connect, gone, parsed, understood, whole};
-use super::ask::{Line, strange, within};
+use super::ask::{Line, Next, within};
 use super::envd::{asked_user, token};
 use super::envelopes::{Envelopes, Out, streamed};
 use super::permit::permitted;
-use crate::line::{Frame, Stream};
+use crate::line::Stream;
 use crate::protocol::{
-    End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
-    describe_limit, limited_status,
+    self, Attach, CloseInput, End, Kind, ListProcesses, ProcessFacts, Refusal, Resize, Selector,
+    Signal, Start, StartAsk, StartedFacts, TerminalSize, describe_limit, limited_status,
 };
 
 /// The time between two signs of life, unless the caller says another.
@@ -136,49 +136,47 @@ pub(crate) async fn answer(
         let text = whole(body).await?;
         let credential = token(&parts.headers);
         let asked: Asked = understood(&text).await?;
-        let ask = match method {
-            "List" => InAsk::Processes,
+        match method {
+            "List" => {
+                let all = front.call_in(credential, sandbox, ListProcesses {}).await?;
+                let all: Vec<Value> = all.iter().map(listed).collect();
+                return Ok(json!({ "processes": all }));
+            }
             "SendInput" => {
                 let input = asked.input.as_ref().map(Input::bytes).transpose()?;
-                let ask = within(
-                    sandbox,
-                    InAsk::Input {
-                        process: asked.selector()?,
-                    },
-                );
+                let process = asked.selector()?;
+                let ask = within(sandbox, protocol::Input { process });
                 let mut line = front.begin(credential, ask).await?;
                 let content = input.unwrap_or_default();
                 // What stands in its way is in the answer.
                 let _ = line.writer.content(Stream::Output, &content).await;
-                let _ = line.writer.end().await;
-                line.reply().await?;
-                return Ok(json!({}));
+                line.finish().await?;
             }
-            "CloseStdin" => InAsk::CloseInput {
-                process: asked.selector()?,
-            },
-            "SendSignal" => InAsk::Signal {
-                process: asked.selector()?,
-                number: signal(asked.signal.as_ref())?,
-            },
-            "Update" => InAsk::Resize {
-                process: asked.selector()?,
-                terminal: TerminalSize::from(&asked.pty.unwrap_or_default()),
-            },
+            "CloseStdin" => {
+                let process = asked.selector()?;
+                let ask = CloseInput { process };
+                front.call_in(credential, sandbox, ask).await?;
+            }
+            "SendSignal" => {
+                let ask = Signal {
+                    process: asked.selector()?,
+                    number: signal(asked.signal.as_ref())?,
+                };
+                front.call_in(credential, sandbox, ask).await?;
+            }
+            "Update" => {
+                let ask = Resize {
+                    process: asked.selector()?,
+                    terminal: TerminalSize::from(&asked.pty.unwrap_or_default()),
+                };
+                front.call_in(credential, sandbox, ask).await?;
+            }
             _ => {
-                return Err(Refusal::new(
-                    Kind::NotFound,
-                    format!("process.Process has no {method}"),
-                ));
+                let what = format!("process.Process has no {method}");
+                return Err(Refusal::new(Kind::NotFound, what));
             }
-        };
-        match front.ask_in(credential, sandbox, ask).await? {
-            Reply::Processes(all) => {
-                Ok(json!({ "processes": all.iter().map(listed).collect::<Vec<_>>() }))
-            }
-            Reply::Done => Ok(json!({})),
-            _ => Err(strange()),
         }
+        Ok(json!({}))
     };
     connect(sandbox, answered.await)
 }
@@ -220,20 +218,22 @@ async fn follow(front: &Front, sandbox: &str, method: &str, request: Request<Bod
     let began = async {
         let text = Envelopes::only(whole(body).await?)?;
         let asked: Asked = understood(&text).await?;
-        let ask = match method {
-            "Connect" => InAsk::Attach {
-                process: asked.selector()?,
-                from: None,
-            },
-            _ => InAsk::Start(Box::new(start(&asked, &parts.headers)?)),
+        let credential = token(&parts.headers);
+        let mut line = match method {
+            "Connect" => {
+                let process = asked.selector()?;
+                let ask = Attach {
+                    process,
+                    from: None,
+                };
+                front.begin(credential, within(sandbox, ask)).await?
+            }
+            _ => {
+                let ask = Start(Box::new(start(&asked, &parts.headers)?));
+                front.begin(credential, within(sandbox, ask)).await?
+            }
         };
-        let mut line = front
-            .begin(token(&parts.headers), within(sandbox, ask))
-            .await?;
-        match line.reply().await? {
-            Reply::Started { pid, .. } => Ok((line, pid)),
-            _ => Err(strange()),
-        }
+        line.reply().await.map(|started| (line, started.pid))
     };
     let (out, response) = streamed();
     match began.await {
@@ -245,20 +245,20 @@ async fn follow(front: &Front, sandbox: &str, method: &str, request: Request<Bod
 }
 
 /// Passes on what a program writes, until its end.
-async fn pass_on(mut line: Line, pid: u32, out: Out, ping: Duration) {
+async fn pass_on(mut line: Line<StartedFacts, End>, pid: u32, out: Out, ping: Duration) {
     let mut told = out
         .message(&json!({ "event": { "start": { "pid": pid } } }))
         .await;
     while told {
         told = tokio::select! {
-            frame = line.reader.next::<Reply>() => match frame {
-                Ok(Some(Frame::Content(stream, content))) => {
+            next = line.next() => match next {
+                Ok(Next::Content(stream, content)) => {
                     let (before, after) = around(stream);
                     out.bytes(before, &content, after).await
                 }
-                Ok(Some(Frame::Message(Reply::Ended(end)))) => return ended(&out, end).await,
+                Ok(Next::Message(end)) => return ended(&out, end).await,
                 // The worker is gone, and every sandbox with it.
-                Ok(_) | Err(_) => return out.abort().await,
+                Err(_) => return out.abort().await,
             },
             () = out.closed() => return,
             () = tokio::time::sleep(ping) => {
@@ -353,7 +353,7 @@ fn signal_name(number: u8) -> String {
 async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let mut envelopes = Envelopes::of(body);
-    let mut line: Option<Line> = None;
+    let mut line: Option<Line<()>> = None;
     let passed = async {
         // Until the process is known, which has a place of its own.
         let mut permit = Some(permitted().await?);
@@ -361,13 +361,9 @@ async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> R
             let message: BTreeMap<String, Value> = parsed(&text)?;
             if let Some(begin) = message.get("start") {
                 let asked: Asked = of(Some(begin))?;
-                let ask = InAsk::Input {
-                    process: asked.selector()?,
-                };
-                let begun = front
-                    .begin(token(&parts.headers), within(sandbox, ask))
-                    .await?;
-                line = Some(begun);
+                let process = asked.selector()?;
+                let ask = within(sandbox, protocol::Input { process });
+                line = Some(front.begin(token(&parts.headers), ask).await?);
                 drop(permit.take());
             } else if let (Some(data), Some(line)) = (message.get("data"), &mut line) {
                 let asked: Asked = of(Some(data))?;
@@ -378,9 +374,8 @@ async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> R
                 }
             }
         }
-        let mut line = line.ok_or_else(|| Refusal::new(Kind::Invalid, "no process is named"))?;
-        let _ = line.writer.end().await;
-        line.reply().await.map(drop)
+        let line = line.ok_or_else(|| Refusal::new(Kind::Invalid, "no process is named"))?;
+        line.finish().await
     };
     let (out, response) = streamed();
     match passed.await {

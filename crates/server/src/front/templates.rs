@@ -6,20 +6,16 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use futures_util::StreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answers::{body, empty, json as answer_json};
-use super::ask::strange;
 use super::control::{credential, not_offered, pairs};
-use super::form::wrong_body;
-use super::idle::timed;
 use super::{Front, authority, kept};
-use crate::line::Stream;
 use crate::protocol::{
-    Ask, BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, CODE_INTERPRETER,
-    Credential, Kind, Refusal, RegistryLogin, Reply, TEMPLATES, TemplateFacts, TemplatesAsk,
+    BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, CODE_INTERPRETER,
+    Credential, GetBuild, GetTemplate, Kind, LinkUpload, ListTemplates, Refusal, RegistryLogin,
+    RemoveTemplate, RequestBuild, RequestedBuild, StartBuild, TEMPLATES, TemplateFacts, Upload,
 };
 use crate::rfc3339::time_of;
 
@@ -102,12 +98,12 @@ pub(crate) async fn answer(
         }
         [id, "builds", build] if post => {
             let plan = plan(body(content).await?)?;
-            let ask = TemplatesAsk::Start {
+            let ask = StartBuild {
                 template: (*id).to_owned(),
                 build: (*build).to_owned(),
                 plan: Box::new(plan),
             };
-            front.ask(key, Ask::Templates(ask)).await?;
+            front.call(key, ask).await?;
             Ok(empty(StatusCode::ACCEPTED))
         }
         [id, "builds", build, "status"] if get => status(front, parts, key, id, build).await,
@@ -116,9 +112,7 @@ pub(crate) async fn answer(
 }
 
 async fn list(front: &Front, key: Credential) -> Result<Response, Refusal> {
-    let Reply::Templates(all) = front.ask(key, Ask::Templates(TemplatesAsk::List)).await? else {
-        return Err(strange());
-    };
+    let all = front.call(key, ListTemplates {}).await?;
     // What is shipped is nobody's own there.
     let own = all.iter().filter(|one| one.id != CODE_INTERPRETER);
     let all: Vec<Value> = own.map(described).collect();
@@ -126,11 +120,9 @@ async fn list(front: &Front, key: Credential) -> Result<Response, Refusal> {
 }
 
 async fn one(front: &Front, key: Credential, id: &str) -> Result<Response, Refusal> {
-    let ask = TemplatesAsk::Get { id: id.to_owned() };
-    match front.ask(key, Ask::Templates(ask)).await? {
-        Reply::Template(facts) => Ok(answer_json(StatusCode::OK, &described(&facts))),
-        _ => Err(strange()),
-    }
+    let ask = GetTemplate { id: id.to_owned() };
+    let facts = front.call(key, ask).await?;
+    Ok(answer_json(StatusCode::OK, &described(&facts)))
 }
 
 async fn alias(front: &Front, key: Credential, name: &str) -> Result<Response, Refusal> {
@@ -142,13 +134,7 @@ async fn alias(front: &Front, key: Credential, name: &str) -> Result<Response, R
         return told(name, true);
     }
     let id = name.to_owned();
-    match front
-        .ask(key, Ask::Templates(TemplatesAsk::Get { id }))
-        .await?
-    {
-        Reply::Template(facts) => told(&facts.id, false),
-        _ => Err(strange()),
-    }
+    told(&front.call(key, GetTemplate { id }).await?.id, false)
 }
 
 async fn remove(
@@ -157,9 +143,9 @@ async fn remove(
     key: Credential,
     id: &str,
 ) -> Result<Response, Refusal> {
-    let ask = TemplatesAsk::Remove { id: id.to_owned() };
-    match front.ask(key, Ask::Templates(ask)).await {
-        Ok(_) => Ok(empty(StatusCode::NO_CONTENT)),
+    let ask = RemoveTemplate { id: id.to_owned() };
+    match front.call(key, ask).await {
+        Ok(()) => Ok(empty(StatusCode::NO_CONTENT)),
         // Snapshots are removed by the same path.
         Err(refusal) if refusal.kind == Kind::NotFound => kept::remove(front, parts, id).await,
         Err(refusal) => Err(refusal),
@@ -196,14 +182,12 @@ async fn request(front: &Front, key: Credential, asked: Request) -> Result<Respo
         Some(tag) if tag != TAG && !name.contains(':') => format!("{name}:{tag}"),
         _ => name,
     };
-    let ask = TemplatesAsk::Request {
+    let ask = RequestBuild {
         name: name.clone(),
         cpus: asked.cpu_count,
         memory_mib: asked.memory_mib,
     };
-    let Reply::Build { template, build } = front.ask(key, Ask::Templates(ask)).await? else {
-        return Err(strange());
-    };
+    let RequestedBuild { template, build } = front.call(key, ask).await?;
     let tags = match tags.is_empty() {
         true => vec![TAG.to_owned()],
         false => tags,
@@ -227,12 +211,10 @@ async fn link(
     id: &str,
     upload: &str,
 ) -> Result<Response, Refusal> {
-    let ask = TemplatesAsk::Link {
+    let ask = LinkUpload {
         template: id.to_owned(),
     };
-    let Reply::UploadToken(token) = front.ask(key, Ask::Templates(ask)).await? else {
-        return Err(strange());
-    };
+    let token = front.call(key, ask).await?;
     let host = authority(&parts.headers, &parts.uri).unwrap_or("localhost");
     let scheme = if front.is_secure { "https" } else { "http" };
     let url = format!("{scheme}://{host}/templates/{id}/files/{upload}?token={token}");
@@ -251,22 +233,13 @@ async fn upload_of(
 ) -> Result<Response, Refusal> {
     let query = parts.uri.query().unwrap_or_default();
     let token = pairs(query).find(|(name, _)| name == "token");
-    let ask = Ask::Upload {
+    let ask = Upload {
         template: id.to_owned(),
         upload: upload.to_owned(),
         token: token.map(|(_, token)| token).unwrap_or_default(),
     };
-    let mut line = front.begin(Credential::Nothing, ask).await?;
-    let mut blocks = timed(content).into_data_stream();
-    while let Some(block) = blocks.next().await {
-        let block = block.map_err(|error| wrong_body(&error))?;
-        // Why nothing more is taken is in the answer.
-        if line.writer.content(Stream::Output, &block).await.is_err() {
-            break;
-        }
-    }
-    let _ = line.writer.end().await;
-    line.reply().await?;
+    let line = front.begin(Credential::Nothing, ask).await?;
+    line.fill(content).await?;
     Ok(empty(StatusCode::OK))
 }
 
@@ -362,15 +335,13 @@ async fn status(
         let found = pairs(query).find(|(name, _)| name == wanted);
         found.and_then(|(_, value)| value.parse::<usize>().ok())
     };
-    let ask = TemplatesAsk::Status {
+    let ask = GetBuild {
         template: id.to_owned(),
         build: build.to_owned(),
         from: number("logsOffset").unwrap_or(0),
         limit: number("limit").unwrap_or(usize::MAX),
     };
-    let Reply::BuildStatus(facts) = front.ask(key, Ask::Templates(ask)).await? else {
-        return Err(strange());
-    };
+    let facts = front.call(key, ask).await?;
     Ok(answer_json(StatusCode::OK, &progress(id, build, &facts)))
 }
 

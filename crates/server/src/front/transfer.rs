@@ -13,18 +13,21 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::Front;
 use super::answers::{json as answer_json, refused, refused_in};
-use super::ask::{Line, strange};
+use super::ask::Line;
 use super::envd::{named_user, token};
 use super::form::{drained, parts_of, wrong_body};
 use super::gathered::Gathered;
 use super::idle::timed;
 use super::packed::{PACKED_BYTES, Packed, unpacked};
-use crate::protocol::{Ask, ByteRange, Credential, EntryFacts, InAsk, Kind, Refusal, Reply};
+use crate::protocol::{
+    ByteRange, Credential, EntryFacts, FileFacts, In, Kind, Read, Refusal, Write,
+};
 
 /// The bytes that are read from a file at once.
 const BLOCK_BYTES: usize = 512 * 1024;
@@ -94,8 +97,8 @@ pub(crate) async fn answer(
     })
 }
 
-fn within(sandbox: Option<&str>, ask: InAsk) -> Ask {
-    Ask::In {
+fn within<R>(sandbox: Option<&str>, ask: R) -> In<R> {
+    In {
         sandbox: sandbox.map(str::to_owned),
         ask,
     }
@@ -121,7 +124,7 @@ pub(crate) async fn fetch(
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     let range = asked_range(headers);
-    let ask = InAsk::Read { path, range };
+    let ask = Read { path, range };
     let line = front.begin(credential, within(sandbox, ask)).await?;
     send(line, range.is_some()).await
 }
@@ -133,17 +136,13 @@ pub(crate) fn asked_range(headers: &HeaderMap) -> Option<ByteRange> {
 }
 
 /// Sends a file that is handed over, or the part of it that was asked for.
-pub(crate) async fn send(mut line: Line, is_part: bool) -> Result<Response, Refusal> {
-    let Reply::File {
+pub(crate) async fn send(mut line: Line<FileFacts>, is_part: bool) -> Result<Response, Refusal> {
+    let FileFacts {
         size,
         first,
         length,
-    } = line.reply().await?
-    else {
-        return Err(strange());
-    };
-    let file = line.reader.descriptor().await.map_err(|_| strange())?;
-    let begin = (Arc::new(File::from(file)), first, length);
+    } = line.reply().await?;
+    let begin = (Arc::new(line.file().await?), first, length);
     let blocks = futures_util::stream::try_unfold(begin, async |(file, at, left)| {
         if left == 0 {
             return Ok::<_, io::Error>(None);
@@ -301,11 +300,15 @@ pub(crate) async fn store(
     let line = begin(front, Some(sandbox), credential, path).await?;
     let blocks = timed(body).into_data_stream();
     let blocks = blocks.map(|block| block.map_err(io::Error::other));
-    entry(written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await?)
+    written(line, path, std::pin::pin!(blocks), &mut Packed::Not).await
 }
 
 /// Writes a body to a file that is handed over; returns what is told of it then.
-pub(crate) async fn take(line: Line, path: &str, body: Body) -> Result<Reply, Refusal> {
+pub(crate) async fn take<M: DeserializeOwned>(
+    line: Line<(), M>,
+    path: &str,
+    body: Body,
+) -> Result<M, Refusal> {
     let take = async |body: Body| {
         let blocks = body.into_data_stream();
         let blocks = blocks.map(|block| block.map_err(io::Error::other));
@@ -314,20 +317,13 @@ pub(crate) async fn take(line: Line, path: &str, body: Body) -> Result<Reply, Re
     drained(body, take).await
 }
 
-fn entry(reply: Reply) -> Result<EntryFacts, Refusal> {
-    match reply {
-        Reply::Entries(mut entries) => entries.pop().ok_or_else(strange),
-        _ => Err(strange()),
-    }
-}
-
 async fn begin(
     front: &Front,
     sandbox: Option<&str>,
     credential: &Credential,
     path: &str,
-) -> Result<Line, Refusal> {
-    let ask = InAsk::Write {
+) -> Result<Line<(), EntryFacts>, Refusal> {
+    let ask = Write {
         path: path.to_owned(),
     };
     front.begin(credential.clone(), within(sandbox, ask)).await
@@ -335,12 +331,12 @@ async fn begin(
 
 /// Writes the blocks of one file; returns its description of E2B's.
 async fn write(
-    line: Line,
+    line: Line<(), EntryFacts>,
     blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
     packed: &mut Packed,
     path: &str,
 ) -> Result<Value, Refusal> {
-    let entry = entry(written(line, path, blocks, packed).await?)?;
+    let entry = written(line, path, blocks, packed).await?;
     let at = if entry.path.is_empty() {
         path
     } else {
@@ -350,21 +346,18 @@ async fn write(
     Ok(json!({ "path": at, "name": name, "type": "file" }))
 }
 
-async fn written(
-    mut line: Line,
+async fn written<M: DeserializeOwned>(
+    mut line: Line<(), M>,
     path: &str,
     mut blocks: impl futures_util::Stream<Item = io::Result<Bytes>> + Unpin,
     packed: &mut Packed,
-) -> Result<Reply, Refusal> {
-    let Reply::Opened = line.reply().await? else {
-        return Err(strange());
-    };
-    let file = line.reader.descriptor().await.map_err(|_| strange())?;
-    let mut to = Gathered::new(File::from(file));
+) -> Result<M, Refusal> {
+    line.reply().await?;
+    let mut to = Gathered::new(line.file().await?);
     loop {
         // Told while it is written: its sandbox has ended, or there is no room left.
         let block = tokio::select! {
-            refusal = refused_meanwhile(&mut line) => return Err(refusal),
+            early = line.last() => return early,
             block = blocks.next() => block,
         };
         let Some(block) = block else {
@@ -380,7 +373,7 @@ async fn written(
             let content = packed.unpack(part).map_err(|error| wrong_body(&error))?;
             let put = tokio::select! {
                 biased;
-                refusal = refused_meanwhile(&mut line) => return Err(refusal),
+                early = line.last() => return early,
                 put = to.put(content) => put,
             };
             put.map_err(|error| Refusal::of_file(path, &error))?;
@@ -389,13 +382,5 @@ async fn written(
     let put = to.write().await;
     put.map_err(|error| Refusal::of_file(path, &error))?;
     let _ = line.writer.end().await;
-    line.reply().await
-}
-
-/// Waits for the refusal of a file that is being written.
-async fn refused_meanwhile(line: &mut Line) -> Refusal {
-    match line.reply().await {
-        Err(refusal) => refusal,
-        Ok(_) => strange(),
-    }
+    line.last().await
 }

@@ -11,10 +11,13 @@ use atoll_model::RESIDENT;
 
 use super::Front;
 use super::answers::{body, empty, json as answer_json};
-use super::ask::strange;
 use super::control::{credential, not_offered, pairs};
 use super::transfer::{asked_range, send, take};
-use crate::protocol::{Ask, ContentAsk, ContentFacts, Kind, Refusal, Reply, VolumeAsk, VolumesAsk};
+use crate::protocol::{
+    ContentFacts, GetVolume, Kind, ListContent, ListVolumes, MakeContentDirectory, MakeVolume,
+    OfVolume, OwnVolume, ReadContent, Refusal, RemoveContent, RemoveVolume, SetContentMode,
+    StatContent, VolumeAsk, VolumeFacts, WriteContent,
+};
 use crate::rfc3339::rfc3339;
 
 /// A volume to make, as E2B's SDKs ask for it.
@@ -30,50 +33,42 @@ pub(crate) async fn answer(
     rest: &[&str],
     content: Body,
 ) -> Result<Response, Refusal> {
-    let ask = match (parts.method.as_str(), rest) {
-        ("GET", []) => VolumesAsk::List,
-        ("POST", []) => {
-            let New { name } = body(content).await?;
-            VolumesAsk::Make(VolumeAsk {
-                name,
-                ..VolumeAsk::default()
-            })
-        }
-        ("GET", [id]) => VolumesAsk::Get {
-            id: (*id).to_owned(),
-        },
-        ("DELETE", [id]) => VolumesAsk::Remove {
-            id: (*id).to_owned(),
-        },
-        _ => return Err(not_offered(parts)),
+    let key = credential(&parts.headers);
+    let own = |status, own: OwnVolume| {
+        // A key whose scopes do not reach files gets no token.
+        let told = json!({
+            "volumeID": own.volume.id,
+            "name": own.volume.name,
+            "token": own.token.unwrap_or_default(),
+            "domain": null,
+        });
+        Ok(answer_json(status, &told))
     };
-    let made = matches!(ask, VolumesAsk::Make(_));
-    match front
-        .ask(credential(&parts.headers), Ask::Volumes(ask))
-        .await?
-    {
-        Reply::Done => Ok(empty(StatusCode::NO_CONTENT)),
-        Reply::Volumes(all) => {
-            let told = |one: &crate::protocol::VolumeFacts| json!({ "volumeID": one.id, "name": one.name });
+    match (parts.method.as_str(), rest) {
+        ("GET", []) => {
+            let all = front.call(key, ListVolumes {}).await?;
+            let told = |one: &VolumeFacts| json!({ "volumeID": one.id, "name": one.name });
             let all: Vec<Value> = all.iter().map(told).collect();
             Ok(answer_json(StatusCode::OK, &all))
         }
-        Reply::Volume(facts, token) => {
-            let status = if made {
-                StatusCode::CREATED
-            } else {
-                StatusCode::OK
-            };
-            // A key whose scopes do not reach files gets no token.
-            let told = json!({
-                "volumeID": facts.id,
-                "name": facts.name,
-                "token": token.unwrap_or_default(),
-                "domain": null,
+        ("POST", []) => {
+            let New { name } = body(content).await?;
+            let ask = MakeVolume(VolumeAsk {
+                name,
+                ..VolumeAsk::default()
             });
-            Ok(answer_json(status, &told))
+            own(StatusCode::CREATED, front.call(key, ask).await?)
         }
-        _ => Err(strange()),
+        ("GET", [id]) => {
+            let id = (*id).to_owned();
+            own(StatusCode::OK, front.call(key, GetVolume { id }).await?)
+        }
+        ("DELETE", [id]) => {
+            let id = (*id).to_owned();
+            front.call(key, RemoveVolume { id }).await?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        _ => Err(not_offered(parts)),
     }
 }
 
@@ -138,97 +133,64 @@ pub(crate) async fn content(
     what: &str,
     content: Body,
 ) -> Result<Response, Refusal> {
-    let Wanted {
-        path,
-        depth,
-        mode,
-        force,
-    } = Wanted::read(parts.uri.query().unwrap_or_default())?;
+    let wanted = Wanted::read(parts.uri.query().unwrap_or_default())?;
+    let (mode, force) = (wanted.mode, wanted.force);
     let missing = || Refusal::new(Kind::Invalid, "path says which file, and is missing");
-    let path = path.ok_or_else(missing)?;
-    let at = path.clone();
-    let range = asked_range(&parts.headers);
-    let ask = match (&parts.method, what) {
-        (&Method::GET, "path") => ContentAsk::Stat { path },
-        (&Method::GET, "dir") => {
-            let depth = depth.unwrap_or(1);
-            ContentAsk::List { path, depth }
+    let path = wanted.path.ok_or_else(missing)?;
+    let key = credential(&parts.headers);
+    let volume = volume.to_owned();
+    let one = |status, entry| Ok(answer_json(status, &stat(&entry)));
+    match (&parts.method, what) {
+        (&Method::GET, "path") => {
+            let ask = StatContent { path };
+            let found = front.call(key, OfVolume { volume, ask }).await?;
+            one(StatusCode::OK, found)
         }
-        (&Method::POST, "dir") => ContentAsk::MakeDirectory {
-            path,
-            mode,
-            parents: force == Some(true),
-        },
-        (&Method::DELETE, "path") => ContentAsk::Remove { path },
-        (&Method::GET, "file") => ContentAsk::Read { path, range },
-        (&Method::PUT, "file") => ContentAsk::Write {
-            path,
-            mode,
-            replaces: force != Some(false),
-        },
+        (&Method::GET, "dir") => {
+            let depth = wanted.depth.unwrap_or(1);
+            let ask = ListContent { path, depth };
+            let all = front.call(key, OfVolume { volume, ask }).await?;
+            let all: Vec<Value> = all.iter().map(stat).collect();
+            Ok(answer_json(StatusCode::OK, &all))
+        }
+        (&Method::POST, "dir") => {
+            let ask = MakeContentDirectory {
+                path,
+                mode,
+                parents: force == Some(true),
+            };
+            let made = front.call(key, OfVolume { volume, ask }).await?;
+            one(StatusCode::CREATED, made)
+        }
+        (&Method::DELETE, "path") => {
+            let ask = RemoveContent { path };
+            front.call(key, OfVolume { volume, ask }).await?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        (&Method::GET, "file") => {
+            let range = asked_range(&parts.headers);
+            let ask = ReadContent { path, range };
+            let line = front.begin(key, OfVolume { volume, ask }).await?;
+            send(line, range.is_some()).await
+        }
+        (&Method::PUT, "file") => {
+            let ask = WriteContent {
+                path: path.clone(),
+                mode,
+                replaces: force != Some(false),
+            };
+            let line = front.begin(key, OfVolume { volume, ask }).await?;
+            one(StatusCode::CREATED, take(line, &path, content).await?)
+        }
         (&Method::PATCH, "path") => {
             let Change { uid, gid, mode } = body(content).await?;
             check_owner(uid, RESIDENT.uid)?;
             check_owner(gid, RESIDENT.gid)?;
-            let ask = ContentAsk::SetMode { path, mode };
-            return told(front, parts, volume, ask, StatusCode::OK).await;
+            let ask = SetContentMode { path, mode };
+            let found = front.call(key, OfVolume { volume, ask }).await?;
+            one(StatusCode::OK, found)
         }
-        _ => return Err(not_offered(parts)),
-    };
-    match ask {
-        ContentAsk::Read { .. } => {
-            let line = front
-                .begin(credential(&parts.headers), of(volume, ask))
-                .await?;
-            send(line, range.is_some()).await
-        }
-        ContentAsk::Write { .. } => {
-            let line = front
-                .begin(credential(&parts.headers), of(volume, ask))
-                .await?;
-            let reply = take(line, &at, content).await?;
-            described(reply, false, StatusCode::CREATED)
-        }
-        ContentAsk::MakeDirectory { .. } => {
-            told(front, parts, volume, ask, StatusCode::CREATED).await
-        }
-        _ => told(front, parts, volume, ask, StatusCode::OK).await,
-    }
-}
-
-fn of(volume: &str, ask: ContentAsk) -> Ask {
-    Ask::Content {
-        volume: volume.to_owned(),
-        ask,
-    }
-}
-
-async fn told(
-    front: &Front,
-    parts: &Parts,
-    volume: &str,
-    ask: ContentAsk,
-    status: StatusCode,
-) -> Result<Response, Refusal> {
-    let is_list = matches!(ask, ContentAsk::List { .. });
-    let reply = front
-        .ask(credential(&parts.headers), of(volume, ask))
-        .await?;
-    described(reply, is_list, status)
-}
-
-fn described(reply: Reply, is_list: bool, status: StatusCode) -> Result<Response, Refusal> {
-    match reply {
-        Reply::Done => Ok(empty(StatusCode::NO_CONTENT)),
-        Reply::Content(entries) if is_list => {
-            let all: Vec<Value> = entries.iter().map(stat).collect();
-            Ok(answer_json(status, &all))
-        }
-        Reply::Content(entries) => match entries.as_slice() {
-            [entry] => Ok(answer_json(status, &stat(entry))),
-            _ => Err(strange()),
-        },
-        _ => Err(strange()),
+        _ => Err(not_offered(parts)),
     }
 }
 

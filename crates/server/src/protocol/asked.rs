@@ -1,4 +1,4 @@
-//! The requests that have many members.
+//! Requests about keys, the ledger and snapshots, and those parts of requests that have many members.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,53 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::MountAsk;
+use super::facts::*;
+use super::request::requests;
+use super::volumes::MountAsk;
+
+requests! {
+    /// A request about keys.
+    KeysAsk {
+        /// Lists them.
+        ListKeys {} -> Vec<KeyFacts>;
+        /// Makes one: for the caller's own tenant if none is named, for everything that the role may
+        /// if no scopes are. From `expires_s` on it is refused (seconds since 1970).
+        MakeKey {
+            tenant: Option<String>, name: String, role: String, scopes: Option<Vec<String>>,
+            expires_s: Option<u64>
+        } -> MadeKey;
+        /// Revokes one.
+        RevokeKey { id: String } -> ();
+    }
+}
+
+requests! {
+    /// A request about the ledger, or approvals.
+    LedgerAsk {
+        /// Returns what the ledger has of the tenant's sandboxes.
+        ListEvents(EventsAsk) -> EventList;
+        /// Proves that the event of this number is in the ledger.
+        Prove { number: u64 } -> String;
+        /// Signs the ledger as it is.
+        Checkpoint {} -> String;
+        /// Lists the tenant's sessions.
+        ListSessions {} -> Vec<SessionFacts>;
+        /// Adds a note to a session.
+        AddNote { session: String, note: serde_json::Value } -> Noted;
+        /// Lists what waits for an approver.
+        ListApprovals {} -> Vec<ApprovalFacts>;
+    }
+}
+
+requests! {
+    /// A request about snapshots.
+    SnapshotsAsk {
+        /// Lists them, or those of one sandbox.
+        ListSnapshots { sandbox: Option<String> } -> Vec<SnapshotFacts>;
+        /// Removes one, by its id or name.
+        RemoveSnapshot { id: String } -> ();
+    }
+}
 
 /// Events of the ledger.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -116,22 +162,6 @@ pub struct SizesAsk {
     pub memory_mib: Option<u64>,
 }
 
-/// A request about snapshots.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SnapshotsAsk {
-    /// List them: [`super::Reply::Snapshots`].
-    List {
-        /// Only those of this sandbox.
-        sandbox: Option<String>,
-    },
-    /// Remove one: [`super::Reply::Done`].
-    Remove {
-        /// Its id, or name.
-        id: String,
-    },
-}
-
 /// A part of the list of sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListAsk {
@@ -151,32 +181,6 @@ pub struct ListAsk {
     pub limit: usize,
     /// The end of an earlier part.
     pub cursor: Option<String>,
-}
-
-/// A request about keys.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeysAsk {
-    /// List them: [`super::Reply::Keys`].
-    List,
-    /// Make one: [`super::Reply::Key`].
-    Make {
-        /// The tenant; the caller's own if `None`.
-        tenant: Option<String>,
-        /// The caller's name.
-        name: String,
-        /// The role.
-        role: String,
-        /// The names of its scopes; `None` for everything that the role may.
-        scopes: Option<Vec<String>>,
-        /// The time from which it is refused, seconds since 1970.
-        expires_s: Option<u64>,
-    },
-    /// Revoke one: [`super::Reply::Done`].
-    Revoke {
-        /// Its id.
-        id: String,
-    },
 }
 
 /// A program to start.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{MountAsk, NetworkAsk, StartAsk};
+use super::asked::{NetworkAsk, StartAsk};
+use super::refusal::Refusal;
+use super::volumes::MountAsk;
 
 /// A sandbox, as its callers see it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -50,6 +52,32 @@ pub struct SandboxFacts {
     pub asked: Option<NetworkAsk>,
 }
 
+/// A sandbox, for whoever may reach it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CreatedFacts {
+    /// The sandbox.
+    pub sandbox: SandboxFacts,
+    /// Its access token.
+    pub token: String,
+    /// The token for its ports, if they take one.
+    pub port_token: Option<String>,
+    /// The token for its code interpreter, if it has one, and for its ports.
+    pub code_token: Option<String>,
+    /// True if it was paused before.
+    pub resumed: bool,
+}
+
+/// A part of a list.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[allow(missing_docs)]
+pub struct Listed {
+    pub sandboxes: Vec<SandboxFacts>,
+    /// The cursor of the next part, if there is one.
+    pub cursor: Option<String>,
+    /// The sandboxes that run, in all parts.
+    pub running: usize,
+}
+
 /// A call that waits for an approver.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ApprovalFacts {
@@ -75,6 +103,20 @@ pub struct PortFacts {
     /// The program's name, as it states it.
     pub program: Option<String>,
     /// The address for whoever may reach it.
+    pub url: String,
+}
+
+/// A port that is connected.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OpenedPort {
+    /// The host that requests are to name.
+    pub host: Option<String>,
+}
+
+/// A link to a port.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct Link {
+    /// The address for a browser.
     pub url: String,
 }
 
@@ -110,6 +152,39 @@ pub struct SnapshotFacts {
     pub created_ms: u64,
 }
 
+/// A snapshot that was made.
+#[derive(Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct MadeSnapshot {
+    pub facts: SnapshotFacts,
+    pub filed: Filed,
+}
+
+/// The sandboxes that begin with the files of another one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Forks {
+    /// Of each that it is made, or why not.
+    pub forks: Vec<Result<CreatedFacts, Refusal>>,
+    /// The way in which they come to those files.
+    pub filed: Filed,
+}
+
+/// Events of the ledger, the oldest first.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct EventList {
+    /// Each with `number`, `time`, `run`, `type` and `body`.
+    pub events: Vec<serde_json::Value>,
+    /// The number to go on from, if there are more.
+    pub next: Option<u64>,
+}
+
+/// A note that is durable.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct Noted {
+    /// The number of its event in the ledger.
+    pub number: u64,
+}
+
 /// A session: the durable log of one task, apart from its sandboxes and from who works on it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SessionFacts {
@@ -140,6 +215,15 @@ pub struct KeyFacts {
     pub revoked_s: Option<u64>,
 }
 
+/// A key that was made.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[allow(missing_docs)]
+pub struct MadeKey {
+    /// The key: shown this once.
+    pub key: String,
+    pub facts: KeyFacts,
+}
+
 /// Something that happened to a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[allow(missing_docs)]
@@ -159,6 +243,17 @@ pub struct ProcessFacts {
     pub pid: u32,
     /// The request.
     pub started: StartAsk,
+}
+
+/// A program that is followed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct StartedFacts {
+    /// The number of its process in the sandbox.
+    pub pid: u32,
+    /// The output that is lost before what follows, bytes.
+    pub lost: u64,
+    /// The offset of what follows in all output, bytes.
+    pub at: u64,
 }
 
 /// The end of a program.
@@ -222,6 +317,17 @@ pub struct EntryFacts {
     pub modified_ns: i64,
     /// Of a link: its target.
     pub target: Option<String>,
+}
+
+/// A file that is opened to be read.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct FileFacts {
+    /// The size of the whole file, bytes.
+    pub size: u64,
+    /// The first byte of the part that is wanted.
+    pub first: u64,
+    /// The length of that part, bytes.
+    pub length: u64,
 }
 
 /// A change in a watched directory.

@@ -5,56 +5,34 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A request about templates.
+use super::request::requests;
+
+requests! {
+    /// A request about templates. One is named by its id, or its name.
+    TemplatesAsk {
+        /// Lists them.
+        ListTemplates {} -> Vec<TemplateFacts>;
+        /// Describes one.
+        GetTemplate { id: String } -> TemplateFacts;
+        /// Removes one that nothing stands on.
+        RemoveTemplate { id: String } -> ();
+        /// Begins a build, which waits for its plan. The name is a new one, or one that is replaced.
+        RequestBuild { name: String, cpus: Option<u32>, memory_mib: Option<u64> } -> RequestedBuild;
+        /// Makes a token by which files are uploaded for a build.
+        LinkUpload { template: String } -> String;
+        /// Carries out a plan; answers at once.
+        StartBuild { template: String, build: String, plan: Box<BuildPlan> } -> ();
+        /// Tells how far a build is, with so many lines of its log from one on.
+        GetBuild { template: String, build: String, from: usize, limit: usize } -> BuildFacts;
+    }
+}
+
+/// A build that waits for its plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TemplatesAsk {
-    /// List them: [`super::Reply::Templates`].
-    List,
-    /// Describe one: [`super::Reply::Template`].
-    Get {
-        /// Its id, or name.
-        id: String,
-    },
-    /// Remove one that nothing stands on: [`super::Reply::Done`].
-    Remove {
-        /// Its id, or name.
-        id: String,
-    },
-    /// Begin a build, which waits for its plan: [`super::Reply::Build`].
-    Request {
-        /// The name of the template: a new one, or one that is replaced.
-        name: String,
-        /// The processors of its sandboxes; the server's default if `None`, as of the next.
-        cpus: Option<u32>,
-        /// Their memory, MiB.
-        memory_mib: Option<u64>,
-    },
-    /// Make a token by which files are uploaded for a build: [`super::Reply::UploadToken`].
-    Link {
-        /// The template.
-        template: String,
-    },
-    /// Carry out a plan: [`super::Reply::Done`] at once, and [`TemplatesAsk::Status`] from then on.
-    Start {
-        /// The template.
-        template: String,
-        /// The build.
-        build: String,
-        /// The plan.
-        plan: Box<BuildPlan>,
-    },
-    /// Tell how far a build is: [`super::Reply::BuildStatus`].
-    Status {
-        /// The template.
-        template: String,
-        /// The build.
-        build: String,
-        /// The number of lines of its log that are known already.
-        from: usize,
-        /// The most lines that are told.
-        limit: usize,
-    },
+#[allow(missing_docs)]
+pub struct RequestedBuild {
+    pub template: String,
+    pub build: String,
 }
 
 /// The plan of a template.

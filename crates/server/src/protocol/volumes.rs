@@ -3,31 +3,24 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A request about the tenant's volumes. One is named by its id, or its name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum VolumesAsk {
-    /// List them: [`super::Reply::Volumes`].
-    List,
-    /// Describe one, with its token: [`super::Reply::Volume`].
-    Get {
-        /// Its id.
-        id: String,
-    },
-    /// Make one: [`super::Reply::Volume`].
-    Make(VolumeAsk),
-    /// Copy one to a new one that nobody changes: [`super::Reply::Volume`].
-    Snapshot {
-        /// Its id.
-        id: String,
-        /// The name of the copy.
-        name: Option<String>,
-    },
-    /// Remove one that no sandbox has: [`super::Reply::Done`].
-    Remove {
-        /// Its id.
-        id: String,
-    },
+use super::facts::FileFacts;
+use super::request::requests;
+use super::sandbox::ByteRange;
+
+requests! {
+    /// A request about the tenant's volumes. One is named by its id, or its name.
+    VolumesAsk {
+        /// Lists them.
+        ListVolumes {} -> Vec<VolumeFacts>;
+        /// Describes one, with its token.
+        GetVolume { id: String } -> OwnVolume;
+        /// Makes one.
+        MakeVolume(VolumeAsk) -> OwnVolume;
+        /// Copies one to a new one that nobody changes.
+        SnapshotVolume { id: String, name: Option<String> } -> OwnVolume;
+        /// Removes one that no sandbox has.
+        RemoveVolume { id: String } -> ();
+    }
 }
 
 /// A volume to make.
@@ -76,60 +69,34 @@ pub struct VolumeFacts {
     pub sandboxes: Vec<String>,
 }
 
-/// A request about the files of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ContentAsk {
-    /// Describe one: [`super::Reply::Content`], as of the next four.
-    Stat {
-        /// The path, from the volume's top on.
-        path: String,
-    },
-    /// List a directory.
-    List {
-        /// The directory.
-        path: String,
-        /// The levels, at least 1.
-        depth: u32,
-    },
-    /// Make a directory.
-    MakeDirectory {
-        /// The directory.
-        path: String,
-        /// Its permission bits.
-        mode: Option<u32>,
-        /// True to make those that it lies in too.
-        parents: bool,
-    },
-    /// Set permission bits.
-    SetMode {
-        /// The path.
-        path: String,
-        /// The bits; what they are now if `None`.
-        mode: Option<u32>,
-    },
-    /// Remove a file or directory: [`super::Reply::Done`].
-    Remove {
-        /// The path.
-        path: String,
-    },
-    /// Open a file to read it: [`super::Reply::File`], then its descriptor.
-    Read {
-        /// The path.
-        path: String,
-        /// The part that is wanted.
-        range: Option<super::ByteRange>,
-    },
-    /// Open a file to write it from empty: [`super::Reply::Opened`], then its descriptor; once the
-    /// end of the frames is told, [`super::Reply::Content`].
-    Write {
-        /// The path.
-        path: String,
-        /// Its permission bits.
-        mode: Option<u32>,
-        /// False if there may be none of that name yet.
-        replaces: bool,
-    },
+/// A volume, with the token by which its files are reached.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[allow(missing_docs)]
+pub struct OwnVolume {
+    pub volume: VolumeFacts,
+    /// For `/volumecontent/{volume}`, as a bearer token; a key with the scope `files` is another.
+    pub token: Option<String>,
+}
+
+requests! {
+    /// A request about the files of a volume. Paths are from its top on.
+    ContentAsk {
+        /// Describes one.
+        StatContent { path: String } -> ContentFacts;
+        /// Lists a directory, so many levels deep.
+        ListContent { path: String, depth: u32 } -> Vec<ContentFacts>;
+        /// Makes a directory; with `parents` those that it lies in too.
+        MakeContentDirectory { path: String, mode: Option<u32>, parents: bool } -> ContentFacts;
+        /// Sets permission bits; leaves them as they are if `None`.
+        SetContentMode { path: String, mode: Option<u32> } -> ContentFacts;
+        /// Removes a file or directory.
+        RemoveContent { path: String } -> ();
+        /// Opens a file to read it, or a part. Its descriptor follows the answer.
+        ReadContent { path: String, range: Option<ByteRange> } -> FileFacts;
+        /// Opens a file to write it from empty, one that is there already only if it is replaced. Its
+        /// descriptor follows the answer; the description comes once the end of the frames is told.
+        WriteContent { path: String, mode: Option<u32>, replaces: bool } -> (), then ContentFacts;
+    }
 }
 
 /// A file of a volume.
@@ -156,13 +123,13 @@ impl ContentAsk {
     #[must_use]
     pub fn path(&self) -> &str {
         match self {
-            Self::Stat { path }
-            | Self::List { path, .. }
-            | Self::MakeDirectory { path, .. }
-            | Self::SetMode { path, .. }
-            | Self::Remove { path }
-            | Self::Read { path, .. }
-            | Self::Write { path, .. } => path,
+            Self::StatContent(ask) => &ask.path,
+            Self::ListContent(ask) => &ask.path,
+            Self::MakeContentDirectory(ask) => &ask.path,
+            Self::SetContentMode(ask) => &ask.path,
+            Self::RemoveContent(ask) => &ask.path,
+            Self::ReadContent(ask) => &ask.path,
+            Self::WriteContent(ask) => &ask.path,
         }
     }
 
@@ -170,11 +137,11 @@ impl ContentAsk {
     #[must_use]
     pub fn change(&self) -> Option<&'static str> {
         match self {
-            Self::Stat { .. } | Self::List { .. } | Self::Read { .. } => None,
-            Self::MakeDirectory { .. } => Some("directory-made"),
-            Self::SetMode { .. } => Some("mode-set"),
-            Self::Remove { .. } => Some("file-removed"),
-            Self::Write { .. } => Some("file-written"),
+            Self::StatContent(_) | Self::ListContent(_) | Self::ReadContent(_) => None,
+            Self::MakeContentDirectory(_) => Some("directory-made"),
+            Self::SetContentMode(_) => Some("mode-set"),
+            Self::RemoveContent(_) => Some("file-removed"),
+            Self::WriteContent(_) => Some("file-written"),
         }
     }
 }

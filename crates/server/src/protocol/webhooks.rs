@@ -2,31 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A request about the tenant's webhooks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WebhooksAsk {
-    /// List them: [`super::Reply::Webhooks`].
-    List,
-    /// Describe one: [`super::Reply::Webhook`].
-    Get {
-        /// Its id.
-        id: String,
-    },
-    /// Make one: [`super::Reply::Webhook`].
-    Make(WebhookAsk),
-    /// Change one, in the fields that are there: [`super::Reply::Webhook`].
-    Change {
-        /// Its id.
-        id: String,
-        /// The fields.
-        change: WebhookAsk,
-    },
-    /// Remove one: [`super::Reply::Done`].
-    Remove {
-        /// Its id.
-        id: String,
-    },
+use super::request::requests;
+
+requests! {
+    /// A request about the tenant's webhooks.
+    WebhooksAsk {
+        /// Lists them.
+        ListWebhooks {} -> Vec<WebhookFacts>;
+        /// Describes one.
+        GetWebhook { id: String } -> WebhookFacts;
+        /// Makes one.
+        MakeWebhook(WebhookAsk) -> WebhookFacts;
+        /// Changes one, in the fields that are there.
+        ChangeWebhook { id: String, change: WebhookAsk } -> WebhookFacts;
+        /// Removes one.
+        RemoveWebhook { id: String } -> ();
+    }
 }
 
 /// The fields of a webhook, as a caller sets them.

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::callers::Caller;
 use super::making::Over;
 use super::{Worker, fault, refusal};
-use crate::protocol::{ApprovalFacts, CreateAsk, DecideAsk, Kind, Refusal, Reply};
+use crate::protocol::{ApprovalFacts, CreateAsk, Decide, DecideAsk, Kind, Refusal};
 
 /// The first number of a question: those about connections count from 1 in each sandbox.
 const FIRST: u32 = 1_000_001;
@@ -261,20 +261,20 @@ impl Worker {
         self: &Arc<Self>,
         caller: &Caller,
         sandbox: &str,
-        approval: u32,
-        decision: DecideAsk,
-    ) -> Result<Reply, Refusal> {
+        ask: &Decide,
+    ) -> Result<(), Refusal> {
         // Who makes a request does not approve it.
         if !matches!(caller.role, Role::Administrator | Role::Approver) {
             let what = format!("a key of the role {} may not", caller.role.name());
             return Err(Refusal::new(Kind::Forbidden, what)
                 .advise("an administrator makes keys of other roles"));
         }
+        let approval = ask.approval;
         let DecideAsk {
             digest,
             grant,
             lasting,
-        } = decision;
+        } = &ask.decision;
         let none = || Refusal::new(Kind::NotFound, "nothing of this number waits any more");
         let is_own = |one: &Open| {
             one.approval == approval
@@ -288,11 +288,11 @@ impl Worker {
             .find(|one| is_own(one))
             .map(|one| one.digest);
         let found = found.ok_or_else(none)?;
-        if found.to_string() != digest {
+        if found.to_string() != *digest {
             let what = "the digest is of something else than what waits";
             return Err(Refusal::new(Kind::Invalid, what).advise("take it from the list"));
         }
-        if grant && lasting {
+        if *grant && *lasting {
             let what = "a sandbox or an exec is approved once";
             return Err(Refusal::new(Kind::Invalid, what).advise("leave lasting out"));
         }
@@ -310,8 +310,8 @@ impl Worker {
         let event = open.question.event(approval, open.digest, how);
         self.record(&open.question, step, event).await?;
         // Whoever has asked may be gone.
-        let _ = open.answer.send(grant);
-        Ok(Reply::Done)
+        let _ = open.answer.send(*grant);
+        Ok(())
     }
 
     async fn record(

@@ -26,10 +26,10 @@ use tokio::task::spawn_blocking;
 use super::callers::Caller;
 use super::layered::Begun;
 use super::living::milliseconds;
-use super::{Worker, fault, name, templates};
+use super::{Answer, Answered, Worker, fault, name, templates};
 use crate::protocol::{
-    BuildFacts, BuildPlan, CODE_INTERPRETER, CreateAsk, Kind, Refusal, Reply, TemplateFacts,
-    TemplatesAsk,
+    BuildFacts, CODE_INTERPRETER, CreateAsk, Kind, Refusal, RequestBuild, RequestedBuild,
+    StartBuild, TemplateFacts, TemplatesAsk,
 };
 pub(super) use begun::variables;
 pub(super) use holding::{Held, Hold};
@@ -218,51 +218,36 @@ impl Worker {
         self: &Arc<Self>,
         caller: &Caller,
         ask: TemplatesAsk,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Answered, Refusal> {
         match ask {
-            TemplatesAsk::List => {
+            TemplatesAsk::ListTemplates(ask) => {
                 let mut all = self.all_templates()?;
                 all.retain(|one| one.tenant == caller.tenant);
                 let own = all.iter().map(|one| self.template_facts(one));
-                Ok(Reply::Templates(
-                    own.chain(self.interpreter_facts()).collect(),
-                ))
+                ask.answer(own.chain(self.interpreter_facts()).collect())
             }
-            TemplatesAsk::Get { id } => {
-                let found = self.template_named(&caller.tenant, &id)?;
-                let found = found.ok_or_else(|| no_template(&id))?;
-                Ok(Reply::Template(Box::new(self.template_facts(&found))))
+            TemplatesAsk::GetTemplate(ask) => {
+                let found = self.template_named(&caller.tenant, &ask.id)?;
+                let found = found.ok_or_else(|| no_template(&ask.id))?;
+                ask.answer(self.template_facts(&found))
             }
-            TemplatesAsk::Remove { id } => {
+            TemplatesAsk::RemoveTemplate(ask) => {
                 self.can_make(caller)?;
-                self.remove_template(caller, &id).await
+                ask.answer(self.remove_template(caller, &ask.id).await?)
             }
-            TemplatesAsk::Request {
-                name,
-                cpus,
-                memory_mib,
-            } => self.request_build(caller, name, cpus, memory_mib),
-            TemplatesAsk::Link { template } => {
+            TemplatesAsk::RequestBuild(ask) => ask.answer(self.request_build(caller, &ask)?),
+            TemplatesAsk::LinkUpload(ask) => {
                 self.can_make(caller)?;
-                let token = self.builds.link(&caller.tenant, &template)?;
-                Ok(Reply::UploadToken(token))
+                ask.answer(self.builds.link(&caller.tenant, &ask.template)?)
             }
-            TemplatesAsk::Start {
-                template,
-                build,
-                plan,
-            } => self.start_build(caller, &template, &build, *plan),
-            TemplatesAsk::Status {
-                template,
-                build,
-                from,
-                limit,
-            } => {
-                let limit = limit.clamp(1, LINES_MAX);
+            TemplatesAsk::StartBuild(ask) => ask.answer(self.start_build(caller, &ask)?),
+            TemplatesAsk::GetBuild(ask) => {
+                let limit = ask.limit.clamp(1, LINES_MAX);
+                let (template, build) = (&ask.template, &ask.build);
                 let facts = self
                     .builds
-                    .facts(&caller.tenant, &template, &build, from, limit)?;
-                Ok(Reply::BuildStatus(Box::new(facts)))
+                    .facts(&caller.tenant, template, build, ask.from, limit)?;
+                ask.answer(facts)
             }
         }
     }
@@ -311,12 +296,12 @@ impl Worker {
     fn request_build(
         self: &Arc<Self>,
         caller: &Caller,
-        named: String,
-        cpus: Option<u32>,
-        memory_mib: Option<u64>,
-    ) -> Result<Reply, Refusal> {
+        ask: &RequestBuild,
+    ) -> Result<RequestedBuild, Refusal> {
         self.can_make(caller)?;
-        let named = named.strip_suffix(DEFAULT_TAG).unwrap_or(&named).to_owned();
+        let (cpus, memory_mib) = (ask.cpus, ask.memory_mib);
+        let named = ask.name.strip_suffix(DEFAULT_TAG).unwrap_or(&ask.name);
+        let named = named.to_owned();
         let is_shipped = crate::protocol::TEMPLATES.contains(&&*named) || named.starts_with(OWN);
         if !is_name(&named) || is_shipped {
             let what = format!(
@@ -349,7 +334,7 @@ impl Worker {
             let worker = Arc::clone(self);
             tokio::spawn(async move { worker.drop_uploads(&forgotten).await });
         }
-        Ok(Reply::Build {
+        Ok(RequestedBuild {
             template: id,
             build,
         })
@@ -367,24 +352,24 @@ impl Worker {
             .advise("delete one, or raise quota.templates in serve.toml"))
     }
 
-    fn start_build(
-        self: &Arc<Self>,
-        caller: &Caller,
-        template: &str,
-        build: &str,
-        plan: BuildPlan,
-    ) -> Result<Reply, Refusal> {
+    fn start_build(self: &Arc<Self>, caller: &Caller, ask: &StartBuild) -> Result<(), Refusal> {
         self.can_make(caller)?;
-        let wanted = self.builds.begin(&caller.tenant, template, build)?;
-        let (worker, caller) = (Arc::clone(self), caller.clone());
-        let (template, build) = (template.to_owned(), build.to_owned());
+        let wanted = self
+            .builds
+            .begin(&caller.tenant, &ask.template, &ask.build)?;
+        let (worker, caller, ask) = (Arc::clone(self), caller.clone(), ask.clone());
         tokio::spawn(async move {
+            let StartBuild {
+                template,
+                build,
+                plan,
+            } = ask;
             let log = progress::Log::of(&worker, &build, &caller);
-            let built = worker.build(&caller, &template, &wanted, plan, &log).await;
+            let built = worker.build(&caller, &template, &wanted, *plan, &log).await;
             worker.drop_uploads(&template).await;
             worker.builds.end(&template, &build, built);
         });
-        Ok(Reply::Done)
+        Ok(())
     }
 
     /// Keeps a template. The one that has its name gives it up, and is no more unless sandboxes or
@@ -447,7 +432,7 @@ impl Worker {
         self: &Arc<Self>,
         caller: &Caller,
         named: &str,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<(), Refusal> {
         let found = self.template_named(&caller.tenant, named)?;
         let found = found.ok_or_else(|| no_template(named))?;
         let users = self.users_of(&found)?;
@@ -459,7 +444,7 @@ impl Worker {
             .remove_template(&found.id)
             .map_err(|error| fault(&error))?;
         self.drop_layers(&found.record).await;
-        Ok(Reply::Done)
+        Ok(())
     }
 }
 

@@ -13,13 +13,14 @@ use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
 use super::living::{Living, is_equal, opens_services};
-use super::{Worker, fault};
+use super::{Answer, Answered, Worker, fault};
 use crate::protocol::{
-    Credential, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, Refusal, Reply, is_service,
+    Credential, FileAsk, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, LifeAsk, Link,
+    LinkPort, MadeKey, MakeKey, Refusal, is_service,
 };
 
 use rights::{check_scopes, wanted_scopes};
-pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, shown_to, without_tokens};
+pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, shown_to};
 
 /// The most tokens that are compared in a second for signatures that name no sandbox.
 const COMPARED_A_SECOND_MAX: f64 = 200_000.0;
@@ -123,8 +124,9 @@ impl Worker {
         ask: &InAsk,
     ) -> Result<(Arc<Living>, Option<Caller>), Refusal> {
         // One that is ending is gone, but for whoever ends it too.
-        let is_there =
-            |one: &Arc<Living>| matches!(ask, InAsk::Kill) || one.over.borrow().is_none();
+        let is_there = |one: &Arc<Living>| {
+            matches!(ask, InAsk::Life(LifeAsk::Kill(_))) || one.over.borrow().is_none()
+        };
         let id = match (credential, sandbox) {
             (Credential::Signature { .. }, None) => {
                 return Ok((self.signed(credential, ask)?, None));
@@ -144,13 +146,13 @@ impl Worker {
                 living.as_ref().is_some_and(is_own) && may(caller.role, ask)
             }),
             (Credential::Nothing | Credential::Token(_) | Credential::Link(..), Some(living))
-                if let InAsk::Port { port } = ask =>
+                if let InAsk::OpenPort(ask) = ask =>
             {
-                living.check_port(*port, credential)?;
+                living.check_port(ask.port, credential)?;
                 true
             }
             (Credential::Link(..), Some(_)) => return Err(bad_link()),
-            (Credential::Nothing, _) => matches!(ask, InAsk::Alive),
+            (Credential::Nothing, _) => matches!(ask, InAsk::Alive(_)),
             (Credential::Token(token), Some(living)) => {
                 if !living.is_token(token) {
                     return Err(bad_token());
@@ -218,7 +220,7 @@ impl Worker {
     }
 
     /// Carries out a request about keys: an administrator's alone.
-    pub(super) fn keys(&self, caller: &Caller, ask: KeysAsk) -> Result<Reply, Refusal> {
+    pub(super) fn keys(&self, caller: &Caller, ask: KeysAsk) -> Result<Answered, Refusal> {
         if caller.role != Role::Administrator {
             let what = format!(
                 "keys are for administrators, and this caller is {}",
@@ -227,56 +229,52 @@ impl Worker {
             return Err(Refusal::new(Kind::Forbidden, what));
         }
         match ask {
-            KeysAsk::List => {
+            KeysAsk::ListKeys(ask) => {
                 let keys = self.store.keys().map_err(|error| fault(&error))?;
                 let own = keys.into_iter().filter(|key| key.tenant == caller.tenant);
-                Ok(Reply::Keys(own.map(facts).collect()))
+                ask.answer(own.map(facts).collect())
             }
-            KeysAsk::Make {
-                tenant,
-                name,
-                role,
-                scopes,
-                expires_s,
-            } => {
-                let role = Role::parse(&role).ok_or_else(|| {
-                    let names: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
-                    let what = format!(
-                        "there is no role {role:?}; the roles are {}",
-                        names.join(", ")
-                    );
-                    Refusal::new(Kind::Invalid, what)
-                })?;
-                let tenant = tenant.unwrap_or_else(|| caller.tenant.clone());
-                check_key(caller, &tenant, &name, expires_s)?;
-                let scopes = scopes.map_or(Ok(Scopes::All), |names| wanted_scopes(&names))?;
-                let wanted = NewKey {
-                    tenant: &tenant,
-                    name: &name,
-                    role,
-                    scopes,
-                    expires_s,
-                };
-                let (key, record) = self
-                    .store
-                    .make_key(&wanted)
-                    .map_err(|error| fault(&error))?;
-                Ok(Reply::Key(facts(record), key))
-            }
-            KeysAsk::Revoke { id } => {
+            KeysAsk::MakeKey(ask) => ask.answer(make_key(self, caller, &ask)?),
+            KeysAsk::RevokeKey(ask) => {
                 let keys = self.store.keys().map_err(|error| fault(&error))?;
                 let mut own = keys.iter().filter(|key| key.tenant == caller.tenant);
-                let revoked = match own.any(|key| key.id == id) {
-                    true => self.store.revoke_key(&id),
-                    false => Err(ServedError::NoKey(id)),
+                let revoked = match own.any(|key| key.id == ask.id) {
+                    true => self.store.revoke_key(&ask.id),
+                    false => Err(ServedError::NoKey(ask.id.clone())),
                 };
-                match revoked {
-                    Ok(()) => Ok(Reply::Done),
-                    Err(error) => Err(Refusal::new(Kind::NotFound, error.to_string())),
-                }
+                let none = |error: ServedError| Refusal::new(Kind::NotFound, error.to_string());
+                ask.answer(revoked.map_err(none)?)
             }
         }
     }
+}
+
+fn make_key(worker: &Worker, caller: &Caller, ask: &MakeKey) -> Result<MadeKey, Refusal> {
+    let role = Role::parse(&ask.role).ok_or_else(|| {
+        let names: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
+        let what = format!(
+            "there is no role {:?}; the roles are {}",
+            ask.role,
+            names.join(", ")
+        );
+        Refusal::new(Kind::Invalid, what)
+    })?;
+    let tenant = ask.tenant.as_ref().unwrap_or(&caller.tenant);
+    check_key(caller, tenant, &ask.name, ask.expires_s)?;
+    let scopes = ask
+        .scopes
+        .as_deref()
+        .map_or(Ok(Scopes::All), wanted_scopes)?;
+    let made = worker.store.make_key(&NewKey {
+        tenant,
+        name: &ask.name,
+        role,
+        scopes,
+        expires_s: ask.expires_s,
+    });
+    let (key, record) = made.map_err(|error| fault(&error))?;
+    let facts = facts(record);
+    Ok(MadeKey { key, facts })
 }
 
 /// Checks a key that is to be made by a caller.
@@ -333,9 +331,9 @@ fn check(credential: &Credential, living: &Living, ask: &InAsk) -> Result<(), Re
         return Err(bad_signature());
     };
     let operation = match ask {
-        InAsk::Read { path: asked, .. } if asked == path => "read",
+        InAsk::File(FileAsk::Read(asked)) if asked.path == *path => "read",
         // A name of a part can say the path instead, and is in the signed part then.
-        InAsk::Write { path: asked } if asked == path || path.is_empty() => "write",
+        InAsk::File(FileAsk::Write(asked)) if asked.path == *path || path.is_empty() => "write",
         _ => return Err(bad_signature()),
     };
     // The parts are joined by colons, so a user with one could be read in two ways.
@@ -373,7 +371,8 @@ fn bad_signature() -> Refusal {
 
 impl Worker {
     /// Makes a link to a port, for whoever gets it.
-    pub(super) fn link(&self, living: &Living, port: u16, lasts_s: u64) -> Result<Reply, Refusal> {
+    pub(super) fn link(&self, living: &Living, ask: &LinkPort) -> Result<Link, Refusal> {
+        let LinkPort { port, lasts_s } = *ask;
         if port == 0 || !(1..=LINK_LASTS_S_MAX).contains(&lasts_s) {
             let what =
                 format!("a link is to a port from 1 on, for 1 to {LINK_LASTS_S_MAX} seconds");
@@ -387,7 +386,8 @@ impl Worker {
         let until_s = now_s() + lasts_s;
         let signature = living.link_signature(port, until_s);
         let url = self.port_url(living, port);
-        Ok(Reply::Link(format!("{url}?{LINK}={until_s}.{signature}")))
+        let url = format!("{url}?{LINK}={until_s}.{signature}");
+        Ok(Link { url })
     }
 
     /// Returns the address of a port.

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use super::builds::Rooted;
 use super::living::Living;
 use super::{fault, files};
-use crate::protocol::{InAsk, Kind, Refusal, StartAsk};
+use crate::protocol::{Kind, Refusal, StartAsk};
 
 /// The longest list of users that is read, bytes.
 const USERS_BYTES_MAX: u64 = 1 << 20;
@@ -37,10 +37,7 @@ pub(super) async fn completed(
     }
     if let Some(directory) = &mut ask.directory {
         let path = files::place(directory).to_string_lossy().into_owned();
-        let is_there = living
-            .files
-            .answer(InAsk::Stat { path: path.clone() })
-            .await;
+        let is_there = living.files.stat(&path).await;
         let missing = |_| Refusal::new(Kind::Invalid, format!("cwd '{directory}' does not exist"));
         is_there.map_err(missing)?;
         *directory = path;

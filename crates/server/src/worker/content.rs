@@ -21,9 +21,11 @@ use super::living::is_equal;
 use super::making::check_maker;
 use super::room::For;
 use super::volumes::{Use, is_full, no_volume};
-use super::{Answered, Held, Worker, fault, name, refusal};
+use super::{Answer, Answered, Held, Worker, fault, name, refusal, volumes};
 use crate::line::{Frame, Reader, Writer};
-use crate::protocol::{ContentAsk, ContentFacts, Credential, Kind, Refusal, Reply};
+use crate::protocol::{
+    ContentAsk, ContentFacts, Credential, Kind, ReadContent, Refusal, WriteContent,
+};
 
 /// The longest path, bytes (PATH_MAX).
 const PATH_BYTES_MAX: usize = 4096;
@@ -79,16 +81,70 @@ impl Worker {
         if ask.path().len() > PATH_BYTES_MAX {
             return Err(Refusal::new(Kind::Invalid, "the path is too long"));
         }
-        let Some(change) = ask.change() else {
-            return self.read_content(&volume, ask, writer).await;
+        let _held = match ask.change() {
+            Some(change) => Some(
+                self.begin_change(&asked, &volume, caller, &ask, change)
+                    .await?,
+            ),
+            None => None,
         };
+        let path = ask.path().to_owned();
+        match ask {
+            ContentAsk::StatContent(ask) => {
+                let stat = move |files: &VolumeFiles| files.stat(&path);
+                ask.answer(facts(self.with_files(&volume, &ask.path, stat).await?))
+            }
+            ContentAsk::ListContent(ask) => {
+                let depth = ask.depth.min(DEPTH_MAX);
+                let list = move |files: &VolumeFiles| files.list(&path, depth);
+                let all = self.with_files(&volume, &ask.path, list).await?;
+                ask.answer(all.into_iter().map(facts).collect())
+            }
+            ContentAsk::ReadContent(ask) => self.read_content(&volume, &ask, writer).await,
+            ContentAsk::WriteContent(ask) => {
+                ask.close(self.write_content(&volume, &ask, reader, writer).await?)
+            }
+            ContentAsk::MakeContentDirectory(ask) => {
+                self.room.check(For::File)?;
+                self.check_room(&volume, 0, true).await?;
+                let (mode, parents) = (ask.mode, ask.parents);
+                let make = move |files: &VolumeFiles| files.make_directory(&path, mode, parents);
+                ask.answer(facts(self.with_files(&volume, &ask.path, make).await?))
+            }
+            ContentAsk::SetContentMode(ask) => {
+                let mode = ask.mode;
+                let set = move |files: &VolumeFiles| match mode {
+                    Some(mode) => files.set_mode(&path, mode),
+                    None => files.stat(&path),
+                };
+                ask.answer(facts(self.with_files(&volume, &ask.path, set).await?))
+            }
+            ContentAsk::RemoveContent(ask) => {
+                let aside = name(20)?;
+                let remove = move |files: &VolumeFiles| files.remove(&path, &aside);
+                let removed = self.with_files(&volume, &ask.path, remove).await;
+                self.forget_count(&volume.id);
+                ask.answer(removed?)
+            }
+        }
+    }
+
+    /// Holds a volume that is to be changed, and records that first.
+    async fn begin_change(
+        self: &Arc<Self>,
+        asked: &Asked,
+        volume: &Volume,
+        caller: Option<String>,
+        ask: &ContentAsk,
+        change: &'static str,
+    ) -> Result<volumes::Held, Refusal> {
         if volume.is_read_only {
             let what = format!("volume {} is a snapshot, which nobody changes", volume.name);
             return Err(Refusal::new(Kind::Forbidden, what)
                 .advise("make a volume from it: POST /v1/volumes with `from`"));
         }
         let user = format!("content-{}", name(20)?);
-        let ((), _held) = self.hold(&user, || {
+        let ((), held) = self.hold(&user, || {
             // As it is now: it may have been removed meanwhile.
             let now = self.volume_named(&volume.tenant, &volume.id)?;
             Ok(((), vec![(now, Use::Write)]))
@@ -105,22 +161,7 @@ impl Worker {
         let recorded = spawn_blocking(move || worker.engine.record_volume(change, record)).await;
         let recorded = recorded.map_err(|error| fault(&error))?;
         recorded.map_err(|failure| refusal(&failure))?;
-        let reply = match ask {
-            ContentAsk::Write {
-                path,
-                mode,
-                replaces,
-            } => {
-                let to = VolumeWrite {
-                    path,
-                    mode,
-                    replaces,
-                };
-                self.write_content(&volume, to, reader, writer).await?
-            }
-            ask => self.change_content(&volume, ask).await?,
-        };
-        Ok(Answered::Reply(reply))
+        Ok(held)
     }
 
     /// Finds the volume of a request, by its own token or by a key; and the caller that the key tells.
@@ -155,93 +196,39 @@ impl Worker {
     async fn read_content(
         self: &Arc<Self>,
         volume: &Volume,
-        ask: ContentAsk,
+        ask: &ReadContent,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
-        let path = ask.path().to_owned();
-        let at = path.clone();
-        let entries = match ask {
-            ContentAsk::Read { range, .. } => {
-                let open = move |files: &VolumeFiles| {
-                    let file = files.read(&at)?;
-                    let size = file.metadata()?.len();
-                    Ok((file, size))
-                };
-                let (file, size) = self.with_files(volume, &path, open).await?;
-                let (first, length) = part(size, range);
-                let head = Reply::File {
-                    size,
-                    first,
-                    length,
-                };
-                let sent = async {
-                    writer.message(&head).await?;
-                    writer.descriptor(file.as_fd()).await
-                };
-                return Ok(Answered::Written(sent.await));
-            }
-            ContentAsk::List { depth, .. } => {
-                let list = move |files: &VolumeFiles| files.list(&at, depth.min(DEPTH_MAX));
-                self.with_files(volume, &path, list).await?
-            }
-            _ => {
-                let stat = move |files: &VolumeFiles| files.stat(&at).map(|one| vec![one]);
-                self.with_files(volume, &path, stat).await?
-            }
+        let at = ask.path.clone();
+        let open = move |files: &VolumeFiles| {
+            let file = files.read(&at)?;
+            let size = file.metadata()?.len();
+            Ok((file, size))
         };
-        let entries = entries.into_iter().map(facts).collect();
-        Ok(Answered::Reply(Reply::Content(entries)))
-    }
-
-    async fn change_content(
-        self: &Arc<Self>,
-        volume: &Volume,
-        ask: ContentAsk,
-    ) -> Result<Reply, Refusal> {
-        let path = ask.path().to_owned();
-        let at = path.clone();
-        let entry = match ask {
-            ContentAsk::MakeDirectory { mode, parents, .. } => {
-                self.room.check(For::File)?;
-                self.check_room(volume, 0, true).await?;
-                let make = move |files: &VolumeFiles| files.make_directory(&at, mode, parents);
-                self.with_files(volume, &path, make).await?
-            }
-            ContentAsk::SetMode { mode, .. } => {
-                let set = move |files: &VolumeFiles| match mode {
-                    Some(mode) => files.set_mode(&at, mode),
-                    None => files.stat(&at),
-                };
-                self.with_files(volume, &path, set).await?
-            }
-            _ => {
-                let aside = name(20)?;
-                let remove = move |files: &VolumeFiles| files.remove(&at, &aside);
-                let removed = self.with_files(volume, &path, remove).await;
-                self.forget_count(&volume.id);
-                removed?;
-                return Ok(Reply::Done);
-            }
+        let (file, size) = self.with_files(volume, &ask.path, open).await?;
+        let sent = async {
+            writer.reply(ask, part(size, ask.range)).await?;
+            writer.descriptor(file.as_fd()).await
         };
-        Ok(Reply::Content(vec![facts(entry)]))
+        Ok(Answered::Written(sent.await))
     }
 
     /// Hands over a file to write, and puts it in its place once all of it has come.
     async fn write_content(
         self: &Arc<Self>,
         volume: &Volume,
-        to: VolumeWrite,
+        ask: &WriteContent,
         reader: &mut Reader,
         writer: &mut Writer,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<ContentFacts, Refusal> {
         self.room.check(For::File)?;
         self.check_room(volume, 0, false).await?;
-        let (path, staged) = (to.path.clone(), name(20)?);
+        let staged = name(20)?;
         let stage = move |files: &VolumeFiles| files.stage(&staged);
-        let staged = self.with_files(volume, &path, stage).await?;
+        let staged = self.with_files(volume, &ask.path, stage).await?;
         let came = async {
             let handed = async {
-                writer.message(&Reply::Opened).await?;
+                writer.reply(ask, ()).await?;
                 writer.descriptor(staged.file.as_fd()).await?;
                 reader.next::<()>().await
             };
@@ -258,6 +245,11 @@ impl Worker {
             }
         };
         let came = came.await;
+        let to = VolumeWrite {
+            path: ask.path.clone(),
+            mode: ask.mode,
+            replaces: ask.replaces,
+        };
         let finish = move |files: &VolumeFiles| match came {
             Ok(()) => files.finish(&staged, &to).map(Ok),
             Err(refusal) => {
@@ -265,8 +257,8 @@ impl Worker {
                 Ok(Err(refusal))
             }
         };
-        let entry = self.with_files(volume, &path, finish).await??;
-        Ok(Reply::Content(vec![facts(entry)]))
+        let entry = self.with_files(volume, &ask.path, finish).await??;
+        Ok(facts(entry))
     }
 
     fn all_counted(&self) -> MutexGuard<'_, AllCounted> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::living::{Living, milliseconds};
 use super::{Worker, fault, name};
-use crate::protocol::{Ask, LifecycleEventFacts, Refusal, Reply};
+use crate::protocol::{LifecycleEventFacts, ListLifecycleEvents, Refusal};
 
 /// The longest notes of a sandbox that its events repeat, bytes in all.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
@@ -102,27 +102,21 @@ impl Worker {
     }
 
     /// Lists the events of a tenant's sandboxes, or of one of them.
-    pub(super) fn lifecycle_events(&self, tenant: &str, ask: Ask) -> Result<Reply, Refusal> {
-        let Ask::LifecycleEvents {
-            sandbox,
-            offset,
-            limit,
-            oldest_first,
-        } = ask
-        else {
-            return Ok(Reply::LifecycleEvents(Vec::new()));
-        };
+    pub(super) fn lifecycle_events(
+        &self,
+        tenant: &str,
+        ask: &ListLifecycleEvents,
+    ) -> Result<Vec<LifecycleEventFacts>, Refusal> {
         let page = Page {
-            offset,
-            limit,
-            oldest_first,
+            offset: ask.offset,
+            limit: ask.limit,
+            oldest_first: ask.oldest_first,
         };
         let found = self
             .store
-            .lifecycle_events(tenant, sandbox.as_deref(), &page)
+            .lifecycle_events(tenant, ask.sandbox.as_deref(), &page)
             .map_err(|error| fault(&error))?;
-        let described = found.into_iter().map(|one| facts(tenant, one));
-        Ok(Reply::LifecycleEvents(described.collect()))
+        Ok(found.into_iter().map(|one| facts(tenant, one)).collect())
     }
 }
 

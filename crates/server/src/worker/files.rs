@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::refusal;
 use super::shares::{Of, Share, Shares};
 use crate::line::{Frame, Reader, Writer};
-use crate::protocol::{ByteRange, ChangeFacts, EntryFacts, InAsk, Kind, Refusal, Reply};
+use crate::protocol::{ByteRange, ChangeFacts, EntryFacts, FileFacts, Kind, Read, Refusal, Write};
 
 /// The most file servers of one sandbox that wait for a request.
 const IDLE_MAX: usize = 2;
@@ -166,59 +166,68 @@ impl Files {
         watched.await.unwrap_or_else(|error| Err(fault(&error)))
     }
 
-    /// Carries out a request that has one answer.
-    pub(crate) async fn answer(self: &Arc<Self>, ask: InAsk) -> Result<Reply, Refusal> {
-        let entries = |entries: Vec<Entry>| Reply::Entries(entries.iter().map(facts).collect());
-        match ask {
-            InAsk::Stat { path } => {
-                let at = place(&path);
-                let entry = self.with(&path, move |server| server.stat(&at)).await?;
-                Ok(entries(vec![entry]))
-            }
-            InAsk::ListDirectory { path, depth } => {
-                let at = place(&path);
-                let list = move |server: &FileServer| server.list(&at, depth);
-                Ok(entries(self.with(&path, list).await?))
-            }
-            InAsk::MakeDirectory { path } => {
-                let at = place(&path);
-                let make = move |server: &FileServer| server.make_directory(&at);
-                Ok(entries(vec![self.with(&path, make).await?]))
-            }
-            InAsk::Move { from, to } => {
-                let (old, new) = (place(&from), place(&to));
-                let rename = move |server: &FileServer| server.rename(&old, &new);
-                Ok(entries(vec![self.with(&from, rename).await?]))
-            }
-            InAsk::Remove { path } => {
-                let at = place(&path);
-                self.with(&path, move |server| server.remove(&at)).await?;
-                Ok(Reply::Done)
-            }
-            _ => Err(Refusal::new(Kind::Fault, "this is no request about a file")),
-        }
+    /// Describes a file.
+    pub(crate) async fn stat(self: &Arc<Self>, path: &str) -> Result<EntryFacts, Refusal> {
+        let at = place(path);
+        let entry = self.with(path, move |server| server.stat(&at)).await?;
+        Ok(facts(&entry))
+    }
+
+    /// Lists a directory.
+    pub(crate) async fn list(
+        self: &Arc<Self>,
+        path: &str,
+        depth: u32,
+    ) -> Result<Vec<EntryFacts>, Refusal> {
+        let at = place(path);
+        let entries = self
+            .with(path, move |server| server.list(&at, depth))
+            .await?;
+        Ok(entries.iter().map(facts).collect())
+    }
+
+    /// Makes a directory.
+    pub(crate) async fn make_directory(
+        self: &Arc<Self>,
+        path: &str,
+    ) -> Result<EntryFacts, Refusal> {
+        let at = place(path);
+        let made = self.with(path, move |server| server.make_directory(&at));
+        Ok(facts(&made.await?))
+    }
+
+    /// Moves a file.
+    pub(crate) async fn rename(
+        self: &Arc<Self>,
+        from: &str,
+        to: &str,
+    ) -> Result<EntryFacts, Refusal> {
+        let (old, new) = (place(from), place(to));
+        let moved = self.with(from, move |server| server.rename(&old, &new));
+        Ok(facts(&moved.await?))
+    }
+
+    /// Removes a file or directory.
+    pub(crate) async fn remove(self: &Arc<Self>, path: &str) -> Result<(), Refusal> {
+        let at = place(path);
+        self.with(path, move |server| server.remove(&at)).await
     }
 
     /// Opens a file to read it, or a part of it, and hands it over.
     pub(crate) async fn read(
         self: &Arc<Self>,
-        path: &str,
-        range: Option<ByteRange>,
+        ask: &Read,
         to: &mut Writer,
     ) -> Result<io::Result<()>, Refusal> {
+        let path = &ask.path;
         let at = place(path);
         let open = move |server: &FileServer| server.open(&at, None);
         let file = self.with(path, open).await?;
         let size = file.metadata().map_err(|error| refused(path, &error))?;
         let size = size.len();
-        let (first, length) = part(size, range);
-        let head = Reply::File {
-            size,
-            first,
-            length,
-        };
+        let head = part(size, ask.range);
         let sent = async {
-            to.message(&head).await?;
+            to.reply(ask, head).await?;
             to.descriptor(file.as_fd()).await
         };
         Ok(sent.await)
@@ -227,10 +236,11 @@ impl Files {
     /// Opens a file to write it, hands it over, and describes it once that is done.
     pub(crate) async fn write(
         self: &Arc<Self>,
-        path: &str,
+        ask: &Write,
         from: &mut Reader,
         to: &mut Writer,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<EntryFacts, Refusal> {
+        let path = &ask.path;
         let writing = self.writes.acquire().await;
         let _writing = writing.map_err(|_| {
             let what = "the sandbox has just been paused";
@@ -240,16 +250,13 @@ impl Files {
         let open = move |server: &FileServer| server.open(&at, Some(FILE_MODE));
         let file = self.with(path, open).await?;
         let handed = async {
-            to.message(&Reply::Opened).await?;
+            to.reply(ask, ()).await?;
             to.descriptor(file.as_fd()).await?;
             drop(file);
             from.next::<()>().await
         };
         match handed.await {
-            Ok(Some(Frame::End)) => {
-                let path = path.to_owned();
-                self.answer(InAsk::Stat { path }).await
-            }
+            Ok(Some(Frame::End)) => self.stat(path).await,
             Ok(_) | Err(_) => Err(Refusal::new(
                 Kind::Invalid,
                 "the content has not come to its end",
@@ -299,15 +306,20 @@ fn change(change: &FileChange) -> ChangeFacts {
     }
 }
 
-/// Returns the first byte and the length of a part; the whole where it holds nothing of the file.
-pub(super) fn part(size: u64, range: Option<ByteRange>) -> (u64, u64) {
-    match range {
+/// Describes a part of a file; the whole where it holds nothing of the file.
+pub(super) fn part(size: u64, range: Option<ByteRange>) -> FileFacts {
+    let (first, length) = match range {
         Some(ByteRange::From(first, last)) if first < size => {
             let last = last.unwrap_or(u64::MAX).min(size - 1);
             (first, (last + 1).saturating_sub(first))
         }
         Some(ByteRange::Last(count)) => (size.saturating_sub(count), count.min(size)),
         Some(ByteRange::From(..)) | None => (0, size),
+    };
+    FileFacts {
+        size,
+        first,
+        length,
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Worker;
 use super::callers::{Caller, is_of_control, scopes_in};
 use super::shares::{Of, Share};
-use crate::protocol::{Ask, Credential, InAsk, Kind, Refusal};
+use crate::protocol::{Ask, Credential, In, InAsk, Kind, LifeAsk, ProcessAsk, Refusal};
 
 /// The shares of a request that takes a thread.
 const WITH_THREAD: &[Of] = &[Of::Requests, Of::Threads];
@@ -16,9 +16,9 @@ const CONTROL: &[Of] = &[Of::Control];
 
 /// Returns the shares of a request that is not about one sandbox.
 pub(super) fn shares_of(ask: &Ask) -> &'static [Of] {
-    match ask {
-        Ask::List(_) => CONTROL,
-        _ => WITH_THREAD,
+    match matches!(ask, Ask::ListSandboxes(_)) {
+        true => CONTROL,
+        false => WITH_THREAD,
     }
 }
 
@@ -47,10 +47,10 @@ impl Held {
     pub(super) fn check(&self, ask: &Ask) -> Result<(), Refusal> {
         let ends = matches!(
             ask,
-            Ask::In {
-                ask: InAsk::Kill | InAsk::Signal { .. },
+            Ask::In(In {
+                ask: InAsk::Life(LifeAsk::Kill(_)) | InAsk::Process(ProcessAsk::Signal(_)),
                 ..
-            }
+            })
         );
         match self.is_last && !ends {
             true => Err(Refusal {
@@ -106,7 +106,7 @@ impl Worker {
         };
         match is_proven {
             false => self.charge_to(held, &tenant, &[Of::Visitors]),
-            true if matches!(ask, InAsk::Get | InAsk::Kill) => {
+            true if matches!(ask, InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))) => {
                 self.charge_to(held, &tenant, CONTROL)
             }
             true => self.charge(held, &tenant, is_of_control(ask)),

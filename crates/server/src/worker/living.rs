@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_engine::sandboxes::{InUse, Sandbox};
 use atoll_model::VolumeMount;
+use atoll_store::{Scope, Scopes};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -23,7 +24,7 @@ use super::process::Process;
 use super::wanted::environment;
 use crate::configuration::Defaults;
 use crate::protocol::{
-    CreateAsk, Kind, MountAsk, NetworkAsk, Refusal, Reply, SandboxFacts, Selector,
+    CreateAsk, CreatedFacts, Kind, MountAsk, NetworkAsk, Refusal, SandboxFacts, Selector,
 };
 
 /// The most watchers of one sandbox.
@@ -232,13 +233,20 @@ impl Living {
         }
     }
 
-    /// Describes it with its tokens.
-    pub(crate) fn created(&self) -> Reply {
-        Reply::Created {
-            sandbox: Box::new(self.facts()),
-            token: self.token.clone(),
-            port_token: self.port_token.clone(),
-            code_token: self.is_interpreter.then(|| code_token(&self.token)),
+    /// Describes it with its tokens, but those that would do more than the scopes of who gets them:
+    /// the access token runs programs and reaches files.
+    pub(crate) fn described_to(&self, scopes: &Scopes) -> CreatedFacts {
+        let is_for_access = scopes.has(Scope::Exec) && scopes.has(Scope::Files);
+        let is_for_code = is_for_access && self.is_interpreter;
+        let port_token = self.port_token.clone();
+        CreatedFacts {
+            sandbox: self.facts(),
+            token: match is_for_access {
+                true => self.token.clone(),
+                false => String::new(),
+            },
+            port_token: port_token.filter(|_| scopes.has(Scope::Ports)),
+            code_token: is_for_code.then(|| code_token(&self.token)),
             resumed: false,
         }
     }

@@ -26,7 +26,7 @@ use super::warm::Fresh;
 use super::{Worker, fault, refusal};
 use crate::configuration::Defaults;
 use crate::protocol::{
-    CODE_INTERPRETER, CreateAsk, Kind, Measures, NetworkAsk, Refusal, Reply, TEMPLATES,
+    CODE_INTERPRETER, CreateAsk, Kind, Measures, NetworkAsk, Refusal, TEMPLATES,
 };
 use atoll_store::Role;
 
@@ -76,7 +76,7 @@ impl Worker {
         self: &Arc<Self>,
         caller: &Caller,
         ask: CreateAsk,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Arc<Living>, Refusal> {
         let built = self.built(&caller.tenant, &ask)?;
         if let Some(template) = built {
             return self.create_from(caller, ask, template).await;
@@ -99,8 +99,7 @@ impl Worker {
         };
         let template = self.template_of(&shipped)?;
         let identity = Identity::new(&ask, shipped, begun)?.on(template);
-        let living = self.create_as(caller, None, ask, identity).await?;
-        Ok(living.created())
+        self.create_as(caller, None, ask, identity).await
     }
 
     /// Makes a sandbox that is this one to its callers.

@@ -19,7 +19,7 @@ use super::living::Living;
 use super::making::check_maker;
 use super::process::Process;
 use super::window::Reading;
-use crate::protocol::{CreateAsk, Kind, Refusal, Reply, StartAsk};
+use crate::protocol::{CreateAsk, Kind, Refusal, StartAsk};
 
 /// The time for which a name is remembered.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
@@ -68,15 +68,15 @@ impl Worker {
         self: &Arc<Self>,
         caller: &Caller,
         once: Option<String>,
-        ask: CreateAsk,
-    ) -> Result<Reply, Refusal> {
+        ask: &CreateAsk,
+    ) -> Result<Arc<Living>, Refusal> {
         // An answer that is given again is for whoever could have it.
         check_maker(caller)?;
         let Some(once) = once else {
-            return self.create(caller, ask).await;
+            return self.create(caller, ask.clone()).await;
         };
         let name = (String::new(), once);
-        let digest = digest(&ask)?;
+        let digest = digest(ask)?;
         let made = Answer::Created(Arc::default());
         let request = self.named(&caller.tenant, &name, &digest, made)?;
         let cell = match request.answer {
@@ -95,13 +95,8 @@ impl Worker {
         };
         let mut own = None;
         let create = async || {
-            let created = self.create(caller, ask).await?;
-            let id = match &created {
-                Reply::Created { sandbox, .. } => sandbox.id.clone(),
-                _ => String::new(),
-            };
-            own = Some(created);
-            Ok(id)
+            let created = own.insert(self.create(caller, ask.clone()).await?);
+            Ok(created.id.clone())
         };
         let created = cell.get_or_init(create).await.clone();
         if created.is_err() {
@@ -111,8 +106,8 @@ impl Worker {
         own.map_or_else(|| self.created_before(&id), Ok)
     }
 
-    /// Describes a sandbox that an earlier request of the same name has made.
-    fn created_before(&self, id: &str) -> Result<Reply, Refusal> {
+    /// Finds a sandbox that an earlier request of the same name has made.
+    fn created_before(&self, id: &str) -> Result<Arc<Living>, Refusal> {
         let refused = |how: &str, advice: &str| {
             let what = format!("the sandbox of this Idempotency-Key is {id}, and {how}");
             Err(Refusal::new(Kind::Exists, what).advise(advice))
@@ -121,7 +116,7 @@ impl Worker {
             return refused("is paused", "connect to it");
         }
         match self.living().get(id) {
-            Some(living) => Ok(living.created()),
+            Some(living) => Ok(Arc::clone(living)),
             None => refused("has ended", "take a new one for another sandbox"),
         }
     }

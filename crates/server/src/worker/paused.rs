@@ -19,9 +19,10 @@ use super::identity::Identity;
 use super::layered::Begun;
 use super::living::{Living, is_equal, opens_services};
 use super::snapshots::{Forked, Source, changes_beside};
-use super::{Answered, Worker, fault};
+use super::{Answer, Answered, Worker, fault};
 use crate::protocol::{
-    CreateAsk, Credential, InAsk, Kind, Refusal, Reply, SandboxFacts, is_service,
+    CreateAsk, CreatedFacts, Credential, Fork, Forks, InAsk, Kind, LifeAsk, MadeSnapshot, Refusal,
+    SandboxFacts, is_service,
 };
 
 /// The longest time for which a request waits while its sandbox is being paused, and that between
@@ -72,6 +73,11 @@ pub(super) fn told(living: &Living, refusal: Refusal) -> Refusal {
         true => gone(&living.id),
         false => refusal,
     }
+}
+
+/// Returns what others begin with: of one that stands still as it is, with a copy.
+fn source<'a>(paused: &'a Arc<Paused>, asleep: Option<&'a Arc<Living>>) -> Source<'a> {
+    asleep.map_or(Source::Paused(paused), Source::Living)
 }
 
 /// Returns the refusal of whatever needs a sandbox that runs.
@@ -223,83 +229,46 @@ impl Worker {
             trace: trace.cloned(),
             ..caller
         };
-        let gone = || paused.gone();
-        let answer = match ask {
-            InAsk::Get => Reply::Sandbox(Box::new(paused.facts())),
-            InAsk::Kill => {
-                self.end_paused(paused).await?;
-                Reply::Done
-            }
-            InAsk::Pause { .. } => {
+        let answered = match ask {
+            InAsk::Life(LifeAsk::GetSandbox(ask)) => ask.answer(paused.facts()),
+            InAsk::Life(LifeAsk::Kill(ask)) => ask.answer(self.end_paused(paused).await?),
+            InAsk::Life(LifeAsk::Pause(_)) => {
                 let what = format!("sandbox {} is paused already", paused.id);
-                return Err(Refusal::new(Kind::Exists, what));
+                Err(Refusal::new(Kind::Exists, what))
             }
-            InAsk::Connect { timeout_s } => {
-                let living = self.resume(paused, &caller, *timeout_s).await?;
-                match living.created() {
-                    Reply::Created {
-                        sandbox,
-                        token,
-                        port_token,
-                        code_token,
-                        ..
-                    } => Reply::Created {
-                        sandbox,
-                        token,
-                        port_token,
-                        code_token,
-                        resumed: true,
-                    },
-                    other => other,
+            InAsk::Life(LifeAsk::Connect(ask)) => {
+                let living = self.resume(paused, &caller, ask.timeout_s).await?;
+                ask.answer(CreatedFacts {
+                    resumed: true,
+                    ..living.described_to(&caller.scopes)
+                })
+            }
+            InAsk::Life(LifeAsk::Fork(ask)) => ask.answer(fork(self, paused, &caller, ask).await?),
+            InAsk::Life(LifeAsk::Snapshot(ask)) => {
+                ask.answer(snapshot(self, paused, ask.name.clone()).await?)
+            }
+            InAsk::Alive(_) => Err(paused.gone()),
+            InAsk::Life(
+                LifeAsk::RollBack(_)
+                | LifeAsk::SetTimeout(_)
+                | LifeAsk::LinkPort(_)
+                | LifeAsk::SetNetwork(_)
+                | LifeAsk::SetSizes(_)
+                | LifeAsk::Decide(_),
+            )
+            | InAsk::Measure(_)
+            | InAsk::ListPorts(_)
+            | InAsk::OpenPort(_)
+            | InAsk::Process(_)
+            | InAsk::File(_) => {
+                if !(paused.record.ask.auto_resume && caller.scopes.has(Scope::Create)) {
+                    return Err(paused.gone());
                 }
-            }
-            InAsk::Alive => return Err(gone()),
-            InAsk::Fork { .. } | InAsk::Snapshot { .. } => {
-                self.begin_as_paused(paused, &caller, ask).await?
-            }
-            _ if paused.record.ask.auto_resume && caller.scopes.has(Scope::Create) => {
                 self.resume(paused, &caller, None).await?;
                 return Ok(OfPaused::GoesOn);
             }
-            _ => return Err(gone()),
         };
-        Ok(OfPaused::Answered(Answered::Reply(super::without_tokens(
-            &caller.scopes,
-            answer,
-        ))))
-    }
-
-    /// Makes others that begin with the files of a paused sandbox, which stays so.
-    async fn begin_as_paused(
-        self: &Arc<Self>,
-        paused: &Arc<Paused>,
-        caller: &Caller,
-        ask: &InAsk,
-    ) -> Result<Reply, Refusal> {
-        let _stays = self.stays_paused(paused).await?;
-        let asleep = paused.sleeper();
-        let of = match &asleep {
-            // It stands still as it is: others begin with a copy.
-            Some(living) => Source::Living(living),
-            None => Source::Paused(paused),
-        };
-        match ask {
-            InAsk::Fork { count, timeout_s } => {
-                let ask = CreateAsk {
-                    timeout_s: timeout_s.or(paused.record.ask.timeout_s),
-                    ..paused.record.ask.clone()
-                };
-                let forked = Forked::new(paused.shipped(), ask, *count)?;
-                self.fork(of, forked, caller).await
-            }
-            InAsk::Snapshot { name } => {
-                let made = self.snapshot(of, name.clone()).await?;
-                let facts = json!({ "why": "a caller has made a snapshot" });
-                self.note(&paused.tenant, &paused.id, "checkpointed", &facts);
-                Ok(made)
-            }
-            _ => Err(paused.gone()),
-        }
+        answered.map(OfPaused::Answered)
     }
 
     /// Has a paused sandbox stay so for as long as the guard is kept.
@@ -388,8 +357,7 @@ impl Worker {
         let made = self.create_as(caller, Some(maker), ask, identity).await;
         let living = made.map_err(|refusal| paused.kept_by(refusal))?;
         // It is answered for before its tree is made: what is kept is, until it is there.
-        let path = "/".to_owned();
-        living.files.answer(InAsk::Stat { path }).await?;
+        living.files.stat("/").await?;
         *is_over = true;
         self.paused().remove(&paused.id);
         self.forget_paused(&paused.id);
@@ -419,6 +387,41 @@ impl Worker {
         self.release_layers(paused.begun().all().cloned().collect());
         Ok(())
     }
+}
+
+/// Makes others that begin with the files of a paused sandbox, which stays so.
+async fn fork(
+    worker: &Arc<Worker>,
+    paused: &Arc<Paused>,
+    caller: &Caller,
+    ask: &Fork,
+) -> Result<Forks, Refusal> {
+    let _stays = worker.stays_paused(paused).await?;
+    let asleep = paused.sleeper();
+    let of = CreateAsk {
+        timeout_s: ask.timeout_s.or(paused.record.ask.timeout_s),
+        ..paused.record.ask.clone()
+    };
+    let forked = Forked::new(paused.shipped(), of, ask.count)?;
+    worker
+        .fork(source(paused, asleep.as_ref()), forked, caller)
+        .await
+}
+
+/// Copies the files of a paused sandbox, which stays so.
+async fn snapshot(
+    worker: &Arc<Worker>,
+    paused: &Arc<Paused>,
+    name: Option<String>,
+) -> Result<MadeSnapshot, Refusal> {
+    let _stays = worker.stays_paused(paused).await?;
+    let asleep = paused.sleeper();
+    let made = worker
+        .snapshot(source(paused, asleep.as_ref()), name)
+        .await?;
+    let facts = json!({ "why": "a caller has made a snapshot" });
+    worker.note(&paused.tenant, &paused.id, "checkpointed", &facts);
+    Ok(made)
 }
 
 impl Paused {
@@ -452,8 +455,8 @@ impl Paused {
         } = &self.record;
         let is_for_ports = || port_token.as_ref().is_some_and(|own| is_equal(token, own));
         match ask {
-            InAsk::Port { port } => {
-                opens_services(access, token) || !is_service(*port) && is_for_ports()
+            InAsk::OpenPort(ask) => {
+                opens_services(access, token) || !is_service(ask.port) && is_for_ports()
             }
             ask => is_equal(token, access) && !is_of_control(ask),
         }

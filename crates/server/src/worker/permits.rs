@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::held::Held;
 use super::{Answered, Worker, content};
 use crate::line::{Reader, Writer};
-use crate::protocol::{Credential, InAsk, Kind, Refusal, Reply};
+use crate::protocol::{Credential, InAsk, Kind, ListProcesses, Permit, Refusal, Request, Write};
 
 /// The most bodies of one tenant that are read at once; others of it wait.
 const BODIES_MAX: usize = 64;
@@ -23,37 +23,17 @@ const READ_WITHIN: Duration = Duration::from_secs(60);
 /// The places of each tenant.
 pub(super) type Bodies = BTreeMap<String, Arc<Semaphore>>;
 
-/// The head of a request with a body.
-pub(super) struct Asked {
-    credential: Credential,
-    sandbox: Option<String>,
-    volume: Option<String>,
-}
-
-impl Asked {
-    pub(super) fn new(
-        credential: Credential,
-        sandbox: Option<String>,
-        volume: Option<String>,
-    ) -> Self {
-        Self {
-            credential,
-            sandbox,
-            volume,
-        }
-    }
-}
-
 impl Worker {
     /// Gives a body its place, until the front has read it.
     pub(super) async fn permit(
         self: &Arc<Self>,
-        asked: Asked,
+        ask: Permit,
+        credential: Credential,
         held: &mut Held,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
-        let tenant = self.sender(asked).await?;
+        let tenant = self.sender(&ask, credential).await?;
         self.charge(held, &tenant, false)?;
         let places = {
             let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +50,7 @@ impl Worker {
                 )
             }),
             Ok(_) => {
-                let written = writer.message(&Reply::Done).await;
+                let written = writer.reply(&ask, ()).await;
                 // It says nothing more, and is closed once the body has come.
                 let _ = timeout(READ_WITHIN, reader.next::<()>()).await;
                 Ok(Answered::Written(written))
@@ -90,14 +70,10 @@ impl Worker {
 
     /// Returns the tenant of whoever sends a body; what exactly they may is found out with what it
     /// says.
-    async fn sender(&self, asked: Asked) -> Result<String, Refusal> {
-        let Asked {
-            credential,
-            sandbox,
-            volume,
-        } = asked;
+    async fn sender(&self, ask: &Permit, credential: Credential) -> Result<String, Refusal> {
+        let Permit { sandbox, volume } = ask;
         if let Some(volume) = volume {
-            let asked = content::Asked::new(credential, volume, None);
+            let asked = content::Asked::new(credential, volume.clone(), None);
             return Ok(self.reached(&asked).await?.0.tenant);
         }
         let ask = match &credential {
@@ -107,8 +83,13 @@ impl Worker {
             Credential::Nothing if sandbox.is_none() => {
                 return Ok(self.caller(&credential, &Scope::ALL).await?.tenant);
             }
-            Credential::Signature { path, .. } => InAsk::Write { path: path.clone() },
-            Credential::Nothing | Credential::Token(_) | Credential::Link(..) => InAsk::Processes,
+            Credential::Signature { path, .. } => {
+                let path = path.clone();
+                InAsk::from(Write { path }.wrap())
+            }
+            Credential::Nothing | Credential::Token(_) | Credential::Link(..) => {
+                InAsk::from(ListProcesses {}.wrap())
+            }
         };
         let id = sandbox.as_deref().unwrap_or_default();
         self.wait_paused(id).await;

@@ -8,14 +8,14 @@ use atoll_engine::sandboxes::{
 };
 use atoll_model::{RunId, ServedExec};
 use atoll_store::Role;
-use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::living::Living;
-use super::{Worker, fault, refusal};
+use super::{Answer, Answered, Worker, fault, refusal};
 use crate::protocol::{
-    ApprovalFacts, Ask, DecideAsk, EventsAsk, Kind, Refusal, Reply, SessionFacts,
+    AddNote, ApprovalFacts, Decide, EventList, EventsAsk, Kind, LedgerAsk, Noted, Refusal,
+    SessionFacts,
 };
 
 /// The most events that are returned at once.
@@ -53,35 +53,17 @@ impl Worker {
     pub(super) async fn look_up(
         self: &Arc<Self>,
         caller: &Caller,
-        ask: Ask,
-    ) -> Result<Reply, Refusal> {
-        let may = match (&ask, caller.role) {
-            (_, Role::Administrator)
-            | (Ask::Events(_) | Ask::Proof { .. } | Ask::Checkpoint, Role::Auditor)
-            | (Ask::Approvals, Role::Approver) => true,
-            // What came of their own sandboxes.
-            (Ask::Events(asked), Role::User) => {
-                asked.run.is_some() || asked.sandbox.is_some() || asked.session.is_some()
-            }
-            (Ask::Sessions | Ask::Note { .. }, Role::User) | (Ask::Sessions, Role::Auditor) => true,
-            (_, Role::Operator | Role::Approver | Role::Auditor | Role::User) => false,
-        };
-        if !may {
+        ask: LedgerAsk,
+    ) -> Result<Answered, Refusal> {
+        if !may(caller.role, &ask) {
             let what = format!("a key of the role {} may not", caller.role.name());
             return Err(Refusal::new(Kind::Forbidden, what)
                 .advise("an administrator makes keys of other roles"));
         }
         match ask {
-            Ask::Approvals => self.approvals(&caller.tenant).await,
-            Ask::Events(asked) => self.events(caller, asked).await,
-            Ask::Sessions => {
-                let found = self.reading(caller, |worker, tenant| worker.engine.sessions(tenant));
-                Ok(Reply::Sessions(
-                    found.await?.into_iter().map(session).collect(),
-                ))
-            }
-            Ask::Note { session, note } => self.add_note(caller, session, note).await,
-            Ask::Proof { number } => {
+            LedgerAsk::ListEvents(ask) => ask.answer(self.events(caller, &ask.0).await?),
+            LedgerAsk::Prove(ask) => {
+                let number = ask.number;
                 let found = self.reading(caller, move |worker, tenant| {
                     worker.engine.proof(tenant, number)
                 });
@@ -89,23 +71,33 @@ impl Worker {
                     let what = format!("there is no event {number} of this tenant");
                     Refusal::new(Kind::NotFound, what)
                 };
-                found.await?.map(Reply::Text).ok_or_else(none)
+                ask.answer(found.await?.ok_or_else(none)?)
             }
-            _ => {
+            LedgerAsk::Checkpoint(ask) => {
                 let signed = self.reading(caller, |worker, _| worker.engine.checkpoint());
-                signed.await.map(Reply::Text)
+                ask.answer(signed.await?)
             }
+            LedgerAsk::ListSessions(ask) => {
+                let found = self.reading(caller, |worker, tenant| worker.engine.sessions(tenant));
+                ask.answer(found.await?.into_iter().map(session).collect())
+            }
+            LedgerAsk::AddNote(ask) => ask.answer(self.add_note(caller, &ask).await?),
+            LedgerAsk::ListApprovals(ask) => ask.answer(self.approvals(&caller.tenant).await?),
         }
     }
 
-    async fn events(self: &Arc<Self>, caller: &Caller, asked: EventsAsk) -> Result<Reply, Refusal> {
+    async fn events(
+        self: &Arc<Self>,
+        caller: &Caller,
+        asked: &EventsAsk,
+    ) -> Result<EventList, Refusal> {
         let no_run = || Refusal::new(Kind::NotFound, "there is no such run, sandbox or session");
         let run = asked.run.as_deref().map(RunId::parse).transpose();
         let wanted = WantedEvents {
             run: run.map_err(|_| no_run())?,
-            sandbox: asked.sandbox,
-            session: asked.session,
-            kind: asked.kind,
+            sandbox: asked.sandbox.clone(),
+            session: asked.session.clone(),
+            kind: asked.kind.clone(),
             from: asked.from,
             limit: asked.limit.clamp(1, EVENTS_MAX),
         };
@@ -118,19 +110,15 @@ impl Worker {
         let found = found.await?;
         match is_whole && found.events.is_empty() {
             true => Err(no_run()),
-            false => Ok(Reply::Events {
+            false => Ok(EventList {
                 events: found.events,
                 next: found.next,
             }),
         }
     }
 
-    async fn add_note(
-        self: &Arc<Self>,
-        caller: &Caller,
-        session: String,
-        note: Value,
-    ) -> Result<Reply, Refusal> {
+    async fn add_note(self: &Arc<Self>, caller: &Caller, ask: &AddNote) -> Result<Noted, Refusal> {
+        let AddNote { session, note } = ask.clone();
         check_session(&session)?;
         let bytes = note.to_string().len();
         if bytes > NOTE_BYTES_MAX {
@@ -145,7 +133,8 @@ impl Worker {
         let noted = self.reading(caller, move |worker, tenant| {
             worker.engine.note(tenant, &session, &by, &note)
         });
-        noted.await.map(Reply::Noted)
+        let number = noted.await?;
+        Ok(Noted { number })
     }
 
     /// Reads the ledger, which takes a thread; few at once.
@@ -185,7 +174,7 @@ impl Worker {
         })
     }
 
-    async fn approvals(self: &Arc<Self>, tenant: &str) -> Result<Reply, Refusal> {
+    async fn approvals(self: &Arc<Self>, tenant: &str) -> Result<Vec<ApprovalFacts>, Refusal> {
         let own: Vec<_> = self.living().values().cloned().collect();
         let own: Vec<_> = own.into_iter().filter(|one| one.tenant == tenant).collect();
         let list = move || {
@@ -198,7 +187,26 @@ impl Worker {
         };
         let all: Vec<_> = spawn_blocking(list).await.map_err(|error| fault(&error))?;
         let waiting = self.waiting_questions(tenant);
-        Ok(Reply::Approvals(waiting.into_iter().chain(all).collect()))
+        Ok(waiting.into_iter().chain(all).collect())
+    }
+}
+
+/// Returns whether a caller of this role may ask for this.
+fn may(role: Role, ask: &LedgerAsk) -> bool {
+    match (ask, role) {
+        (_, Role::Administrator)
+        | (
+            LedgerAsk::ListEvents(_) | LedgerAsk::Prove(_) | LedgerAsk::Checkpoint(_),
+            Role::Auditor,
+        )
+        | (LedgerAsk::ListApprovals(_), Role::Approver)
+        | (LedgerAsk::ListSessions(_), Role::User | Role::Auditor)
+        | (LedgerAsk::AddNote(_), Role::User) => true,
+        // What came of their own sandboxes.
+        (LedgerAsk::ListEvents(ask), Role::User) => {
+            ask.0.run.is_some() || ask.0.sandbox.is_some() || ask.0.session.is_some()
+        }
+        (_, Role::Operator | Role::Approver | Role::Auditor | Role::User) => false,
     }
 }
 
@@ -245,10 +253,10 @@ fn facts(living: &Living, pending: Pending) -> ApprovalFacts {
 /// Decides a call that waits.
 pub(super) async fn decide(
     living: &Arc<Living>,
-    approval: u32,
-    asked: DecideAsk,
+    ask: &Decide,
     by: ServedExec,
-) -> Result<Reply, Refusal> {
+) -> Result<(), Refusal> {
+    let (approval, asked) = (ask.approval, &ask.decision);
     let digest: CallDigest = asked
         .digest
         .parse()
@@ -263,6 +271,5 @@ pub(super) async fn decide(
     let sandbox = Arc::clone(&living.sandbox);
     let decided = spawn_blocking(move || sandbox.decide(approval, digest, decision, &by));
     let decided = decided.await.map_err(|error| fault(&error))?;
-    decided.map_err(|failure| refusal(&failure))?;
-    Ok(Reply::Done)
+    decided.map_err(|failure| refusal(&failure))
 }

@@ -16,8 +16,10 @@ use super::layered::{Begun, Frozen};
 use super::living::{Living, milliseconds};
 use super::paused::{CHANGES, Paused};
 use super::room::For;
-use super::{Worker, fault, name, refusal};
-use crate::protocol::{CreateAsk, Kind, Refusal, Reply, SnapshotFacts, SnapshotsAsk, TEMPLATES};
+use super::{Answer, Answered, Worker, fault, name, refusal};
+use crate::protocol::{
+    CreateAsk, Forks, Kind, MadeSnapshot, Refusal, SnapshotFacts, SnapshotsAsk, TEMPLATES,
+};
 
 /// The most sandboxes that one request forks, as E2B has it.
 const FORKS_MAX: usize = 100;
@@ -85,7 +87,7 @@ impl Worker {
         self: &Arc<Self>,
         of: Source<'_>,
         named: Option<String>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<MadeSnapshot, Refusal> {
         self.room.check(For::Sandbox)?;
         if named.as_ref().is_some_and(|name| !is_name(name)) {
             let what = format!(
@@ -144,7 +146,8 @@ impl Worker {
         if let Source::Living(living) = of {
             self.note_as(living, "checkpointed", "a caller has made a snapshot");
         }
-        Ok(Reply::Snapshot(facts(made), filed))
+        let facts = facts(made);
+        Ok(MadeSnapshot { facts, filed })
     }
 
     /// Makes layers of what a sandbox has at one moment.
@@ -196,19 +199,19 @@ impl Worker {
         self: &Arc<Self>,
         caller: &Caller,
         ask: SnapshotsAsk,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Answered, Refusal> {
         self.can_make(caller)?;
         match ask {
-            SnapshotsAsk::List { sandbox } => {
+            SnapshotsAsk::ListSnapshots(ask) => {
                 let mut own = self.snapshots_of(&caller.tenant)?;
-                own.retain(|one| sandbox.as_ref().is_none_or(|id| one.sandbox == *id));
-                Ok(Reply::Snapshots(own.into_iter().map(facts).collect()))
+                own.retain(|one| ask.sandbox.as_ref().is_none_or(|id| one.sandbox == *id));
+                ask.answer(own.into_iter().map(facts).collect())
             }
-            SnapshotsAsk::Remove { id } => {
-                let one = self.snapshot_named(&caller.tenant, &id)?;
+            SnapshotsAsk::RemoveSnapshot(ask) => {
+                let one = self.snapshot_named(&caller.tenant, &ask.id)?;
                 let worker = Arc::clone(self);
                 let dropped = spawn_blocking(move || worker.drop_snapshot(&one)).await;
-                dropped.map(|()| Reply::Done).map_err(|error| fault(&error))
+                ask.answer(dropped.map_err(|error| fault(&error))?)
             }
         }
     }
@@ -220,7 +223,7 @@ impl Worker {
         living: &Arc<Living>,
         caller: &Caller,
         named: &str,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Arc<Living>, Refusal> {
         let snapshot = self.snapshot_named(&living.tenant, named)?;
         if snapshot.shipped != living.shipped {
             let what = format!("the snapshot {named} is of another template");
@@ -250,13 +253,8 @@ impl Worker {
         };
         self.end_for(living, "it goes back to a snapshot").await?;
         let maker = Some(living.caller.clone());
-        match self.create_as(caller, maker, ask, identity).await {
-            Ok(again) => Ok(again.created()),
-            Err(refusal) => {
-                self.note_killed(living, "it could not go back to a snapshot");
-                Err(refusal)
-            }
-        }
+        let again = self.create_as(caller, maker, ask, identity).await;
+        again.inspect_err(|_| self.note_killed(living, "it could not go back to a snapshot"))
     }
 
     /// Ends a sandbox that goes on as another one of its id.
@@ -300,7 +298,7 @@ impl Worker {
         of: Source<'_>,
         forked: Forked,
         caller: &Caller,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Forks, Refusal> {
         self.room.check(For::Sandbox)?;
         let hold = self.hold_layers();
         let written = of.written().await;
@@ -321,10 +319,11 @@ impl Worker {
                 }
                 Err(refusal) => Err(refusal),
             };
-            forks.push(made.map(|living| Box::new(living.created())));
+            forks.push(made.map(|living| living.described_to(&caller.scopes)));
         }
         drop(hold);
-        Ok(Reply::Forks(forks, frozen.filed))
+        let filed = frozen.filed;
+        Ok(Forks { forks, filed })
     }
 }
 

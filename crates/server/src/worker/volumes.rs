@@ -7,16 +7,16 @@ use std::time::SystemTime;
 
 use atoll_engine::sandboxes::{clear_staging, remove_home, volume_files, volume_usage};
 use atoll_model::VolumeMount;
-use atoll_store::Volume;
+use atoll_store::{Scope, Volume};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::callers::{Caller, without_tokens};
+use super::callers::Caller;
 use super::living::milliseconds;
 use super::making::check_maker;
 use super::room::For;
-use super::{Worker, fault, name, refusal};
-use crate::protocol::{Kind, MountAsk, Refusal, Reply, VolumeAsk, VolumeFacts, VolumesAsk};
+use super::{Answer, Answered, Worker, fault, name, refusal};
+use crate::protocol::{Kind, MountAsk, OwnVolume, Refusal, VolumeAsk, VolumeFacts, VolumesAsk};
 
 const MIB: u64 = 1 << 20;
 /// The longest name of a volume, bytes.
@@ -201,45 +201,40 @@ impl Worker {
     /// Carries out a request about volumes.
     pub(super) async fn volumes(
         self: &Arc<Self>,
-        caller: Caller,
-        ask: VolumesAsk,
-    ) -> Result<Reply, Refusal> {
-        check_maker(&caller)?;
-        let answered = self.answer_volumes(&caller, ask).await?;
-        Ok(without_tokens(&caller.scopes, answered))
-    }
-
-    async fn answer_volumes(
-        self: &Arc<Self>,
         caller: &Caller,
         ask: VolumesAsk,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Answered, Refusal> {
+        check_maker(caller)?;
+        // Whoever does not reach files gets no token for them.
+        let own = |one: Volume| {
+            let token = Some(one.token.clone()).filter(|_| caller.scopes.has(Scope::Files));
+            let volume = self.volume_facts(one);
+            OwnVolume { volume, token }
+        };
         match ask {
-            VolumesAsk::List => {
-                let own = self.volumes_of(&caller.tenant)?;
-                let facts = own.into_iter().map(|one| self.volume_facts(one));
-                Ok(Reply::Volumes(facts.collect()))
+            VolumesAsk::ListVolumes(ask) => {
+                let all = self.volumes_of(&caller.tenant)?;
+                ask.answer(all.into_iter().map(|one| self.volume_facts(one)).collect())
             }
-            VolumesAsk::Get { id } => {
-                let one = self.volume_named(&caller.tenant, &id)?;
-                let token = one.token.clone();
-                Ok(Reply::Volume(self.volume_facts(one), Some(token)))
+            VolumesAsk::GetVolume(ask) => {
+                ask.answer(own(self.volume_named(&caller.tenant, &ask.id)?))
             }
-            VolumesAsk::Make(ask) => self.make_volume(caller, ask, false).await,
-            VolumesAsk::Snapshot { id, name: named } => {
-                let of = self.volume_named(&caller.tenant, &id)?;
-                let named = match named {
-                    Some(named) => named,
-                    None => format!("snapshot-{}", name(12)?),
-                };
-                let ask = VolumeAsk {
-                    name: named,
+            VolumesAsk::MakeVolume(ask) => {
+                ask.answer(own(self.make_volume(caller, ask.0.clone(), false).await?))
+            }
+            VolumesAsk::SnapshotVolume(ask) => {
+                let of = self.volume_named(&caller.tenant, &ask.id)?;
+                let copy = VolumeAsk {
+                    name: match &ask.name {
+                        Some(named) => named.clone(),
+                        None => format!("snapshot-{}", name(12)?),
+                    },
                     size_mib: Some(of.bytes_max.div_ceil(MIB)),
                     from: Some(of.id),
                 };
-                self.make_volume(caller, ask, true).await
+                ask.answer(own(self.make_volume(caller, copy, true).await?))
             }
-            VolumesAsk::Remove { id } => self.remove_volume(caller, &id).await,
+            VolumesAsk::RemoveVolume(ask) => ask.answer(self.remove_volume(caller, &ask.id).await?),
         }
     }
 
@@ -250,7 +245,7 @@ impl Worker {
         caller: &Caller,
         ask: VolumeAsk,
         is_read_only: bool,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Volume, Refusal> {
         self.room.check(For::Sandbox)?;
         let VolumeAsk {
             name: named,
@@ -308,9 +303,7 @@ impl Worker {
         let (worker, record) = (Arc::clone(self), about(caller, &begun));
         let made = spawn_blocking(move || worker.begin_volume(begun, record)).await;
         drop(held);
-        let made = made.map_err(|error| fault(&error)).flatten()?;
-        let token = made.token.clone();
-        Ok(Reply::Volume(self.volume_facts(made), Some(token)))
+        made.map_err(|error| fault(&error)).flatten()
     }
 
     /// Makes the directory of a volume that is written down, or removes all of it.
@@ -339,11 +332,7 @@ impl Worker {
     }
 
     /// Removes a volume that nothing uses: recorded first.
-    async fn remove_volume(
-        self: &Arc<Self>,
-        caller: &Caller,
-        named: &str,
-    ) -> Result<Reply, Refusal> {
+    async fn remove_volume(self: &Arc<Self>, caller: &Caller, named: &str) -> Result<(), Refusal> {
         let user = format!("remove-{}", name(20)?);
         let (one, held) = self.hold(&user, || {
             let one = self.volume_named(&caller.tenant, named)?;
@@ -361,7 +350,7 @@ impl Worker {
             let marked = worker.store.keep_volume(&gone);
             marked.map_err(|error| fault(&error))?;
             worker.drop_volume(&gone.id);
-            Ok(Reply::Done)
+            Ok(())
         });
         removed.await.map_err(|error| fault(&error)).flatten()
     }

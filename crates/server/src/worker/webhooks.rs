@@ -19,10 +19,10 @@ use tokio::time::timeout;
 use super::callers::Caller;
 use super::living::milliseconds;
 use super::shares::{Of, Share};
-use super::{Worker, fault};
+use super::{Answer, Answered, Worker, fault};
 use crate::configuration::WebhookHost;
 use crate::lifecycle::{KINDS, kind_of, type_of};
-use crate::protocol::{Kind, Refusal, Reply, WebhookAsk, WebhookFacts, WebhooksAsk};
+use crate::protocol::{ChangeWebhook, Kind, Refusal, WebhookAsk, WebhookFacts, WebhooksAsk};
 use target::{NotAllowed, Target};
 
 /// The most webhooks of a tenant.
@@ -80,7 +80,7 @@ impl Worker {
         &self,
         caller: &Caller,
         ask: WebhooksAsk,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Answered, Refusal> {
         if caller.role != Role::Administrator {
             let what = format!(
                 "webhooks are for administrators, and this caller is {}",
@@ -89,50 +89,67 @@ impl Worker {
             return Err(Refusal::new(Kind::Forbidden, what));
         }
         let tenant = &caller.tenant;
-        let done = match ask {
-            WebhooksAsk::List => {
+        match ask {
+            WebhooksAsk::ListWebhooks(ask) => {
                 let all = self.store.webhooks(tenant).map_err(|error| fault(&error))?;
-                return Ok(Reply::Webhooks(all.into_iter().map(facts).collect()));
+                ask.answer(all.into_iter().map(facts).collect())
             }
-            WebhooksAsk::Get { id } => self.store.webhook(tenant, &id),
-            WebhooksAsk::Make(asked) => {
-                let kinds = self.checked(tenant, &asked).await?;
-                let (Some(name), Some(url), Some(kinds), Some(secret)) =
-                    (&asked.name, &asked.url, &kinds, &asked.secret)
-                else {
-                    let what = "a webhook has name, url, events and signatureSecret";
-                    return Err(Refusal::new(Kind::Invalid, what));
-                };
-                let wanted = NewWebhook {
-                    tenant,
-                    name,
-                    url,
-                    enabled: asked.enabled.unwrap_or(true),
-                    kinds,
-                    secret: &secret.0,
-                    at_ms: milliseconds(SystemTime::now()),
-                };
-                self.store.make_webhook(&wanted, WEBHOOKS_MAX)
+            WebhooksAsk::GetWebhook(ask) => {
+                let found = self.store.webhook(tenant, &ask.id);
+                ask.answer(facts(found.map_err(refused)?))
             }
-            WebhooksAsk::Change { id, change } => {
-                // First whether it is there: of another's nothing is said, and no name looked up.
-                self.store.webhook(tenant, &id).map_err(refused)?;
-                let kinds = self.checked(tenant, &change).await?;
-                let wanted = WebhookChange {
-                    name: change.name.as_deref(),
-                    url: change.url.as_deref(),
-                    enabled: change.enabled,
-                    kinds: kinds.as_deref(),
-                    secret: change.secret.as_ref().map(|secret| secret.0.as_str()),
-                };
-                self.store.change_webhook(tenant, &id, &wanted)
+            WebhooksAsk::MakeWebhook(ask) => ask.answer(self.make_webhook(tenant, &ask.0).await?),
+            WebhooksAsk::ChangeWebhook(ask) => ask.answer(self.change_webhook(tenant, &ask).await?),
+            WebhooksAsk::RemoveWebhook(ask) => {
+                let removed = self.store.remove_webhook(tenant, &ask.id);
+                ask.answer(removed.map_err(refused)?)
             }
-            WebhooksAsk::Remove { id } => {
-                self.store.remove_webhook(tenant, &id).map_err(refused)?;
-                return Ok(Reply::Done);
-            }
+        }
+    }
+
+    async fn make_webhook(
+        &self,
+        tenant: &str,
+        asked: &WebhookAsk,
+    ) -> Result<WebhookFacts, Refusal> {
+        let kinds = self.checked(tenant, asked).await?;
+        let (Some(name), Some(url), Some(kinds), Some(secret)) =
+            (&asked.name, &asked.url, &kinds, &asked.secret)
+        else {
+            let what = "a webhook has name, url, events and signatureSecret";
+            return Err(Refusal::new(Kind::Invalid, what));
         };
-        done.map(|one| Reply::Webhook(facts(one))).map_err(refused)
+        let wanted = NewWebhook {
+            tenant,
+            name,
+            url,
+            enabled: asked.enabled.unwrap_or(true),
+            kinds,
+            secret: &secret.0,
+            at_ms: milliseconds(SystemTime::now()),
+        };
+        let made = self.store.make_webhook(&wanted, WEBHOOKS_MAX);
+        made.map(facts).map_err(refused)
+    }
+
+    async fn change_webhook(
+        &self,
+        tenant: &str,
+        ask: &ChangeWebhook,
+    ) -> Result<WebhookFacts, Refusal> {
+        let ChangeWebhook { id, change } = ask;
+        // First whether it is there: of another's nothing is said, and no name looked up.
+        self.store.webhook(tenant, id).map_err(refused)?;
+        let kinds = self.checked(tenant, change).await?;
+        let wanted = WebhookChange {
+            name: change.name.as_deref(),
+            url: change.url.as_deref(),
+            enabled: change.enabled,
+            kinds: kinds.as_deref(),
+            secret: change.secret.as_ref().map(|secret| secret.0.as_str()),
+        };
+        let changed = self.store.change_webhook(tenant, id, &wanted);
+        changed.map(facts).map_err(refused)
     }
 
     /// Checks the fields that are there; returns the kinds of events.

@@ -2,128 +2,161 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use atoll_engine::sandboxes::PriorAnswer;
 use atoll_model::ServedExec;
 use atoll_model::network::{Listener, ListensAt};
-use serde_json::json;
+use tokio::net::TcpStream;
 
-use super::approving::{Question, advised};
-use super::asleep::ASLEEP;
-use super::completing::completed;
+use super::callers::Caller;
 use super::files::{self, WRITTEN_WITHIN, Watching};
-
 use super::living::Living;
-use super::process::{NotStarted, Place, Process, most_kib};
 use super::recorded;
 use super::room::For;
-use super::shares::Of;
-use super::window::{Next, Reading};
-use super::{Answered, Worker, fault, making, name, refusal, unanswered};
-
-use crate::line::{Frame, Reader, Writer};
-use crate::protocol::{End, InAsk, Kind, PortFacts, ProcessFacts, Refusal, Reply, StartAsk};
+use super::snapshots::{Forked, Source};
+use super::{Answer, Answered, Worker, fault, making, name, refusal, unanswered};
+use crate::line::{Reader, Writer};
+use crate::protocol::{
+    CreateAsk, FileAsk, InAsk, Kind, LifeAsk, OpenedPort, PortFacts, Refusal, Watch,
+};
 use crate::ready::watched;
 
 /// The time between two looks at the room that is left, while a file is written.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
-/// The time for which a program's output waits for the first who reads it.
-const HELD: Duration = Duration::from_secs(5);
-/// The time in which a limit that has ended a program is told of, and that signal.
-const LIMIT_TOLD: Duration = Duration::from_millis(150);
-const SIGKILL: u8 = 9;
-/// The time between two looks whether somebody does.
-const HELD_LOOK: Duration = Duration::from_millis(20);
+
+/// A request of a sandbox that its caller may make, besides what it is.
+pub(super) struct Admitted<'a> {
+    pub(super) living: &'a Arc<Living>,
+    /// The caller, if a key or token tells who that is.
+    pub(super) caller: Option<Caller>,
+    pub(super) once: Option<String>,
+    pub(super) by: ServedExec,
+}
 
 impl Worker {
     /// Carries out a request of a sandbox that the caller may use.
     pub(super) async fn work(
         self: &Arc<Self>,
-        living: &Arc<Living>,
+        request: Admitted<'_>,
         ask: InAsk,
-        once: Option<String>,
-        by: ServedExec,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
+        let living = request.living;
         match ask {
-            ask @ (InAsk::SetNetwork(_) | InAsk::SetSizes(_) | InAsk::Decide { .. }) => {
-                self.widen(living, ask, by).await.map(Answered::Reply)
+            InAsk::Alive(ask) => ask.answer(()),
+            InAsk::Measure(ask) => ask.answer(making::measure(living).await?),
+            InAsk::ListPorts(ask) => ask.answer(self.ports(living).await?),
+            InAsk::OpenPort(ask) => {
+                let (port, opened) = self.connect(living, ask.port).await?;
+                ask.join(opened, port)
             }
-            InAsk::Port { port } => self.connect(living, port).await,
-            InAsk::Start(ask) => {
-                let (process, reading) = self.begin(living, once, *ask, by).await?;
-                follow(living, &process, reading, reader, writer).await
-            }
-            InAsk::Launch(ask) => {
-                let (process, reading) = self.begin(living, once, *ask, by).await?;
-                let started = started(&process, &reading);
-                tokio::spawn(hold(reading));
-                Ok(Answered::Reply(started))
-            }
-            InAsk::Attach { process, from } => {
-                let process = living.process(&process)?;
-                let reading = process.window.read(from);
-                follow(living, &process, reading, reader, writer).await
-            }
-            InAsk::Input { process } => {
-                let passed = pass_input(&*living.process(&process)?, reader).await;
-                passed.map(|()| Answered::Reply(Reply::Done))
-            }
-            ask @ (InAsk::Processes
-            | InAsk::CloseInput { .. }
-            | InAsk::Signal { .. }
-            | InAsk::Resize { .. }) => steer(living, ask).await.map(Answered::Reply),
-            InAsk::Read { path, range } => {
-                let read = living.files.read(&path, range, writer).await;
-                read.map(Answered::Written)
-            }
-            InAsk::Write { path } => {
-                self.room.check(For::File)?;
-                tokio::select! {
-                    written = living.files.write(&path, reader, writer) => {
-                        written.map(Answered::Reply)
-                    }
-                    refusal = self.no_more(living) => Err(refusal),
-                }
-            }
-            InAsk::Watch { path, recursive } => {
-                let told = tell_changes(living, &path, recursive, reader, writer);
-                told.await.map(Answered::Written)
-            }
-            ask @ (InAsk::MakeWatcher { .. }
-            | InAsk::Watched { .. }
-            | InAsk::RemoveWatcher { .. }) => watch(living, ask).await.map(Answered::Reply),
-            ask @ (InAsk::Stat { .. }
-            | InAsk::ListDirectory { .. }
-            | InAsk::MakeDirectory { .. }
-            | InAsk::Move { .. }
-            | InAsk::Remove { .. }) => living.files.answer(ask).await.map(Answered::Reply),
-            ask => self.live(living, ask, by).await.map(Answered::Reply),
+            InAsk::Life(ask) => self.live(request, ask).await,
+            InAsk::Process(ask) => self.run(request, ask, reader, writer).await,
+            InAsk::File(ask) => self.file(living, ask, reader, writer).await,
         }
     }
 
-    /// Carries out a request that can let a sandbox do more.
-    async fn widen(
+    /// Carries out a request about the life of a sandbox.
+    async fn live(
+        self: &Arc<Self>,
+        request: Admitted<'_>,
+        ask: LifeAsk,
+    ) -> Result<Answered, Refusal> {
+        let Admitted {
+            living, caller, by, ..
+        } = request;
+        let unknown = || Refusal::new(Kind::Unauthenticated, "nobody is known to ask this");
+        let caller = caller.ok_or_else(unknown)?;
+        match ask {
+            LifeAsk::GetSandbox(ask) => ask.answer(living.facts()),
+            LifeAsk::Connect(ask) => {
+                if let Some(seconds) = ask.timeout_s {
+                    self.prolong(living, seconds, true)?;
+                }
+                ask.answer(living.described_to(&caller.scopes))
+            }
+            LifeAsk::Kill(_) if living.is_pausing() => {
+                let what = format!("sandbox {} is just being paused", living.id);
+                Err(Refusal::new(Kind::Exists, what).advise("end it again"))
+            }
+            LifeAsk::Kill(ask) => {
+                self.end(living, "a caller has ended it").await;
+                ask.answer(())
+            }
+            LifeAsk::Pause(ask) => ask.answer(self.pause(living, ask.memory, by).await?),
+            LifeAsk::Snapshot(ask) => {
+                let name = ask.name.clone();
+                ask.answer(self.snapshot(Source::Living(living), name).await?)
+            }
+            LifeAsk::Fork(ask) => {
+                let of = CreateAsk {
+                    timeout_s: ask.timeout_s.or(living.ask.timeout_s),
+                    ..self.record_ask(living)
+                };
+                let of = Forked::new(&living.shipped, of, ask.count)?;
+                ask.answer(self.fork(Source::Living(living), of, &caller).await?)
+            }
+            LifeAsk::RollBack(ask) => {
+                let again = self.roll_back(living, &caller, &ask.snapshot).await?;
+                ask.answer(again.described_to(&caller.scopes))
+            }
+            LifeAsk::SetTimeout(ask) => {
+                match ask.timeout_s {
+                    0 => drop(living.live_for(Duration::ZERO, ask.extends)),
+                    seconds => self.prolong(living, seconds, ask.extends)?,
+                }
+                ask.answer(())
+            }
+            LifeAsk::LinkPort(ask) => ask.answer(self.link(living, &ask)?),
+            LifeAsk::SetNetwork(ask) => {
+                ask.answer(self.set_network(living, ask.0.clone(), by).await?)
+            }
+            LifeAsk::SetSizes(ask) => ask.answer(self.set_sizes(living, ask.0, by).await?),
+            LifeAsk::Decide(ask) => ask.answer(recorded::decide(living, &ask, by).await?),
+        }
+    }
+
+    /// Carries out a request about files.
+    async fn file(
         self: &Arc<Self>,
         living: &Arc<Living>,
-        ask: InAsk,
-        by: ServedExec,
-    ) -> Result<Reply, Refusal> {
+        ask: FileAsk,
+        reader: &mut Reader,
+        writer: &mut Writer,
+    ) -> Result<Answered, Refusal> {
+        let files = &living.files;
         match ask {
-            InAsk::Decide { approval, decision } => {
-                recorded::decide(living, approval, decision, by).await
+            FileAsk::Stat(ask) => ask.answer(files.stat(&ask.path).await?),
+            FileAsk::ListDirectory(ask) => ask.answer(files.list(&ask.path, ask.depth).await?),
+            FileAsk::MakeDirectory(ask) => ask.answer(files.make_directory(&ask.path).await?),
+            FileAsk::Move(ask) => ask.answer(files.rename(&ask.from, &ask.to).await?),
+            FileAsk::Remove(ask) => ask.answer(files.remove(&ask.path).await?),
+            FileAsk::Read(ask) => files.read(&ask, writer).await.map(Answered::Written),
+            FileAsk::Write(ask) => {
+                self.room.check(For::File)?;
+                tokio::select! {
+                    written = files.write(&ask, reader, writer) => ask.close(written?),
+                    refusal = self.no_more(living) => Err(refusal),
+                }
             }
-            InAsk::SetSizes(asked) => {
-                self.set_sizes(living, asked, by).await?;
-                Ok(Reply::Done)
+            FileAsk::Watch(ask) => {
+                let watch = files.watch(&ask.path, ask.recursive).await?;
+                let told = tell_changes(&ask, watch, reader, writer).await;
+                Ok(Answered::Written(told))
             }
-            InAsk::SetNetwork(asked) => {
-                self.set_network(living, asked, by).await?;
-                Ok(Reply::Done)
+            FileAsk::MakeWatcher(ask) => {
+                let watch = files.watch(&ask.path, ask.recursive).await?;
+                let name = name(16)?;
+                living.keep_watcher(&name, watch)?;
+                ask.answer(name)
             }
-            _ => Ok(Reply::Done),
+            FileAsk::ReadWatcher(ask) => {
+                let watch = living.watcher(&ask.watcher)?;
+                let changes = files::changes(&watch, None).await;
+                ask.answer(changes.map_err(|_| unanswered())?)
+            }
+            FileAsk::RemoveWatcher(ask) => ask.answer(living.remove_watcher(&ask.watcher)?),
         }
     }
 
@@ -150,50 +183,6 @@ impl Worker {
         }
     }
 
-    /// Carries out a request about the life of a sandbox.
-    async fn live(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        ask: InAsk,
-        by: ServedExec,
-    ) -> Result<Reply, Refusal> {
-        Ok(match ask {
-            InAsk::Get => Reply::Sandbox(Box::new(living.facts())),
-            InAsk::Connect { timeout_s } => {
-                if let Some(seconds) = timeout_s {
-                    self.prolong(living, seconds, true)?;
-                }
-                living.created()
-            }
-            InAsk::Pause { memory } => Reply::Paused(self.pause(living, memory, by).await?),
-            InAsk::Snapshot { name } => {
-                self.snapshot(super::snapshots::Source::Living(living), name)
-                    .await?
-            }
-            InAsk::Kill if living.is_pausing() => {
-                let what = format!("sandbox {} is just being paused", living.id);
-                return Err(Refusal::new(Kind::Exists, what).advise("end it again"));
-            }
-            InAsk::Kill => {
-                self.end(living, "a caller has ended it").await;
-                Reply::Done
-            }
-            InAsk::SetTimeout { timeout_s, extends } => {
-                match timeout_s {
-                    0 => {
-                        living.live_for(Duration::ZERO, extends);
-                    }
-                    seconds => self.prolong(living, seconds, extends)?,
-                }
-                Reply::Done
-            }
-            InAsk::Measure => Reply::Measured(making::measure(living).await?),
-            InAsk::Link { port, lasts_s } => self.link(living, port, lasts_s)?,
-            InAsk::Ports => self.ports(living).await?,
-            _ => Reply::Done,
-        })
-    }
-
     /// Sets the life of a sandbox from now on.
     fn prolong(&self, living: &Living, seconds: u64, extends: bool) -> Result<(), Refusal> {
         if living.live_for(self.life(Some(seconds))?, extends) {
@@ -205,7 +194,7 @@ impl Worker {
 
 impl Worker {
     /// Lists the ports that callers can reach.
-    async fn ports(&self, living: &Arc<Living>) -> Result<Reply, Refusal> {
+    async fn ports(&self, living: &Arc<Living>) -> Result<Vec<PortFacts>, Refusal> {
         let sandbox = Arc::clone(&living.sandbox);
         let listening = tokio::task::spawn_blocking(move || sandbox.listeners()).await;
         let listening = listening.map_err(|error| fault(&error))?;
@@ -220,7 +209,7 @@ impl Worker {
         let mut all: Vec<PortFacts> = reached.map(facts).collect();
         // Once, whatever addresses it listens at.
         all.dedup_by_key(|one| one.port);
-        Ok(Reply::Ports(all))
+        Ok(all)
     }
 }
 
@@ -230,7 +219,7 @@ impl Worker {
         self: &Arc<Self>,
         living: &Arc<Living>,
         port: u16,
-    ) -> Result<Answered, Refusal> {
+    ) -> Result<(TcpStream, OpenedPort), Refusal> {
         match connect(living, port).await {
             Err(refusal) if refusal.kind == Kind::NotFound => {
                 match self.ready_port(living, port).await? {
@@ -245,7 +234,7 @@ impl Worker {
 
 /// Connects to a port. The first time that is decided and recorded, before any byte goes there; a
 /// port at which nothing listens is not recorded, so that nobody fills the ledger with others.
-async fn connect(living: &Arc<Living>, port: u16) -> Result<Answered, Refusal> {
+async fn connect(living: &Arc<Living>, port: u16) -> Result<(TcpStream, OpenedPort), Refusal> {
     let connected = living.files.connect(port).await?;
     if !living.reached().contains(&port) {
         let sandbox = Arc::clone(&living.sandbox);
@@ -256,240 +245,26 @@ async fn connect(living: &Arc<Living>, port: u16) -> Result<Answered, Refusal> {
     }
     let host = living.port_host.as_ref();
     let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
-    Ok(Answered::Connected(connected, host))
-}
-
-/// Writes the frames that come to a program's input.
-async fn pass_input(process: &Process, reader: &mut Reader) -> Result<(), Refusal> {
-    loop {
-        match reader.next::<()>().await {
-            Ok(Some(Frame::Content(_, content))) => process.write(&content).await?,
-            Ok(Some(_)) | Ok(None) | Err(_) => return Ok(()),
-        }
-    }
-}
-
-/// Carries out a request about running programs.
-async fn steer(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
-    match ask {
-        InAsk::Processes => return Ok(Reply::Processes(processes(living))),
-        InAsk::CloseInput { process } => living.process(&process)?.close_input().await?,
-        InAsk::Signal { process, number } => {
-            let process = living.process(&process)?;
-            if process.window.over().is_some() {
-                return Err(Refusal::new(Kind::NotFound, "the program has ended"));
-            }
-            process.signal(number);
-        }
-        InAsk::Resize { process, terminal } => living.process(&process)?.resize(terminal),
-        _ => {}
-    }
-    Ok(Reply::Done)
-}
-
-/// Carries out a request about a watcher.
-async fn watch(living: &Living, ask: InAsk) -> Result<Reply, Refusal> {
-    match ask {
-        InAsk::MakeWatcher { path, recursive } => {
-            let watch = living.files.watch(&path, recursive).await?;
-            let name = name(16)?;
-            living.keep_watcher(&name, watch)?;
-            Ok(Reply::Watcher(name))
-        }
-        InAsk::Watched { watcher } => {
-            let watch = living.watcher(&watcher)?;
-            let changes = files::changes(&watch, None).await;
-            Ok(Reply::Changed(changes.map_err(|_| unanswered())?))
-        }
-        InAsk::RemoveWatcher { watcher } => {
-            living.remove_watcher(&watcher)?;
-            Ok(Reply::Done)
-        }
-        _ => Ok(Reply::Done),
-    }
-}
-
-impl Worker {
-    /// Starts a program, once for each name of a request.
-    async fn begin(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        once: Option<String>,
-        ask: StartAsk,
-        by: ServedExec,
-    ) -> Result<(Arc<Process>, Reading), Refusal> {
-        match once {
-            None => self.start(living, ask, by).await,
-            Some(once) => self.start_once(living, &once, ask, by).await,
-        }
-    }
-
-    /// Starts a program, if one more can be supervised, and once an approver has agreed where
-    /// policies ask about it.
-    pub(super) async fn start(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        ask: StartAsk,
-        by: ServedExec,
-    ) -> Result<(Arc<Process>, Reading), Refusal> {
-        let mut by = by;
-        let ask = completed(living, ask, &mut by).await?;
-        let sandbox = &living.sandbox;
-        let place = self.place(&living.tenant, &ask)?;
-        let nobody = PriorAnswer::Nobody;
-        let asked = match Process::start(sandbox, ask.clone(), by.clone(), nobody, place).await {
-            Ok((process, reading)) => return Ok(kept(living, process, reading)),
-            Err(NotStarted::Refused(refusal)) => return Err(refusal),
-            Err(NotStarted::NeedsApproval(asked)) => asked,
-        };
-        let question = Question {
-            action: "exec",
-            sandbox: living.id.clone(),
-            run: Some(sandbox.run().clone()),
-            caller: by.caller.clone(),
-            shown: json!({
-                "command": ask.command,
-                "directory": ask.directory,
-                "terminal": ask.terminal.is_some(),
-                "variables": ask.environment.keys().collect::<Vec<_>>(),
-            }),
-            asked,
-        };
-        let mut over = living.over.subscribe();
-        let answer = tokio::select! {
-            answer = self.ask_approver(&living.tenant, question) => answer?,
-            _ = over.wait_for(Option::is_some) => {
-                let why = living.over.borrow().clone().unwrap_or_default();
-                let what = format!("sandbox {} has ended: {why}", living.id);
-                return Err(Refusal::new(Kind::NoSandbox, what));
-            }
-        };
-        let place = self.place(&living.tenant, &ask)?;
-        match Process::start(sandbox, ask, by, answer.clone(), place).await {
-            Ok((process, reading)) => Ok(kept(living, process, reading)),
-            Err(NotStarted::Refused(refusal)) => Err(advised(&answer, refusal)),
-            Err(NotStarted::NeedsApproval(_)) => Err(unanswered()),
-        }
-    }
-
-    /// Takes the shares of a program, if its tenant may have one more.
-    pub(super) fn place(&self, tenant: &str, ask: &StartAsk) -> Result<Place, Refusal> {
-        let mut running = vec![self.shares.take(Of::Programs, tenant, 1)?];
-        if ask.terminal.is_some() {
-            running.push(self.shares.take(Of::Terminals, tenant, 1)?);
-        }
-        let kept = self.shares.take(Of::Memory, tenant, most_kib(ask))?;
-        Ok(Place { running, kept })
-    }
-}
-
-fn kept(living: &Arc<Living>, process: Arc<Process>, reading: Reading) -> (Arc<Process>, Reading) {
-    living.keep(&process);
-    (process, reading)
-}
-
-fn processes(living: &Living) -> Vec<ProcessFacts> {
-    let processes = living.processes();
-    let running = processes.iter().filter(|one| one.window.over().is_none());
-    running
-        .map(|process| ProcessFacts {
-            pid: process.pid(),
-            started: process.asked.clone(),
-        })
-        .collect()
-}
-
-/// Sends what a program writes, until its end or the reader's.
-async fn follow(
-    living: &Living,
-    process: &Process,
-    mut reading: Reading,
-    reader: &mut Reader,
-    writer: &mut Writer,
-) -> Result<Answered, Refusal> {
-    let follow = async {
-        writer.message(&started(process, &reading)).await?;
-        let mut over = living.over.subscribe();
-        loop {
-            let next = tokio::select! {
-                biased;
-                next = reading.next() => next,
-                // Whoever has asked says nothing more, or is gone.
-                _ = reader.next::<()>() => return Ok(()),
-                // It writes nothing more for now.
-                _ = async { drop(over.wait_for(is_asleep).await) } => {
-                    let end = End::Gone(ASLEEP.to_owned());
-                    return writer.message(&Reply::Ended(end)).await;
-                }
-            };
-            match next {
-                Next::Content(stream, content) => writer.content(stream, &content).await?,
-                Next::End(end) => {
-                    if end == End::Signalled(SIGKILL) {
-                        // A limit ends programs first, and is told of just after that.
-                        let mut over = living.over.subscribe();
-                        let told = over.wait_for(Option::is_some);
-                        let _ = tokio::time::timeout(LIMIT_TOLD, told).await;
-                    }
-                    let end = match (living.over.borrow().clone(), end) {
-                        (Some(why), End::Exited(_) | End::Signalled(_) | End::Gone(_)) => {
-                            End::Gone(why)
-                        }
-                        (_, end) => end,
-                    };
-                    return writer.message(&Reply::Ended(end)).await;
-                }
-            }
-        }
-    };
-    Ok(Answered::Written(follow.await))
-}
-
-#[expect(clippy::ref_option, reason = "that is how it is kept")]
-fn is_asleep(over: &Option<String>) -> bool {
-    over.as_deref() == Some(ASLEEP)
-}
-
-fn started(process: &Process, reading: &Reading) -> Reply {
-    Reply::Started {
-        pid: process.pid(),
-        lost: reading.lost,
-        at: reading.at,
-    }
-}
-
-/// Keeps the output of a program that was only started, until whoever follows it has come, or does
-/// not.
-async fn hold(reading: Reading) {
-    let until = Instant::now() + HELD;
-    while Instant::now() < until && reading.is_alone() {
-        tokio::time::sleep(HELD_LOOK).await;
-    }
+    Ok((connected, OpenedPort { host }))
 }
 
 /// Tells of changes in a directory, until the connection is closed.
 async fn tell_changes(
-    living: &Living,
-    path: &str,
-    recursive: bool,
+    ask: &Watch,
+    watch: Watching,
     reader: &mut Reader,
     writer: &mut Writer,
-) -> Result<io::Result<()>, Refusal> {
-    let watch = living.files.watch(path, recursive).await?;
-    Ok(told(watch, reader, writer).await)
-}
-
-async fn told(watch: Watching, reader: &mut Reader, writer: &mut Writer) -> io::Result<()> {
+) -> io::Result<()> {
     let events = watched(watch.descriptor().try_clone()?)?;
     let watch = Arc::new(watch);
-    writer.message(&Reply::Done).await?;
+    writer.reply(ask, ()).await?;
     loop {
         let changes = tokio::select! {
             changes = files::changes(&watch, Some(&events)) => changes?,
             _ = reader.next::<()>() => return Ok(()),
         };
         if !changes.is_empty() {
-            writer.message(&Reply::Changed(changes)).await?;
+            writer.then(ask, changes).await?;
         }
     }
 }

@@ -1,25 +1,18 @@
 //! Files of a sandbox.
 
-use std::io;
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
+use std::io;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Content, Path, ProblemDetails, Query, done, event, events};
-use crate::front::Front;
+use super::{Answered, Api, Content, Path, ProblemDetails, Query, event, events};
 use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::{strange, within};
-use crate::front::control::credential;
+use crate::front::ask::within;
 use crate::front::transfer::{fetch, store};
-use crate::line::Frame;
-use crate::protocol::{EntryFacts, InAsk, Refusal, Reply};
+use crate::protocol::{EntryFacts, ListDirectory, MakeDirectory, Move, Remove, Stat, Watch};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -53,47 +46,39 @@ pub(crate) struct ChangesQuery {
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files", params(("sandbox" = String, Path), ListQuery), tag = "files",
     responses((status = 200, body = Vec<EntryFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn list(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Answered {
-    let ask = InAsk::ListDirectory {
+    let ask = ListDirectory {
         path: query.path,
         depth: query.depth.unwrap_or(1),
     };
-    let entries = entries(front.ask_in(credential(&headers), &sandbox, ask).await?)?;
-    Ok(answer_json(StatusCode::OK, &entries))
+    api.answer(StatusCode::OK, within(&sandbox, ask)).await
 }
 
 /// Remove a file, or a directory with all in it; a missing one is removed already.
 #[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/files", params(("sandbox" = String, Path), FileQuery), tag = "files",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn remove(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     Query(query): Query<FileQuery>,
 ) -> Answered {
-    let ask = InAsk::Remove { path: query.path };
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+    let ask = Remove { path: query.path };
+    api.carry_out(within(&sandbox, ask)).await
 }
 
 /// Describe a file.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/stat", params(("sandbox" = String, Path), FileQuery), tag = "files",
     responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn stat(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     Query(query): Query<FileQuery>,
 ) -> Answered {
-    let ask = InAsk::Stat { path: query.path };
-    one(
-        front.ask_in(credential(&headers), &sandbox, ask).await?,
-        StatusCode::OK,
-    )
+    let ask = Stat { path: query.path };
+    api.answer(StatusCode::OK, within(&sandbox, ask)).await
 }
 
 /// Read a file, or a range of it.
@@ -101,13 +86,13 @@ pub(crate) async fn stat(
     responses((status = 200, body = inline(Content), content_type = "application/octet-stream"), (status = 206, body = inline(Content), content_type = "application/octet-stream"),
         (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn download(
-    State(front): State<Arc<Front>>,
+    api: Api,
     headers: HeaderMap,
     Path(sandbox): Path<String>,
     Query(query): Query<FileQuery>,
 ) -> Answered {
-    let key = credential(&headers);
-    Ok(fetch(&front, key, Some(&sandbox), query.path, &headers).await?)
+    let key = api.key;
+    Ok(fetch(&api.front, key, Some(&sandbox), query.path, &headers).await?)
 }
 
 /// Write the body to a file, and make the directories above it.
@@ -115,14 +100,13 @@ pub(crate) async fn download(
     request_body(content = inline(Content), content_type = "application/octet-stream"),
     responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn upload(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     Query(query): Query<FileQuery>,
     content: Body,
 ) -> Answered {
-    let key = credential(&headers);
-    let entry = store(&front, &key, &sandbox, &query.path, content).await?;
+    let key = api.key;
+    let entry = store(&api.front, &key, &sandbox, &query.path, content).await?;
     Ok(answer_json(StatusCode::OK, &entry))
 }
 
@@ -137,17 +121,13 @@ pub(crate) struct PathBody {
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/directory", request_body = PathBody, params(("sandbox" = String, Path)), tag = "files",
     responses((status = 201, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn make_directory(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     content: Body,
 ) -> Answered {
     let asked: PathBody = body(content).await?;
-    let ask = InAsk::MakeDirectory { path: asked.path };
-    one(
-        front.ask_in(credential(&headers), &sandbox, ask).await?,
-        StatusCode::CREATED,
-    )
+    let ask = MakeDirectory { path: asked.path };
+    api.answer(StatusCode::CREATED, within(&sandbox, ask)).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -162,21 +142,13 @@ pub(crate) struct MoveBody {
 /// Move a file or directory.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/move", request_body = MoveBody, params(("sandbox" = String, Path)), tag = "files",
     responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn move_to(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn move_to(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let asked: MoveBody = body(content).await?;
-    let ask = InAsk::Move {
+    let ask = Move {
         from: asked.from,
         to: asked.to,
     };
-    one(
-        front.ask_in(credential(&headers), &sandbox, ask).await?,
-        StatusCode::OK,
-    )
+    api.answer(StatusCode::OK, within(&sandbox, ask)).await
 }
 
 /// Follow the changes in a directory, as server-sent events: `begun`, then `change`s.
@@ -184,18 +156,15 @@ pub(crate) async fn move_to(
     responses((status = 200, content_type = "text/event-stream"),
         (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn changes(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     Query(query): Query<ChangesQuery>,
 ) -> Answered {
-    let ask = InAsk::Watch {
+    let ask = Watch {
         path: query.path,
         recursive: query.recursive.unwrap_or(false),
     };
-    let mut line = front
-        .begin(credential(&headers), within(&sandbox, ask))
-        .await?;
+    let mut line = api.front.begin(api.key, within(&sandbox, ask)).await?;
     line.reply().await?;
     let begin = (Some(event("begun", None, &json!({}))), line);
     let told = futures_util::stream::unfold(Some(begin), async |state| {
@@ -203,29 +172,16 @@ pub(crate) async fn changes(
         if let Some(begun) = begun {
             return Some((Ok(Bytes::from(begun)), Some((None, line))));
         }
-        Some(match line.reader.next::<Reply>().await {
-            Ok(Some(Frame::Message(Reply::Changed(changes)))) => {
+        Some(match line.last().await {
+            Ok(changes) => {
                 let text: String = changes
                     .iter()
                     .map(|change| event("change", None, &json!(change)))
                     .collect();
                 (Ok(text.into()), Some((None, line)))
             }
-            Ok(_) => (Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None),
-            Err(error) => (Err(error), None),
+            Err(refusal) => (Err(io::Error::other(refusal)), None),
         })
     });
     Ok(events(Body::from_stream(told)))
-}
-
-fn entries(reply: Reply) -> Result<Vec<EntryFacts>, Refusal> {
-    match reply {
-        Reply::Entries(entries) => Ok(entries),
-        _ => Err(strange()),
-    }
-}
-
-fn one(reply: Reply, status: StatusCode) -> Result<Response, super::Problem> {
-    let entry = entries(reply)?.pop().ok_or_else(strange)?;
-    Ok(answer_json(status, &entry))
 }

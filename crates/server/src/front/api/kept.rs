@@ -1,21 +1,19 @@
 //! Pauses, snapshots and forks.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::sandboxes::{Created, created};
-use super::{Answered, Path, ProblemDetails, done};
-use crate::front::Front;
+use super::sandboxes::Created;
+use super::{Answered, Api, Path, ProblemDetails};
 use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::strange;
-use crate::front::control::{credential, reaches};
+use crate::front::control::reaches;
 use crate::front::kept::{filed, keeps};
-use crate::protocol::{Ask, InAsk, Refusal, Reply, SnapshotFacts, SnapshotsAsk};
+use crate::protocol::{
+    Connect, CreatedFacts, Fork, ListSnapshots, Pause, Refusal, RemoveSnapshot, RollBack, Snapshot,
+    SnapshotFacts,
+};
 
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -34,23 +32,14 @@ pub(crate) struct PausedBody {
 /// Have the programs of a sandbox stand still, or end them, and keep its files until it goes on.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/pause", request_body = PauseBody, params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200, body = PausedBody), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn pause(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn pause(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let PauseBody { memory } = body(content).await?;
-    let ask = InAsk::Pause {
+    let ask = Pause {
         memory: memory != Some(false),
     };
-    match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Paused(memory_kept) => {
-            let response = answer_json(StatusCode::OK, &PausedBody { memory_kept });
-            Ok(keeps(response, memory_kept))
-        }
-        _ => Err(strange().into()),
-    }
+    let memory_kept = api.front.call_in(api.key, &sandbox, ask).await?;
+    let response = answer_json(StatusCode::OK, &PausedBody { memory_kept });
+    Ok(keeps(response, memory_kept))
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -63,20 +52,15 @@ pub(crate) struct ConnectBody {
 /// Describe a sandbox with its tokens; one that is paused goes on, with its files.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/connect", request_body = ConnectBody, params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200, body = Created), (status = 201, body = Created, description = "it was paused"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn connect(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn connect(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let ConnectBody { timeout_s } = body(content).await?;
-    let ask = InAsk::Connect { timeout_s };
-    let reply = front.ask_in(credential(&headers), &sandbox, ask).await?;
-    let status = match reply {
-        Reply::Created { resumed: true, .. } => StatusCode::CREATED,
-        _ => StatusCode::OK,
+    let ask = Connect { timeout_s };
+    let connected = api.front.call_in(api.key, &sandbox, ask).await?;
+    let status = match connected.resumed {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
     };
-    let created = created(reply)?;
+    let created = Created::from(connected);
     let response = answer_json(status, &created);
     Ok(reaches(response, &created.sandbox.network))
 }
@@ -92,45 +76,28 @@ pub(crate) struct SnapshotBody {
 /// Copy the files of a sandbox, as a template for others: it stands still meanwhile.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/snapshots", request_body = SnapshotBody, params(("sandbox" = String, Path)), tag = "snapshots",
     responses((status = 201, body = SnapshotFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshot(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn snapshot(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let SnapshotBody { name } = body(content).await?;
-    let ask = InAsk::Snapshot { name };
-    match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Snapshot(facts, how) => {
-            let response = answer_json(StatusCode::CREATED, &facts);
-            Ok(filed(keeps(response, false), how))
-        }
-        _ => Err(strange().into()),
-    }
+    let ask = Snapshot { name };
+    let made = api.front.call_in(api.key, &sandbox, ask).await?;
+    let response = answer_json(StatusCode::CREATED, &made.facts);
+    Ok(filed(keeps(response, false), made.filed))
 }
 
 /// List the snapshots of the tenant, the latest first.
 #[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots",
     responses((status = 200, body = Vec<SnapshotFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshots(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
-    let ask = Ask::Snapshots(SnapshotsAsk::List { sandbox: None });
-    match front.ask(credential(&headers), ask).await? {
-        Reply::Snapshots(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn snapshots(api: Api) -> Answered {
+    let ask = ListSnapshots { sandbox: None };
+    api.answer(StatusCode::OK, ask).await
 }
 
 /// Remove a snapshot.
 #[utoipa::path(delete, path = "/v1/snapshots/{snapshot}", params(("snapshot" = String, Path)), tag = "snapshots",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn remove_snapshot(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(id): Path<String>,
-) -> Answered {
-    let ask = Ask::Snapshots(SnapshotsAsk::Remove { id });
-    front.ask(credential(&headers), ask).await?;
-    Ok(done())
+pub(crate) async fn remove_snapshot(api: Api, Path(id): Path<String>) -> Answered {
+    let ask = RemoveSnapshot { id };
+    api.carry_out(ask).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -143,16 +110,11 @@ pub(crate) struct RollBackBody {
 /// End the programs of a sandbox, which goes on with the files of a snapshot.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/rollback", request_body = RollBackBody, params(("sandbox" = String, Path)), tag = "snapshots",
     responses((status = 200, body = Created), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn roll_back(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn roll_back(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let RollBackBody { snapshot } = body(content).await?;
-    let ask = InAsk::RollBack { snapshot };
-    let reply = front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(answer_json(StatusCode::OK, &created(reply)?))
+    let ask = RollBack { snapshot };
+    let again = api.front.call_in(api.key, &sandbox, ask).await?;
+    Ok(answer_json(StatusCode::OK, &Created::from(again)))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -174,23 +136,16 @@ pub(crate) struct Forked {
 /// Make further sandboxes that begin with the files of one, as they are at one moment.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/fork", request_body = ForkBody, params(("sandbox" = String, Path)), tag = "snapshots",
     responses((status = 201, body = Vec<Forked>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn fork(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn fork(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let asked: ForkBody = body(content).await?;
-    let ask = InAsk::Fork {
+    let ask = Fork {
         count: asked.count.unwrap_or(1),
         timeout_s: asked.timeout_s,
     };
-    let Reply::Forks(forks, how) = front.ask_in(credential(&headers), &sandbox, ask).await? else {
-        return Err(strange().into());
-    };
-    let one = |fork: Result<Box<Reply>, Refusal>| match fork.and_then(|made| created(*made)) {
+    let made = api.front.call_in(api.key, &sandbox, ask).await?;
+    let one = |fork: Result<CreatedFacts, Refusal>| match fork {
         Ok(created) => Forked {
-            created: Some(created),
+            created: Some(created.into()),
             problem: None,
         },
         Err(refusal) => Forked {
@@ -198,6 +153,6 @@ pub(crate) async fn fork(
             problem: Some(refusal.told()),
         },
     };
-    let all: Vec<Forked> = forks.into_iter().map(one).collect();
-    Ok(filed(answer_json(StatusCode::CREATED, &all), how))
+    let all: Vec<Forked> = made.forks.into_iter().map(one).collect();
+    Ok(filed(answer_json(StatusCode::CREATED, &all), made.filed))
 }

@@ -1,21 +1,19 @@
 //! The ledger of the tenant's sandboxes, and what waits for an approver.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Path, ProblemDetails, Query, done};
-use crate::front::Front;
-use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::strange;
-use crate::front::control::credential;
-use crate::protocol::{ApprovalFacts, Ask, DecideAsk, EventsAsk, InAsk, Reply, SessionFacts};
+use super::{Answered, Api, Path, ProblemDetails, Query};
+use crate::front::answers::body;
+use crate::front::ask::within;
+use crate::protocol::{
+    AddNote, ApprovalFacts, Checkpoint, Decide, DecideAsk, EventList, EventsAsk, ListApprovals,
+    ListEvents, ListSessions, Noted, Prove, SessionFacts,
+};
 
 /// The events that are returned at once unless the caller says otherwise.
 const LIMIT: usize = 100;
@@ -32,47 +30,28 @@ pub(crate) struct EventsQuery {
     limit: Option<usize>,
 }
 
-/// Events of the ledger, the oldest first.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct EventList {
-    /// Each with `number`, `time`, `run`, `type` and `body`.
-    events: Vec<Value>,
-    /// The number to go on from, if there are more.
-    next: Option<u64>,
-}
-
-async fn listed(front: &Front, headers: &HeaderMap, of: EventsAsk, query: EventsQuery) -> Answered {
-    let ask = Ask::Events(EventsAsk {
+async fn listed(api: Api, of: EventsAsk, query: EventsQuery) -> Answered {
+    let ask = ListEvents(EventsAsk {
         kind: query.r#type,
         from: query.from.unwrap_or(0),
         limit: query.limit.unwrap_or(LIMIT),
         ..of
     });
-    match front.ask(credential(headers), ask).await? {
-        Reply::Events { events, next } => {
-            Ok(answer_json(StatusCode::OK, &EventList { events, next }))
-        }
-        _ => Err(strange().into()),
-    }
+    api.answer(StatusCode::OK, ask).await
 }
 
 /// List what the ledger has of the tenant's sandboxes.
 #[utoipa::path(get, path = "/v1/ledger/events", params(EventsQuery), tag = "ledger",
     responses((status = 200, body = EventList), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn all(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Query(query): Query<EventsQuery>,
-) -> Answered {
-    listed(&front, &headers, EventsAsk::default(), query).await
+pub(crate) async fn all(api: Api, Query(query): Query<EventsQuery>) -> Answered {
+    listed(api, EventsAsk::default(), query).await
 }
 
 /// List what the ledger has of one run: a sandbox names its own.
 #[utoipa::path(get, path = "/v1/runs/{run}/events", params(("run" = String, Path), EventsQuery), tag = "ledger",
     responses((status = 200, body = EventList), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn of_run(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(run): Path<String>,
     Query(query): Query<EventsQuery>,
 ) -> Answered {
@@ -80,25 +59,21 @@ pub(crate) async fn of_run(
         run: Some(run),
         ..EventsAsk::default()
     };
-    listed(&front, &headers, of, query).await
+    listed(api, of, query).await
 }
 
 /// List the sessions of the tenant, the oldest first.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions",
     responses((status = 200, body = Vec<SessionFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn sessions(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
-    match front.ask(credential(&headers), Ask::Sessions).await? {
-        Reply::Sessions(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn sessions(api: Api) -> Answered {
+    api.answer(StatusCode::OK, ListSessions {}).await
 }
 
 /// List what the ledger has of a session: of all its sandboxes, and its notes.
 #[utoipa::path(get, path = "/v1/sessions/{session}/events", params(("session" = String, Path), EventsQuery), tag = "sessions",
     responses((status = 200, body = EventList), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn of_session(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(session): Path<String>,
     Query(query): Query<EventsQuery>,
 ) -> Answered {
@@ -106,7 +81,7 @@ pub(crate) async fn of_session(
         session: Some(session),
         ..EventsAsk::default()
     };
-    listed(&front, &headers, of, query).await
+    listed(api, of, query).await
 }
 
 /// A note in a session.
@@ -117,68 +92,43 @@ pub(crate) struct NoteBody {
     note: Value,
 }
 
-/// A note that is durable.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Noted {
-    /// The number of its event in the ledger.
-    number: u64,
-}
-
 /// Add a note to a session: durable once this is answered, whoever ends then.
 #[utoipa::path(post, path = "/v1/sessions/{session}/notes", request_body = NoteBody, params(("session" = String, Path)), tag = "sessions",
     responses((status = 201, body = Noted), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn note(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(session): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn note(api: Api, Path(session): Path<String>, content: Body) -> Answered {
     let NoteBody { note } = body(content).await?;
-    match front
-        .ask(credential(&headers), Ask::Note { session, note })
-        .await?
-    {
-        Reply::Noted(number) => Ok(answer_json(StatusCode::CREATED, &Noted { number })),
-        _ => Err(strange().into()),
-    }
+    let ask = AddNote { session, note };
+    api.answer(StatusCode::CREATED, ask).await
 }
 
 /// Prove that an event is in the ledger (C2SP tlog-proof).
 #[utoipa::path(get, path = "/v1/ledger/events/{number}/proof", params(("number" = u64, Path)), tag = "ledger",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn proof(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(number): Path<u64>,
-) -> Answered {
-    text(&front, &headers, Ask::Proof { number }).await
+pub(crate) async fn proof(api: Api, Path(number): Path<u64>) -> Answered {
+    let proof = api.front.call(api.key, Prove { number }).await?;
+    Ok(text(proof))
 }
 
 /// Sign the ledger as it is now (C2SP tlog-checkpoint).
 #[utoipa::path(get, path = "/v1/ledger/checkpoint", tag = "ledger",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn checkpoint(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
-    text(&front, &headers, Ask::Checkpoint).await
+pub(crate) async fn checkpoint(api: Api) -> Answered {
+    let signed = api.front.call(api.key, Checkpoint {}).await?;
+    Ok(text(signed))
 }
 
-async fn text(front: &Front, headers: &HeaderMap, ask: Ask) -> Answered {
-    let Reply::Text(text) = front.ask(credential(headers), ask).await? else {
-        return Err(strange().into());
-    };
+fn text(text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    Ok(response)
+    response
 }
 
 /// List the calls that wait for an approver.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals",
     responses((status = 200, body = Vec<ApprovalFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn approvals(State(front): State<Arc<Front>>, headers: HeaderMap) -> Answered {
-    match front.ask(credential(&headers), Ask::Approvals).await? {
-        Reply::Approvals(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn approvals(api: Api) -> Answered {
+    api.answer(StatusCode::OK, ListApprovals {}).await
 }
 
 /// Grant or deny a call that waits.
@@ -186,13 +136,11 @@ pub(crate) async fn approvals(State(front): State<Arc<Front>>, headers: HeaderMa
     params(("sandbox" = String, Path), ("approval" = u32, Path)),
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn decide(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path((sandbox, approval)): Path<(String, u32)>,
     content: Body,
 ) -> Answered {
     let decision: DecideAsk = body(content).await?;
-    let ask = InAsk::Decide { approval, decision };
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+    let ask = Decide { approval, decision };
+    api.carry_out(within(&sandbox, ask)).await
 }

@@ -1,10 +1,6 @@
 //! Programs in a sandbox: run to their end, or started, followed, fed and signalled.
 
-use std::io;
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,21 +8,18 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::io;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
-    Answered, Content, Path, Problem, ProblemDetails, Query, done, event, events, resumes,
-};
+use super::{Answered, Api, Content, Path, ProblemDetails, Query, done, event, events, resumes};
 use crate::front::Front;
 use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::{Line, strange, within};
-use crate::front::control::{credential, once};
-use crate::front::form::wrong_body;
-use crate::front::idle::timed;
-use crate::line::{Frame, Stream};
+use crate::front::ask::{Line, Next, within};
+use crate::front::control::once;
+use crate::line::Stream;
 use crate::protocol::{
-    Credential, End, InAsk, Kind, ProcessFacts, Refusal, Reply, Selector, StartAsk, TerminalSize,
-    describe_limit,
+    Attach, CloseInput, Credential, End, Input, Kind, Launch, ListProcesses, ProcessFacts, Refusal,
+    Resize, Selector, Signal, Start, StartAsk, StartedFacts, TerminalSize, describe_limit,
 };
 
 /// The most of each output that a run returns, bytes.
@@ -69,28 +62,30 @@ pub(crate) struct Ran {
     params(("sandbox" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "the same again does not run again")),
     responses((status = 200, body = Ran), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn run(
-    State(front): State<Arc<Front>>,
+    api: Api,
     headers: HeaderMap,
     Path(sandbox): Path<String>,
     content: Body,
 ) -> Answered {
     let asked: RunBody = body(content).await?;
-    let ask = InAsk::Start(Box::new(StartAsk {
+    let ask = StartAsk {
         command: asked.command,
         environment: asked.environment,
         directory: asked.directory,
         timeout_ms: asked.timeout_ms,
         ..StartAsk::default()
-    }));
-    let (mut line, pid, _) = begin(&front, &headers, &sandbox, ask).await?;
+    };
+    let ask = within(&sandbox, Start(Box::new(ask)));
+    let line = api.front.begin_once(api.key, once(&headers), ask);
+    let mut line = line.await?;
     let mut ran = Ran {
-        pid,
+        pid: line.reply().await?.pid,
         ..Ran::default()
     };
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
-        match line.reader.next::<Reply>().await {
-            Ok(Some(Frame::Content(stream, content))) => {
+        match line.next().await? {
+            Next::Content(stream, content) => {
                 let kept = match stream {
                     Stream::Output | Stream::Terminal => &mut stdout,
                     Stream::Error => &mut stderr,
@@ -101,11 +96,10 @@ pub(crate) async fn run(
                 kept.extend_from_slice(content.get(..room).unwrap_or_default());
                 ran.truncated |= room < content.len();
             }
-            Ok(Some(Frame::Message(Reply::Ended(end)))) => {
+            Next::Message(end) => {
                 ran.end(end);
                 break;
             }
-            Ok(_) | Err(_) => return Err(strange().into()),
         }
     }
     ran.stdout = String::from_utf8_lossy(&stdout).into_owned();
@@ -126,24 +120,6 @@ impl Ran {
     }
 }
 
-async fn begin(
-    front: &Front,
-    headers: &HeaderMap,
-    sandbox: &str,
-    ask: InAsk,
-) -> Result<(Line, u32, u64), Refusal> {
-    let name = match ask {
-        InAsk::Start(_) | InAsk::Launch(_) => once(headers),
-        _ => None,
-    };
-    let ask = within(sandbox, ask);
-    let mut line = front.begin_once(credential(headers), name, ask).await?;
-    match line.reply().await? {
-        Reply::Started { pid, at, .. } => Ok((line, pid, at)),
-        _ => Err(strange()),
-    }
-}
-
 /// A program that was started.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Started {
@@ -156,32 +132,24 @@ pub(crate) struct Started {
     params(("sandbox" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "the same again does not start again")),
     responses((status = 201, body = Started), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn start(
-    State(front): State<Arc<Front>>,
+    api: Api,
     headers: HeaderMap,
     Path(sandbox): Path<String>,
     content: Body,
 ) -> Answered {
     let asked: StartAsk = body(content).await?;
-    let ask = InAsk::Launch(Box::new(asked));
-    let (_, pid, _) = begin(&front, &headers, &sandbox, ask).await?;
+    let ask = within(&sandbox, Launch(Box::new(asked)));
+    let line = api.front.begin_once(api.key, once(&headers), ask);
+    let pid = line.await?.reply().await?.pid;
     Ok(answer_json(StatusCode::CREATED, &Started { pid }))
 }
 
 /// List the running programs.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes", params(("sandbox" = String, Path)), tag = "processes",
     responses((status = 200, body = Vec<ProcessFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn list(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-) -> Answered {
-    match front
-        .ask_in(credential(&headers), &sandbox, InAsk::Processes)
-        .await?
-    {
-        Reply::Processes(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn list(api: Api, Path(sandbox): Path<String>) -> Answered {
+    api.answer(StatusCode::OK, within(&sandbox, ListProcesses {}))
+        .await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -206,16 +174,14 @@ pub(super) async fn attach(
     sandbox: &str,
     pid: u32,
     from: u64,
-) -> Result<(Line, u64, u64), Refusal> {
-    let ask = InAsk::Attach {
+) -> Result<(Line<StartedFacts, End>, StartedFacts), Refusal> {
+    let ask = Attach {
         process: Selector::Pid(pid),
         from: Some(from),
     };
     let mut line = front.begin(key.clone(), within(sandbox, ask)).await?;
-    match line.reply().await? {
-        Reply::Started { lost, at, .. } => Ok((line, lost, at)),
-        _ => Err(strange()),
-    }
+    let started = line.reply().await?;
+    Ok((line, started))
 }
 
 /// Follow a program's output to its end, as server-sent events.
@@ -226,13 +192,14 @@ pub(super) async fn attach(
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/output", params(("sandbox" = String, Path), ("pid" = u32, Path), OutputQuery), tag = "processes",
     responses((status = 200, content_type = "text/event-stream"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn output(
-    State(front): State<Arc<Front>>,
+    api: Api,
     headers: HeaderMap,
     Path((sandbox, pid)): Path<(String, u32)>,
     Query(query): Query<OutputQuery>,
 ) -> Answered {
     let from = resumes(&headers).unwrap_or(query.from());
-    let (line, lost, at) = attach(&front, &credential(&headers), &sandbox, pid, from).await?;
+    let (line, started) = attach(&api.front, &api.key, &sandbox, pid, from).await?;
+    let StartedFacts { lost, at, .. } = started;
     let mut first = String::new();
     if lost > 0 {
         first = event("lost", Some(at), &json!({ "bytes": lost }));
@@ -240,8 +207,8 @@ pub(crate) async fn output(
     let first = futures_util::stream::once(async move { Ok(Bytes::from(first)) });
     let rest = futures_util::stream::unfold(Some((line, at)), async |state| {
         let (mut line, at) = state?;
-        Some(match line.reader.next::<Reply>().await {
-            Ok(Some(Frame::Content(stream, content))) => {
+        Some(match line.next().await {
+            Ok(Next::Content(stream, content)) => {
                 let at = at + content.len() as u64;
                 let data =
                     json!({ "stream": name(stream), "base64": BASE64_STANDARD.encode(&content) });
@@ -250,11 +217,8 @@ pub(crate) async fn output(
                     Some((line, at)),
                 )
             }
-            Ok(Some(Frame::Message(Reply::Ended(end)))) => {
-                (Ok(event("end", None, &json!(end)).into()), None)
-            }
-            Ok(_) => (Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None),
-            Err(error) => (Err(error), None),
+            Ok(Next::Message(end)) => (Ok(event("end", None, &json!(end)).into()), None),
+            Err(refusal) => (Err(io::Error::other(refusal)), None),
         })
     });
     Ok(events(Body::from_stream(first.chain(rest))))
@@ -273,42 +237,24 @@ fn name(stream: Stream) -> &'static str {
     request_body(content = inline(Content), content_type = "application/octet-stream"),
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn input(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path((sandbox, pid)): Path<(String, u32)>,
     content: Body,
 ) -> Answered {
-    let ask = within(
-        &sandbox,
-        InAsk::Input {
-            process: Selector::Pid(pid),
-        },
-    );
-    let mut line = front.begin(credential(&headers), ask).await?;
-    let mut blocks = timed(content).into_data_stream();
-    while let Some(block) = blocks.next().await {
-        let block = block.map_err(|error| wrong_body(&error))?;
-        // Why nothing more is taken is in the answer.
-        if line.writer.content(Stream::Output, &block).await.is_err() {
-            break;
-        }
-    }
-    let _ = line.writer.end().await;
-    line.reply().await.map(|_| done()).map_err(Problem)
+    let process = Selector::Pid(pid);
+    let ask = within(&sandbox, Input { process });
+    let line = api.front.begin(api.key, ask).await?;
+    line.fill(content).await?;
+    Ok(done())
 }
 
 /// Close a program's input.
 #[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn close_input(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path((sandbox, pid)): Path<(String, u32)>,
-) -> Answered {
+pub(crate) async fn close_input(api: Api, Path((sandbox, pid)): Path<(String, u32)>) -> Answered {
     let process = Selector::Pid(pid);
-    let ask = InAsk::CloseInput { process };
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+    let ask = CloseInput { process };
+    api.carry_out(within(&sandbox, ask)).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -322,8 +268,7 @@ pub(crate) struct SignalBody {
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/signal", request_body = SignalBody, params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn signal(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path((sandbox, pid)): Path<(String, u32)>,
     content: Body,
 ) -> Answered {
@@ -331,28 +276,25 @@ pub(crate) async fn signal(
     if !(1..=64).contains(&asked.number) {
         return Err(Refusal::new(Kind::Invalid, "number is 1 to 64: a signal's").into());
     }
-    let ask = InAsk::Signal {
+    let ask = Signal {
         process: Selector::Pid(pid),
         number: asked.number,
     };
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+    api.carry_out(within(&sandbox, ask)).await
 }
 
 /// Set the size of a program's terminal.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/terminal", request_body = TerminalSize, params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn resize(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path((sandbox, pid)): Path<(String, u32)>,
     content: Body,
 ) -> Answered {
     let terminal: TerminalSize = body(content).await?;
-    let ask = InAsk::Resize {
+    let ask = Resize {
         process: Selector::Pid(pid),
         terminal,
     };
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+    api.carry_out(within(&sandbox, ask)).await
 }

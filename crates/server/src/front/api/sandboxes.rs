@@ -1,22 +1,19 @@
 //! Sandboxes, their logs, events and ports.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Path, ProblemDetails, Query, done};
-use crate::front::Front;
+use super::{Answered, Api, Path, ProblemDetails, Query};
 use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::strange;
-use crate::front::control::{credential, no_template, once, reaches};
+use crate::front::ask::within;
+use crate::front::control::{no_template, once, reaches};
 use crate::front::logs::{LogLine, lines};
 use crate::protocol::{
-    Ask, CreateAsk, InAsk, LifecycleEventFacts, ListAsk, Measures, PortFacts, Refusal, Reply,
-    SandboxFacts, SizesAsk,
+    Create, CreateAsk, CreatedFacts, GetSandbox, Kill, LifecycleEventFacts, Link, LinkPort,
+    ListAsk, ListLifecycleEvents, ListPorts, ListSandboxes, Listed, Measure, Measures, PortFacts,
+    SandboxFacts, SetSizes, SetTimeout, SizesAsk,
 };
 
 /// The lines of a log that are returned at once unless the caller says otherwise.
@@ -33,14 +30,14 @@ pub(crate) struct Created {
     port_token: Option<String>,
 }
 
-/// A part of a list.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Listed {
-    sandboxes: Vec<SandboxFacts>,
-    /// The cursor of the next part, if there is one.
-    cursor: Option<String>,
-    /// The sandboxes that run, in all parts.
-    running: usize,
+impl From<CreatedFacts> for Created {
+    fn from(created: CreatedFacts) -> Self {
+        Self {
+            sandbox: created.sandbox,
+            token: created.token,
+            port_token: created.port_token,
+        }
+    }
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -59,101 +56,45 @@ pub(crate) struct ListQuery {
 #[utoipa::path(post, path = "/v1/sandboxes", request_body = CreateAsk, tag = "sandboxes",
     params(("Idempotency-Key" = Option<String>, Header, description = "the same again is the same sandbox")),
     responses((status = 201, body = Created), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn create(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    content: Body,
-) -> Answered {
+pub(crate) async fn create(api: Api, headers: HeaderMap, content: Body) -> Answered {
     let mut ask: CreateAsk = body(content).await?;
     if ask.template.is_empty() {
         ask.template = "base".to_owned();
     }
-    let ask = Ask::Create(Box::new(ask));
-    let mut line = front
-        .begin_once(credential(&headers), once(&headers), ask)
-        .await?;
-    let reply = line.reply().await.map_err(no_template)?;
-    let created = created(reply)?;
+    let ask = Create(Box::new(ask));
+    let mut line = api.front.begin_once(api.key, once(&headers), ask).await?;
+    let created = Created::from(line.reply().await.map_err(no_template)?);
     let response = answer_json(StatusCode::CREATED, &created);
     Ok(reaches(response, &created.sandbox.network))
-}
-
-pub(super) fn created(reply: Reply) -> Result<Created, Refusal> {
-    match reply {
-        Reply::Created {
-            sandbox,
-            token,
-            port_token,
-            ..
-        } => Ok(Created {
-            sandbox: *sandbox,
-            token,
-            port_token,
-        }),
-        _ => Err(strange()),
-    }
 }
 
 /// List the sandboxes of the tenant, the latest first.
 #[utoipa::path(get, path = "/v1/sandboxes", params(ListQuery), tag = "sandboxes",
     responses((status = 200, body = Listed), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn list(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Query(query): Query<ListQuery>,
-) -> Answered {
+pub(crate) async fn list(api: Api, Query(query): Query<ListQuery>) -> Answered {
     let ask = ListAsk {
         limit: query.limit.unwrap_or(100),
         cursor: query.cursor,
         paused: query.paused.unwrap_or(false),
         ..ListAsk::default()
     };
-    match front.ask(credential(&headers), Ask::List(ask)).await? {
-        Reply::Sandboxes {
-            sandboxes,
-            cursor,
-            running,
-        } => {
-            let listed = Listed {
-                sandboxes,
-                cursor,
-                running,
-            };
-            Ok(answer_json(StatusCode::OK, &listed))
-        }
-        _ => Err(strange().into()),
-    }
+    let ask = ListSandboxes(ask);
+    api.answer(StatusCode::OK, ask).await
 }
 
 /// Describe a sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}", params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200, body = SandboxFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn get(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-) -> Answered {
-    match front
-        .ask_in(credential(&headers), &sandbox, InAsk::Get)
-        .await?
-    {
-        Reply::Sandbox(facts) => Ok(answer_json(StatusCode::OK, &facts)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn get(api: Api, Path(sandbox): Path<String>) -> Answered {
+    api.answer(StatusCode::OK, within(&sandbox, GetSandbox {}))
+        .await
 }
 
 /// End a sandbox, with everything in it.
 #[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}", params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn delete(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-) -> Answered {
-    front
-        .ask_in(credential(&headers), &sandbox, InAsk::Kill)
-        .await?;
-    Ok(done())
+pub(crate) async fn delete(api: Api, Path(sandbox): Path<String>) -> Answered {
+    api.carry_out(within(&sandbox, Kill {})).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -166,50 +107,29 @@ pub(crate) struct TimeoutBody {
 /// Set the life of a sandbox from now on.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/timeout", request_body = TimeoutBody, params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn set_timeout(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
+pub(crate) async fn set_timeout(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
     let asked: TimeoutBody = body(content).await?;
-    let ask = InAsk::SetTimeout {
+    let ask = SetTimeout {
         timeout_s: asked.timeout_s,
         extends: false,
     };
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+    api.carry_out(within(&sandbox, ask)).await
 }
 
 /// Change the processors and the memory of a living sandbox: what is left out stays.
 #[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/resources", request_body = SizesAsk, params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn resize(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
-    let ask = InAsk::SetSizes(body(content).await?);
-    front.ask_in(credential(&headers), &sandbox, ask).await?;
-    Ok(done())
+pub(crate) async fn resize(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
+    let ask = SetSizes(body(content).await?);
+    api.carry_out(within(&sandbox, ask)).await
 }
 
 /// Measure the resources that a sandbox uses.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/metrics", params(("sandbox" = String, Path)), tag = "sandboxes",
     responses((status = 200, body = Measures), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn metrics(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-) -> Answered {
-    match front
-        .ask_in(credential(&headers), &sandbox, InAsk::Measure)
-        .await?
-    {
-        Reply::Measured(measures) => Ok(answer_json(StatusCode::OK, &measures)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn metrics(api: Api, Path(sandbox): Path<String>) -> Answered {
+    api.answer(StatusCode::OK, within(&sandbox, Measure {}))
+        .await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -227,38 +147,22 @@ pub(crate) struct EventsQuery {
 /// List what happened to sandboxes of the tenant, the latest first.
 #[utoipa::path(get, path = "/v1/events", params(EventsQuery), tag = "sandboxes",
     responses((status = 200, body = Vec<LifecycleEventFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn events(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Query(query): Query<EventsQuery>,
-) -> Answered {
-    let ask = Ask::LifecycleEvents {
+pub(crate) async fn events(api: Api, Query(query): Query<EventsQuery>) -> Answered {
+    let ask = ListLifecycleEvents {
         sandbox: query.sandbox,
         offset: query.offset.unwrap_or(0),
         limit: query.limit.unwrap_or(100).clamp(1, 100),
         oldest_first: false,
     };
-    match front.ask(credential(&headers), ask).await? {
-        Reply::LifecycleEvents(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
+    api.answer(StatusCode::OK, ask).await
 }
 
 /// List the ports at which programs of a sandbox listen.
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/ports", params(("sandbox" = String, Path)), tag = "ports",
     responses((status = 200, body = Vec<PortFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn ports(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
-    Path(sandbox): Path<String>,
-) -> Answered {
-    match front
-        .ask_in(credential(&headers), &sandbox, InAsk::Ports)
-        .await?
-    {
-        Reply::Ports(all) => Ok(answer_json(StatusCode::OK, &all)),
-        _ => Err(strange().into()),
-    }
+pub(crate) async fn ports(api: Api, Path(sandbox): Path<String>) -> Answered {
+    api.answer(StatusCode::OK, within(&sandbox, ListPorts {}))
+        .await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -283,14 +187,13 @@ pub(crate) struct Logs {
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/logs", params(("sandbox" = String, Path), LogsQuery), tag = "sandboxes",
     responses((status = 200, body = Logs), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn logs(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path(sandbox): Path<String>,
     Query(query): Query<LogsQuery>,
 ) -> Answered {
     let from = query.from.unwrap_or(0);
     let limit = query.limit.unwrap_or(LOG_LINES);
-    let (lines, next) = lines(&front, credential(&headers), &sandbox, from, limit).await?;
+    let (lines, next) = lines(&api.front, api.key, &sandbox, from, limit).await?;
     Ok(answer_json(StatusCode::OK, &Logs { lines, next }))
 }
 
@@ -301,30 +204,19 @@ pub(crate) struct LinkBody {
     lasts_s: Option<u64>,
 }
 
-/// A link to a port.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Link {
-    /// The address for a browser.
-    url: String,
-}
-
 /// Make a link to a port, for whoever gets it: signed, for this port and a time.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/ports/{port}/link", request_body = LinkBody, tag = "ports",
     params(("sandbox" = String, Path), ("port" = u16, Path)),
     responses((status = 201, body = Link), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn link(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path((sandbox, port)): Path<(String, u16)>,
     content: Body,
 ) -> Answered {
     let asked: LinkBody = body(content).await?;
-    let ask = InAsk::Link {
+    let ask = LinkPort {
         port,
         lasts_s: asked.lasts_s.unwrap_or(3600),
     };
-    match front.ask_in(credential(&headers), &sandbox, ask).await? {
-        Reply::Link(url) => Ok(answer_json(StatusCode::CREATED, &Link { url })),
-        _ => Err(strange().into()),
-    }
+    api.answer(StatusCode::CREATED, within(&sandbox, ask)).await
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::http::HeaderMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -13,12 +11,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::processes::{OutputQuery, attach};
-use super::{Answered, Path, ProblemDetails, Query};
+use super::{Answered, Api, Path, ProblemDetails, Query};
 use crate::front::Front;
-use crate::front::ask::{Line, within};
-use crate::front::control::credential;
-use crate::line::{Frame, Stream, Writer};
-use crate::protocol::{Credential, InAsk, Kind, Refusal, Reply, Selector, TerminalSize};
+use crate::front::ask::{Line, Next, within};
+use crate::line::{Stream, Writer};
+use crate::protocol::{
+    CloseInput, Credential, End, Input, Kind, ProcessAsk, Refusal, Request, Resize, Selector,
+    Signal, StartedFacts, TerminalSize,
+};
 
 /// The longest message of a caller, bytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -58,8 +58,7 @@ struct Of {
 #[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/socket", params(("sandbox" = String, Path), ("pid" = u32, Path), OutputQuery), tag = "processes",
     responses((status = 101), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
 pub(crate) async fn socket(
-    State(front): State<Arc<Front>>,
-    headers: HeaderMap,
+    api: Api,
     Path((sandbox, pid)): Path<(String, u32)>,
     Query(query): Query<OutputQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -68,22 +67,22 @@ pub(crate) async fn socket(
         Refusal::new(Kind::Invalid, error.body_text()).advise("ask for a WebSocket by HTTP/1.1")
     };
     let upgrade = upgrade.map_err(no_socket)?;
-    let key = credential(&headers);
-    let (line, lost, at) = attach(&front, &key, &sandbox, pid, query.from()).await?;
+    let key = api.key;
+    let (line, started) = attach(&api.front, &key, &sandbox, pid, query.from()).await?;
     let of = Of {
-        front,
+        front: api.front,
         key,
         sandbox,
         pid,
     };
-    let first = json!({ "at": at, "lost": lost });
+    let first = json!({ "at": started.at, "lost": started.lost });
     Ok(upgrade
         .max_message_size(MESSAGE_BYTES_MAX)
         .on_upgrade(move |socket| joined(of, line, first, socket)))
 }
 
 /// Passes both ways until the program or the caller is gone.
-async fn joined(of: Of, line: Line, first: Value, socket: WebSocket) {
+async fn joined(of: Of, line: Line<StartedFacts, End>, first: Value, socket: WebSocket) {
     let (mut send, receive) = socket.split();
     let (problems, mut told) = tokio::sync::mpsc::channel(16);
     if send.send(text(&first)).await.is_err() {
@@ -100,19 +99,19 @@ async fn joined(of: Of, line: Line, first: Value, socket: WebSocket) {
 
 /// Passes on what a program writes, to its end.
 async fn follow(
-    mut line: Line,
+    mut line: Line<StartedFacts, End>,
     told: &mut tokio::sync::mpsc::Receiver<Value>,
     send: &mut SplitSink<WebSocket, Message>,
 ) {
     loop {
         let message = tokio::select! {
-            frame = line.reader.next::<Reply>() => match frame {
-                Ok(Some(Frame::Content(stream, content))) => binary(stream, &content),
-                Ok(Some(Frame::Message(Reply::Ended(end)))) => {
+            next = line.next() => match next {
+                Ok(Next::Content(stream, content)) => binary(stream, &content),
+                Ok(Next::Message(end)) => {
                     let _ = send.send(text(&json!({ "end": end }))).await;
                     return;
                 }
-                Ok(_) | Err(_) => return,
+                Err(_) => return,
             },
             Some(problem) = told.recv() => text(&problem),
         };
@@ -165,13 +164,16 @@ impl Of {
         Selector::Pid(self.pid)
     }
 
-    async fn ask(&self, ask: InAsk) -> Result<(), Refusal> {
-        let asked = self.front.ask_in(self.key.clone(), &self.sandbox, ask);
-        asked.await.map(drop)
+    async fn call<R>(&self, ask: R) -> Result<(), Refusal>
+    where
+        R: Request<Of = ProcessAsk, Reply = ()>,
+    {
+        let called = self.front.call_in(self.key.clone(), &self.sandbox, ask);
+        called.await
     }
 
     /// Writes to the program's input, over one request for as long as there is no other.
-    async fn write(&self, input: &mut Option<Line>, message: &[u8]) -> Result<(), Refusal> {
+    async fn write(&self, input: &mut Option<Line<()>>, message: &[u8]) -> Result<(), Refusal> {
         let Some((&STDIN, content)) = message.split_first() else {
             return Err(Refusal::new(
                 Kind::Invalid,
@@ -182,7 +184,7 @@ impl Of {
             Some(line) => line,
             None => {
                 let process = self.process();
-                let ask = within(&self.sandbox, InAsk::Input { process });
+                let ask = within(&self.sandbox, Input { process });
                 input.insert(self.front.begin(self.key.clone(), ask).await?)
             }
         };
@@ -190,7 +192,7 @@ impl Of {
             // The answer says why.
             let broken = input.take();
             return match broken {
-                Some(mut line) => line.reply().await.map(drop),
+                Some(mut line) => line.reply().await,
                 None => Ok(()),
             };
         }
@@ -198,15 +200,14 @@ impl Of {
     }
 
     /// Waits until all input is written.
-    async fn settle(&self, input: &mut Option<Line>) {
-        if let Some(mut line) = input.take() {
-            let _ = line.writer.end().await;
+    async fn settle(&self, input: &mut Option<Line<()>>) {
+        if let Some(line) = input.take() {
             // A program that takes none is told of by what is written next.
-            let _ = line.reply().await;
+            let _ = line.finish().await;
         }
     }
 
-    async fn control(&self, text: &str, input: &mut Option<Line>) -> Result<(), Refusal> {
+    async fn control(&self, text: &str, input: &mut Option<Line<()>>) -> Result<(), Refusal> {
         let control = serde_json::from_str(text).map_err(|error| {
             Refusal::new(
                 Kind::Invalid,
@@ -214,19 +215,16 @@ impl Of {
             )
         })?;
         let process = self.process();
-        self.ask(match control {
-            Control::Resize(terminal) => InAsk::Resize { process, terminal },
+        match control {
+            Control::Resize(terminal) => self.call(Resize { process, terminal }).await,
             Control::CloseInput => {
                 // What came before is written before.
                 self.settle(input).await;
-                InAsk::CloseInput { process }
+                self.call(CloseInput { process }).await
             }
-            Control::Signal(number @ 1..=64) => InAsk::Signal { process, number },
-            Control::Signal(_) => {
-                return Err(Refusal::new(Kind::Invalid, "a signal's number is 1 to 64"));
-            }
-        })
-        .await
+            Control::Signal(number @ 1..=64) => self.call(Signal { process, number }).await,
+            Control::Signal(_) => Err(Refusal::new(Kind::Invalid, "a signal's number is 1 to 64")),
+        }
     }
 }
 

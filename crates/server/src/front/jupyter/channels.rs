@@ -18,9 +18,8 @@ use super::Spec;
 use super::contents::{Content, error, failure, info, result, unknown};
 use super::messages::{Answer, BINARY, Form, MESSAGE_BYTES_MAX, Request};
 use crate::front::Front;
-use crate::front::ask::strange;
-use crate::front::interpreter::{Interpreter, Place};
-use crate::protocol::{Credential, InAsk, Kind, Refusal};
+use crate::front::interpreter::{Interpreter, Place, broken_off};
+use crate::protocol::{self, Credential, Kill, Kind, LifeAsk, Refusal, SetTimeout};
 
 /// The messages that wait for a slow client, and the longest time for it to take one.
 const MESSAGES_MAX: usize = 2;
@@ -65,15 +64,19 @@ impl Kernel {
         }
     }
 
-    async fn ask(&self, ask: InAsk) -> Result<(), Refusal> {
-        let asked = self.front.ask_in(self.key.clone(), &self.sandbox, ask);
-        asked.await.map(drop)
+    async fn call<R>(&self, ask: R) -> Result<(), Refusal>
+    where
+        R: protocol::Request<Of = LifeAsk, Reply = ()>,
+    {
+        let called = self.front.call_in(self.key.clone(), &self.sandbox, ask);
+        called.await
     }
 }
 
 fn name() -> Result<String, Refusal> {
     let mut bytes = [0; 16];
-    random::fill(&mut bytes).map_err(|_| strange())?;
+    random::fill(&mut bytes)
+        .map_err(|_| Refusal::new(Kind::Fault, "the kernel gives no random bytes"))?;
     Ok(hex(&bytes))
 }
 
@@ -125,11 +128,11 @@ impl Client {
     async fn stay(&self, life_s: u64) {
         let life_s = life_s.clamp(3, LIFE_S_MAX);
         loop {
-            let ask = InAsk::SetTimeout {
+            let ask = SetTimeout {
                 timeout_s: life_s,
                 extends: true,
             };
-            match self.kernel.ask(ask).await {
+            match self.kernel.call(ask).await {
                 Err(refusal) if refusal.kind == Kind::NoSandbox => return,
                 // Beyond its quota it ends at its time.
                 Ok(()) | Err(_) => {}
@@ -256,7 +259,7 @@ impl Client {
                         let interpreter = kernel.interpreter();
                         interpreter.steer(kernel.spec.language, "restart").await?;
                     }
-                    false => kernel.ask(InAsk::Kill).await?,
+                    false => kernel.call(Kill {}).await?,
                 }
                 json!({ "status": "ok", "restart": asked.restart })
             }
@@ -339,7 +342,8 @@ impl Client {
         let language = self.kernel.spec.language;
         let mut events = interpreter.execute(language, &asked.code).await?;
         loop {
-            let line = events.next().await?.ok_or_else(strange)?;
+            let line = events.next().await?;
+            let line = line.ok_or_else(|| broken_off("its answer has no end"))?;
             let event = line.event()?;
             match &*event.kind {
                 "number_of_executions" => {

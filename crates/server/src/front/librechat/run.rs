@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{FILES_MAX, Session, file_id, name_of};
 use crate::front::Front;
 use crate::front::answers::{json as answer_json, refuse_rest};
-use crate::front::ask::{strange, within};
+use crate::front::ask::{Next, within};
 use crate::front::transfer::{fetch, store};
-use crate::line::{Frame, Stream};
-use crate::protocol::{Credential, End, InAsk, Kind, Refusal, Reply, StartAsk, describe_limit};
+use crate::line::Stream;
+use crate::protocol::{Credential, End, Kind, Refusal, Start, StartAsk, describe_limit};
 
 /// The longest time of a run, milliseconds.
 const RUN_MS_MAX: u64 = 240_000;
@@ -193,23 +193,21 @@ async fn outcome(
     session: &Session<'_>,
     command: Vec<String>,
 ) -> Result<(String, String, bool), Refusal> {
-    let ask = InAsk::Start(Box::new(StartAsk {
+    let ask = StartAsk {
         command,
         directory: Some(RESIDENT.home.to_owned()),
         timeout_ms: Some(RUN_MS_MAX),
         ..StartAsk::default()
-    }));
-    let ask = within(&session.sandbox, ask);
-    let mut line = session.front.begin(session.key.clone(), ask).await?;
-    let Reply::Started { .. } = line.reply().await? else {
-        return Err(strange());
     };
+    let ask = within(&session.sandbox, Start(Box::new(ask)));
+    let mut line = session.front.begin(session.key.clone(), ask).await?;
+    line.reply().await?;
     let (mut stdout, mut stderr) = (Output::default(), Output::default());
     let why = loop {
-        match line.reader.next::<Reply>().await {
-            Ok(Some(Frame::Content(Stream::Error, content))) => stderr.take(&content),
-            Ok(Some(Frame::Content(_, content))) => stdout.take(&content),
-            Ok(Some(Frame::Message(Reply::Ended(end)))) => match end {
+        match line.next().await? {
+            Next::Content(Stream::Error, content) => stderr.take(&content),
+            Next::Content(_, content) => stdout.take(&content),
+            Next::Message(end) => match end {
                 End::Exited(0) => break None,
                 End::Exited(status) => break Some(format!("exit status {status}")),
                 End::Signalled(number) => break Some(format!("ended by signal {number}")),
@@ -218,7 +216,6 @@ async fn outcome(
                 End::TooSlow => break Some("its reader was too slow".to_owned()),
                 End::Otherwise(why) | End::Gone(why) => break Some(why),
             },
-            Ok(_) | Err(_) => return Err(strange()),
         }
     };
     let (stdout, mut stderr) = (stdout.text(), stderr.text());

@@ -17,11 +17,12 @@ use tokio::time::timeout;
 
 use super::{Inside, named, number};
 use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
-use crate::front::ask::{Line, strange, within};
+use crate::front::ask::{Line, Next, within};
 use crate::front::control::not_offered;
-use crate::line::{Frame, Stream};
+use crate::line::Stream;
 use crate::protocol::{
-    End, InAsk, Kind, Refusal, Reply, Selector, StartAsk, describe_limit, limited_status,
+    Attach, End, Kind, ListProcesses, Refusal, Selector, Signal, StartAsk, StartedFacts,
+    describe_limit, limited_status,
 };
 
 /// The events that wait for a slow reader.
@@ -43,11 +44,11 @@ pub(super) async fn answer(
         ("POST", [_]) => run(inside, body(content).await?).await,
         ("DELETE", [_]) => {
             let id = named(parts, "id").next().unwrap_or_default();
-            let ask = InAsk::Signal {
+            let ask = Signal {
                 process: process(&id)?,
                 number: SIGTERM,
             };
-            inside.ask(ask).await?;
+            inside.call(ask).await?;
             Ok(empty(StatusCode::OK))
         }
         ("GET", [_, "status", id]) => status(inside, id).await,
@@ -185,17 +186,17 @@ fn now_ms() -> u64 {
 }
 
 /// Passes on what a command writes, until its end or the reader's.
-async fn follow(mut line: Line, events: &Events) {
+async fn follow(mut line: Line<StartedFacts, End>, events: &Events) {
     let (mut stdout, mut stderr) = (Characters::default(), Characters::default());
     loop {
-        let frame = tokio::select! {
-            frame = line.reader.next::<Reply>() => frame,
+        let next = tokio::select! {
+            next = line.next() => next,
             () = events.closed() => return,
         };
-        let (kind, text) = match frame {
-            Ok(Some(Frame::Content(Stream::Error, content))) => ("stderr", stderr.take(&content)),
-            Ok(Some(Frame::Content(_, content))) => ("stdout", stdout.take(&content)),
-            Ok(Some(Frame::Message(Reply::Ended(end)))) => {
+        let (kind, text) = match next {
+            Ok(Next::Content(Stream::Error, content)) => ("stderr", stderr.take(&content)),
+            Ok(Next::Content(_, content)) => ("stdout", stdout.take(&content)),
+            Ok(Next::Message(end)) => {
                 for (kind, rest) in [("stdout", stdout.rest()), ("stderr", stderr.rest())] {
                     if !rest.is_empty() {
                         events.send(kind, json!({ "text": rest })).await;
@@ -204,7 +205,7 @@ async fn follow(mut line: Line, events: &Events) {
                 return ended(&end, events).await;
             }
             // The worker is gone: the connection breaks off.
-            Ok(_) | Err(_) => {
+            Err(_) => {
                 let _ = events
                     .send
                     .send(Err(io::ErrorKind::ConnectionAborted.into()))
@@ -281,26 +282,23 @@ fn cut(bytes: &[u8]) -> usize {
 /// Tells whether a command runs, and how it ended.
 async fn status(inside: &Inside<'_>, id: &str) -> Result<Response, Refusal> {
     let wanted = process(id)?;
-    let Reply::Processes(all) = inside.ask(InAsk::Processes).await? else {
-        return Err(strange());
-    };
+    let all = inside.call(ListProcesses {}).await?;
     let running = all.iter().find(|one| wanted == Selector::Pid(one.pid));
-    let mut told = json!({ "id": id, "running": running.is_some() });
-    let fields = told.as_object_mut().ok_or_else(strange)?;
-    match running {
+    let told = match running {
         Some(process) => {
             let content = process.started.command.last();
-            fields.insert("content".to_owned(), json!(content));
+            json!({ "id": id, "running": true, "content": content })
         }
         None => {
             let (_, _, end) = output(inside, id, None).await?;
-            let (code, why) = end.as_ref().map(outcome).unwrap_or_default();
-            fields.insert("exit_code".to_owned(), json!(code));
-            if code != Some(0) {
-                fields.insert("error".to_owned(), json!(why));
+            match end.as_ref().map(outcome).unwrap_or_default() {
+                (Some(0), _) => json!({ "id": id, "running": false, "exit_code": 0 }),
+                (code, why) => {
+                    json!({ "id": id, "running": false, "exit_code": code, "error": why })
+                }
             }
         }
-    }
+    };
     Ok(answer_json(StatusCode::OK, &told))
 }
 
@@ -312,22 +310,21 @@ async fn output(
     from: Option<u64>,
 ) -> Result<(Vec<u8>, u64, Option<End>), Refusal> {
     let process = process(id)?;
-    let ask = within(inside.sandbox, InAsk::Attach { process, from });
+    let ask = within(inside.sandbox, Attach { process, from });
     let mut line = inside.front.begin(inside.credential.clone(), ask).await?;
-    let Reply::Started { at, .. } = line.reply().await? else {
-        return Err(strange());
-    };
+    let at = line.reply().await?.at;
     let mut all = Vec::new();
     let mut end = None;
     while all.len() < LOG_BYTES_MAX {
-        match timeout(QUIET, line.reader.next::<Reply>()).await {
-            Err(_) => break,
-            Ok(Ok(Some(Frame::Content(_, content)))) => all.extend_from_slice(&content),
-            Ok(Ok(Some(Frame::Message(Reply::Ended(told))))) => {
+        let Ok(next) = timeout(QUIET, line.next()).await else {
+            break;
+        };
+        match next? {
+            Next::Content(_, content) => all.extend_from_slice(&content),
+            Next::Message(told) => {
                 end = Some(told);
                 break;
             }
-            Ok(_) => return Err(strange()),
         }
     }
     let next = at + all.len() as u64;

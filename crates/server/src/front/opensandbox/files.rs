@@ -17,12 +17,14 @@ use tokio::sync::Semaphore;
 
 use super::{Inside, named, number};
 use crate::front::answers::{body, body_list, empty, json as answer_json, parsed};
-use crate::front::ask::strange;
+use crate::front::ask::Next;
 use crate::front::control::not_offered;
 use crate::front::form::{drained, parts_of, wrong_body};
 use crate::front::transfer::{fetch, store};
-use crate::line::{Frame, Stream};
-use crate::protocol::{End, EntryFacts, InAsk, Kind, Refusal, Reply, StartAsk};
+use crate::line::Stream;
+use crate::protocol::{
+    self, End, EntryFacts, Kind, ListDirectory, MakeDirectory, Refusal, Remove, StartAsk, Stat,
+};
 use crate::rfc3339::rfc3339;
 
 /// The longest description of a file in an upload, bytes.
@@ -61,12 +63,8 @@ pub(super) async fn answer(
         }
         ("POST", ["files", "mv"]) => {
             for Move { src, dest } in body_list::<Move>(content).await? {
-                inside
-                    .ask(InAsk::Move {
-                        from: src,
-                        to: dest,
-                    })
-                    .await?;
+                let (from, to) = (src, dest);
+                inside.call(protocol::Move { from, to }).await?;
             }
             Ok(empty(StatusCode::OK))
         }
@@ -76,7 +74,9 @@ pub(super) async fn answer(
             let depth = number(parts, "depth")?
                 .unwrap_or(1)
                 .clamp(1, u64::from(SEARCHED_DEPTH));
-            let entries = list(inside, path_of(parts)?, u32::try_from(depth).unwrap_or(1)).await?;
+            let depth = u32::try_from(depth).unwrap_or(1);
+            let path = path_of(parts)?;
+            let entries = inside.call(ListDirectory { path, depth }).await?;
             let all: Vec<Value> = entries.iter().map(described).collect();
             Ok(answer_json(StatusCode::OK, &all))
         }
@@ -84,14 +84,14 @@ pub(super) async fn answer(
             let all: BTreeMap<String, Permission> = body(content).await?;
             for path in all.keys() {
                 let path = path.clone();
-                inside.ask(InAsk::MakeDirectory { path }).await?;
+                inside.call(MakeDirectory { path }).await?;
             }
             set_modes(inside, &all).await?;
             Ok(empty(StatusCode::OK))
         }
         ("DELETE", ["files" | "directories"]) => {
             for path in named(parts, "path") {
-                inside.ask(InAsk::Remove { path }).await?;
+                inside.call(Remove { path }).await?;
             }
             Ok(empty(StatusCode::OK))
         }
@@ -162,20 +162,10 @@ fn described(entry: &EntryFacts) -> Value {
 async fn info(inside: &Inside<'_>, parts: &Parts) -> Result<Response, Refusal> {
     let mut all = Map::new();
     for path in named(parts, "path") {
-        let Reply::Entries(entries) = inside.ask(InAsk::Stat { path: path.clone() }).await? else {
-            return Err(strange());
-        };
-        let entry = entries.first().ok_or_else(strange)?;
-        all.insert(path, described(entry));
+        let ask = Stat { path: path.clone() };
+        all.insert(path, described(&inside.call(ask).await?));
     }
     Ok(answer_json(StatusCode::OK, &all))
-}
-
-async fn list(inside: &Inside<'_>, path: String, depth: u32) -> Result<Vec<EntryFacts>, Refusal> {
-    match inside.ask(InAsk::ListDirectory { path, depth }).await? {
-        Reply::Entries(entries) => Ok(entries),
-        _ => Err(strange()),
-    }
 }
 
 async fn download(inside: &Inside<'_>, parts: &Parts) -> Result<Response, Refusal> {
@@ -290,19 +280,18 @@ async fn run(inside: &Inside<'_>, ask: StartAsk) -> Result<(), Refusal> {
     let (mut line, _) = inside.start(ask).await?;
     let mut message = Vec::new();
     loop {
-        match line.reader.next::<Reply>().await {
-            Ok(Some(Frame::Content(Stream::Error, content))) => {
+        match line.next().await? {
+            Next::Content(Stream::Error, content) => {
                 let room = MESSAGE_BYTES_MAX.saturating_sub(message.len());
                 message
                     .extend_from_slice(content.get(..room.min(content.len())).unwrap_or_default());
             }
-            Ok(Some(Frame::Content(..))) => {}
-            Ok(Some(Frame::Message(Reply::Ended(End::Exited(0))))) => return Ok(()),
-            Ok(Some(Frame::Message(Reply::Ended(_)))) => {
+            Next::Content(..) => {}
+            Next::Message(End::Exited(0)) => return Ok(()),
+            Next::Message(_) => {
                 let message = String::from_utf8_lossy(&message);
                 return Err(Refusal::new(Kind::Invalid, message.trim()));
             }
-            Ok(_) | Err(_) => return Err(strange()),
         }
     }
 }
@@ -360,7 +349,11 @@ async fn search(inside: &Inside<'_>, parts: &Parts) -> Result<Response, Refusal>
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(Refusal::new(Kind::Invalid, "the pattern is too long"));
     }
-    let entries = list(inside, root.clone(), SEARCHED_DEPTH).await?;
+    let ask = ListDirectory {
+        path: root.clone(),
+        depth: SEARCHED_DEPTH,
+    };
+    let entries = inside.call(ask).await?;
     let is_one = |entry: &&EntryFacts| {
         let below = entry
             .path

@@ -9,9 +9,10 @@ use serde_json::json;
 
 use crate::front::Front;
 use crate::front::answers::{body, body_list, json as answer_json};
-use crate::front::ask::strange;
 use crate::front::control::not_offered;
-use crate::protocol::{Credential, InAsk, Kind, NetworkAsk, Refusal, Reply, SandboxFacts};
+use crate::protocol::{
+    Credential, GetSandbox, Kind, NetworkAsk, Refusal, SandboxFacts, SetNetwork,
+};
 
 /// A policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -104,11 +105,8 @@ pub(super) async fn answer(
     id: &str,
     content: Body,
 ) -> Result<Response, Refusal> {
-    let facts = async |key: &Credential| match front.ask_in(key.clone(), id, InAsk::Get).await? {
-        Reply::Sandbox(facts) => Ok(facts),
-        _ => Err(strange()),
-    };
-    let mut policy = Policy::of(&*facts(&key).await?);
+    let facts = front.call_in(key.clone(), id, GetSandbox {}).await?;
+    let mut policy = Policy::of(&facts);
     match parts.method.as_str() {
         "GET" => {}
         "PUT" => policy = body(content).await?,
@@ -117,10 +115,10 @@ pub(super) async fn answer(
         _ => return Err(not_offered(parts)),
     }
     if parts.method != "GET" {
-        let ask = InAsk::SetNetwork(policy.ask()?);
-        front.ask_in(key.clone(), id, ask).await?;
+        let ask = SetNetwork(policy.ask()?);
+        front.call_in(key.clone(), id, ask).await?;
     }
-    let facts = facts(&key).await?;
+    let facts = front.call_in(key, id, GetSandbox {}).await?;
     let told = json!({ "status": "ok", "mode": facts.network, "policy": Policy::of(&facts) });
     Ok(answer_json(StatusCode::OK, &told))
 }

@@ -15,14 +15,14 @@ use time::format_description::well_known::Rfc3339;
 use super::network::{self, Policy};
 use super::{PREFIX, TOKEN, key, named, number};
 use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
-use crate::front::ask::strange;
 use crate::front::control::{no_template, not_offered, pairs};
 use crate::front::interpreter::Interpreter;
 use crate::front::listed::list_all;
 use crate::front::{Front, authority};
 use crate::protocol::{
-    Ask, CODE_INTERPRETER, CreateAsk, Credential, INTERPRETER_PORT, InAsk, Kind, ListAsk, Refusal,
-    Reply, SandboxFacts, SnapshotFacts, SnapshotsAsk, is_service,
+    self, CODE_INTERPRETER, Connect, CreateAsk, CreatedFacts, Credential, GetSandbox,
+    INTERPRETER_PORT, Kill, Kind, ListAsk, ListSnapshots, Pause, Refusal, RemoveSnapshot,
+    SandboxFacts, SetTimeout, Snapshot, SnapshotFacts, is_service,
 };
 use crate::rfc3339::time_of;
 
@@ -51,26 +51,25 @@ pub(super) async fn answer(
     content: Body,
 ) -> Result<Response, Refusal> {
     let key = key(&parts.headers);
-    let done = |status| move |_: Reply| empty(status);
     match (parts.method.as_str(), path) {
         ("POST", ["sandboxes"]) => create(front, key, body(content).await?).await,
         ("GET", ["sandboxes"]) => list(front, key, parts).await,
         ("GET", ["sandboxes", id]) => {
-            let facts = facts(front, key, id).await?;
+            let facts = front.call_in(key, id, GetSandbox {}).await?;
             Ok(answer_json(StatusCode::OK, &described(&facts)))
         }
         ("DELETE", ["sandboxes", id]) => {
-            let killed = front.ask_in(key, id, InAsk::Kill).await;
-            killed.map(done(StatusCode::NO_CONTENT))
+            front.call_in(key, id, Kill {}).await?;
+            Ok(empty(StatusCode::NO_CONTENT))
         }
         ("POST", ["sandboxes", id, "pause"]) => {
-            let paused = front.ask_in(key, id, InAsk::Pause { memory: true }).await;
-            paused.map(done(StatusCode::ACCEPTED))
+            front.call_in(key, id, Pause { memory: true }).await?;
+            Ok(empty(StatusCode::ACCEPTED))
         }
         ("POST", ["sandboxes", id, "resume"]) => {
-            let ask = InAsk::Connect { timeout_s: None };
-            let resumed = front.ask_in(key, id, ask).await;
-            resumed.map(done(StatusCode::ACCEPTED))
+            let ask = Connect { timeout_s: None };
+            front.call_in(key, id, ask).await?;
+            Ok(empty(StatusCode::ACCEPTED))
         }
         ("POST", ["sandboxes", id, "renew-expiration"]) => {
             renew(front, key, id, body(content).await?).await
@@ -80,10 +79,8 @@ pub(super) async fn answer(
         }
         ("POST", ["sandboxes", id, "snapshots"]) => {
             let Named { name } = body(content).await?;
-            match front.ask_in(key, id, InAsk::Snapshot { name }).await? {
-                Reply::Snapshot(facts, _) => Ok(answer_json(StatusCode::ACCEPTED, &kept(&facts))),
-                _ => Err(strange()),
-            }
+            let made = front.call_in(key, id, Snapshot { name }).await?;
+            Ok(answer_json(StatusCode::ACCEPTED, &kept(&made.facts)))
         }
         (_, ["sandboxes", id, "networkpolicy"]) => {
             network::answer(front, key, parts, id, content).await
@@ -213,29 +210,19 @@ async fn create(front: &Front, key: Credential, asked: Create) -> Result<Respons
         let port = INTERPRETER_PORT.to_string();
         ask.environment.insert(PORT_VARIABLE.to_owned(), port);
     }
-    let ask = Ask::Create(Box::new(ask));
-    match front.ask(key.clone(), ask).await.map_err(no_template)? {
-        Reply::Created { sandbox, .. } => {
-            if sandbox.template == CODE_INTERPRETER {
-                // The first request starts it; one that fails is told when code is to run.
-                let interpreter = Interpreter {
-                    front,
-                    credential: &key,
-                    sandbox: &sandbox.id,
-                };
-                let _ = interpreter.contexts().await;
-            }
-            Ok(answer_json(StatusCode::ACCEPTED, &described(&sandbox)))
-        }
-        _ => Err(strange()),
+    let ask = protocol::Create(Box::new(ask));
+    let made = front.call(key.clone(), ask).await.map_err(no_template)?;
+    let sandbox = made.sandbox;
+    if sandbox.template == CODE_INTERPRETER {
+        // The first request starts it; one that fails is told when code is to run.
+        let interpreter = Interpreter {
+            front,
+            credential: &key,
+            sandbox: &sandbox.id,
+        };
+        let _ = interpreter.contexts().await;
     }
-}
-
-async fn facts(front: &Front, key: Credential, id: &str) -> Result<Box<SandboxFacts>, Refusal> {
-    match front.ask_in(key, id, InAsk::Get).await? {
-        Reply::Sandbox(facts) => Ok(facts),
-        _ => Err(strange()),
-    }
+    Ok(answer_json(StatusCode::ACCEPTED, &described(&sandbox)))
 }
 
 fn state(facts: &SandboxFacts) -> &'static str {
@@ -321,12 +308,12 @@ async fn renew(
     let left_ms = u64::try_from(left_ms).map_err(|_| {
         Refusal::new(Kind::Invalid, "expiresAt is over").advise("delete the sandbox to end it")
     })?;
-    let ask = InAsk::SetTimeout {
+    let ask = SetTimeout {
         timeout_s: left_ms.div_ceil(1000).max(1),
         extends: false,
     };
-    front.ask_in(key.clone(), id, ask).await?;
-    let facts = facts(front, key, id).await?;
+    front.call_in(key.clone(), id, ask).await?;
+    let facts = front.call_in(key, id, GetSandbox {}).await?;
     let body = json!({ "expiresAt": time_of(facts.ends_ms) });
     Ok(answer_json(StatusCode::OK, &body))
 }
@@ -347,17 +334,15 @@ async fn endpoint(
             .advise("POST /v1/sandboxes/ID/ports/PORT/link makes a link that is"));
     }
     // Whoever only asks wakes nobody.
-    if facts(front, key.clone(), id).await?.state != "running" {
+    let facts = front.call_in(key.clone(), id, GetSandbox {}).await?;
+    if facts.state != "running" {
         let what = format!("sandbox {id} is paused");
         return Err(Refusal::new(Kind::Exists, what).advise("resume it first"));
     }
-    let ask = InAsk::Connect { timeout_s: None };
-    let Reply::Created {
+    let ask = Connect { timeout_s: None };
+    let CreatedFacts {
         token, port_token, ..
-    } = front.ask_in(key, id, ask).await?
-    else {
-        return Err(strange());
-    };
+    } = front.call_in(key, id, ask).await?;
     let host = authority(&parts.headers, &parts.uri).unwrap_or_default();
     let body = match port {
         EXECD_PORT if token.is_empty() => {
@@ -394,18 +379,13 @@ async fn snapshots(
     path: &[&str],
 ) -> Result<Response, Refusal> {
     if let ("DELETE", [_, id]) = (parts.method.as_str(), path) {
-        let ask = SnapshotsAsk::Remove {
-            id: (*id).to_owned(),
-        };
-        front.ask(key, Ask::Snapshots(ask)).await?;
+        let id = (*id).to_owned();
+        front.call(key, RemoveSnapshot { id }).await?;
         return Ok(empty(StatusCode::NO_CONTENT));
     }
     let sandbox = named(parts, "sandboxId").next();
     let name = named(parts, "name").next();
-    let ask = Ask::Snapshots(SnapshotsAsk::List { sandbox });
-    let Reply::Snapshots(all) = front.ask(key, ask).await? else {
-        return Err(strange());
-    };
+    let all = front.call(key, ListSnapshots { sandbox }).await?;
     match (parts.method.as_str(), path) {
         ("GET", [_]) => {
             let own = all.iter().filter(|one| name.is_none() || one.name == name);

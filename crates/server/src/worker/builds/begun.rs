@@ -11,7 +11,7 @@ use super::super::callers::Caller;
 use super::super::identity::Identity;
 use super::super::living::Living;
 use super::{Record, Template};
-use crate::protocol::{CreateAsk, Refusal, Reply, StartAsk, TEMPLATES};
+use crate::protocol::{CreateAsk, Refusal, StartAsk, TEMPLATES};
 
 /// The longest time that a create waits for the program of its template.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -35,7 +35,7 @@ impl Worker {
         caller: &Caller,
         ask: CreateAsk,
         template: Template,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Arc<Living>, Refusal> {
         let begun = template.record.begun();
         let ask = CreateAsk {
             cpus: ask.cpus.or(template.record.cpus),
@@ -44,8 +44,7 @@ impl Worker {
         };
         let shipped = template.id.clone();
         let identity = Identity::new(&ask, shipped, begun)?.on(Some(template));
-        let living = self.create_as(caller, None, ask, identity).await?;
-        Ok(living.created())
+        self.create_as(caller, None, ask, identity).await
     }
 
     /// Starts the program that each sandbox of a template begins with, and waits until it is ready,

@@ -25,8 +25,8 @@ use super::shell::{
 };
 use super::{MAPPED, Record, Template, no_template, resident};
 use crate::protocol::{
-    BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, InAsk, Kind, Refusal,
-    StartAsk, TEMPLATES,
+    BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, Kind, Refusal, StartAsk,
+    TEMPLATES,
 };
 
 /// The longest time of a build, seconds.
@@ -271,8 +271,7 @@ impl Worker {
         base: &Record,
         log: &Log,
     ) -> Result<Shell, Refusal> {
-        let path = "/bin/bash".to_owned();
-        let has_bash = living.files.answer(InAsk::Stat { path }).await.is_ok();
+        let has_bash = living.files.stat("/bin/bash").await.is_ok();
         let mut shell = Shell {
             program: if has_bash { "/bin/bash" } else { "/bin/sh" },
             user: base.user.clone(),

@@ -8,9 +8,9 @@ use tokio::fs::{File, create_dir_all, read_dir, remove_file, rename};
 use tokio::io::AsyncWriteExt;
 
 use super::super::room::For;
-use super::super::{Held, Worker, fault, name, unanswered};
+use super::super::{Held, Worker, fault, name};
 use crate::line::{Frame, Reader};
-use crate::protocol::{Ask, Kind, Refusal, Reply};
+use crate::protocol::{Kind, Refusal, Upload};
 
 const MIB: u64 = 1 << 20;
 /// The most uploads of a build.
@@ -54,28 +54,22 @@ impl Worker {
     /// Takes the frames that follow as the content of an upload.
     pub(in crate::worker) async fn take_upload(
         self: &Arc<Self>,
-        ask: Ask,
+        ask: &Upload,
         held: &mut Held,
         reader: &mut Reader,
-    ) -> Result<Reply, Refusal> {
-        let Ask::Upload {
-            template, token, ..
-        } = &ask
-        else {
-            return Err(unanswered());
-        };
-        let tenant = self.builds.of_token(template, token)?;
+    ) -> Result<(), Refusal> {
+        let tenant = self.builds.of_token(&ask.template, &ask.token)?;
         self.charge(held, &tenant, true)?;
         self.room.check(For::File)?;
         let error = |error: std::io::Error| fault(&error);
         create_dir_all(self.uploads()).await.map_err(error)?;
-        let had = self.uploaded(template).await;
+        let had = self.uploaded(&ask.template).await;
         if had.len() >= UPLOADS_MAX {
             let what = format!("a build has {UPLOADS_MAX} uploads at most");
             return Err(Refusal::new(Kind::Quota, what).advise("copy a directory at once"));
         }
         let new = self.uploads().join(format!("new{}", name(20)?));
-        let taken = self.take_into(&new, &had, &ask, reader).await;
+        let taken = self.take_into(&new, &had, ask, reader).await;
         if taken.is_err() {
             let _ = remove_file(&new).await;
         }
@@ -87,17 +81,9 @@ impl Worker {
         self: &Arc<Self>,
         new: &Path,
         had: &[PathBuf],
-        ask: &Ask,
+        ask: &Upload,
         reader: &mut Reader,
-    ) -> Result<Reply, Refusal> {
-        let Ask::Upload {
-            template,
-            upload,
-            token,
-        } = ask
-        else {
-            return Err(unanswered());
-        };
+    ) -> Result<(), Refusal> {
         let error = |error: std::io::Error| fault(&error);
         let mut file = File::create(new).await.map_err(error)?;
         let most = self.configuration.defaults.disk_mib.saturating_mul(MIB);
@@ -124,9 +110,8 @@ impl Worker {
         }
         file.flush().await.map_err(error)?;
         // What has begun to be built is not changed any more.
-        self.builds.of_token(template, token)?;
-        let place = self.upload_place(template, upload);
-        rename(new, &place).await.map_err(error)?;
-        Ok(Reply::Done)
+        self.builds.of_token(&ask.template, &ask.token)?;
+        let place = self.upload_place(&ask.template, &ask.upload);
+        rename(new, &place).await.map_err(error)
     }
 }

@@ -3,44 +3,38 @@
 use atoll_store::{Role, Scope, Scopes};
 
 use super::Caller;
-use crate::protocol::{Ask, InAsk, Kind, Refusal, Reply, VolumesAsk, is_service};
+use crate::protocol::{
+    Ask, In, InAsk, Kind, LedgerAsk, LifeAsk, ProcessAsk, ProcessFacts, Refusal, VolumesAsk,
+    is_service,
+};
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
 pub(in crate::worker) fn may(role: Role, ask: &InAsk) -> bool {
+    let decides = matches!(ask, InAsk::Life(LifeAsk::Decide(_)));
     match role {
         Role::Administrator => true,
         // Who makes a request does not approve it.
-        Role::User => !matches!(ask, InAsk::Decide { .. }),
+        Role::User => !decides,
         Role::Operator => is_of_operators(ask),
-        Role::Approver => matches!(ask, InAsk::Decide { .. }),
+        Role::Approver => decides,
         Role::Auditor => false,
     }
 }
 
 /// Returns whether a request is about the life of a sandbox, which its own token does not reach.
 pub(in crate::worker) fn is_of_control(ask: &InAsk) -> bool {
-    matches!(
-        ask,
-        InAsk::Get
-            | InAsk::Connect { .. }
-            | InAsk::Kill
-            | InAsk::Pause { .. }
-            | InAsk::Snapshot { .. }
-            | InAsk::Fork { .. }
-            | InAsk::RollBack { .. }
-            | InAsk::SetTimeout { .. }
-            | InAsk::Link { .. }
-            | InAsk::SetNetwork(_)
-            | InAsk::SetSizes(_)
-            | InAsk::Decide { .. }
-    )
+    matches!(ask, InAsk::Life(_))
 }
 
 /// Returns whether a request is one that an operator makes: looking, and ending.
 fn is_of_operators(ask: &InAsk) -> bool {
     matches!(
         ask,
-        InAsk::Alive | InAsk::Get | InAsk::Kill | InAsk::Processes | InAsk::Measure | InAsk::Ports
+        InAsk::Alive(_)
+            | InAsk::Measure(_)
+            | InAsk::ListPorts(_)
+            | InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))
+            | InAsk::Process(ProcessAsk::ListProcesses(_))
     )
 }
 
@@ -62,65 +56,63 @@ pub(super) fn wanted_scopes(names: &[String]) -> Result<Scopes, Refusal> {
 /// narrows: such a one alone makes keys, and decides for others.
 pub(in crate::worker) fn scopes_for(ask: &Ask) -> &'static [Scope] {
     match ask {
-        Ask::Create(_) => &[Scope::Create],
-        Ask::List(_)
-        | Ask::LifecycleEvents { .. }
-        | Ask::Events(_)
-        | Ask::Proof { .. }
-        | Ask::Sessions
-        | Ask::Checkpoint
-        | Ask::Approvals => &[Scope::Read],
-        Ask::Note { .. } => &[Scope::Create, Scope::Exec],
-        Ask::Snapshots(_) | Ask::Templates(_) => &[Scope::Create],
-        Ask::Permit { .. } => &Scope::ALL,
+        Ask::Create(_) | Ask::Snapshots(_) | Ask::Templates(_) => &[Scope::Create],
+        Ask::Ledger(LedgerAsk::AddNote(_)) => &[Scope::Create, Scope::Exec],
+        Ask::ListSandboxes(_)
+        | Ask::ListLifecycleEvents(_)
+        | Ask::Ledger(
+            LedgerAsk::ListEvents(_)
+            | LedgerAsk::Prove(_)
+            | LedgerAsk::Checkpoint(_)
+            | LedgerAsk::ListSessions(_)
+            | LedgerAsk::ListApprovals(_),
+        ) => &[Scope::Read],
+        Ask::Permit(_) => &Scope::ALL,
         // The token of the build is what counts.
-        Ask::Upload { .. } => &[],
-        Ask::Volumes(VolumesAsk::List | VolumesAsk::Get { .. }) => &[Scope::Read, Scope::Create],
+        Ask::Upload(_) => &[],
+        Ask::Volumes(VolumesAsk::ListVolumes(_) | VolumesAsk::GetVolume(_)) => {
+            &[Scope::Read, Scope::Create]
+        }
         Ask::Volumes(_) => &[Scope::Create],
-        Ask::Content { .. } => &[Scope::Files],
-        Ask::Count | Ask::Keys(_) | Ask::Webhooks(_) => &[],
-        Ask::In { ask, .. } => scopes_in(ask),
+        Ask::Content(_) => &[Scope::Files],
+        Ask::Count(_) | Ask::Keys(_) | Ask::Webhooks(_) => &[],
+        Ask::In(In { ask, .. }) => scopes_in(ask),
     }
 }
 
 /// As [`scopes_for`], of a request in a sandbox.
 pub(in crate::worker) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
     match ask {
-        InAsk::Alive => &Scope::ALL,
-        InAsk::Get | InAsk::Measure => &[Scope::Read],
-        InAsk::Ports => &[Scope::Read, Scope::Ports],
-        InAsk::Processes => &[Scope::Read, Scope::Exec],
-        InAsk::Connect { .. }
-        | InAsk::Kill
-        | InAsk::Pause { .. }
-        | InAsk::Snapshot { .. }
-        | InAsk::Fork { .. }
-        | InAsk::RollBack { .. }
-        | InAsk::SetTimeout { .. }
-        | InAsk::SetNetwork(_)
-        | InAsk::SetSizes(_) => &[Scope::Create],
-        InAsk::Link { .. } => &[Scope::Create, Scope::Ports],
-        InAsk::Start(_)
-        | InAsk::Launch(_)
-        | InAsk::Attach { .. }
-        | InAsk::Input { .. }
-        | InAsk::CloseInput { .. }
-        | InAsk::Signal { .. }
-        | InAsk::Resize { .. } => &[Scope::Exec],
-        InAsk::Stat { .. }
-        | InAsk::ListDirectory { .. }
-        | InAsk::MakeDirectory { .. }
-        | InAsk::Move { .. }
-        | InAsk::Remove { .. }
-        | InAsk::Read { .. }
-        | InAsk::Write { .. }
-        | InAsk::Watch { .. }
-        | InAsk::MakeWatcher { .. }
-        | InAsk::Watched { .. }
-        | InAsk::RemoveWatcher { .. } => &[Scope::Files],
-        InAsk::Port { port } if is_service(*port) => &[Scope::Exec],
-        InAsk::Port { .. } => &[Scope::Ports],
-        InAsk::Decide { .. } => &[],
+        InAsk::Alive(_) => &Scope::ALL,
+        InAsk::Measure(_) => &[Scope::Read],
+        InAsk::ListPorts(_) => &[Scope::Read, Scope::Ports],
+        InAsk::OpenPort(ask) if is_service(ask.port) => &[Scope::Exec],
+        InAsk::OpenPort(_) => &[Scope::Ports],
+        InAsk::Life(ask) => match ask {
+            LifeAsk::GetSandbox(_) => &[Scope::Read],
+            LifeAsk::Connect(_)
+            | LifeAsk::Kill(_)
+            | LifeAsk::Pause(_)
+            | LifeAsk::Snapshot(_)
+            | LifeAsk::Fork(_)
+            | LifeAsk::RollBack(_)
+            | LifeAsk::SetTimeout(_)
+            | LifeAsk::SetNetwork(_)
+            | LifeAsk::SetSizes(_) => &[Scope::Create],
+            LifeAsk::LinkPort(_) => &[Scope::Create, Scope::Ports],
+            LifeAsk::Decide(_) => &[],
+        },
+        InAsk::Process(ask) => match ask {
+            ProcessAsk::ListProcesses(_) => &[Scope::Read, Scope::Exec],
+            ProcessAsk::Start(_)
+            | ProcessAsk::Launch(_)
+            | ProcessAsk::Attach(_)
+            | ProcessAsk::Input(_)
+            | ProcessAsk::CloseInput(_)
+            | ProcessAsk::Signal(_)
+            | ProcessAsk::Resize(_) => &[Scope::Exec],
+        },
+        InAsk::File(_) => &[Scope::Files],
     }
 }
 
@@ -151,51 +143,15 @@ pub(super) fn check_scopes(scopes: &Scopes, needs: &[Scope]) -> Result<(), Refus
     Err(Refusal::new(Kind::Forbidden, what).advise(advice))
 }
 
-/// Takes out of an answer to a caller whatever is not for it: tokens, and, unless it starts programs,
-/// the values of their variables.
-pub(in crate::worker) fn shown_to(caller: &Caller, reply: Reply) -> Reply {
+/// Takes the values of variables out of a list for a caller who starts no programs.
+pub(in crate::worker) fn shown_to(
+    caller: &Caller,
+    mut all: Vec<ProcessFacts>,
+) -> Vec<ProcessFacts> {
     let runs = matches!(caller.role, Role::User | Role::Administrator);
-    let mut reply = without_tokens(&caller.scopes, reply);
-    if let (false, Reply::Processes(all)) = (runs && caller.scopes.has(Scope::Exec), &mut reply) {
-        let values = all
-            .iter_mut()
-            .flat_map(|one| one.started.environment.values_mut());
-        values.for_each(String::clear);
+    if !(runs && caller.scopes.has(Scope::Exec)) {
+        let variables = all.iter_mut().map(|one| &mut one.started.environment);
+        variables.for_each(|all| all.values_mut().for_each(String::clear));
     }
-    reply
-}
-
-/// Takes out of an answer the tokens that would do more than the scopes of who gets it: a sandbox's
-/// access token runs programs and reaches files. So of each answer, also one that is given again.
-pub(in crate::worker) fn without_tokens(scopes: &Scopes, reply: Reply) -> Reply {
-    match reply {
-        Reply::Forks(forks, filed) => {
-            let forks = forks.into_iter();
-            let one = |made: Box<Reply>| Box::new(without_tokens(scopes, *made));
-            Reply::Forks(forks.map(|fork| fork.map(one)).collect(), filed)
-        }
-        Reply::Created {
-            sandbox,
-            token,
-            port_token,
-            code_token,
-            resumed,
-        } => {
-            let is_for_access = scopes.has(Scope::Exec) && scopes.has(Scope::Files);
-            Reply::Created {
-                resumed,
-                sandbox,
-                token: match is_for_access {
-                    true => token,
-                    false => String::new(),
-                },
-                port_token: port_token.filter(|_| scopes.has(Scope::Ports)),
-                code_token: code_token.filter(|_| is_for_access),
-            }
-        }
-        Reply::Volume(facts, token) => {
-            Reply::Volume(facts, token.filter(|_| scopes.has(Scope::Files)))
-        }
-        other => other,
-    }
+    all
 }
