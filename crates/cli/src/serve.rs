@@ -326,11 +326,7 @@ fn store(places: &Places) -> Result<ServedStore, Failure> {
 pub(crate) fn is_running(places: &Places) -> bool {
     let path = places.state.join(STORE);
     let store = path.exists().then(|| ServedStore::open(&path));
-    let mut store = match store {
-        Some(Ok(store)) => store,
-        Some(Err(_)) | None => return false,
-    };
-    matches!(store.take(), Err(ServedError::Taken))
+    store.is_some_and(|store| store.and_then(|store| store.is_taken()).unwrap_or(false))
 }
 
 fn unusable(error: &dyn std::error::Error) -> Failure {

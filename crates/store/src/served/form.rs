@@ -1,11 +1,12 @@
 //! The form of the file, its changes from one version to the next, and backups.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use atoll_ledger::FileFault;
-use atoll_ledger::lock::{LockFault, open_lock, wait_for_lock};
+use atoll_ledger::lock::{LockFault, lock_now, open_lock, wait_for_lock};
 use rusqlite::backup::{Backup, Progress, StepResult};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, ffi, params};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -94,6 +95,27 @@ impl ServedStore {
     /// # Errors
     /// [`ServedError::Taken`] if another server has it.
     pub fn take(&mut self) -> Result<(), ServedError> {
+        let lock = self.lock_file()?;
+        let alone = FlockOperation::NonBlockingLockExclusive;
+        wait_for_lock(&lock, &self.path, alone, LOCK_WAIT_MS).map_err(|fault| match fault {
+            LockFault::File(fault) => ServedError::Lock(fault),
+            LockFault::TimedOut { .. } => ServedError::Taken,
+        })?;
+        self.lock = Some(lock);
+        Ok(())
+    }
+
+    /// Returns whether a server has the store, without waiting for it.
+    ///
+    /// # Errors
+    /// When its lock cannot be used.
+    pub fn is_taken(&self) -> Result<bool, ServedError> {
+        let lock = self.lock_file()?;
+        let beside = FlockOperation::NonBlockingLockShared;
+        Ok(!lock_now(&lock, &self.path, beside).map_err(ServedError::Lock)?)
+    }
+
+    fn lock_file(&self) -> Result<OwnedFd, ServedError> {
         let (directory, name) = (self.path.parent(), self.path.file_name());
         let (Some(directory), Some(name)) = (directory, name) else {
             return Err(ServedError::Taken);
@@ -102,14 +124,7 @@ impl ServedStore {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(directory, flags, Mode::empty());
         let opened = opened.map_err(FileFault::on("open", directory))?;
-        let lock = open_lock(&opened, directory, &name)?;
-        let alone = FlockOperation::NonBlockingLockExclusive;
-        wait_for_lock(&lock, &self.path, alone, LOCK_WAIT_MS).map_err(|fault| match fault {
-            LockFault::File(fault) => ServedError::Lock(fault),
-            LockFault::TimedOut { .. } => ServedError::Taken,
-        })?;
-        self.lock = Some(lock);
-        Ok(())
+        Ok(open_lock(&opened, directory, &name)?)
     }
 }
 

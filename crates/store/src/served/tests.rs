@@ -246,7 +246,9 @@ fn unended_sandboxes_are_told_to_one_server() {
     assert_eq!(store.unended().unwrap(), expected);
     let mut other = place.open();
     assert!(matches!(other.take(), Err(ServedError::Taken)));
+    assert!(other.is_taken().unwrap());
     drop(store);
+    assert!(!other.is_taken().unwrap());
     other.take().unwrap();
 }
 
