@@ -1,6 +1,6 @@
 //! The report of an undo, as a person reads it.
 
-use atoll_engine::undo_report::{At, UndoReport, kept, line_of, lines, named};
+use atoll_engine::undo_report::{At, UndoReport, kept, line_of, lines, named, owner_lines};
 use serde_json::Value;
 
 use crate::output::Output;
@@ -51,6 +51,9 @@ pub fn tell(report: &UndoReport, command: &str, output: &Output) {
             named(all, command)
         )),
     }
+    if !report.owners.is_empty() {
+        output.warn(&named(&owner_lines(&report.owners), command));
+    }
 }
 
 /// Prints the full report, as text or as JSON with further members.
@@ -77,6 +80,9 @@ fn list(report: &UndoReport) -> String {
         if !all.is_empty() {
             text.push_str(&format!("{what}:\n  {}\n", lines(all).join("\n  ")));
         }
+    }
+    for line in owner_lines(&report.owners) {
+        text.push_str(&format!("{line}\n"));
     }
     for one in &report.stays {
         let holds: Vec<String> = one.holds.iter().map(line_of).collect();

@@ -35,6 +35,8 @@ pub struct UndoReport {
     pub skipped: Vec<At>,
     /// The directories that stay, with the files that others have put there.
     pub stays: Vec<Stay>,
+    /// The paths restored without their owner or group.
+    pub owners: Vec<At>,
 }
 
 /// A path with a reason, the path as [`host_text`] writes it.
@@ -84,6 +86,13 @@ pub fn lines(all: &[At]) -> Vec<String> {
     all.iter().map(At::line).collect()
 }
 
+/// Returns a line for each path that was restored without its owner or group.
+#[must_use]
+pub fn owner_lines(all: &[At]) -> Vec<String> {
+    let line = |one: &At| format!("{} {}", line_of(&one.path), one.why);
+    all.iter().map(line).collect()
+}
+
 impl UndoReport {
     /// Adds the preview of an undo in one directory.
     pub fn foresee(&mut self, preview: &UndoPreview, shown: Shown<'_>) {
@@ -99,18 +108,21 @@ impl UndoReport {
     /// Adds the result of an undo in one directory.
     pub fn add(&mut self, undone: Vec<Undone>, shown: Shown<'_>) {
         let mut all = (Vec::new(), Vec::new(), Vec::new());
+        let mut owners = Vec::new();
         for one in undone {
+            owners.extend(one.owners);
             all.0.extend(one.aside);
             all.1.extend(one.skipped);
             all.2.extend(one.stays);
         }
         let (mut aside, mut skipped, stays) = all;
-        for conflicts in [&mut aside, &mut skipped] {
+        for conflicts in [&mut aside, &mut skipped, &mut owners] {
             conflicts.sort_by(|left, right| left.path.cmp(&right.path));
             conflicts.dedup_by(|left, right| left.path == right.path);
         }
         self.add_changed(&aside, shown);
         self.skipped.extend(At::all(&skipped, shown));
+        self.add_owners(&owners, shown);
         self.add_stays(&RetainedDirectory::merged(stays), shown);
     }
 
@@ -125,6 +137,11 @@ impl UndoReport {
             path: host_text(shown(&one.path)),
             why: one.why.clone(),
         }));
+    }
+
+    /// Adds the paths restored without their owner or group.
+    pub fn add_owners(&mut self, owners: &[Conflict], shown: Shown<'_>) {
+        self.owners.extend(At::all(owners, shown));
     }
 
     /// Adds directories that stay.
@@ -147,6 +164,7 @@ impl UndoReport {
             (&mut self.changed, other.changed),
             (&mut self.in_the_way, other.in_the_way),
             (&mut self.skipped, other.skipped),
+            (&mut self.owners, other.owners),
         ] {
             all.extend(more);
             let mut known = BTreeSet::new();

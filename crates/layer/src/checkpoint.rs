@@ -9,7 +9,6 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode};
-use rustix::io::Errno;
 
 use crate::entries::{Walker, paths_in};
 use crate::error::TreeError;
@@ -44,8 +43,8 @@ pub struct CheckpointFacts {
 
 /// Copies `directory` into `into`, which is made. Entries that cannot be read, and those that are
 /// neither file, directory nor symbolic link, are skipped and named. A file beside `into`, of the
-/// same name with `.directories` at its end, records which directory was where and which entries
-/// were not copied; [`crate::changes`] reads it. The copy's owners are shifted by `ids`, for a
+/// same name with `.directories` at its end, records which directory was where, which entries
+/// were not copied, and which copies have another owner; [`crate::changes`] reads it. The copy's owners are shifted by `ids`, for a
 /// program to which they are to look like its own.
 ///
 /// # Errors
@@ -65,6 +64,7 @@ pub fn checkpoint(
         walker: Walker::new(Bounds::default()),
         links: HashMap::new(),
         uncopied: Vec::new(),
+        owners: Vec::new(),
         facts: CheckpointFacts {
             finished: SystemTime::UNIX_EPOCH,
             files: 0,
@@ -110,6 +110,9 @@ pub fn checkpoint(
     }
     for inode in &copier.uncopied {
         manifest.add_uncopied(*inode).map_err(unwritten)?;
+    }
+    for (path, uid, gid) in &copier.owners {
+        manifest.add_owner(path, *uid, *gid).map_err(unwritten)?;
     }
     // The root was dressed last: its inode changed at the very end.
     let root = rustix::fs::fstat(copier.to.root())
@@ -166,6 +169,8 @@ struct Copier {
     names: BTreeMap<(u64, u64), Names>,
     /// The inodes of skipped entries.
     uncopied: Vec<u64>,
+    /// The entries whose copies could not be given their owner or group.
+    owners: Vec<(RelativePath, u32, u32)>,
     facts: CheckpointFacts,
 }
 
@@ -216,11 +221,10 @@ impl Copier {
     }
 
     /// Completes a copied directory; returns the copy's inode.
-    fn finish_directory(&self, path: &RelativePath, entry: &Entry) -> Result<u64, TreeError> {
-        let finish = || -> io::Result<u64> {
+    fn finish_directory(&mut self, path: &RelativePath, entry: &Entry) -> Result<u64, TreeError> {
+        let mut finish = || -> io::Result<u64> {
             let handle = self.to.handle(path)?;
-            dress(&handle, entry)?;
-            Ok(Facts::from(&rustix::fs::fstat(&handle)?).inode)
+            Ok(self.dress(&handle, path, entry)?.inode)
         };
         finish().map_err(|error| self.to.error("cannot write", path, error))
     }
@@ -229,7 +233,8 @@ impl Copier {
         let place = self.to.place_of(path)?;
         rustix::fs::symlinkat(os(target), place, os(path.name()))?;
         self.facts.symlinks += 1;
-        dress(&self.to.handle(path)?, entry)
+        let handle = self.to.handle(path)?;
+        self.dress(&handle, path, entry).map(drop)
     }
 
     fn make_file(
@@ -250,11 +255,21 @@ impl Copier {
         let copy = File::from(host::create_file(place.as_fd(), path.name())?);
         content::copy(file, &copy, bytes)?;
         self.facts.bytes += bytes;
-        dress(&OwnedFd::from(copy), entry)?;
+        self.dress(&OwnedFd::from(copy), path, entry)?;
         if let Some(group) = entry.link {
             self.links.insert(group, path.clone());
         }
         Ok(())
+    }
+
+    /// Gives a copy its owner, permissions and times; an owner that this user cannot set is recorded.
+    fn dress(&mut self, copy: &OwnedFd, path: &RelativePath, entry: &Entry) -> io::Result<Facts> {
+        host::dress(copy, entry)?;
+        let now = Facts::from(&rustix::fs::fstat(copy)?);
+        if (now.uid, now.gid) != (entry.uid, entry.gid) {
+            self.owners.push((path.clone(), entry.uid, entry.gid));
+        }
+        Ok(now)
     }
 
     /// Counts one name of a file with several. Directories have only their own.
@@ -287,30 +302,3 @@ impl Copier {
         });
     }
 }
-
-/// Gives a copy its owner, permissions and times. An owner that this user cannot set is left out,
-/// and with it the set-user-ID and set-group-ID bits.
-fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
-    let is_about_owners = |error: &io::Error| {
-        let errors = [Errno::PERM, Errno::INVAL];
-        errors
-            .iter()
-            .any(|one| Some(one.raw_os_error()) == error.raw_os_error())
-    };
-    match host::dress(handle, entry) {
-        Err(error) if is_about_owners(&error) => {
-            let now = Facts::from(&rustix::fs::fstat(handle)?);
-            let left = Entry {
-                uid: now.uid,
-                gid: now.gid,
-                mode: entry.mode & !SET_ID,
-                ..entry.clone()
-            };
-            host::dress(handle, &left)
-        }
-        done => done,
-    }
-}
-
-/// Set-user-id and set-group-id.
-const SET_ID: u32 = 0o6000;

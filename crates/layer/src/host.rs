@@ -168,7 +168,7 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     if !entry.node.is(now.kind) {
         return Err(replaced_meanwhile());
     }
-    give_owner(handle, &now, entry)?;
+    let mode_bits = give_owner(handle, &now, entry)?;
     if let Node::Symlink { .. } = entry.node {
         return Ok(rustix::fs::utimensat(
             handle,
@@ -179,7 +179,7 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     }
     let path = by_handle(handle);
     give_attributes(&path, entry)?;
-    give_mode(&path, entry)?;
+    give_mode(&path, entry, mode_bits)?;
     Ok(rustix::fs::utimensat(
         rustix::fs::CWD,
         path.as_str(),
@@ -194,7 +194,7 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
     if !old.node.is(now.kind) || !new.node.is(now.kind) {
         return Err(replaced_meanwhile());
     }
-    give_owner(handle, &now, new)?;
+    let mode_bits = give_owner(handle, &now, new)?;
     if let Node::Symlink { .. } = old.node {
         return Ok(());
     }
@@ -210,7 +210,7 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
         }
     }
     give_attributes(&path, new)?;
-    give_mode(&path, new)
+    give_mode(&path, new, mode_bits)
 }
 
 fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
@@ -225,30 +225,49 @@ fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the permissions. With an access control list the group's bits are its mask; where the list
+/// Sets those of the permissions that are among `bits`. With an access control list the group's bits are its mask; where the list
 /// could not be set, they are what it leaves to the group.
-fn give_mode(path: &str, entry: &Entry) -> io::Result<()> {
+fn give_mode(path: &str, entry: &Entry, bits: u32) -> io::Result<()> {
     let mode = match (is_listed(path)?, access(&entry.xattrs)) {
         (true, _) => entry.listed_mode.unwrap_or(entry.mode),
         (false, Some(list)) => mode_without(list, entry.mode),
         (false, None) => entry.mode,
     };
-    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?)
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode & bits))?)
 }
 
-fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<()> {
-    if (now.uid, now.gid) == (entry.uid, entry.gid) {
-        return Ok(());
-    }
+/// Gives an entry its owner and group, as far as this user can: only root gives a file to others, and
+/// only members to a group. Returns the bits of a mode that it may have then.
+fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<u32> {
     let owner = (now.uid != entry.uid).then(|| Uid::from_raw(entry.uid));
     let group = (now.gid != entry.gid).then(|| Gid::from_raw(entry.gid));
-    match rustix::fs::chownat(handle, "", owner, group, AtFlags::EMPTY_PATH) {
-        Ok(()) => Ok(()),
-        // An ordinary user can give a file to groups of their own only.
-        Err(Errno::PERM) if now.uid == entry.uid => Ok(()),
+    let give = |owner, group| rustix::fs::chownat(handle, "", owner, group, AtFlags::EMPTY_PATH);
+    if owner.is_none() && group.is_none() {
+        return Ok(ALL_BITS);
+    }
+    match give(owner, group) {
+        Ok(()) => Ok(ALL_BITS),
+        // Within a user namespace, one that has no number there is invalid.
+        Err(Errno::PERM | Errno::INVAL) => {
+            if owner.is_some() && group.is_some() {
+                let _ = give(None, group);
+            }
+            // A program would run with the rights of another owner or group than its own.
+            let is_file = matches!(entry.node, Node::File { .. });
+            Ok(if is_file {
+                ALL_BITS & !SET_ID
+            } else {
+                ALL_BITS
+            })
+        }
         Err(error) => Err(error.into()),
     }
 }
+
+/// All permissions and special bits of a mode.
+const ALL_BITS: u32 = 0o7777;
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
 
 fn times(entry: &Entry) -> Timestamps {
     let time = Timespec {

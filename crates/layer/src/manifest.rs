@@ -17,6 +17,8 @@ use crate::{RelativePath, escape};
 pub(crate) struct Places {
     /// Inodes of directories, by path.
     pub inodes: HashMap<RelativePath, u64>,
+    /// Owners and groups that could not be given to the copies, by path.
+    pub owners: HashMap<RelativePath, (u32, u32)>,
     /// Inodes of entries that could not be copied.
     pub uncopied: HashSet<u64>,
     /// The time of completion, by the kernel's clock for files.
@@ -55,6 +57,12 @@ impl Manifest {
         writeln!(self.out, "uncopied {original}")
     }
 
+    /// Records the owner and group that a copy could not be given.
+    pub fn add_owner(&mut self, path: &RelativePath, uid: u32, gid: u32) -> io::Result<()> {
+        let name = escape::record(path.as_bytes());
+        writeln!(self.out, "owner {uid} {gid} {name}")
+    }
+
     /// Ends it with the time at which the checkpoint was complete.
     pub fn finish(mut self, time: Time) -> io::Result<()> {
         writeln!(self.out, "finished {} {}", time.seconds, time.nanoseconds)?;
@@ -77,6 +85,8 @@ pub(crate) fn read(checkpoint: &Path, whose: Whose) -> Places {
             places.finished = parse_time(time);
         } else if let Some(inode) = line.strip_prefix("uncopied ") {
             places.uncopied.extend(inode.parse::<u64>());
+        } else if let Some(owner) = line.strip_prefix("owner ") {
+            places.owners.extend(parse_owner(owner));
         } else if let Some((path, original, copy)) = parse(&line) {
             let inode = match whose {
                 Whose::Original => original,
@@ -93,6 +103,13 @@ fn parse(line: &str) -> Option<(RelativePath, u64, u64)> {
     let (copy, name) = rest.split_once(' ')?;
     let path = RelativePath::new(escape::parse_record(name)?).ok()?;
     Some((path, original.parse().ok()?, copy.parse().ok()?))
+}
+
+fn parse_owner(text: &str) -> Option<(RelativePath, (u32, u32))> {
+    let (uid, rest) = text.split_once(' ')?;
+    let (gid, name) = rest.split_once(' ')?;
+    let path = RelativePath::new(escape::parse_record(name)?).ok()?;
+    Some((path, (uid.parse().ok()?, gid.parse().ok()?)))
 }
 
 fn parse_time(text: &str) -> Option<SystemTime> {

@@ -136,7 +136,7 @@ pub(crate) struct Reader {
     /// The entries before that Atoll has put back.
     pub put_back: PutBack,
     /// The places of directories at the checkpoint.
-    places: Places,
+    pub places: Places,
     /// The owner of the workspace, to whom new files may belong.
     pub owner: u32,
     /// The old paths of renamed directories.

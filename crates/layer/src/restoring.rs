@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::plan::{Act, Content};
+use crate::plan::{Act, Content, Entry};
 use crate::planning::Planner;
 use crate::read::UNCOPIED;
 use crate::{
@@ -69,7 +69,6 @@ impl Planner<'_> {
     fn restore_one(&mut self, change: &Change) -> Result<(), PlanError> {
         let path = &change.path;
         let host = &self.reader.after;
-        let checkpoint = &self.reader.before;
         let act = match &change.kind {
             ChangeKind::Added => Act::Replace {
                 old: self.walker.host(host, path)?,
@@ -77,15 +76,17 @@ impl Planner<'_> {
             },
             ChangeKind::Removed => Act::Replace {
                 old: Vec::new(),
-                new: self.walker.checkpoint(checkpoint, path)?,
+                new: self.copied(path)?,
             },
             ChangeKind::Modified | ChangeKind::Type => Act::Replace {
                 old: self.walker.host(host, path)?,
-                new: self.walker.checkpoint(checkpoint, path)?,
+                new: self.copied(path)?,
             },
             ChangeKind::Mode => {
                 let old = self.walker.one(host, path, Content::Untouched)?;
-                let new = self.walker.one(checkpoint, path, Content::Untouched)?;
+                let checkpoint = &self.reader.before;
+                let mut new = self.walker.one(checkpoint, path, Content::Untouched)?;
+                self.owned_as_before(path, &mut new);
                 if !old.is_of_the_kind_of(&new) {
                     self.refuse(path, "it is of another type outside now");
                     return Ok(());
@@ -97,5 +98,22 @@ impl Planner<'_> {
         };
         self.push(path, act);
         Ok(())
+    }
+
+    /// Returns all entries at a path of the checkpoint.
+    fn copied(&mut self, path: &RelativePath) -> Result<Vec<Entry>, PlanError> {
+        let mut entries = self.walker.checkpoint(&self.reader.before, path)?;
+        for entry in &mut entries {
+            self.owned_as_before(&path.concat(&entry.beneath), entry);
+        }
+        Ok(entries)
+    }
+
+    /// Gives an entry of the checkpoint the owner and group of the original, which the copy may not
+    /// have.
+    fn owned_as_before(&self, path: &RelativePath, entry: &mut Entry) {
+        if let Some(owner) = self.reader.places.owners.get(path) {
+            (entry.uid, entry.gid) = *owner;
+        }
     }
 }

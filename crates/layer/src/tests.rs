@@ -12,6 +12,7 @@ mod memory;
 mod modes;
 mod names;
 mod originals;
+mod owners;
 mod pending_review;
 mod programs;
 mod races;

@@ -4,6 +4,8 @@
 
 use std::fs::File;
 
+use rustix::process::geteuid;
+
 use crate::access_list::{access, mode_without};
 use crate::content;
 use crate::engine::Engine;
@@ -39,8 +41,16 @@ pub(crate) fn are_facts_unchanged(
     let Some(((_, then), stamp)) = planned.first().zip(now.stamp) else {
         return false;
     };
-    let are_given = (now.uid, now.gid) == (given.uid, given.gid) && now.xattrs == given.xattrs;
+    let are_given = is_owned_as(now, given) && now.xattrs == given.xattrs;
     then.holds(&stamp) || (then.holds_after_rename(&stamp) && are_given)
+}
+
+/// Returns whether an entry has the owner and group that it was given, or is the ordinary user's own,
+/// who can give it no others.
+fn is_owned_as(now: &Entry, given: &Entry) -> bool {
+    let user = geteuid();
+    let is_own = !user.is_root() && now.uid == user.as_raw();
+    is_own || (now.uid, now.gid) == (given.uid, given.gid)
 }
 
 /// Returns whether permissions are those that a step has found or those that it sets: others were
@@ -61,7 +71,7 @@ pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> b
 /// that cannot be compared.
 fn is_as_written(engine: &Engine, step: &Step, now: &Entry, written: &Entry, then: &Stamp) -> bool {
     let facts = now.stamp.is_some_and(|stamp| stamp.mode == then.mode)
-        && (now.uid, now.gid) == (written.uid, written.gid)
+        && is_owned_as(now, written)
         && now.xattrs == written.xattrs;
     facts
         && match (&now.node, &written.node) {

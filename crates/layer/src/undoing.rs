@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::apply::{UNDO, plan_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
+use crate::owners::not_given;
 use crate::rollback::{Later, Push, Rollback, Undoing, outside, rollback};
 use crate::{Applied, ApplyError, Conflict, RetainedDirectory, put_back};
 
@@ -34,6 +35,8 @@ pub struct Undone {
     pub aside: Vec<Conflict>,
     /// Entries that could not be looked at, and were not undone.
     pub skipped: Vec<Conflict>,
+    /// Entries that were put back without their owner or group.
+    pub owners: Vec<Conflict>,
 }
 
 /// Previews undoing journals of one directory, the newest first: the writes of a later one are no
@@ -153,11 +156,14 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
         stays: back.stays,
         aside: back.aside,
         skipped: back.skipped,
+        owners: Vec::new(),
     };
     let journal = &engine.journal;
     journal.set_stage(Stage::Undoing)?;
     match run_or_take_back(&within, &mut |_| {}) {
         Ok(applied) => {
+            // Only a notice: everything is done.
+            undone.owners = not_given(&within.tree, &within.steps).unwrap_or_default();
             drop(within);
             put_back::note(journal, UNDO);
             journal.set_stage(Stage::Undone)?;

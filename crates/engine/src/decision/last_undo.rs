@@ -103,6 +103,16 @@ impl LastUndo {
         self
     }
 
+    /// Adds the paths restored without their owner or group, which are known only after the undo, and
+    /// writes the record again.
+    pub fn with_owners(mut self, met: &UndoReport, directory: &Path) -> Result<(), Failure> {
+        if met.owners.is_empty() {
+            return Ok(());
+        }
+        self.met.owners.clone_from(&met.owners);
+        self.write(directory)
+    }
+
     /// Writes the record to a directory of journals, before anything is undone. It is synced, since
     /// what happens next outlives a loss of power.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {

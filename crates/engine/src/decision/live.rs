@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use atoll_layer::{
     Bounds, LiveSnapshot, Opened, Plan, Refusal, RelativePath, Selection, UndoPreview,
-    changes as changes_of, plan_restore,
+    changes as changes_of, owners_not_given, plan_restore,
 };
 use atoll_ledger::StateDir;
 use atoll_model::WorkspaceMode;
@@ -198,8 +198,12 @@ impl Work<'_> {
             let journal = changes::next_journal(self.state, record, &one.layer)?;
             let directory = changes::journals_of(self.state, record);
             let last = LastUndo::of_live(&directory, &journal, record.state)?;
-            last.meeting(&met).write(&directory)?;
+            let last = last.meeting(&met);
+            last.write(&directory)?;
             self.apply_layer(record, one, plan, &Allowed::default())?;
+            let owners = owners_not_given(&journal).doing("the journal cannot be read")?;
+            met.add_owners(&owners, &shown);
+            last.with_owners(&met, &directory)?;
         }
         Ok((refused, met))
     }

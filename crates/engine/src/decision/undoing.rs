@@ -112,7 +112,8 @@ impl Work<'_> {
         let all: Vec<PathBuf> = (done.iter().flat_map(|(_, journals)| journals.clone())).collect();
         let directory = changes::journals_of(self.state, record);
         let last = LastUndo::following(&directory, &all, Some(record.state))?;
-        last.meeting(&meets).write(&directory)?;
+        let last = last.meeting(&meets);
+        last.write(&directory)?;
         let mut before: Vec<(&LayerRecord, &PathBuf)> = Vec::new();
         let mut met = UndoReport::default();
         for (layer, journals) in &done {
@@ -129,6 +130,7 @@ impl Work<'_> {
             }
             met.add(of_layer, &|path| shown_in(layer, path));
         }
+        last.with_owners(&met, &directory)?;
         Ok(met)
     }
 

@@ -148,7 +148,8 @@ fn undo_all(
     meets.foresee(&undo_preview(applied).doing(UNDONE)?, &shown);
     let directory = one.layer.journals();
     let last = LastUndo::following(&directory, applied, None)?;
-    last.meeting(&meets).write(&directory)?;
+    let last = last.meeting(&meets);
+    last.write(&directory)?;
     let mut undone = Vec::new();
     for journal in applied {
         one.tell(ledger, "undo.started", json!({}))?;
@@ -158,6 +159,7 @@ fn undo_all(
         undone.push(taken);
     }
     met.add(undone, &shown);
+    last.with_owners(&met, &directory)?;
     Ok(met)
 }
 
