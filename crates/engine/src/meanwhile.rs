@@ -43,7 +43,9 @@ pub(crate) fn notices(
     let has_succeeded = outcome.ending == (Ending::Exited { status: 0 });
     let [few, many] = OWNERS_LOOKED_AT;
     let owners_max = if has_succeeded { few } else { many };
-    let found = look(&layer.host, layer.since, owners_max, host);
+    let mut found = look(&layer.host, layer.since, owners_max, host);
+    let upper = state.run_dir(&record.run).join(&layer.upper);
+    found.of_others.retain(|path| !is_written(&upper, path));
     let of_others = (!found.of_others.is_empty()).then(|| {
         let names = named(&found.of_others);
         if host.is_root {
@@ -53,9 +55,9 @@ pub(crate) fn notices(
             )
         } else {
             format!(
-                "entries of other users or groups are in the workspace ({names}): a layer cannot \
-                 change them (\"Value too large for defined data type\"); give them to your user \
-                 and group, or run with --live"
+                "entries of other users or groups are in the workspace ({names}): in a layer they \
+                 cannot be changed in place (\"Value too large for defined data type\"), and what \
+                 replaces one is yours; give them to your user and group, or run with --live"
             )
         }
     });
@@ -66,7 +68,6 @@ pub(crate) fn notices(
             named(&found.changed)
         )
     });
-    let upper = state.run_dir(&record.run).join(&layer.upper);
     let own = (!host.is_root).then(|| of_ordinary_user(&upper, layer, state, record));
     let own = own.into_iter().flatten();
     of_others.into_iter().chain(own).chain(changed).collect()
@@ -106,6 +107,15 @@ fn of_ordinary_user(
             .to_owned()
     });
     parted.into_iter().chain(renamed).collect()
+}
+
+/// Returns whether the run has replaced or removed an entry, or a directory above it.
+fn is_written(upper: &Path, path: &Path) -> bool {
+    let is_below = |above: &&Path| !above.as_os_str().is_empty();
+    path.ancestors().filter(is_below).any(|above| {
+        let facts = fs::symlink_metadata(upper.join(above));
+        facts.is_ok_and(|facts| above == path || !facts.is_dir())
+    })
 }
 
 /// Returns the files in a layer that had further names before, of which at least one is unchanged.
@@ -330,6 +340,26 @@ mod tests {
         assert_eq!(named(&changed), ".git, new");
         let later = (i64::MAX, 0);
         assert!(look(top.path(), later, 0, &host).changed.is_empty());
+    }
+
+    #[test]
+    fn replaced_and_removed_entries_are_written() {
+        let upper = tempfile::tempdir().unwrap();
+        fs::create_dir(upper.path().join("below")).unwrap();
+        for name in ["replaced", "below/replaced"] {
+            fs::write(upper.path().join(name), "").unwrap();
+        }
+        for (path, expected) in [
+            ("", false),
+            ("same", false),
+            ("below/same", false),
+            ("replaced", true),
+            ("below/replaced", true),
+            ("replaced/beneath", true),
+        ] {
+            let written = is_written(upper.path(), Path::new(path));
+            assert_eq!(written, expected, "{path}");
+        }
     }
 
     #[test]
