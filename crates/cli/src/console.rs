@@ -367,8 +367,9 @@ impl Attachment for Console {
         if let Some(raw) = &self.raw {
             raw.cooked();
         }
-        // The shell that started Atoll takes over here, until it says `fg`.
-        let _ = kill_process(getpid(), Signal::STOP);
+        // The shell that started Atoll takes over here, until it says `fg`. Where none can, in an
+        // orphaned process group, this signal stops nothing (signal(7)), unlike SIGSTOP.
+        let _ = kill_process(getpid(), Signal::TSTP);
         if let Some(raw) = &self.raw {
             raw.raw();
         }

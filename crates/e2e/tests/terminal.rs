@@ -234,6 +234,22 @@ fn control_z_suspends_the_run_and_fg_goes_on() {
     let _ = terminal.wait();
 }
 
+/// Nobody could continue it: the program goes on.
+#[test]
+fn control_z_without_a_shell_stops_nothing() {
+    let world = World::new("control_z_without_a_shell_stops_nothing");
+    let answers = r#"echo in""side; while read -r line; do echo "$line-answered"; done"#;
+    let mut terminal = kept(&world, answers).on_terminal(24, 80);
+    terminal.expect("inside");
+    for line in ["once", "twice"] {
+        terminal.send(b"\x1a");
+        terminal.line(line);
+        terminal.expect(&format!("{line}-answered"));
+    }
+    terminal.send(b"\x04");
+    let _ = terminal.wait().success();
+}
+
 #[test]
 fn sequences_that_speak_to_the_terminal_are_removed() {
     let world = World::new("sequences_that_speak_to_the_terminal_are_removed");
