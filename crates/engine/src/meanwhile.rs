@@ -2,7 +2,7 @@
 //! entries of others, which cannot be copied up, and what changed outside while the run went on,
 //! which overlayfs leaves undefined.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -68,21 +68,31 @@ pub(crate) fn notices(
             named(&found.changed)
         )
     });
-    let own = (!host.is_root).then(|| of_ordinary_user(&upper, layer, state, record));
-    let own = own.into_iter().flatten();
-    of_others.into_iter().chain(own).chain(changed).collect()
+    let (written, lower) = (written(&upper), File::open(&layer.host).ok());
+    let own = lower.iter().filter(|_| !host.is_root);
+    let own = own.flat_map(|lower| of_ordinary_user(&written, lower, state, record));
+    let links = lower.iter().map(|lower| new_links(&written, lower));
+    let links = links.filter(|links| !links.is_empty()).map(|links| {
+        format!(
+            "hard links were made to files that did not change: {}; applying makes each a file of \
+             its own",
+            named(&links)
+        )
+    });
+    let all = of_others.into_iter().chain(own).chain(links);
+    all.chain(changed).collect()
 }
 
 /// Returns notices about what overlayfs cannot do for a layer of an ordinary user: keep the names of
 /// one file together (its index), and rename directories of the lower one (redirects); it needs
 /// attributes that only root can write (overlayfs.rst).
 fn of_ordinary_user(
-    upper: &Path,
-    layer: &LayerRecord,
+    written: &[Written],
+    lower: &File,
     state: &StateDir,
     record: &RunRecord,
 ) -> Vec<String> {
-    let parted = parted(upper, &layer.host);
+    let parted = parted(written, lower);
     let parted = (!parted.is_empty()).then(|| {
         format!(
             "files with several names (hard links) were changed by one of them: {}; the other names \
@@ -118,40 +128,74 @@ fn is_written(upper: &Path, path: &Path) -> bool {
     })
 }
 
-/// Returns the files in a layer that had further names before, of which at least one is unchanged.
-/// The program chose the names: none of them leads through a link or to another file system.
-fn parted(upper: &Path, lower: &Path) -> Vec<PathBuf> {
-    let mut changed: BTreeMap<(u64, u64), (u64, PathBuf)> = BTreeMap::new();
-    let Ok(lower) = File::open(lower) else {
-        return Vec::new();
-    };
+/// A file, link or the like in a layer, as the program left it.
+type Written = (PathBuf, Metadata);
+
+/// Returns what a layer holds, without directories.
+fn written(upper: &Path) -> Vec<Written> {
+    let mut written = Vec::new();
     let (mut left, mut waiting) = (Bound::new(), VecDeque::from([PathBuf::new()]));
     while let Some(below) = waiting.pop_front() {
         let entries = fs::read_dir(upper.join(&below));
         for entry in entries.into_iter().flatten().flatten() {
             if !left.has_one() {
-                waiting.clear();
-                break;
+                return written;
             }
             let path = below.join(entry.file_name());
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if kind.is_dir() {
-                waiting.push_back(path);
-            } else if kind.is_file()
-                && let Some(facts) = facts_beneath(&lower, &path)
-                && facts.st_mode & FILE_TYPE == FILE
-                && facts.st_nlink > 1
-            {
-                let one = (facts.st_dev, facts.st_ino);
-                let names = changed.entry(one).or_insert((facts.st_nlink, path));
-                names.0 = names.0.saturating_sub(1);
+            match entry.metadata() {
+                Ok(facts) if facts.is_dir() => waiting.push_back(path),
+                Ok(facts) => written.push((path, facts)),
+                Err(_) => {}
             }
+        }
+    }
+    written
+}
+
+/// Returns the files in a layer that had further names before, of which at least one is unchanged.
+/// The program chose the names: none of them leads through a link or to another file system.
+fn parted(written: &[Written], lower: &File) -> Vec<PathBuf> {
+    let mut changed: BTreeMap<(u64, u64), (u64, PathBuf)> = BTreeMap::new();
+    for (path, _) in written.iter().filter(|(_, facts)| facts.is_file()) {
+        if let Some(facts) = facts_beneath(lower, path)
+            && facts.st_mode & FILE_TYPE == FILE
+            && facts.st_nlink > 1
+        {
+            let one = (facts.st_dev, facts.st_ino);
+            let names = changed.entry(one);
+            let names = names.or_insert_with(|| (facts.st_nlink, path.clone()));
+            names.0 = names.0.saturating_sub(1);
         }
     }
     let parted = changed.into_values().filter(|(others, _)| *others > 0);
     parted.map(|(_, path)| path).collect()
+}
+
+/// Returns the names that a program gave to files which it did not change otherwise: only the new
+/// name is a change to apply.
+fn new_links(written: &[Written], lower: &File) -> Vec<PathBuf> {
+    let several = |facts: &Metadata| facts.is_file() && facts.nlink() > 1;
+    let names = written.iter().filter(|(_, facts)| several(facts));
+    let names = names.map(|(path, facts)| (path, facts, facts_beneath(lower, path)));
+    let (before, new): (Vec<_>, Vec<_>) = names.partition(|(.., before)| before.is_some());
+    let same = before.iter().filter(|(_, facts, before)| {
+        before
+            .as_ref()
+            .is_some_and(|before| is_unchanged(facts, before))
+    });
+    let same: BTreeSet<u64> = same.map(|(_, facts, _)| facts.ino()).collect();
+    let is_of_same = |(_, facts, _): &&(_, &Metadata, _)| same.contains(&facts.ino());
+    let new = new.iter().filter(is_of_same);
+    new.map(|(path, ..)| (*path).clone()).collect()
+}
+
+/// Returns whether a file of a layer looks like a copy of one before.
+// The fields' types differ from one architecture to the next.
+#[allow(clippy::unnecessary_cast)]
+fn is_unchanged(now: &Metadata, before: &Stat) -> bool {
+    let modified = (before.st_mtime as i64, before.st_mtime_nsec as i64);
+    (now.mode(), now.size() as i64) == (before.st_mode, before.st_size as i64)
+        && (now.mtime(), now.mtime_nsec()) == modified
 }
 
 /// The type bits of a mode, and those of a regular file (inode(7)).
@@ -374,6 +418,29 @@ mod tests {
         for name in ["one", "three", "four", "plain"] {
             fs::write(upper.path().join(name), "more").unwrap();
         }
-        assert_eq!(parted(upper.path(), lower.path()), [PathBuf::from("one")]);
+        let opened = File::open(lower.path()).unwrap();
+        let written = written(upper.path());
+        assert_eq!(parted(&written, &opened), [PathBuf::from("one")]);
+    }
+
+    #[test]
+    fn new_names_of_unchanged_files_are_found() {
+        let (upper, lower) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["same", "changed"] {
+            let file = lower.path().join(name);
+            fs::write(&file, "").unwrap();
+            // As overlayfs does, with the times.
+            let copied = fs::File::create(upper.path().join(name)).unwrap();
+            let modified = file.metadata().unwrap().modified().unwrap();
+            copied.set_modified(modified).unwrap();
+        }
+        fs::write(upper.path().join("changed"), "more").unwrap();
+        fs::write(upper.path().join("new"), "").unwrap();
+        for (from, to) in [("same", "link"), ("changed", "other"), ("new", "newer")] {
+            fs::hard_link(upper.path().join(from), upper.path().join(to)).unwrap();
+        }
+        let opened = File::open(lower.path()).unwrap();
+        let links = new_links(&written(upper.path()), &opened);
+        assert_eq!(links, [PathBuf::from("link")]);
     }
 }
