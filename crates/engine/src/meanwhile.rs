@@ -61,6 +61,17 @@ pub(crate) fn notices(
             )
         }
     });
+    let (written, lower) = (written(&upper), File::open(&layer.host).ok());
+    let both = lower.iter();
+    let both = both.flat_map(|lower| changed_outside(&written, lower, layer.since));
+    let both: Vec<PathBuf> = both.collect();
+    found.changed.retain(|path| !both.contains(path));
+    let conflicts = (!both.is_empty()).then(|| {
+        format!(
+            "changed both inside and outside meanwhile: {}; a conflict, which `atoll apply` refuses",
+            named(&both)
+        )
+    });
     let changed = (!found.changed.is_empty()).then(|| {
         format!(
             "changed outside meanwhile: {}; the run may have seen it in part, and `atoll apply` \
@@ -68,7 +79,6 @@ pub(crate) fn notices(
             named(&found.changed)
         )
     });
-    let (written, lower) = (written(&upper), File::open(&layer.host).ok());
     let own = lower.iter().filter(|_| !host.is_root);
     let own = own.flat_map(|lower| of_ordinary_user(&written, lower, state, record));
     let links = lower.iter().map(|lower| new_links(&written, lower));
@@ -80,7 +90,7 @@ pub(crate) fn notices(
         )
     });
     let all = of_others.into_iter().chain(own).chain(links);
-    all.chain(changed).collect()
+    all.chain(conflicts).chain(changed).collect()
 }
 
 /// Returns notices about what overlayfs cannot do for a layer of an ordinary user: keep the names of
@@ -187,6 +197,25 @@ fn new_links(written: &[Written], lower: &File) -> Vec<PathBuf> {
     let is_of_same = |(_, facts, _): &&(_, &Metadata, _)| same.contains(&facts.ino());
     let new = new.iter().filter(is_of_same);
     new.map(|(path, ..)| (*path).clone()).collect()
+}
+
+/// Returns what a program has changed or removed and somebody changed outside. The inside of `.git`
+/// is left out, as it is by [`look`].
+fn changed_outside(written: &[Written], lower: &File, since: (i64, u32)) -> Vec<PathBuf> {
+    let is_of_git = |path: &Path| path.components().any(|name| name.as_os_str() == ".git");
+    let paths = written.iter().map(|(path, _)| path);
+    let paths = paths.filter(|path| !is_of_git(path));
+    let changed = paths.filter(|path| {
+        let facts = facts_beneath(lower, path);
+        facts.is_some_and(|facts| changed_at(&facts) > since)
+    });
+    changed.cloned().collect()
+}
+
+/// As [`changed`].
+#[allow(clippy::unnecessary_cast)]
+fn changed_at(facts: &Stat) -> (i64, u32) {
+    (facts.st_ctime as i64, facts.st_ctime_nsec as u32)
 }
 
 /// Returns whether a file of a layer looks like a copy of one before.
@@ -421,6 +450,22 @@ mod tests {
         let opened = File::open(lower.path()).unwrap();
         let written = written(upper.path());
         assert_eq!(parted(&written, &opened), [PathBuf::from("one")]);
+    }
+
+    #[test]
+    fn files_changed_on_both_sides_are_found() {
+        let (upper, lower) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for place in [&upper, &lower] {
+            fs::create_dir(place.path().join(".git")).unwrap();
+            fs::write(place.path().join(".git/index"), "").unwrap();
+            fs::write(place.path().join("both"), "").unwrap();
+        }
+        fs::write(upper.path().join("inside"), "").unwrap();
+        fs::write(lower.path().join("outside"), "").unwrap();
+        let (opened, written) = (File::open(lower.path()).unwrap(), written(upper.path()));
+        let found = |since| changed_outside(&written, &opened, since);
+        assert_eq!(found((0, 0)), [PathBuf::from("both")]);
+        assert!(found((i64::MAX, 0)).is_empty());
     }
 
     #[test]
