@@ -35,6 +35,8 @@ pub struct Console {
     run: RunId,
     /// True if the next output begins a line.
     begins_line: bool,
+    /// The ports that lead to this host, which cannot be published.
+    host_ports: Vec<u16>,
     /// The number of further listening programs that are still announced.
     listeners_left: usize,
     /// The hosts whose denial was told.
@@ -73,6 +75,8 @@ pub struct ConsoleSettings {
     pub quiet: bool,
     /// The people who can give the second approval to what lasts, under dual control.
     pub second: Option<String>,
+    /// The ports that lead to this host.
+    pub host_ports: Vec<u16>,
 }
 
 /// The name of a terminal that moves no cursor.
@@ -129,6 +133,7 @@ impl Console {
             kept: [kept("stdout"), kept("stderr")],
             run: settings.run.clone(),
             begins_line: true,
+            host_ports: settings.host_ports,
             listeners_left: LISTENERS_TOLD_MAX,
             denied: BTreeSet::new(),
             is_quiet: settings.quiet,
@@ -251,7 +256,8 @@ impl Attachment for Console {
     /// Announces a listening program in a line, only at a person's terminal and not while a program
     /// has the whole screen.
     fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
-        if !self.stderr.is_terminal() || !self.takes_lines() || self.is_quiet {
+        let is_of_host = self.host_ports.contains(&listener.port);
+        if !self.stderr.is_terminal() || !self.takes_lines() || self.is_quiet || is_of_host {
             return None;
         }
         self.listeners_left = self.listeners_left.checked_sub(1)?;

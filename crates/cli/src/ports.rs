@@ -187,6 +187,19 @@ pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
     let mut told: Vec<&Listener> = flows.listened.iter().filter(is_told).collect();
     told.sort_by_key(|one| one.port);
     told.dedup_by_key(|one| one.port);
+    let is_of_host = |one: &&Listener| network.host_ports.contains(&one.port);
+    let (of_host, told): (Vec<_>, Vec<_>) = told.into_iter().partition(is_of_host);
+    let of_host = of_host.iter().map(|one| {
+        format!(
+            "{} inside leads to this host (--host-port): what listens there inside is never reached",
+            one.port
+        )
+    });
+    let lines: Vec<String> = publishable(&told).into_iter().chain(of_host).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
+}
+
+fn publishable(told: &[&Listener]) -> Option<String> {
     let first = told.first()?.port;
     let shown: Vec<String> = told.iter().take(SHOWN_MAX).map(|one| named(one)).collect();
     let more = match told.len().saturating_sub(SHOWN_MAX) {
@@ -257,6 +270,39 @@ fn nothing(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure> {
         None => {
             output.say("No runs are active.\n");
             Ok(0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_ports_are_not_advised_to_be_published() {
+        let listener = |port| Listener {
+            port,
+            at: ListensAt::Loopback,
+            program: None,
+        };
+        let flows = |ports: &[u16]| Flows {
+            listened: ports.iter().copied().map(listener).collect(),
+            ..Flows::default()
+        };
+        let network = Network {
+            host_ports: vec![8765],
+            ..Network::default()
+        };
+        let of_host = "8765 inside leads to this host (--host-port): what listens there inside is \
+                       never reached";
+        let other = "3000 listened inside; --publish 3000 makes it reachable";
+        for (ports, expected) in [
+            (&[][..], None),
+            (&[3000], Some(other.to_owned())),
+            (&[8765], Some(of_host.to_owned())),
+            (&[8765, 3000], Some(format!("{other}; {of_host}"))),
+        ] {
+            assert_eq!(listened(&flows(ports), &network), expected);
         }
     }
 }

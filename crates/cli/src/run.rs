@@ -277,6 +277,7 @@ fn console(
         ask_key: arguments.ask_key.unwrap_or_default(),
         quiet: arguments.quiet,
         second,
+        host_ports: boundary.network.host_ports.clone(),
     };
     Console::new(settings, Some(signals))
 }
