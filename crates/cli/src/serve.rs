@@ -229,9 +229,8 @@ fn greeting(place: &Place<'_>, network: NetworkWord, key: Option<&str>) -> Strin
             text += "The key is shown this once; atoll serve keys create makes others.\n";
         }
         None => {
-            text +=
-                "  export E2B_API_KEY=…   (a key of yours; atoll serve keys create makes one)\n";
-            text += "  export ATOLL_API_KEY=…\n";
+            text += "E2B_API_KEY and ATOLL_API_KEY take a key of this server: one of yours, or one \
+                     that atoll serve keys create makes.\n";
         }
     }
     text += "Ctrl-C ends the server and its sandboxes.";
@@ -346,4 +345,36 @@ fn taken(error: &ServedError) -> Failure {
 
 fn made(store: &ServedStore, wanted: &NewKey<'_>) -> Result<(String, KeyRecord), Failure> {
     store.make_key(wanted).map_err(|error| unusable(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greeting_indents_only_lines_to_paste() {
+        let place = Place {
+            address: ([127, 0, 0, 1], 3000).into(),
+            domain: None,
+            authority: None,
+        };
+        for (key, keys) in [(None, 0), (Some("e2b_1"), 2)] {
+            let text = greeting(&place, NetworkWord::Closed, key);
+            let pasted: Vec<&str> = text.lines().filter(|line| line.starts_with(' ')).collect();
+            for line in &pasted {
+                let (name, value) = line
+                    .strip_prefix("  export ")
+                    .unwrap()
+                    .split_once('=')
+                    .unwrap();
+                assert!(
+                    name.ends_with("_URL") || name.ends_with("_DOMAIN") || name.ends_with("_KEY")
+                );
+                assert!(value.is_ascii() && !value.contains([' ', '(']), "{line}");
+            }
+            let of_keys = pasted.iter().filter(|line| line.contains("_API_KEY="));
+            assert_eq!(of_keys.count(), keys, "{text}");
+            assert!(text.contains("atoll serve keys create"), "{text}");
+        }
+    }
 }
