@@ -32,6 +32,7 @@ use hyper::http::uri::Authority as Written;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::AlertDescription;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::io::AsyncWriteExt;
@@ -279,15 +280,7 @@ async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, to: &Destinatio
     let stream = match timeout(HANDSHAKE_PATIENCE, accepted).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            let said = match error.kind() {
-                io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
-                _ => error.to_string(),
-            };
-            let why = format!(
-                "the program did not accept Atoll's certificate: {said} (a program that accepts certain \
-                 certificates only needs a rule that carries the connection as a tunnel)"
-            );
-            return egress.control.refuse(to.flow(), why);
+            return egress.control.refuse(to.flow(), not_shaken(&error));
         }
         Err(_) => {
             let why = "the program took too long over TLS".to_owned();
@@ -299,6 +292,33 @@ async fn serve_tls(egress: &Arc<Egress>, program: ProgramStream, to: &Destinatio
         return egress.control.refuse(to.flow(), UNWRITABLE.to_owned());
     };
     requests(egress, stream, asked, is_2).await;
+}
+
+/// Returns the reason why a program's TLS handshake did not come to its end.
+fn not_shaken(error: &io::Error) -> String {
+    let by_tls = error.get_ref().and_then(|error| error.downcast_ref());
+    match by_tls {
+        // RFC 8446, 6.2.
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA,
+        )) => format!(
+            "the program did not accept Atoll's certificate: {error} (a program that accepts certain \
+             certificates only needs a rule that carries the connection as a tunnel)"
+        ),
+        None | Some(rustls::Error::AlertReceived(_)) => {
+            let said = match error.kind() {
+                io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+                _ => error.to_string(),
+            };
+            format!("the program ended the connection during the TLS handshake: {said}")
+        }
+        Some(_) => format!("no TLS handshake with the program is possible: {error}"),
+    }
 }
 
 async fn serve_plain(egress: &Arc<Egress>, program: ProgramStream, to: &Destination, is_2: bool) {

@@ -41,6 +41,33 @@ mod limited;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+#[test]
+fn only_alerts_about_certificates_refuse_the_certificate() {
+    use std::io::{Error, ErrorKind};
+
+    use rustls::AlertDescription;
+
+    let alert = |alert| Error::other(rustls::Error::AlertReceived(alert));
+    let not_accepted = "the program did not accept Atoll's certificate: ";
+    let ended = "the program ended the connection during the TLS handshake: ";
+    for (error, expected) in [
+        (alert(AlertDescription::UnknownCA), not_accepted),
+        (alert(AlertDescription::BadCertificate), not_accepted),
+        (alert(AlertDescription::CertificateUnknown), not_accepted),
+        (alert(AlertDescription::UserCanceled), ended),
+        (ErrorKind::ConnectionReset.into(), ended),
+        (ErrorKind::UnexpectedEof.into(), ended),
+        (
+            Error::other(rustls::Error::HandshakeNotComplete),
+            "no TLS handshake with the program is possible: ",
+        ),
+    ] {
+        let why = super::not_shaken(&error);
+        assert!(why.starts_with(expected), "{why}");
+        assert_eq!(why.contains("tunnel"), expected == not_accepted, "{why}");
+    }
+}
+
 /// A certificate authority of a test's own.
 struct Signer {
     certificate: String,
