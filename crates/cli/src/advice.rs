@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use atoll_engine::room;
-use atoll_engine::shell::{word, word_beside};
+use atoll_engine::shell::{existing, word, word_beside};
 use atoll_engine::{CallError, PlaceError, delegation};
 use atoll_frame::Stage;
 use atoll_layer::{CheckpointError, SealError};
@@ -239,7 +239,7 @@ impl About<'_> {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 format!("df {} shows the room left; {}", word(path), room::advice())
             }
-            _ => format!("ls -ld {} shows whose it is; {STATE_ELSEWHERE}", word(path)),
+            _ => owner(path),
         };
         match error {
             PlaceError::Layer(error) => self.sandbox(error),
@@ -379,8 +379,12 @@ fn file(fault: &FileFault) -> String {
     if fault.is_of_the_disk() {
         return "df and dmesg tell about the disk; then start the run again".to_owned();
     }
-    let path = word(fault.path());
-    format!("ls -ld {path} shows whose it is; {STATE_ELSEWHERE}")
+    owner(fault.path())
+}
+
+fn owner(path: &Path) -> String {
+    let there = word(existing(path));
+    format!("ls -ld {there} shows whose it is; {STATE_ELSEWHERE}")
 }
 
 /// Returns the advice where the launcher, an executable file in memory, cannot be started.

@@ -56,3 +56,43 @@ fn quoted(word: &OsStr) -> String {
         format!("'{}'", shown.replace('\'', r"'\''"))
     }
 }
+
+/// Returns what exists of a path for a person to look at: the path, or the nearest directory above.
+/// Atoll's own temporary files are gone by then, or soon will be.
+#[must_use]
+pub fn existing(path: &Path) -> &Path {
+    let is_temporary = |above: &Path| {
+        let name = above.file_name().map(OsStrExt::as_bytes);
+        name.is_some_and(|name| name.starts_with(b".atoll-"))
+    };
+    let is_there = |above: &&Path| !is_temporary(above) && above.symlink_metadata().is_ok();
+    path.ancestors().find(is_there).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn existing_is_the_nearest_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        for name in ["file", ".atoll-0123-1"] {
+            std::fs::write(top.join(name), "").unwrap();
+        }
+        for (path, expected) in [
+            ("file", "file"),
+            ("never/made", ""),
+            (".atoll-0123-1", ""),
+            (".atoll-0123-2/below", ""),
+        ] {
+            let expected = if expected.is_empty() {
+                top.to_owned()
+            } else {
+                top.join(expected)
+            };
+            assert_eq!(existing(&top.join(path)), expected, "{path}");
+        }
+        assert_eq!(existing(Path::new("no such")), Path::new("no such"));
+    }
+}

@@ -168,11 +168,11 @@ fn each_error_has_a_next_step_of_its_own() {
         (
             PlaceError::State {
                 what: "making",
-                path: "/state/runs".into(),
+                path: "/dev/state/runs".into(),
                 error: Error::from_raw_os_error(13),
             }
             .into(),
-            "ls -ld /state/runs",
+            "ls -ld /dev shows",
         ),
     ];
     about(|about| {

@@ -1,12 +1,13 @@
 //! Obstacles to an apply, in words, with the next steps.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use atoll_layer::{ApplyError, Conflict, Plan};
 use atoll_model::RunId;
 use atoll_store::RunRecord;
 
 use crate::failure::{Failure, Hint};
+use crate::shell::existing;
 
 /// Returns the failure of an apply that would overwrite what changed meanwhile.
 pub(super) fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
@@ -47,7 +48,10 @@ pub fn apply_hints(error: &ApplyError, run: &RunId) -> Vec<Hint> {
         let text = format!(
             "ls -ld {{}} shows whose it is; atoll apply {run} PATH takes over others alone"
         );
-        ways.push(Hint::Naming(text, PathBuf::from(&error.path)));
+        ways.push(Hint::Naming(
+            text,
+            existing(Path::new(&error.path)).to_owned(),
+        ));
     }
     if let ApplyError::NoSpace(_) = cause {
         ways.push("df -h shows the space left, df -i the inodes".into());
