@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::RelativePath;
 use crate::access_list::{access, is_listed, mode_without};
@@ -168,7 +169,7 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     if !entry.node.is(now.kind) {
         return Err(replaced_meanwhile());
     }
-    let mode_bits = give_owner(handle, &now, entry)?;
+    let mode = give_owner(handle, &now, entry)?;
     if let Node::Symlink { .. } = entry.node {
         return Ok(rustix::fs::utimensat(
             handle,
@@ -179,7 +180,7 @@ pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     }
     let path = by_handle(handle);
     give_attributes(&path, entry)?;
-    give_mode(&path, entry, mode_bits)?;
+    give_mode(&path, entry, mode)?;
     Ok(rustix::fs::utimensat(
         rustix::fs::CWD,
         path.as_str(),
@@ -194,7 +195,7 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
     if !old.node.is(now.kind) || !new.node.is(now.kind) {
         return Err(replaced_meanwhile());
     }
-    let mode_bits = give_owner(handle, &now, new)?;
+    let mode = give_owner(handle, &now, new)?;
     if let Node::Symlink { .. } = old.node {
         return Ok(());
     }
@@ -210,7 +211,7 @@ pub(crate) fn redress(handle: &OwnedFd, old: &Entry, new: &Entry) -> io::Result<
         }
     }
     give_attributes(&path, new)?;
-    give_mode(&path, new, mode_bits)
+    give_mode(&path, new, mode)
 }
 
 fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
@@ -225,49 +226,52 @@ fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets those of the permissions that are among `bits`. With an access control list the group's bits are its mask; where the list
-/// could not be set, they are what it leaves to the group.
-fn give_mode(path: &str, entry: &Entry, bits: u32) -> io::Result<()> {
+/// Sets the permissions, as `form` has them. With an access control list the group's bits are its
+/// mask; where the list could not be set, they are what it leaves to the group.
+fn give_mode(path: &str, entry: &Entry, form: fn(u32) -> u32) -> io::Result<()> {
     let mode = match (is_listed(path)?, access(&entry.xattrs)) {
         (true, _) => entry.listed_mode.unwrap_or(entry.mode),
         (false, Some(list)) => mode_without(list, entry.mode),
         (false, None) => entry.mode,
     };
-    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode & bits))?)
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(form(mode)))?)
 }
 
-/// Gives an entry its owner and group, as far as this user can: only root gives a file to others, and
-/// only members to a group. Returns the bits of a mode that it may have then.
-fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<u32> {
+/// Gives an entry its owner and group, as far as an ordinary user can: only root gives a file to
+/// others, and only members to a group. Returns the form of a mode that it may have then.
+fn give_owner(handle: &OwnedFd, now: &Facts, entry: &Entry) -> io::Result<fn(u32) -> u32> {
     let owner = (now.uid != entry.uid).then(|| Uid::from_raw(entry.uid));
     let group = (now.gid != entry.gid).then(|| Gid::from_raw(entry.gid));
     let give = |owner, group| rustix::fs::chownat(handle, "", owner, group, AtFlags::EMPTY_PATH);
     if owner.is_none() && group.is_none() {
-        return Ok(ALL_BITS);
+        return Ok(|mode| mode);
     }
-    match give(owner, group) {
-        Ok(()) => Ok(ALL_BITS),
+    let has_group = match give(owner, group) {
+        Ok(()) => return Ok(|mode| mode),
         // Within a user namespace, one that has no number there is invalid.
-        Err(Errno::PERM | Errno::INVAL) => {
-            if owner.is_some() && group.is_some() {
-                let _ = give(None, group);
-            }
-            // A program would run with the rights of another owner or group than its own.
-            let is_file = matches!(entry.node, Node::File { .. });
-            Ok(if is_file {
-                ALL_BITS & !SET_ID
-            } else {
-                ALL_BITS
-            })
+        Err(Errno::PERM | Errno::INVAL) if !geteuid().is_root() || owner.is_none() => {
+            group.is_none() || (owner.is_some() && give(None, group).is_ok())
         }
-        Err(error) => Err(error.into()),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    // A program would run with the rights of another owner or group than its own.
+    let is_file = matches!(entry.node, Node::File { .. });
+    Ok(match (is_file, has_group) {
+        (true, true) => |mode| mode & !SET_ID,
+        (true, false) => |mode| in_another_group(mode) & !SET_ID,
+        (false, true) => |mode| mode,
+        (false, false) => in_another_group,
+    })
 }
 
-/// All permissions and special bits of a mode.
-const ALL_BITS: u32 = 0o7777;
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
+
+/// Returns a mode for an entry that is not of its group: that of another may do what all may.
+pub(crate) fn in_another_group(mode: u32) -> u32 {
+    let of_all = (mode & 0o007) << 3;
+    mode & (!0o070 | of_all)
+}
 
 fn times(entry: &Entry) -> Timestamps {
     let time = Timespec {

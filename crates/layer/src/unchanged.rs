@@ -10,6 +10,7 @@ use crate::access_list::{access, mode_without};
 use crate::content;
 use crate::engine::Engine;
 use crate::facts::{Facts, Kind, Stamp};
+use crate::host::in_another_group;
 use crate::plan::{Content, Entry, Node};
 use crate::planning::Planner;
 use crate::tree::Tree;
@@ -61,6 +62,7 @@ pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> b
         Some(found.mode),
         Some(given.mode),
         given.listed_mode,
+        Some(in_another_group(given.mode)),
         without,
     ];
     let mut all = all.into_iter().flatten();
