@@ -109,8 +109,12 @@ pub fn preview<G: TryFrom<Granted>>(rules: &Rules, call: &Call, facts: &Facts<'_
     match decide(rules, call, facts) {
         Verdict::Allow(granted) => match G::try_from(granted) {
             Ok(grant) => Verdict::Allow(grant),
-            // Of another action: not what was asked for.
-            Err(_) => Verdict::Deny(Vec::new()),
+            Err(_) => Verdict::Deny(vec![Reason {
+                what: "the call".to_owned(),
+                why: "the rights are those of another action".to_owned(),
+                rule: "built in".to_owned(),
+                how_to_ask: "report it: this is a defect".to_owned(),
+            }]),
         },
         Verdict::Ask(reasons) => Verdict::Ask(reasons),
         Verdict::Deny(reasons) => Verdict::Deny(reasons),

@@ -26,8 +26,8 @@ pub struct Entry {
     /// Set for the call that begins a run.
     begun: Option<Begun>,
     recorded: Recorded,
-    /// The event that records the call; none where only an allowed one has any.
-    opened: Option<(Position, Tail)>,
+    /// The event that records the call, or its body where a refused one has none of its own.
+    opened: Result<(Position, Tail), Value>,
 }
 
 /// The files of a run that is open.
@@ -84,7 +84,7 @@ impl Entry {
         seal: Arc<SealKey>,
         begun: Option<Begun>,
         recorded: Recorded,
-        opened: Option<(Position, Tail)>,
+        opened: Result<(Position, Tail), Value>,
     ) -> Self {
         Self {
             call,
@@ -109,7 +109,7 @@ impl Entry {
             begun.seal.sync()?;
         }
         match (verdict, &self.opened) {
-            (Verdict::Allow(grant), Some((_, tail))) => {
+            (Verdict::Allow(grant), Ok((_, tail))) => {
                 self.journal.make_durable(tail.clone())?;
                 Ok(Armed {
                     entry: self,
@@ -117,7 +117,7 @@ impl Entry {
                     used: false,
                 })
             }
-            (Verdict::Allow(_), None) => Err(Refused::Contradiction(self.run().clone())),
+            (Verdict::Allow(_), Err(_)) => Err(Refused::Contradiction(self.run().clone())),
             (Verdict::Ask(reasons), _) => Err(Refused::NeedsApproval(self.refuse(reasons)?)),
             (Verdict::Deny(reasons), _) => Err(Refused::Denied(self.refuse(reasons)?)),
         }
@@ -131,10 +131,13 @@ impl Entry {
 
     fn refuse(self, reasons: Vec<Reason>) -> Result<Box<Refusal>, LedgerError> {
         let run = self.run().clone();
-        let mut body =
-            json!({ "verdict": self.recorded.name(), "reasons": reasons_body(&reasons) });
-        if let (Some(body), Some(exec)) = (body.as_object_mut(), self.call.id.exec) {
-            body.insert("exec".to_owned(), json!(exec));
+        let unopened = self.opened.as_ref().err().cloned();
+        let mut body = unopened.unwrap_or_else(|| json!({}));
+        if let Some(body) = body.as_object_mut() {
+            body.insert("verdict".to_owned(), json!(self.recorded.name()));
+            body.insert("reasons".to_owned(), json!(reasons_body(&reasons)));
+            let exec = self.call.id.exec;
+            body.extend(exec.map(|exec| ("exec".to_owned(), json!(exec))));
         }
         let kind = Kinds::of(&self.call.action).denied;
         let position = self.finish(kind, &body)?;

@@ -111,12 +111,14 @@ impl Ledger {
         }
         let seal = self.seal_of(call.run())?;
         let kinds = Kinds::of(&call.action);
-        let is_opened = kinds.opens_denied || recorded == Recorded::Allow;
-        let opened = is_opened.then(|| {
-            let draft = Draft::sealed(kinds.opened, call.run(), &body, Some(&seal))?;
-            self.journal.append(&draft)
-        });
-        let (opened, journal) = (opened.transpose()?, Arc::clone(&self.journal));
+        let opened = match kinds.opens_denied || recorded == Recorded::Allow {
+            true => {
+                let draft = Draft::sealed(kinds.opened, call.run(), &body, Some(&seal))?;
+                Ok(self.journal.append(&draft)?)
+            }
+            false => Err(body),
+        };
+        let journal = Arc::clone(&self.journal);
         Ok(Entry::new(
             call.clone(),
             journal,
@@ -146,7 +148,7 @@ impl Ledger {
                 *self.last_seal() = Some((run.clone(), Arc::clone(&key)));
                 let journal = Arc::clone(&self.journal);
                 let begun = Some(Begun { marker, seal });
-                let opened = Some(opened);
+                let opened = Ok(opened);
                 Ok(Entry::new(
                     call.clone(),
                     journal,

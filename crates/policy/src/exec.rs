@@ -21,6 +21,11 @@ pub(crate) fn exec(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Exe
     reasons.extend(of_host(rules, call, facts));
     reasons.extend(of_command(call.command()));
     reasons.extend(of_directory(call.directory()));
+    if rules.notes_labels() && facts.labels.is_none() {
+        let why = "nobody says which data the session has touched";
+        let instead = "start Atoll anew, and report it: this is a defect";
+        reasons.push(reason("the exec", why, &"built in", instead));
+    }
     let answer = match &rules.policies {
         // What is denied already needs no second opinion.
         Some(policies) if reasons.is_empty() => {

@@ -288,9 +288,7 @@ impl Policies {
         search: &OsStr,
     ) -> Answer {
         let said = CedarFacts {
-            labels: rules
-                .notes_labels()
-                .then(|| facts.labels.cloned().unwrap_or_default()),
+            labels: facts.labels.filter(|_| rules.notes_labels()).cloned(),
             ..cedar_facts(rules, call, facts)
         };
         let mut asking = Asking {

@@ -187,6 +187,18 @@ def the_network_of_a_living_one_is_replaced():
         assert lines[1] > 0 and lines[2] <= lines[1] + 1, lines
         _, told = server.ask("GET", f"/runs/{sandbox['run']}/events?type=network.replaced")
         assert [one["body"]["caller"] for one in told["events"]] == ["administrator"] * 5, told
+        # A refusal by policies is on record, and changes nothing.
+        own = os.path.join(os.environ["CONFIG"], "atoll", "own.cedar")
+        with open(own, "w") as file:
+            file.write('forbid(principal, action == Action::"run", resource);')
+        status, told = put(sandbox, {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]})
+        os.remove(own)
+        assert status == 403 and b"own.cedar" in told, (status, told)
+        assert server.curl(sandbox, one) in ("403", "000")
+        _, told = server.ask("GET", f"/runs/{sandbox['run']}/events?type=network.refused")
+        bodies = [one["body"] for one in told["events"]]
+        assert [(one["verdict"], one["caller"]) for one in bodies] == [("deny", "administrator")], told
+        assert bodies[0]["wanted"]["allow"], told
         closed = server.made(network={"internet": False})
         status, told = put(closed, {})
         assert status in (403, 503) and b"without a network" in told, told

@@ -28,7 +28,11 @@ fn no_network() -> Declined {
 }
 
 /// Putting another network in the place of the one in force.
-struct Replacing<'a>(&'a Sandbox);
+struct Replacing<'a> {
+    sandbox: &'a Sandbox,
+    /// The presets and rules that are asked for.
+    wanted: Value,
+}
 
 impl Effect for Replacing<'_> {
     type Grant = Grant;
@@ -38,13 +42,14 @@ impl Effect for Replacing<'_> {
     fn told(&self, verdict: &Verdict<Grant>) -> Value {
         match verdict {
             Verdict::Allow(grant) => json!({ "network": grant.boundary().network }),
-            Verdict::Ask(_) | Verdict::Deny(_) => json!({}),
+            Verdict::Ask(_) | Verdict::Deny(_) => json!({ "wanted": self.wanted }),
         }
     }
 
     fn carry_out(self, armed: Armed<Grant>) -> Result<(), CallError> {
         let network = armed.grant().boundary().network.clone();
-        self.0.owner.replace(network)?.map_err(CallError::Declined)
+        let replaced = self.sandbox.owner.replace(network)?;
+        replaced.map_err(CallError::Declined)
     }
 }
 
@@ -130,6 +135,7 @@ impl Sandbox {
         if made_with.presets.is_empty() && made_with.allow.is_empty() && made_with.ask.is_empty() {
             return Err(refused(&self.run, no_network()));
         }
+        let asked = json!({ "presets": presets, "allow": allow });
         let mut wanted = self.wanted.clone();
         if presets.is_empty() && allow.is_empty() {
             wanted.requested.ask.clear();
@@ -162,7 +168,11 @@ impl Sandbox {
             facts,
             ledger: &self.shared.ledger,
         };
-        carry_out(&gate, &call, Replacing(self)).map_err(|error| match error {
+        let effect = Replacing {
+            sandbox: self,
+            wanted: asked,
+        };
+        carry_out(&gate, &call, effect).map_err(|error| match error {
             CallError::Unanswered(error) => unanswered(&self.run, &error),
             CallError::Declined(why) => refused(&self.run, why),
             CallError::Refused(Refused::Denied(refusal)) => {
