@@ -422,6 +422,8 @@ impl Drop for RawTerminal {
 
 /// The most of a stream that is held until its line, or a private key, has come to its end, bytes.
 const HELD_BYTES_MAX: usize = 64 << 10;
+/// The end of a longer line that is held, bytes.
+const TAIL_BYTES: usize = 4 << 10;
 
 /// The beginning of one stream, kept in a file of the run without the secrets that look like ones.
 #[derive(Debug)]
@@ -444,12 +446,12 @@ impl Kept {
         let part = written.get(..written.len().min(room)).unwrap_or_default();
         self.left_bytes -= part.len() as u64;
         self.held.extend_from_slice(part);
-        let ended = self.held.iter().rposition(|byte| *byte == b'\n');
-        let lines = ended.map_or(0, |at| at + 1);
-        let is_key = has_open_key(self.held.get(..lines).unwrap_or_default());
+        let ended = part.iter().rposition(|byte| *byte == b'\n');
+        let lines = ended.map_or(0, |at| self.held.len() - part.len() + at + 1);
         if self.held.len() > HELD_BYTES_MAX {
-            self.write(self.held.len());
-        } else if lines > 0 && !is_key {
+            // No secret but a long key is longer than what stays.
+            self.write(self.held.len() - TAIL_BYTES);
+        } else if lines > 0 && !has_open_key(self.held.get(..lines).unwrap_or_default()) {
             self.write(lines);
         }
     }

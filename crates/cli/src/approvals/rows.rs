@@ -1,6 +1,6 @@
 //! The rows that describe a question.
 
-use atoll_engine::printable::printable;
+use atoll_engine::printable::printable_whole;
 use atoll_model::RunId;
 use atoll_model::network::{AskedCall, FlowKind};
 use atoll_sandbox::Pending;
@@ -13,7 +13,7 @@ pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String
     let call = &pending.call;
     let mut rows: Vec<(&str, String)> = vec![
         ("question", format!("{run}.{}", pending.approval)),
-        ("host", printable(call.host.as_bytes())),
+        ("host", printable_whole(call.host.as_bytes())),
         ("port", call.port.to_string()),
     ];
     match &call.request {
@@ -24,8 +24,8 @@ pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String
                 false => "a request",
             };
             rows.push(("what", format!("{what} by {}", request.scheme)));
-            rows.push(("method", printable(request.method.as_bytes())));
-            rows.push(("path", printable(request.path.as_bytes())));
+            rows.push(("method", printable_whole(request.method.as_bytes())));
+            rows.push(("path", printable_whole(request.path.as_bytes())));
             if let Some(percent) = request.confidence {
                 rows.push(("confidence", format!("{percent} %, as the agent says")));
             }
@@ -42,14 +42,14 @@ pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String
         }
     }
     if let Some(login) = &call.login {
-        rows.push(("user", printable(login.user.as_bytes())));
-        rows.push(("database", printable(login.database.as_bytes())));
+        rows.push(("user", printable_whole(login.user.as_bytes())));
+        rows.push(("database", printable_whole(login.database.as_bytes())));
     }
     if !call.credentials.is_empty() {
         let names: Vec<&str> = call.credentials.iter().map(|one| one.as_str()).collect();
         rows.push(("credentials", names.join(", ")));
     }
-    rows.push(("rule", printable(call.rule.as_bytes())));
+    rows.push(("rule", printable_whole(call.rule.as_bytes())));
     rows.extend(of_persons(run, pending));
     rows.push(("waiting", waiting(pending)));
     rows.push(("digest", pending.digest.to_string()));
@@ -106,10 +106,10 @@ pub(crate) fn words(call: &AskedCall) -> Vec<(&'static str, String)> {
     let request = call.request.as_ref();
     let query = request.and_then(|one| one.query.as_deref());
     let body = request.and_then(|one| one.body.as_ref());
-    let quoted = |text: &str| format!("\"{}\"", printable(text.as_bytes()));
+    let quoted = |text: &str| format!("\"{}\"", printable_whole(text.as_bytes()));
     rows.extend(query.map(|query| ("the program's own words, query", quoted(query))));
     for header in request.map_or(&[][..], |one| &one.telling_headers) {
-        let name = printable(header.name.as_bytes());
+        let name = printable_whole(header.name.as_bytes());
         let header = format!("{name}: {}", quoted(&header.value));
         rows.push(("the program's own words, header", header));
     }

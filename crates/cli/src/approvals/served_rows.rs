@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use atoll_engine::printable::printable;
+use atoll_engine::printable::printable_whole;
 use serde_json::Value;
 
 /// Returns a line for each question.
@@ -10,7 +10,7 @@ pub fn lines(all: &[Value]) -> String {
     let mut text = String::new();
     for one in all {
         let said = |pointer: &str| match one.pointer(pointer) {
-            Some(Value::String(text)) => printable(text.as_bytes()),
+            Some(Value::String(text)) => printable_whole(text.as_bytes()),
             Some(Value::Number(number)) => number.to_string(),
             Some(_) | None => String::new(),
         };
