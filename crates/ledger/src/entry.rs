@@ -22,7 +22,8 @@ use crate::{LedgerError, Position};
 pub struct Entry {
     call: Call,
     journal: Arc<Journal>,
-    seal: Arc<SealKey>,
+    /// The key of the sensitive members, where its events have some.
+    seal: Option<Arc<SealKey>>,
     /// Set for the call that begins a run.
     begun: Option<Begun>,
     recorded: Recorded,
@@ -81,7 +82,7 @@ impl Entry {
     pub(crate) fn new(
         call: Call,
         journal: Arc<Journal>,
-        seal: Arc<SealKey>,
+        seal: Option<Arc<SealKey>>,
         begun: Option<Begun>,
         recorded: Recorded,
         opened: Result<(Position, Tail), Value>,
@@ -149,7 +150,7 @@ impl Entry {
     }
 
     fn finish(self, kind: &str, body: &Value) -> Result<Position, LedgerError> {
-        let draft = Draft::sealed(kind, self.run(), body, Some(&self.seal))?;
+        let draft = Draft::sealed(kind, self.run(), body, self.seal.as_deref())?;
         let position = self.journal.append_durable(&draft)?;
         if let Some(begun) = self.begun {
             // The closing event is on disk; a marker that cannot be removed is
@@ -220,7 +221,7 @@ impl<G> Armed<G> {
             seal,
             ..
         } = self.entry;
-        let draft = Draft::sealed("exec.closed", call.run(), &body, Some(&seal))?;
+        let draft = Draft::sealed("exec.closed", call.run(), &body, seal.as_deref())?;
         let (_, tail) = journal.append(&draft)?;
         Ok(ClosedExec { journal, tail })
     }

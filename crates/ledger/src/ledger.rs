@@ -109,11 +109,12 @@ impl Ledger {
         if let Action::Run(_) | Action::CreateSandbox = call.action {
             return self.open_run(call, recorded, &body);
         }
-        let seal = self.seal_of(call.run())?;
         let kinds = Kinds::of(&call.action);
+        let is_sealed = !sealed_members(kinds.opened).is_empty();
+        let seal = is_sealed.then(|| self.seal_of(call.run())).transpose()?;
         let opened = match kinds.opens_denied || recorded == Recorded::Allow {
             true => {
-                let draft = Draft::sealed(kinds.opened, call.run(), &body, Some(&seal))?;
+                let draft = Draft::sealed(kinds.opened, call.run(), &body, seal.as_deref())?;
                 Ok(self.journal.append(&draft)?)
             }
             false => Err(body),
@@ -144,8 +145,8 @@ impl Ledger {
         });
         match sealed {
             Ok((opened, seal)) => {
-                let key = Arc::clone(&seal.key);
-                *self.last_seal() = Some((run.clone(), Arc::clone(&key)));
+                let key = Some(Arc::clone(&seal.key));
+                *self.last_seal() = Some((run.clone(), Arc::clone(&seal.key)));
                 let journal = Arc::clone(&self.journal);
                 let begun = Some(Begun { marker, seal });
                 let opened = Ok(opened);
