@@ -17,6 +17,8 @@ mod identity;
 mod issuers;
 mod join;
 mod layered;
+mod lifecycle;
+mod list;
 mod living;
 mod making;
 mod once;
@@ -39,20 +41,20 @@ mod webhooks;
 mod window;
 mod work;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
 use atoll_model::{LimitKey, ServedExec};
-use atoll_store::ServedStore;
+use atoll_store::Store;
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
@@ -73,6 +75,8 @@ use crate::tls::Identity;
 use callers::{Caller, is_of_control, scopes_for};
 use held::Held;
 pub use issuers::check_key_files;
+use lifecycle::{Lifecycle, Reason, Transition};
+use list::List;
 use living::Living;
 use paused::OfPaused;
 use shares::{Of, Shares};
@@ -101,15 +105,13 @@ const BLOCKING_THREADS_MAX: usize = 1_024;
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 /// The most attempts to end a sandbox.
 const ENDS_MAX: u32 = 5;
-/// The ended sandboxes whose end is remembered.
-const ENDED_MAX: usize = 10_000;
 /// The most sandboxes in one part of a list.
 const LIST_MAX: usize = 100;
 
 /// The worker of one server.
 pub struct Worker {
     engine: Engine,
-    store: ServedStore,
+    store: Box<dyn Store>,
     configuration: Configuration,
     issuers: issuers::Issuers,
     /// The message that each front begins with.
@@ -118,9 +120,7 @@ pub struct Worker {
     origin: (&'static str, String),
     /// The processors of a sandbox, if it is held to them.
     cpus: Option<u32>,
-    living: Mutex<BTreeMap<String, Arc<Living>>>,
-    paused: Mutex<paused::AllPaused>,
-    ended: Mutex<VecDeque<Ended>>,
+    list: List,
     making: Mutex<making::Made>,
     questions: Mutex<approving::Questions>,
     scans: Mutex<callers::Scans>,
@@ -154,13 +154,6 @@ pub struct Worker {
     asked: AtomicU64,
 }
 
-/// A sandbox that has ended.
-struct Ended {
-    id: String,
-    tenant: String,
-    why: String,
-}
-
 /// A server that does not begin, or goes no further.
 #[derive(Debug, thiserror::Error)]
 #[error("the server cannot go on: {0}")]
@@ -171,7 +164,7 @@ impl Worker {
     #[must_use]
     pub fn new(
         engine: Engine,
-        store: ServedStore,
+        store: impl Store + 'static,
         configuration: Configuration,
         identity: Option<Identity>,
         port: u16,
@@ -197,15 +190,13 @@ impl Worker {
         let webhooks = webhooks::Webhooks::new(&configuration.webhooks);
         Arc::new(Self {
             engine,
-            store,
+            store: Box::new(store),
             issuers: issuers::Issuers::new(&configuration.issuers),
             configuration,
             handed,
             origin,
             cpus,
-            living: Mutex::default(),
-            paused: Mutex::default(),
-            ended: Mutex::default(),
+            list: List::default(),
             making: Mutex::default(),
             questions: Mutex::default(),
             scans: Mutex::default(),
@@ -301,7 +292,7 @@ impl Worker {
     /// Waits until no sandbox is left, and makes no further ones; as long as the configuration says.
     async fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
-        let (alive, drain_s) = (self.living().len(), self.configuration.drain_s);
+        let (alive, drain_s) = (self.list.len(), self.configuration.drain_s);
         if alive > 0 && drain_s > 0 {
             eprintln!(
                 "atoll serve: ends once {alive} sandboxes are gone, within {drain_s} s; \
@@ -310,7 +301,7 @@ impl Worker {
         }
         // A time that no clock reaches is none.
         let until = Instant::now().checked_add(Duration::from_secs(drain_s));
-        while until.is_none_or(|until| Instant::now() < until) && !self.living().is_empty() {
+        while until.is_none_or(|until| Instant::now() < until) && self.list.len() > 0 {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
@@ -528,8 +519,7 @@ impl Worker {
         let id = sandbox.as_deref().unwrap_or_default();
         self.charge_early(held, &credential, id, &ask).await?;
         self.wait_paused(id).await;
-        let paused = self.paused().get(id).cloned();
-        if let Some(paused) = paused {
+        if let Some(paused) = self.list.paused(id) {
             let of = self.of_paused(&paused, &credential, &ask, trace.as_ref());
             if let OfPaused::Answered(answered) = of.await? {
                 return Ok(answered);
@@ -537,13 +527,13 @@ impl Worker {
         }
         let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
         let (living, caller) = admitted.await?;
-        self.charge(held, &living.tenant, is_of_control(&ask))?;
+        self.charge(held, &living.spec.tenant, is_of_control(&ask))?;
         let is_for_builds = matches!(
             ask,
             InAsk::Alive(_) | InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))
         );
-        if living.is_build && !is_for_builds {
-            let what = format!("sandbox {} is that of a build", living.id);
+        if living.spec.is_build && !is_for_builds {
+            let what = format!("sandbox {} is that of a build", living.spec.id);
             return Err(Refusal::new(Kind::Forbidden, what)
                 .advise("make one from the template, once it is built"));
         }
@@ -569,19 +559,17 @@ impl Worker {
     }
 
     fn list(&self, tenant: &str, ask: &ListAsk) -> Listed {
-        let living = self.living();
-        let own = living.values();
-        let own = own.filter(|one| one.tenant == tenant && one.over.borrow().is_none());
-        let mut all: Vec<SandboxFacts> = own.map(|one| one.facts()).collect();
-        drop(living);
+        let (living, paused) = self.list.of(tenant);
+        let running = living
+            .iter()
+            .filter(|one| one.life.is(Lifecycle::is_running));
+        let mut all: Vec<SandboxFacts> = running.map(|one| one.facts()).collect();
         let running = all.len();
         if ask.only_paused {
             all.clear();
         }
         if ask.paused {
-            let paused = self.paused();
-            let own = paused.values().filter(|one| one.tenant == tenant);
-            all.extend(own.map(|one| one.facts()));
+            all.extend(paused.iter().map(|one| one.facts()));
         }
         all.retain(|one| {
             let has = |(name, value): (&String, &String)| one.metadata.get(name) == Some(value);
@@ -612,15 +600,22 @@ impl Worker {
     }
 
     /// Ends a sandbox and waits until it is gone.
-    async fn end(self: &Arc<Self>, living: &Arc<Living>, why: &str) {
-        if living.is_pausing() {
+    async fn end(self: &Arc<Self>, living: &Arc<Living>, why: Reason) {
+        let _ = living.life.pass(Transition::End(why));
+        self.ended(living).await;
+    }
+
+    /// Ends a sandbox whose pause comes to nothing.
+    async fn abandon(self: &Arc<Self>, living: &Arc<Living>, why: Reason) {
+        let _ = living.life.pass(Transition::Abandon(why));
+        self.ended(living).await;
+    }
+
+    /// Waits until a sandbox that is to end is gone; one that is being paused is left alone.
+    async fn ended(self: &Arc<Self>, living: &Arc<Living>) {
+        if !living.life.is(|state| matches!(state, Lifecycle::Ended(_))) {
             return;
         }
-        living.over.send_if_modified(|over| {
-            let is_first = over.is_none();
-            over.get_or_insert_with(|| why.to_owned());
-            is_first
-        });
         // Whoever comes meanwhile waits for the same end.
         for _ in 0..ENDS_MAX {
             let sandbox = Arc::clone(&living.sandbox);
@@ -637,38 +632,15 @@ impl Worker {
     }
 
     /// Takes a sandbox that is gone off the list.
-    fn forget(self: &Arc<Self>, living: &Living) {
-        let Some(gone) = self.living().get(&living.id).cloned() else {
+    fn forget(self: &Arc<Self>, gone: &Arc<Living>) {
+        let Some(why) = self.list.end(gone) else {
             return;
         };
-        let why = gone.over.borrow().clone();
-        let why = why.unwrap_or_else(|| "it has ended by itself".to_owned());
-        // Before it is off the list: whoever asks then is told the reason.
-        self.note_ended(&gone, &why);
-        if self.living().remove(&living.id).is_none() {
-            return;
-        }
         self.ended_all.fetch_add(1, Ordering::Relaxed);
-        self.release(&gone.id);
-        self.forget_requests(&gone);
-        self.note_killed(&gone, &why);
-        self.release_layers(gone.begun.all().cloned().collect());
-    }
-
-    /// Keeps the reason for which a sandbox has ended.
-    fn note_ended(&self, gone: &Living, why: &str) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.iter().any(|one| one.id == gone.id) {
-            return;
-        }
-        if ended.len() >= ENDED_MAX {
-            ended.pop_front();
-        }
-        ended.push_back(Ended {
-            id: gone.id.clone(),
-            tenant: gone.tenant.clone(),
-            why: why.to_owned(),
-        });
+        self.release(&gone.spec.id);
+        self.forget_requests(gone);
+        self.note_killed(gone, &why);
+        self.release_layers(gone.spec.begun.all().cloned().collect());
     }
 
     /// Ends all sandboxes.
@@ -677,26 +649,25 @@ impl Worker {
         let worker = Arc::clone(self);
         let ended = tokio::task::spawn_blocking(move || worker.end_packages());
         let _ = ended.await;
-        let all: Vec<_> = self.living().values().cloned().collect();
+        let all = self.list.all_living();
         let mut ending = tokio::task::JoinSet::new();
         for living in all {
             let worker = Arc::clone(self);
             ending.spawn(async move {
                 // What would have been kept at its time is kept now.
-                if living.ask.auto_pause {
+                if living.spec.ask.auto_pause {
                     let by = ServedExec::default();
                     if worker.pause(&living, false, by).await.is_ok() {
                         return;
                     }
                 }
-                worker.end(&living, "the server has ended").await;
+                worker.end(&living, Reason::Server).await;
             });
         }
         while ending.join_next().await.is_some() {}
         // One that was just being paused is neither ended nor asleep before it is.
-        let left: Vec<String> = self.living().keys().cloned().collect();
-        for id in left {
-            self.wait_paused(&id).await;
+        for living in self.list.all_living() {
+            self.wait_paused(&living.spec.id).await;
         }
         self.let_all_go().await;
     }
@@ -714,7 +685,7 @@ impl Worker {
         let running = self.shares.used(Of::Programs);
         let counted = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Counts {
-            sandboxes: self.living().len(),
+            sandboxes: self.list.len(),
             programs: usize::try_from(running).unwrap_or(usize::MAX),
             warm: self.pool.len(),
             assigned: counted(&self.pool.assigned),
@@ -727,10 +698,6 @@ impl Worker {
             draining: self.is_draining(),
             makes: self.engine.makes(),
         }
-    }
-
-    fn living(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Living>>> {
-        self.living.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -50,6 +50,7 @@ pub use served::{
     FIRST_TENANT, ISSUER_MARK, KeyRecord, LifecycleEvent, NewKey, Page, Role, Scope, Scopes,
     ServedError, ServedStore,
 };
+pub use served::{KeyStore, SandboxStore, Store, TemplateStore, VolumeStore, WebhookStore};
 pub use stored_runs::{end_unanswering, open_ledger, settle_run};
 pub use tokens::{TokenFileError, TokenFiles};
 pub use trust::TrustFiles;

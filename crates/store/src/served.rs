@@ -23,11 +23,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use sha2::{Digest, Sha256};
 
 use form::FORM;
-pub use paused::{PausedSandbox, Snapshot};
+pub use paused::{PausedSandbox, SandboxStore, Snapshot};
 pub use rights::{ISSUER_MARK, Role, Scope, Scopes};
-pub use templates::StoredTemplate;
-pub use volumes::Volume;
-pub use webhooks::{Delivery, NewWebhook, Queued, Webhook, WebhookChange};
+pub use templates::{StoredTemplate, TemplateStore};
+pub use volumes::{Volume, VolumeStore};
+pub use webhooks::{Delivery, NewWebhook, Queued, Webhook, WebhookChange, WebhookStore};
 
 /// The random bytes of a key.
 const KEY_BYTES: usize = 20;
@@ -155,7 +155,15 @@ pub struct LifecycleEvent {
     pub first_facts: Option<String>,
 }
 
-/// The server's store.
+/// All that a server keeps between its starts, wherever that is.
+pub trait Store:
+    KeyStore + SandboxStore + TemplateStore + VolumeStore + WebhookStore + Send + Sync
+{
+}
+
+impl Store for ServedStore {}
+
+/// The store of one server: a SQLite file.
 #[derive(Debug)]
 pub struct ServedStore {
     path: PathBuf,
@@ -189,12 +197,61 @@ impl ServedStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+/// The keys of callers, and the events of sandboxes' lives.
+pub trait KeyStore {
     /// Makes a key; returns it, the only time that it is seen, with its record.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn make_key(&self, wanted: &NewKey<'_>) -> Result<(String, KeyRecord), ServedError> {
+    fn make_key(&self, wanted: &NewKey<'_>) -> Result<(String, KeyRecord), ServedError>;
+
+    /// Returns the record of a key that is valid now.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn key(&self, key: &str, now: SystemTime) -> Result<Option<KeyRecord>, ServedError>;
+
+    /// Returns the records of all keys, the oldest first.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn keys(&self) -> Result<Vec<KeyRecord>, ServedError>;
+
+    /// Revokes a key by its id.
+    ///
+    /// # Errors
+    /// [`ServedError::NoKey`]: there is none of this id that is not revoked.
+    fn revoke_key(&self, id: &str) -> Result<(), ServedError>;
+
+    /// Notes what happened to a sandbox, and queues it for the webhooks that want it.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn note(&self, tenant: &str, event: &LifecycleEvent) -> Result<Queued, ServedError>;
+
+    /// Returns the sandboxes that were made and never ended, each with its tenant; none to whoever
+    /// has not taken the store, since another server can keep them.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn unended(&self) -> Result<Vec<(String, String)>, ServedError>;
+
+    /// Returns what happened to a tenant's sandboxes, or to one of them.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn lifecycle_events(
+        &self,
+        tenant: &str,
+        sandbox: Option<&str>,
+        page: &Page,
+    ) -> Result<Vec<LifecycleEvent>, ServedError>;
+}
+
+impl KeyStore for ServedStore {
+    fn make_key(&self, wanted: &NewKey<'_>) -> Result<(String, KeyRecord), ServedError> {
         let key = format!("{KEY_PREFIX}{}", random_hex(KEY_BYTES)?);
         let record = KeyRecord {
             id: random_hex(4)?,
@@ -231,11 +288,7 @@ impl ServedStore {
         Ok((key, record))
     }
 
-    /// Returns the record of a key that is valid now.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn key(&self, key: &str, now: SystemTime) -> Result<Option<KeyRecord>, ServedError> {
+    fn key(&self, key: &str, now: SystemTime) -> Result<Option<KeyRecord>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT id, tenant, name, role, created_s, expires_s, revoked_s, scopes
@@ -251,11 +304,7 @@ impl ServedStore {
         Ok(record.filter(is_valid))
     }
 
-    /// Returns the records of all keys, the oldest first.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn keys(&self) -> Result<Vec<KeyRecord>, ServedError> {
+    fn keys(&self) -> Result<Vec<KeyRecord>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT id, tenant, name, role, created_s, expires_s, revoked_s, scopes
@@ -265,11 +314,7 @@ impl ServedStore {
         Ok(records.collect::<Result<_, _>>()?)
     }
 
-    /// Revokes a key by its id.
-    ///
-    /// # Errors
-    /// [`ServedError::NoKey`]: there is none of this id that is not revoked.
-    pub fn revoke_key(&self, id: &str) -> Result<(), ServedError> {
+    fn revoke_key(&self, id: &str) -> Result<(), ServedError> {
         let connection = self.connection();
         let changed = connection.execute(
             "UPDATE keys SET revoked_s = ?2 WHERE id = ?1 AND revoked_s IS NULL",
@@ -281,11 +326,7 @@ impl ServedStore {
         }
     }
 
-    /// Notes what happened to a sandbox, and queues it for the webhooks that want it.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn note(&self, tenant: &str, event: &LifecycleEvent) -> Result<Queued, ServedError> {
+    fn note(&self, tenant: &str, event: &LifecycleEvent) -> Result<Queued, ServedError> {
         let mut connection = self.connection();
         let change = connection.transaction()?;
         let mut insert = change.prepare_cached(
@@ -306,12 +347,7 @@ impl ServedStore {
         Ok(queued)
     }
 
-    /// Returns the sandboxes that were made and never ended, each with its tenant; none to whoever
-    /// has not taken the store, since another server can keep them.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn unended(&self) -> Result<Vec<(String, String)>, ServedError> {
+    fn unended(&self) -> Result<Vec<(String, String)>, ServedError> {
         if self.lock.is_none() {
             return Ok(Vec::new());
         }
@@ -327,11 +363,7 @@ impl ServedStore {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Returns what happened to a tenant's sandboxes, or to one of them.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn lifecycle_events(
+    fn lifecycle_events(
         &self,
         tenant: &str,
         sandbox: Option<&str>,

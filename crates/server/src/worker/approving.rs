@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::callers::Caller;
-use super::making::Over;
+use super::lifecycle::Life;
 use super::{Worker, fault, refusal};
 use crate::protocol::{ApprovalFacts, CreateAsk, Decide, DecideAsk, Kind, Refusal};
 
@@ -116,14 +116,14 @@ pub(super) fn advised(answer: &PriorAnswer, refusal: Refusal) -> Refusal {
 }
 
 impl Worker {
-    /// Makes a sandbox, once an approver has agreed where policies ask about it; returns it with the
-    /// reason for its end, once it has one.
+    /// Makes a sandbox, once an approver has agreed where policies ask about it; returns it with its
+    /// state.
     pub(super) async fn make(
         self: &Arc<Self>,
         caller: &Caller,
         ask: &CreateAsk,
         mut wanted: CreateSandbox,
-    ) -> Result<(Sandbox, Over), Refusal> {
+    ) -> Result<(Sandbox, Life), Refusal> {
         let asked = match self.attempt(&wanted).await? {
             Ok(made) => return Ok(made),
             Err(NotMade::Failed(failure)) => return Err(refusal(&failure)),

@@ -14,17 +14,16 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
+use super::lifecycle::{Reason, Transition};
+use super::list::List;
 use super::living::Living;
-use super::paused::{AllPaused, Paused};
+use super::paused::Paused;
 use super::room::For;
 use super::shares::Of;
 use super::sizes::{Sizes, check_sizes};
 use super::{Worker, fault, refusal, unanswered};
 use crate::protocol::Refusal;
 
-/// The reason for the end of whatever was asked of one that is paused, with its memory. Any other
-/// reason says that it has ended since.
-pub(super) const ASLEEP: &str = "it is paused, with its memory";
 /// The time between two looks whether they stand still.
 const LOOK: Duration = Duration::from_secs(5);
 /// The longest time in which it is let go once the server ends, and the time between two attempts.
@@ -42,6 +41,11 @@ pub(super) struct Asleep {
 }
 
 impl Paused {
+    /// Keeps its processes.
+    pub(super) fn keep_asleep(&self, asleep: Option<Asleep>) {
+        *self.asleep() = asleep;
+    }
+
     fn asleep(&self) -> MutexGuard<'_, Option<Asleep>> {
         self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,8 +69,8 @@ impl Worker {
     /// than it may, and there is room.
     pub(super) fn may_sleep(&self, living: &Living) -> bool {
         let own = Sizes::of_living(living);
-        let others = self.alive(&living.tenant).without(own);
-        let all = others.with(self.asleep_sizes(&living.tenant));
+        let others = self.list.alive(&living.spec.tenant).without(own);
+        let all = others.with(self.asleep_sizes(&living.spec.tenant));
         self.configuration.pause.memory_s > 0
             && check_sizes(&self.configuration.quota, all, own).is_ok()
             && !self.is_crowded()
@@ -81,9 +85,8 @@ impl Worker {
 
     /// Returns what the sandboxes of a tenant whose memory is kept may use together.
     fn asleep_sizes(&self, tenant: &str) -> Sizes {
-        let sleepers = sleepers(&self.paused());
-        let own = sleepers.iter().filter(|one| one.tenant == tenant);
-        let own = own.filter_map(|one| one.sleeper());
+        let (_, own) = self.list.of(tenant);
+        let own = own.iter().filter_map(|one| one.sleeper());
         own.fold(Sizes::default(), |all, one| {
             all.with(Sizes::of_living(&one))
         })
@@ -121,7 +124,7 @@ impl Worker {
             Err(refusal) => {
                 eprintln!(
                     "atoll serve: memory of sandbox {} is not kept: {}",
-                    living.id, refusal.what
+                    living.spec.id, refusal.what
                 );
                 None
             }
@@ -140,7 +143,7 @@ impl Worker {
             return Ok(None);
         };
         self.can_make(caller)?;
-        let life = self.life(timeout_s.or(living.ask.timeout_s))?;
+        let life = self.life(timeout_s.or(living.spec.ask.timeout_s))?;
         let _making = self.admit(&paused.tenant, Sizes::of_living(&living))?;
         if !self.has_held(paused).await {
             // Some of it is gone, or has gone on by itself: its files are what is kept.
@@ -165,29 +168,16 @@ impl Worker {
             *paused.asleep() = Some(asleep);
             return Err(refusal);
         }
-        let is_there = living.over.send_if_modified(|over| {
-            let is_there = over.as_deref() == Some(ASLEEP);
-            if is_there {
-                *over = None;
-            }
-            is_there
-        });
-        if !is_there {
+        if living.life.pass(Transition::Continue).is_err() {
             // It has ended meanwhile; its files were kept.
             self.release(&paused.id);
             return Ok(None);
         }
-        let mut is_over = living.over.subscribe();
-        if living.over.borrow().is_some() {
-            // It has ended before anybody looked.
-            is_over.mark_changed();
-        }
         living.sandbox.stay_no_more();
         living.live_for(life, false);
-        living.end_pause();
         drop(asleep);
-        self.living().insert(living.id.clone(), Arc::clone(&living));
-        self.take_on(&living, true, is_over);
+        self.list.put_living(&living);
+        self.take_on(&living, true);
         Ok(Some(living))
     }
 
@@ -231,6 +221,8 @@ impl Worker {
                 return false;
             }
         }
+        let why = Reason::Exited("its memory was let go".to_owned());
+        let _ = paused.life.pass(Transition::Exit(why));
         self.release(&paused.id);
         true
     }
@@ -241,7 +233,7 @@ impl Worker {
         let longest = Duration::from_secs(self.configuration.pause.memory_s);
         loop {
             tokio::time::sleep(LOOK).await;
-            let sleepers = sleepers(&self.paused());
+            let sleepers = sleepers(&self.list);
             for paused in sleepers {
                 let is_late = paused
                     .since()
@@ -258,7 +250,7 @@ impl Worker {
     /// Lets the memory go that is kept for longest, of the tenant that has most; returns whether there
     /// was one.
     pub(super) async fn let_go_first(&self, why: &str) -> bool {
-        let mut sleepers = sleepers(&self.paused());
+        let mut sleepers = sleepers(&self.list);
         let mut counts = BTreeMap::<String, usize>::new();
         for one in &sleepers {
             *counts.entry(one.tenant.clone()).or_default() += 1;
@@ -275,7 +267,7 @@ impl Worker {
     /// Lets all memory go.
     pub(super) async fn let_all_go(self: &Arc<Self>) {
         let mut going = tokio::task::JoinSet::new();
-        for paused in sleepers(&self.paused()) {
+        for paused in sleepers(&self.list) {
             let worker = Arc::clone(self);
             going.spawn(async move {
                 let until = Instant::now() + LEFT_WITHIN;
@@ -313,7 +305,8 @@ impl Worker {
     }
 }
 
-fn sleepers(all: &AllPaused) -> Vec<Arc<Paused>> {
-    let asleep = all.values().filter(|one| one.is_asleep());
-    asleep.cloned().collect()
+fn sleepers(list: &List) -> Vec<Arc<Paused>> {
+    let mut all = list.all_paused();
+    all.retain(|one| one.is_asleep());
+    all
 }

@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
 use super::layered::Begun;
-use super::living::milliseconds;
+use super::living::{Living, milliseconds};
 use super::{Answer, Answered, Worker, fault, name, templates};
 use crate::protocol::{
     BuildFacts, CODE_INTERPRETER, CreateAsk, Kind, Refusal, RequestBuild, RequestedBuild,
@@ -262,7 +262,7 @@ impl Worker {
             user: one.record.user.clone(),
             cpus: self.processors(one.record.cpus),
             memory_mib: one.record.memory_mib.unwrap_or(defaults.memory_mib),
-            sandboxes: self.stand_on(&one.id),
+            sandboxes: self.list.stand_on(&one.id),
         }
     }
 
@@ -280,17 +280,6 @@ impl Worker {
             // It is everybody's, and how many others use it is nobody's business.
             sandboxes: 0,
         })
-    }
-
-    /// Counts the sandboxes that stand on a template.
-    fn stand_on(&self, id: &str) -> usize {
-        let living = self
-            .living()
-            .values()
-            .filter(|one| one.shipped == id)
-            .count();
-        let paused = self.paused();
-        living + paused.values().filter(|one| one.shipped() == id).count()
     }
 
     fn request_build(
@@ -411,7 +400,7 @@ impl Worker {
     fn users_of(&self, one: &Template) -> Result<usize, Refusal> {
         let snapshots = self.store.snapshots().map_err(|error| fault(&error))?;
         let snapshots = snapshots.iter().filter(|kept| kept.shipped == one.id);
-        Ok(self.stand_on(&one.id) + snapshots.count())
+        Ok(self.list.stand_on(&one.id) + snapshots.count())
     }
 
     /// Removes the files of a template that no other one, and no sandbox, has.
@@ -423,9 +412,8 @@ impl Worker {
 
     /// Returns whether a living sandbox began with a layer.
     fn is_mounted(&self, id: &str) -> bool {
-        self.living()
-            .values()
-            .any(|one| one.layers.iter().any(|own| own == id))
+        let has = |one: &Arc<Living>| one.spec.layers.iter().any(|own| own == id);
+        self.list.all_living().iter().any(has)
     }
 
     async fn remove_template(

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
+use super::lifecycle::Lifecycle;
 use super::living::{Living, is_equal, opens_services};
 use super::{Answer, Answered, Worker, fault};
 use crate::protocol::{
@@ -51,7 +52,7 @@ impl Scans {
     fn take(&mut self, all: Vec<Arc<Living>>, now: Instant) -> Vec<Arc<Living>> {
         let mut costs = BTreeMap::<String, f64>::new();
         for one in &all {
-            *costs.entry(one.tenant.clone()).or_default() += 1.0;
+            *costs.entry(one.spec.tenant.clone()).or_default() += 1.0;
         }
         let most = COMPARED_A_SECOND_MAX / costs.len().max(1) as f64;
         self.left.retain(|tenant, _| costs.contains_key(tenant));
@@ -65,7 +66,7 @@ impl Scans {
             }
             is_left
         });
-        let may = |one: &Arc<Living>| costs.contains_key(&one.tenant);
+        let may = |one: &Arc<Living>| costs.contains_key(&one.spec.tenant);
         all.into_iter().filter(may).collect()
     }
 }
@@ -125,7 +126,7 @@ impl Worker {
     ) -> Result<(Arc<Living>, Option<Caller>), Refusal> {
         // One that is ending is gone, but for whoever ends it too.
         let is_there = |one: &Arc<Living>| {
-            matches!(ask, InAsk::Life(LifeAsk::Kill(_))) || one.over.borrow().is_none()
+            matches!(ask, InAsk::Life(LifeAsk::Kill(_))) || one.life.is(Lifecycle::is_running)
         };
         let id = match (credential, sandbox) {
             (Credential::Signature { .. }, None) => {
@@ -139,10 +140,10 @@ impl Worker {
             Credential::Key(_) => Some(self.caller(credential, scopes_in(ask)).await?),
             _ => None,
         };
-        let living = self.living().get(id).cloned().filter(is_there);
+        let living = self.list.living(id).filter(is_there);
         let admits = match (credential, &living) {
             (Credential::Key(_), living) => caller.as_ref().is_some_and(|caller| {
-                let is_own = |one: &Arc<Living>| one.tenant == caller.tenant;
+                let is_own = |one: &Arc<Living>| one.spec.tenant == caller.tenant;
                 living.as_ref().is_some_and(is_own) && may(caller.role, ask)
             }),
             (Credential::Nothing | Credential::Token(_) | Credential::Link(..), Some(living))
@@ -176,21 +177,11 @@ impl Worker {
 
     /// Returns the refusal for a sandbox that is not there; to its tenant also why it has ended.
     fn no_sandbox(&self, id: &str, caller: Option<&Caller>) -> Refusal {
-        let tenant = caller.map(|caller| &caller.tenant);
-        let ending = self.living().get(id).cloned();
-        let ending = ending.filter(|one| Some(&one.tenant) == tenant);
-        if let Some(why) = ending.and_then(|one| one.over.borrow().clone()) {
-            return Refusal::new(Kind::NoSandbox, format!("sandbox {id} is ending: {why}"));
-        }
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = ended
-            .iter()
-            .rev()
-            .find(|one| one.id == id && Some(&one.tenant) == tenant);
+        let how = caller.and_then(|caller| self.list.end_of(id, &caller.tenant));
         Refusal::new(
             Kind::NoSandbox,
-            match own {
-                Some(ended) => format!("sandbox {id} has ended: {}", ended.why),
+            match how {
+                Some(how) => format!("sandbox {id} {how}"),
                 None => format!("there is no sandbox {id}"),
             },
         )
@@ -199,7 +190,7 @@ impl Worker {
     /// Finds the sandbox whose token a signature was made with. There is nothing in a signature to
     /// find it by, so each token is tried, and only so many in a second.
     fn signed(&self, credential: &Credential, ask: &InAsk) -> Result<Arc<Living>, Refusal> {
-        let all: Vec<_> = self.living().values().cloned().collect();
+        let all = self.list.all_living();
         let count = all.len();
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         let compared = scans.take(all, Instant::now());
@@ -340,7 +331,7 @@ fn check(credential: &Credential, living: &Living, ask: &InAsk) -> Result<(), Re
     if user.contains(':') {
         return Err(bad_signature());
     }
-    let mut text = format!("{path}:{operation}:{user}:{}", living.token);
+    let mut text = format!("{path}:{operation}:{user}:{}", living.spec.token);
     if let Some(expires_s) = expires_s {
         text = format!("{text}:{expires_s}");
     }
@@ -393,7 +384,7 @@ impl Worker {
     /// Returns the address of a port.
     pub(super) fn port_url(&self, living: &Living, port: u16) -> String {
         let (scheme, below) = &self.origin;
-        format!("{scheme}://{port}-{}.{below}/", living.id)
+        format!("{scheme}://{port}-{}.{below}/", living.spec.id)
     }
 }
 
@@ -407,7 +398,9 @@ impl Living {
         };
         match (is_service(port), credential) {
             (true, Credential::Link(..)) => Err(bad_link()),
-            (true, _) if token.is_some_and(|token| opens_services(&self.token, token)) => Ok(()),
+            (true, _) if token.is_some_and(|token| opens_services(&self.spec.token, token)) => {
+                Ok(())
+            }
             (true, _) => Err(bad_token()),
             // Where none is needed a wrong one, which anybody can leave behind, is no harm.
             (false, _) if self.opens_ports(token) => Ok(()),
@@ -423,7 +416,8 @@ impl Living {
         match credential {
             Credential::Token(token) => {
                 let is_own = |own: &String| is_equal(token, own);
-                opens_services(&self.token, token) || self.port_token.as_ref().is_some_and(is_own)
+                opens_services(&self.spec.token, token)
+                    || self.spec.port_token.as_ref().is_some_and(is_own)
             }
             signature @ Credential::Signature { .. } => check(signature, self, ask).is_ok(),
             Credential::Key(_) | Credential::Nothing | Credential::Link(..) => false,
@@ -432,7 +426,7 @@ impl Living {
 
     fn link_signature(&self, port: u16, until_s: u64) -> String {
         // No path of a file begins so: what is signed for one cannot be read as the other.
-        let text = format!("port\0{port}\0{until_s}\0{}", self.token);
+        let text = format!("port\0{port}\0{until_s}\0{}", self.spec.token);
         BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(text))
     }
 

@@ -31,7 +31,7 @@ pub(super) async fn completed(
     mut ask: StartAsk,
     by: &mut ServedExec,
 ) -> Result<StartAsk, Refusal> {
-    match &living.rooted {
+    match &living.spec.rooted {
         None => check_user(ask.user.as_deref())?,
         Some(rooted) => become_user(living, rooted, &mut ask, by).await?,
     }
@@ -42,7 +42,7 @@ pub(super) async fn completed(
         is_there.map_err(missing)?;
         *directory = path;
     }
-    let own = living.environment.iter();
+    let own = living.spec.environment.iter();
     let own = own.filter(|(name, _)| !ask.environment.contains_key(*name));
     let own: Vec<_> = own
         .map(|(name, value)| (name.clone(), value.clone()))

@@ -22,26 +22,26 @@ impl Worker {
     /// Notes that a sandbox was made, or goes on.
     pub(super) fn note_begun(&self, living: &Living, kind: &str, why: &str) {
         let size = |(name, value): (&String, &String)| name.len() + value.len();
-        let bytes: usize = living.metadata.iter().map(size).sum();
-        let metadata = (bytes <= METADATA_BYTES_MAX).then_some(&living.metadata);
+        let bytes: usize = living.spec.metadata.iter().map(size).sum();
+        let metadata = (bytes <= METADATA_BYTES_MAX).then_some(&living.spec.metadata);
         let (limits, cpus) = living.sizes().clone();
         let facts = json!({
             "why": why,
             "run": living.sandbox.run().to_string(),
-            "template": living.template,
+            "template": living.spec.template,
             "metadata": metadata,
             "cpus": cpus,
             "memory_mib": limits.memory_mib,
             "started_ms": milliseconds(living.started),
         });
-        self.note(&living.tenant, &living.id, kind, &facts);
+        self.note(&living.spec.tenant, &living.spec.id, kind, &facts);
     }
 
     /// Notes that a sandbox was changed; one that changes all the time, once a second.
     pub(super) fn note_updated(&self, living: &Living, why: &str) {
         if living.notes_update() {
             let facts = json!({ "why": why });
-            self.note(&living.tenant, &living.id, "updated", &facts);
+            self.note(&living.spec.tenant, &living.spec.id, "updated", &facts);
         }
     }
 
@@ -52,7 +52,12 @@ impl Worker {
 
     /// Notes something else that happened to a sandbox.
     pub(super) fn note_as(&self, living: &Living, kind: &str, why: &str) {
-        self.note(&living.tenant, &living.id, kind, &json!({ "why": why }));
+        self.note(
+            &living.spec.tenant,
+            &living.spec.id,
+            kind,
+            &json!({ "why": why }),
+        );
     }
 
     /// Notes that a sandbox has ended, for good or for a time.
@@ -60,7 +65,7 @@ impl Worker {
         let lived = living.started.elapsed().unwrap_or_default();
         let lived_ms = u64::try_from(lived.as_millis()).unwrap_or(u64::MAX);
         let facts = json!({ "why": why, "lived_ms": lived_ms });
-        self.note(&living.tenant, &living.id, kind, &facts);
+        self.note(&living.spec.tenant, &living.spec.id, kind, &facts);
     }
 
     /// Notes the end of the sandboxes of a server that was killed: they have ended with it.
@@ -70,11 +75,8 @@ impl Worker {
             Vec::new()
         });
         let facts = json!({ "why": "the server had ended without ending it" });
-        let paused = self.paused();
-        let lost = lost.into_iter();
-        let lost: Vec<_> = lost.filter(|(_, id)| !paused.contains_key(id)).collect();
-        drop(paused);
-        for (tenant, sandbox) in lost {
+        let is_lost = |(_, id): &(String, String)| self.list.paused(id).is_none();
+        for (tenant, sandbox) in lost.into_iter().filter(is_lost) {
             self.note(&tenant, &sandbox, "killed", &facts);
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use atoll_engine::sandboxes::remove_home;
 
 use super::Worker;
+use super::lifecycle::{Life, Lifecycle};
 use super::paused::{CHANGES, Paused, Record, home_name};
 
 /// The attempts to remove one, and the time between two.
@@ -49,8 +50,13 @@ impl Worker {
             }
             kept.insert(format!("{home}{CHANGES}"));
             kept.insert(home);
-            let paused = Paused::of(one.id.clone(), one.tenant, record, None);
-            self.paused().insert(one.id, paused);
+            let paused = Paused::of(
+                one.id,
+                one.tenant,
+                record,
+                Life::new(Lifecycle::Paused { memory: false }),
+            );
+            self.list.put_paused(paused);
         }
         let homes = fs::read_dir(self.kept_homes()).into_iter().flatten();
         let homes = homes.flatten();

@@ -188,7 +188,7 @@ impl Worker {
         if !may.map_err(|failure| refusal(&failure))? {
             return Ok(None);
         }
-        let (sandbox, _over) = self
+        let (sandbox, _life) = self
             .attempt(&wanted)
             .await?
             .map_err(|why| refusal(&why.failure()))?;

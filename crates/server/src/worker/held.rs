@@ -6,6 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Worker;
 use super::callers::{Caller, is_of_control, scopes_in};
+use super::list::Found;
 use super::shares::{Of, Share};
 use crate::protocol::{Ask, Credential, In, InAsk, Kind, LifeAsk, ProcessAsk, Refusal};
 
@@ -91,18 +92,13 @@ impl Worker {
             Credential::Nothing
             | Credential::Token(_)
             | Credential::Signature { .. }
-            | Credential::Link(..) => {
-                let living = self.living().get(id).cloned();
-                let living = living.map(|one| (one.tenant.clone(), one.is_proof(credential, ask)));
-                let paused = || {
-                    let paused = self.paused().get(id).cloned()?;
-                    Some((paused.tenant.clone(), paused.is_proof(credential, ask)))
-                };
-                match living.or_else(paused) {
-                    Some(found) => found,
-                    None => return Ok(()),
+            | Credential::Link(..) => match self.list.find(id) {
+                Some(Found::Living(one)) => {
+                    (one.spec.tenant.clone(), one.is_proof(credential, ask))
                 }
-            }
+                Some(Found::Paused(one)) => (one.tenant.clone(), one.is_proof(credential, ask)),
+                None => return Ok(()),
+            },
         };
         match is_proven {
             false => self.charge_to(held, &tenant, &[Of::Visitors]),

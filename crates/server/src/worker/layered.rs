@@ -70,7 +70,7 @@ impl Worker {
             let record = serde_json::from_str::<Record>(&one.record);
             all.extend(record.map_err(|error| fault(&error))?.begun.all().cloned());
         }
-        for one in self.paused().values() {
+        for one in self.list.all_paused() {
             all.extend(one.begun().all().cloned());
         }
         Ok(all)
@@ -155,14 +155,14 @@ impl Worker {
         living: &Living,
         hold: &Arc<Hold>,
     ) -> Result<Frozen, Refusal> {
-        let mut begun = living.begun.clone();
+        let mut begun = living.spec.begun.clone();
         // It can end meanwhile, and nobody else may have what it began with.
         hold.add_all(begun.all())?;
-        self.check_depth(&begun, &living.shipped)?;
+        self.check_depth(&begun, &living.spec.shipped)?;
         fs::create_dir_all(self.layers()).map_err(|error| fault(&error))?;
         let (home, system) = (hold.fresh()?, hold.fresh()?);
         let (to, changes) = (self.layer(&home), self.layer(&system));
-        let copied = match living.rooted {
+        let copied = match living.spec.rooted {
             None => living.sandbox.copy_home(&to),
             Some(_) => living.sandbox.copy_all(&to, &changes),
         };
@@ -172,7 +172,7 @@ impl Worker {
             begun = Begun::default();
         }
         begun.home.insert(0, home);
-        if living.rooted.is_some() {
+        if living.spec.rooted.is_some() {
             begun.system.insert(0, system);
         }
         let filed = match self.flatten(&mut begun, hold)? {

@@ -1,7 +1,6 @@
 //! A living sandbox, as the worker keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +19,7 @@ use super::fault;
 use super::files::{Files, Watching};
 use super::identity::Identity;
 use super::layered::Begun;
+use super::lifecycle::Life;
 use super::process::Process;
 use super::wanted::environment;
 use crate::configuration::Defaults;
@@ -34,8 +34,8 @@ const UPDATED_EVERY: Duration = Duration::from_secs(1);
 /// The time for which a program that has ended can still be named.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// A living sandbox.
-pub(crate) struct Living {
+/// All that a sandbox was made by, and what its callers know it by.
+pub(crate) struct Spec {
     pub(crate) id: String,
     pub(crate) tenant: String,
     pub(crate) template: String,
@@ -52,33 +52,35 @@ pub(crate) struct Living {
     pub(crate) is_interpreter: bool,
     /// True if a template is built in it, which nobody else works in.
     pub(crate) is_build: bool,
-    /// Locked while the code interpreter is started.
-    pub(crate) interpreter: tokio::sync::Mutex<()>,
     /// The volumes that are mounted in it.
     pub(crate) volumes: Vec<VolumeMount>,
     /// The request that made it, and the name of whoever made that.
     pub(crate) ask: CreateAsk,
     pub(crate) caller: String,
     pub(crate) environment: BTreeMap<String, String>,
-    /// Its network, in the words of `serve.toml`, and what the caller asked for.
-    network: Mutex<(String, Option<NetworkAsk>)>,
-    /// The resources that it may use, and its processors.
-    sizes: Mutex<(Defaults, u32)>,
     pub(crate) token: String,
     /// The token for its ports; without one everybody who knows its name reaches them.
     pub(crate) port_token: Option<String>,
     pub(crate) port_host: Option<String>,
-    pub(crate) started: SystemTime,
+}
+
+/// A sandbox whose processes are there.
+pub(crate) struct Living {
+    pub(crate) spec: Spec,
+    pub(crate) life: Life,
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) files: Arc<Files>,
+    pub(crate) started: SystemTime,
     /// The time at which it is to end; told when that changes.
     pub(crate) ends: watch::Sender<SystemTime>,
-    /// The reason for its end, once it has ended.
-    pub(crate) over: watch::Sender<Option<String>>,
+    /// Locked while the code interpreter is started.
+    pub(crate) interpreter: tokio::sync::Mutex<()>,
+    /// Its network, in the words of `serve.toml`, and what the caller asked for.
+    network: Mutex<(String, Option<NetworkAsk>)>,
+    /// The resources that it may use, and its processors.
+    sizes: Mutex<(Defaults, u32)>,
     /// The time at which a change of it was noted last.
     updated: Mutex<Option<Instant>>,
-    /// True while it is paused.
-    is_pausing: AtomicBool,
     processes: Mutex<Vec<Arc<Process>>>,
     watchers: Mutex<BTreeMap<String, Arc<Watching>>>,
     /// The ports that were reached.
@@ -89,42 +91,23 @@ pub(crate) struct Living {
     in_use: Arc<tokio::sync::Mutex<Option<(Instant, InUse)>>>,
 }
 
-/// The beginning of a living sandbox.
-pub(crate) struct Beginning {
-    pub(crate) id: String,
-    pub(crate) tenant: String,
-    pub(crate) template: String,
-    pub(crate) metadata: BTreeMap<String, String>,
-    pub(crate) session: Option<String>,
-    pub(crate) shipped: String,
-    pub(crate) rooted: Option<Rooted>,
-    pub(crate) layers: Vec<String>,
-    pub(super) begun: Begun,
-    pub(crate) is_interpreter: bool,
-    pub(crate) is_build: bool,
-    pub(crate) volumes: Vec<VolumeMount>,
-    pub(crate) ask: CreateAsk,
-    pub(crate) caller: String,
-    pub(crate) environment: BTreeMap<String, String>,
+/// The parts of a sandbox's state that it begins with.
+pub(crate) struct Began {
     pub(crate) network: String,
-    pub(crate) asked: Option<NetworkAsk>,
     pub(crate) limits: Defaults,
     pub(crate) cpus: u32,
-    pub(crate) token: String,
-    pub(crate) port_token: Option<String>,
-    pub(crate) port_host: Option<String>,
     pub(crate) ends: SystemTime,
-    pub(crate) over: watch::Sender<Option<String>>,
 }
 
-impl Beginning {
-    /// Returns what a request says of it; the rest is to be set.
+impl Spec {
+    /// Returns what a request says of it.
     pub(super) fn of(
         caller: &Caller,
         maker: Option<String>,
         ask: CreateAsk,
         identity: Identity,
         is_interpreter: bool,
+        volumes: Vec<VolumeMount>,
     ) -> Self {
         let template = identity.template.as_ref();
         let variables = variables(template, &ask);
@@ -148,56 +131,34 @@ impl Beginning {
             is_build: identity.is_build,
             id: identity.id,
             shipped: identity.shipped,
-            asked: ask.network.clone(),
             token: identity.token,
             port_token: identity.port_token,
             port_host: ask.port_host.clone(),
             ask,
             caller: maker.unwrap_or_else(|| caller.name.clone()),
-            network: String::new(),
-            volumes: Vec::new(),
-            limits: Defaults::default(),
-            cpus: 0,
-            ends: UNIX_EPOCH,
-            over: watch::channel(None).0,
+            volumes,
         }
     }
 }
 
 impl Living {
-    pub(crate) fn begin(
-        beginning: Beginning,
+    pub(crate) fn new(
+        spec: Spec,
+        life: Life,
+        began: Began,
         sandbox: Arc<Sandbox>,
         files: Arc<Files>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            id: beginning.id,
-            tenant: beginning.tenant,
-            template: beginning.template,
-            metadata: beginning.metadata,
-            session: beginning.session,
-            shipped: beginning.shipped,
-            rooted: beginning.rooted,
-            layers: beginning.layers,
-            begun: beginning.begun,
-            is_interpreter: beginning.is_interpreter,
-            is_build: beginning.is_build,
-            interpreter: tokio::sync::Mutex::new(()),
-            volumes: beginning.volumes,
-            ask: beginning.ask,
-            caller: beginning.caller,
-            is_pausing: AtomicBool::new(false),
-            environment: beginning.environment,
-            network: Mutex::new((beginning.network, beginning.asked)),
-            sizes: Mutex::new((beginning.limits, beginning.cpus)),
-            token: beginning.token,
-            port_token: beginning.port_token,
-            port_host: beginning.port_host,
-            started: SystemTime::now(),
+            network: Mutex::new((began.network, spec.ask.network.clone())),
+            sizes: Mutex::new((began.limits, began.cpus)),
+            spec,
+            life,
             sandbox,
             files,
-            ends: watch::channel(beginning.ends).0,
-            over: beginning.over,
+            started: SystemTime::now(),
+            ends: watch::channel(began.ends).0,
+            interpreter: tokio::sync::Mutex::new(()),
             updated: Mutex::new(None),
             processes: Mutex::new(Vec::new()),
             watchers: Mutex::new(BTreeMap::new()),
@@ -212,21 +173,21 @@ impl Living {
         let (network, asked) = self.network().clone();
         let (limits, cpus) = self.sizes().clone();
         SandboxFacts {
-            id: self.id.clone(),
+            id: self.spec.id.clone(),
             run: self.sandbox.run().to_string(),
-            template: self.template.clone(),
+            template: self.spec.template.clone(),
             state: "running".to_owned(),
-            auto_pause: self.ask.auto_pause,
-            auto_resume: self.ask.auto_resume,
+            auto_pause: self.spec.ask.auto_pause,
+            auto_resume: self.spec.ask.auto_resume,
             started_ms: milliseconds(self.started),
             ends_ms: milliseconds(*self.ends.borrow()),
-            session: self.session.clone(),
-            metadata: self.metadata.clone(),
+            session: self.spec.session.clone(),
+            metadata: self.spec.metadata.clone(),
             cpus,
             memory_mib: limits.memory_mib,
             disk_mib: limits.disk_mib,
             processes: limits.processes,
-            volumes: self.volumes.iter().map(mounted).collect(),
+            volumes: self.spec.volumes.iter().map(mounted).collect(),
             network,
             asked,
             memory_kept: false,
@@ -237,50 +198,32 @@ impl Living {
     /// the access token runs programs and reaches files.
     pub(crate) fn described_to(&self, scopes: &Scopes) -> CreatedFacts {
         let is_for_access = scopes.has(Scope::Exec) && scopes.has(Scope::Files);
-        let is_for_code = is_for_access && self.is_interpreter;
-        let port_token = self.port_token.clone();
+        let is_for_code = is_for_access && self.spec.is_interpreter;
+        let port_token = self.spec.port_token.clone();
         CreatedFacts {
             sandbox: self.facts(),
             token: match is_for_access {
-                true => self.token.clone(),
+                true => self.spec.token.clone(),
                 false => String::new(),
             },
             port_token: port_token.filter(|_| scopes.has(Scope::Ports)),
-            code_token: is_for_code.then(|| code_token(&self.token)),
+            code_token: is_for_code.then(|| code_token(&self.spec.token)),
             resumed: false,
         }
     }
 
-    /// Begins to pause it: whoever else would end it leaves that to the pause.
-    pub(super) fn begin_pausing(&self) {
-        self.is_pausing.store(true, Ordering::SeqCst);
-    }
-
-    /// Gives up a pause: it ends for this reason.
-    pub(super) fn end_pausing(&self, why: &str) {
-        self.over.send_replace(Some(why.to_owned()));
-        self.is_pausing.store(false, Ordering::SeqCst);
-    }
-
-    /// Has what was paused with its memory be as it was before.
-    pub(super) fn end_pause(&self) {
-        self.is_pausing.store(false, Ordering::SeqCst);
-    }
-
-    pub(super) fn is_pausing(&self) -> bool {
-        self.is_pausing.load(Ordering::SeqCst)
-    }
-
     /// Returns whether this is its access token; takes the same time whatever it is.
     pub(crate) fn is_token(&self, token: &str) -> bool {
-        is_equal(token, &self.token)
+        is_equal(token, &self.spec.token)
     }
 
     /// Returns whether a port of a program is reached with this token, or without one.
     pub(crate) fn opens_ports(&self, token: Option<&str>) -> bool {
-        match (&self.port_token, token) {
+        match (&self.spec.port_token, token) {
             (None, _) => true,
-            (Some(own), Some(token)) => is_equal(token, own) || opens_services(&self.token, token),
+            (Some(own), Some(token)) => {
+                is_equal(token, own) || opens_services(&self.spec.token, token)
+            }
             (Some(_), None) => false,
         }
     }

@@ -7,16 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
 use atoll_model::{Served, ServedExec};
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::asleep::ASLEEP;
 use super::callers::Caller;
 use super::files::Files;
 use super::frozen;
 use super::identity::Identity;
 use super::layered::Begun;
-use super::living::{Beginning, Living, milliseconds};
+use super::lifecycle::{Life, Lifecycle, Reason, Transition};
+use super::living::{Began, Living, Spec, milliseconds};
 use super::room::For;
 use super::shares::Of;
 use super::sizes::{Sizes, check_sizes};
@@ -46,9 +45,6 @@ struct Tenant {
     /// Those that are being made, and not on the list yet.
     making: Sizes,
 }
-
-/// The reason for a sandbox's end, once it has ended.
-pub(super) type Over = watch::Sender<Option<String>>;
 
 /// A sandbox that is being made counts against the quota for as long as this is kept.
 pub(super) struct Making {
@@ -141,30 +137,24 @@ impl Worker {
             None => self.made(caller, &ask, &identity, wanted).await?,
         };
         identity.id.clone_from(&fresh.id);
-        let over = fresh.over;
-        let mut is_over = over.subscribe();
-        if over.borrow().is_some() {
-            // It has ended before anybody looked.
-            is_over.mark_changed();
-        }
-        let beginning = Beginning {
+        let began = Began {
             network,
-            volumes,
             limits,
             cpus,
             ends: SystemTime::now() + life,
-            over,
-            ..Beginning::of(caller, maker, ask, identity, is_interpreter)
         };
-        let living = Living::begin(beginning, fresh.sandbox, fresh.files);
+        let spec = Spec::of(caller, maker, ask, identity, is_interpreter, volumes);
+        let living = Living::new(spec, fresh.life, began, fresh.sandbox, fresh.files);
         fresh
             .program
             .iter()
             .for_each(|program| living.keep(program));
-        self.living().insert(living.id.clone(), Arc::clone(&living));
+        // One that has ended since takes no request, and is taken off the list.
+        let _ = living.life.pass(Transition::Start);
+        self.list.put_living(&living);
         held.keep();
         drop((hold, making));
-        self.take_on(&living, is_resumed, is_over);
+        self.take_on(&living, is_resumed);
         if let Some(template) = template {
             self.begin_program(&living, &template.record, caller).await;
         }
@@ -196,12 +186,7 @@ impl Worker {
     }
 
     /// Tells of a sandbox that is on the list now, and watches over it.
-    pub(super) fn take_on(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        is_resumed: bool,
-        is_over: watch::Receiver<Option<String>>,
-    ) {
+    pub(super) fn take_on(self: &Arc<Self>, living: &Arc<Living>, is_resumed: bool) {
         self.created
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match is_resumed {
@@ -209,7 +194,7 @@ impl Worker {
             false => self.note_created(living),
         }
         let (worker, of) = (Arc::clone(self), Arc::clone(living));
-        tokio::spawn(async move { worker.watch_over(&of, is_over).await });
+        tokio::spawn(async move { worker.watch_over(&of).await });
     }
 
     /// Returns the request to the engine.
@@ -256,45 +241,40 @@ impl Worker {
         if made.is_err() && !identity.is_kept {
             self.drop_kept(&identity.id);
         }
-        let (sandbox, over) = made?;
+        let (sandbox, life) = made?;
         let sandbox = Arc::new(sandbox);
         Ok(Fresh {
             id: identity.id.clone(),
             files: Files::of(&sandbox, &caller.tenant, &self.shares),
             sandbox,
-            over,
+            life,
             program: None,
             made: Instant::now(),
         })
     }
 
-    /// Makes a sandbox, once, if its tenant may have one more; returns it with the reason for its end,
-    /// once it has one.
+    /// Makes a sandbox, once, if its tenant may have one more; returns it with its state.
     pub(super) async fn attempt(
         self: &Arc<Self>,
         wanted: &CreateSandbox,
-    ) -> Result<Result<(Sandbox, Over), NotMade>, Refusal> {
-        let over = Over::default();
-        let (worker, ended, wanted) = (Arc::clone(self), over.clone(), wanted.clone());
+    ) -> Result<Result<(Sandbox, Life), NotMade>, Refusal> {
+        let life = Life::new(Lifecycle::Creating);
+        let (worker, of, wanted) = (Arc::clone(self), life.clone(), wanted.clone());
         let share = self.shares.take(Of::Sandboxes, tenant_of(&wanted), 1)?;
         let made = spawn_blocking(move || {
             worker.engine.create_watched(&wanted, move |outcome| {
                 // Whatever comes of it.
                 drop(share);
-                ended.send_if_modified(|over| {
-                    let is_first = over.as_ref().is_none_or(|why| why == ASLEEP);
-                    if is_first {
-                        *over = Some(match outcome {
-                            Ok(ending) => ended_by_itself(ending),
-                            Err(error) => error.to_string(),
-                        });
-                    }
-                    is_first
-                });
+                let why = match outcome {
+                    Ok(ending) => ended_by_itself(ending),
+                    Err(error) => error.to_string(),
+                };
+                // The first reason for an end stays.
+                let _ = of.pass(Transition::Exit(Reason::Exited(why)));
             })
         });
         let made = made.await.map_err(|error| fault(&error))?;
-        Ok(made.map(|sandbox| (sandbox, over)))
+        Ok(made.map(|sandbox| (sandbox, life)))
     }
 
     /// Checks that sandboxes can be made as the configuration says.
@@ -346,11 +326,7 @@ impl Worker {
     }
 
     /// Ends a sandbox at its time, and takes it off the list once it is gone.
-    async fn watch_over(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        mut is_over: watch::Receiver<Option<String>>,
-    ) {
+    async fn watch_over(self: &Arc<Self>, living: &Arc<Living>) {
         let mut ends = living.ends.subscribe();
         loop {
             let at = *ends.borrow_and_update();
@@ -360,26 +336,26 @@ impl Worker {
                     if *ends.borrow() > SystemTime::now() {
                         continue;
                     }
-                    if living.ask.auto_pause {
+                    if living.spec.ask.auto_pause {
                         let by = ServedExec::default();
-                        let with_memory = living.ask.auto_pause_memory != Some(false);
+                        let with_memory = living.spec.ask.auto_pause_memory != Some(false);
                         match self.pause(living, with_memory, by).await {
                             Ok(_) => return,
                             Err(refusal) => eprintln!(
                                 "atoll serve: sandbox {} is not paused: {}",
-                                living.id, refusal.what
+                                living.spec.id, refusal.what
                             ),
                         }
                     }
-                    return self.end(living, "its time was over").await;
+                    return self.end(living, Reason::Timeout).await;
                 }
                 changed = ends.changed() => if changed.is_err() { return; },
-                _ = is_over.changed() => {
-                    // One that was paused and goes on is watched over anew.
-                    let Some(why) = is_over.borrow().clone() else {
-                        return;
-                    };
-                    return self.end(living, &why).await;
+                state = living.life.stopped() => {
+                    // One that is paused, and goes on, is watched over anew.
+                    if let Lifecycle::Ended(why) = state {
+                        self.end(living, why).await;
+                    }
+                    return;
                 }
             }
         }
@@ -406,7 +382,7 @@ impl Worker {
     /// Counts a sandbox that is to be made against the quotas of its tenant.
     pub(super) fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
         let quota = &self.configuration.quota;
-        let alive = self.alive(tenant);
+        let alive = self.list.alive(tenant);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let a_minute = f64::from(quota.creates_a_minute);
         let now = Instant::now();

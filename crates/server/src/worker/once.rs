@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 
 use super::Worker;
 use super::callers::Caller;
+use super::list::Found;
 use super::living::Living;
 use super::making::check_maker;
 use super::process::Process;
@@ -96,7 +97,7 @@ impl Worker {
         let mut own = None;
         let create = async || {
             let created = own.insert(self.create(caller, ask.clone()).await?);
-            Ok(created.id.clone())
+            Ok(created.spec.id.clone())
         };
         let created = cell.get_or_init(create).await.clone();
         if created.is_err() {
@@ -112,11 +113,9 @@ impl Worker {
             let what = format!("the sandbox of this Idempotency-Key is {id}, and {how}");
             Err(Refusal::new(Kind::Exists, what).advise(advice))
         };
-        if self.paused().contains_key(id) {
-            return refused("is paused", "connect to it");
-        }
-        match self.living().get(id) {
-            Some(living) => Ok(Arc::clone(living)),
+        match self.list.find(id) {
+            Some(Found::Living(living)) => Ok(living),
+            Some(Found::Paused(_)) => refused("is paused", "connect to it"),
             None => refused("has ended", "take a new one for another sandbox"),
         }
     }
@@ -134,10 +133,10 @@ impl Worker {
             let what = "an Idempotency-Key is for callers with a key";
             return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
         }
-        let name = (living.id.clone(), once.to_owned());
+        let name = (living.spec.id.clone(), once.to_owned());
         let digest = digest(&ask)?;
         let made = Answer::Started(Arc::default());
-        let request = self.named(&living.tenant, &name, &digest, made)?;
+        let request = self.named(&living.spec.tenant, &name, &digest, made)?;
         let cell = match request.answer {
             Answer::Started(cell) => cell,
             Answer::Created(_) | Answer::Kept(_) => return Err(another()),
@@ -149,8 +148,8 @@ impl Worker {
         };
         let by = ServedExec {
             once: Some(Box::new(Once {
-                tenant: living.tenant.clone(),
-                sandbox: living.id.clone(),
+                tenant: living.spec.tenant.clone(),
+                sandbox: living.spec.id.clone(),
                 key: name.1.clone(),
                 digest,
             })),
@@ -163,7 +162,7 @@ impl Worker {
         };
         let started = cell.get_or_init(started).await.clone();
         if started.is_err() {
-            self.forget_request(&living.tenant, &name, request.number);
+            self.forget_request(&living.spec.tenant, &name, request.number);
         }
         let process = started?;
         let reading = process.window.read(Some(0));
@@ -186,7 +185,7 @@ impl Worker {
         {
             let (within, answer) = match is_exec {
                 true => (once.sandbox, Answer::Gone),
-                false if self.paused().contains_key(&once.sandbox) => {
+                false if self.list.paused(&once.sandbox).is_some() => {
                     (String::new(), Answer::Kept(once.sandbox))
                 }
                 false => continue,
@@ -203,15 +202,15 @@ impl Worker {
 
     /// Forgets the names of a sandbox that is gone, and the programs that they keep.
     pub(super) fn forget_requests(&self, living: &Living) {
-        if let Some(requests) = self.requests_of().get_mut(&living.tenant) {
-            requests.forget_all(&living.id);
+        if let Some(requests) = self.requests_of().get_mut(&living.spec.tenant) {
+            requests.forget_all(&living.spec.id);
         }
     }
 
     /// Lets the programs go that the names of a sandbox keep: they have ended, and it goes on.
     pub(super) fn end_requests(&self, living: &Living) {
-        if let Some(requests) = self.requests_of().get_mut(&living.tenant) {
-            requests.end_all(&living.id);
+        if let Some(requests) = self.requests_of().get_mut(&living.spec.tenant) {
+            requests.end_all(&living.spec.id);
         }
     }
 

@@ -1,22 +1,24 @@
 //! Paused sandboxes: their homes are kept, their programs are not. They go on as new sandboxes of
 //! the same id, with the same tokens.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use atoll_engine::sandboxes::{Sandbox, remove_home};
 use atoll_store::{PausedSandbox, Role, Scope, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use tokio::sync::MutexGuard;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::asleep::Asleep;
 use super::callers::{Caller, is_of_control, may, scopes_in};
 use super::identity::Identity;
 use super::layered::Begun;
+use super::lifecycle::{Life, Lifecycle, Reason, Transition};
 use super::living::{Living, is_equal, opens_services};
 use super::snapshots::{Forked, Source, changes_beside};
 use super::{Answer, Answered, Worker, fault};
@@ -25,16 +27,11 @@ use crate::protocol::{
     SandboxFacts, is_service,
 };
 
-/// The longest time for which a request waits while its sandbox is being paused, and that between
-/// two looks.
+/// The longest time for which a request waits while its sandbox is being paused.
 const PAUSED_WITHIN: Duration = Duration::from_secs(30);
-const PAUSED_LOOK: Duration = Duration::from_millis(10);
 
 /// The end of the name of the directory with root's changes of the system, beside the home.
 pub(super) const CHANGES: &str = ".system";
-
-/// The sandboxes that are paused, by id.
-pub(super) type AllPaused = BTreeMap<String, Arc<Paused>>;
 
 /// A paused sandbox.
 pub(super) struct Paused {
@@ -45,8 +42,9 @@ pub(super) struct Paused {
     begun: Mutex<Begun>,
     /// Its processes, while its memory is kept.
     pub(super) asleep: Mutex<Option<Asleep>>,
-    /// True once it has gone on, or is no more; locked while one of both happens.
-    is_over: tokio::sync::Mutex<bool>,
+    pub(super) life: Life,
+    /// Locked while it goes on, ends or is copied.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// All that one is made again by, besides its home.
@@ -69,8 +67,8 @@ pub(super) struct Record {
 /// Returns what is told of a request that was refused: where it met a sandbox that was just being
 /// paused, that it is.
 pub(super) fn told(living: &Living, refusal: Refusal) -> Refusal {
-    match living.is_pausing() {
-        true => gone(&living.id),
+    match living.life.is(Lifecycle::is_pause) {
+        true => gone(&living.spec.id),
         false => refusal,
     }
 }
@@ -108,8 +106,23 @@ impl Paused {
     }
 
     /// Has nothing else happen to it for as long as the guard is kept; `None` if something does now.
-    pub(super) fn stays_now(&self) -> Option<tokio::sync::MutexGuard<'_, bool>> {
-        self.is_over.try_lock().ok()
+    pub(super) fn stays_now(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.try_lock().ok()
+    }
+
+    /// Has it stay paused for as long as the guard is kept.
+    async fn stays(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+        let turn = self.turn.lock().await;
+        match self
+            .life
+            .is(|state| matches!(state, Lifecycle::Paused { .. }))
+        {
+            true => Ok(turn),
+            false => {
+                let what = format!("sandbox {} has just gone on, or ended", self.id);
+                Err(Refusal::new(Kind::NoSandbox, what).advise("ask again"))
+            }
+        }
     }
 
     pub(super) fn begun(&self) -> Begun {
@@ -137,12 +150,7 @@ impl Paused {
     }
 
     /// Returns one that is paused, with all that it is made again by.
-    pub(super) fn of(
-        id: String,
-        tenant: String,
-        record: Record,
-        asleep: Option<Asleep>,
-    ) -> Arc<Self> {
+    pub(super) fn of(id: String, tenant: String, record: Record, life: Life) -> Arc<Self> {
         let begun = Begun {
             base: record.base,
             ..record.begun.clone()
@@ -152,8 +160,9 @@ impl Paused {
             tenant,
             record,
             begun: Mutex::new(begun),
-            asleep: Mutex::new(asleep),
-            is_over: tokio::sync::Mutex::new(false),
+            asleep: Mutex::new(None),
+            life,
+            turn: tokio::sync::Mutex::new(()),
         })
     }
 }
@@ -170,10 +179,6 @@ pub(super) fn home_name(id: &str) -> String {
 }
 
 impl Worker {
-    pub(super) fn paused(&self) -> MutexGuard<'_, AllPaused> {
-        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the directory of a home that is kept.
     pub(super) fn kept(&self, id: &str) -> PathBuf {
         self.kept_homes().join(home_name(id))
@@ -206,13 +211,9 @@ impl Worker {
 
     /// Waits while a sandbox is just being paused: it is neither living nor paused then.
     pub(super) async fn wait_paused(&self, id: &str) {
-        let until = Instant::now() + PAUSED_WITHIN;
-        while Instant::now() < until {
-            let is_pausing = |one: &Arc<Living>| one.is_pausing();
-            if !self.living().get(id).is_some_and(is_pausing) {
-                return;
-            }
-            tokio::time::sleep(PAUSED_LOOK).await;
+        if let Some(living) = self.list.living(id) {
+            let is_left = |state: &Lifecycle| !matches!(state, Lifecycle::Pausing { .. });
+            let _ = timeout(PAUSED_WITHIN, living.life.wait(is_left)).await;
         }
     }
 
@@ -271,19 +272,6 @@ impl Worker {
         answered.map(OfPaused::Answered)
     }
 
-    /// Has a paused sandbox stay so for as long as the guard is kept.
-    async fn stays_paused<'p>(
-        &self,
-        paused: &'p Paused,
-    ) -> Result<tokio::sync::MutexGuard<'p, bool>, Refusal> {
-        let is_over = paused.is_over.lock().await;
-        if *is_over {
-            let what = format!("sandbox {} has just gone on, or ended", paused.id);
-            return Err(Refusal::new(Kind::NoSandbox, what).advise("ask again"));
-        }
-        Ok(is_over)
-    }
-
     /// Finds who asks something of a paused sandbox. Whoever holds no token of it wakes nothing.
     pub(super) async fn waking(
         &self,
@@ -321,18 +309,16 @@ impl Worker {
         caller: &Caller,
         timeout_s: Option<u64>,
     ) -> Result<Arc<Living>, Refusal> {
-        let mut is_over = paused.is_over.lock().await;
-        if *is_over {
-            let living = self.living().get(&paused.id).cloned();
+        let _turn = paused.turn.lock().await;
+        let Some(_resuming) = Resuming::begin(paused) else {
             let ended = || {
                 let what = format!("there is no sandbox {} any more", paused.id);
                 Refusal::new(Kind::NoSandbox, what)
             };
-            return living.ok_or_else(ended);
-        }
+            return self.list.living(&paused.id).ok_or_else(ended);
+        };
         if let Some(living) = self.awaken(paused, caller, timeout_s).await? {
-            *is_over = true;
-            self.paused().remove(&paused.id);
+            self.list.remove_paused(&paused.id);
             self.forget_paused(&paused.id);
             return Ok(living);
         }
@@ -358,25 +344,21 @@ impl Worker {
         let living = made.map_err(|refusal| paused.kept_by(refusal))?;
         // It is answered for before its tree is made: what is kept is, until it is there.
         living.files.stat("/").await?;
-        *is_over = true;
-        self.paused().remove(&paused.id);
+        let _ = paused.life.pass(Transition::Abandon(Reason::Resumed));
+        self.list.remove_paused(&paused.id);
         self.forget_paused(&paused.id);
         Ok(living)
     }
 
     /// Ends a paused sandbox: its home is removed.
     async fn end_paused(self: &Arc<Self>, paused: &Arc<Paused>) -> Result<(), Refusal> {
-        let mut is_over = paused.is_over.lock().await;
-        if std::mem::replace(&mut *is_over, true) {
-            let what = format!("sandbox {} has just gone on", paused.id);
-            return Err(Refusal::new(Kind::NoSandbox, what).advise("end it again"));
-        }
+        let _turn = paused.stays().await?;
         if paused.is_asleep() && !self.end_asleep(paused, Sandbox::kill).await {
-            *is_over = false;
             let what = format!("sandbox {} cannot be ended now", paused.id);
             return Err(Refusal::new(Kind::Unavailable, what).advise("end it again"));
         }
-        self.paused().remove(&paused.id);
+        let _ = paused.life.pass(Transition::End(Reason::Caller));
+        self.list.remove_paused(&paused.id);
         self.forget_paused(&paused.id);
         let facts = json!({ "why": "a caller has ended it while it was paused" });
         self.note(&paused.tenant, &paused.id, "killed", &facts);
@@ -396,7 +378,7 @@ async fn fork(
     caller: &Caller,
     ask: &Fork,
 ) -> Result<Forks, Refusal> {
-    let _stays = worker.stays_paused(paused).await?;
+    let _turn = paused.stays().await?;
     let asleep = paused.sleeper();
     let of = CreateAsk {
         timeout_s: ask.timeout_s.or(paused.record.ask.timeout_s),
@@ -414,7 +396,7 @@ async fn snapshot(
     paused: &Arc<Paused>,
     name: Option<String>,
 ) -> Result<MadeSnapshot, Refusal> {
-    let _stays = worker.stays_paused(paused).await?;
+    let _turn = paused.stays().await?;
     let asleep = paused.sleeper();
     let made = worker
         .snapshot(source(paused, asleep.as_ref()), name)
@@ -422,6 +404,25 @@ async fn snapshot(
     let facts = json!({ "why": "a caller has made a snapshot" });
     worker.note(&paused.tenant, &paused.id, "checkpointed", &facts);
     Ok(made)
+}
+
+/// A paused sandbox that is being made to go on, for as long as this is kept; it stays paused where
+/// it has not gone on by then.
+struct Resuming<'a>(&'a Life);
+
+impl<'a> Resuming<'a> {
+    /// Begins, if it is paused.
+    fn begin(paused: &'a Paused) -> Option<Self> {
+        let begun = paused.life.pass(Transition::Resume);
+        begun.is_ok().then_some(Self(&paused.life))
+    }
+}
+
+impl Drop for Resuming<'_> {
+    fn drop(&mut self) {
+        // There is none once it goes on.
+        let _ = self.0.pass(Transition::Stay);
+    }
 }
 
 impl Paused {

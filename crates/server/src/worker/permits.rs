@@ -93,11 +93,10 @@ impl Worker {
         };
         let id = sandbox.as_deref().unwrap_or_default();
         self.wait_paused(id).await;
-        let paused = self.paused().get(id).cloned();
-        if let Some(paused) = paused {
+        if let Some(paused) = self.list.paused(id) {
             return Ok(self.waking(&paused, &credential, &ask).await?.tenant);
         }
         let (living, _) = self.admitted(&credential, sandbox.as_deref(), &ask).await?;
-        Ok(living.tenant.clone())
+        Ok(living.spec.tenant.clone())
     }
 }

@@ -175,8 +175,7 @@ impl Worker {
     }
 
     async fn approvals(self: &Arc<Self>, tenant: &str) -> Result<Vec<ApprovalFacts>, Refusal> {
-        let own: Vec<_> = self.living().values().cloned().collect();
-        let own: Vec<_> = own.into_iter().filter(|one| one.tenant == tenant).collect();
+        let (own, _) = self.list.of(tenant);
         let list = move || {
             let waiting = own.iter().flat_map(|living| {
                 // One that has just ended waits for nothing.
@@ -241,7 +240,7 @@ pub(super) fn check_session(name: &str) -> Result<(), Refusal> {
 
 fn facts(living: &Living, pending: Pending) -> ApprovalFacts {
     ApprovalFacts {
-        sandbox: living.id.clone(),
+        sandbox: living.spec.id.clone(),
         approval: pending.approval,
         digest: pending.digest.to_string(),
         call: serde_json::to_value(&pending.call).unwrap_or_default(),

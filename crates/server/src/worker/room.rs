@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::statvfs;
 
 use super::Worker;
+use super::lifecycle::{Lifecycle, Reason};
 use super::living::Living;
 use crate::configuration::Reserve;
 use crate::protocol::{Kind, Refusal};
@@ -143,24 +144,20 @@ impl Worker {
             if let Some(largest) = self.largest().await {
                 eprintln!(
                     "atoll serve: memory runs out, so sandbox {} ends",
-                    largest.id
+                    largest.spec.id
                 );
-                self.end(
-                    &largest,
-                    "the server's memory was running out, and it held most of it",
-                )
-                .await;
+                self.end(&largest, Reason::Memory).await;
             }
         }
     }
 
     /// Returns the living sandbox that holds most memory; the youngest of those that hold as much.
     async fn largest(&self) -> Option<Arc<Living>> {
-        let all: Vec<_> = self.living().values().cloned().collect();
+        let all = self.list.all_living();
         let find = move || {
             let memory = |one: &Arc<Living>| one.sandbox.memory_bytes().unwrap_or(0);
             all.into_iter()
-                .filter(|one| one.over.borrow().is_none())
+                .filter(|one| one.life.is(Lifecycle::is_running))
                 .max_by_key(|one| (memory(one), one.started))
         };
         tokio::task::spawn_blocking(find).await.ok().flatten()

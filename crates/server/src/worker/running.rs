@@ -8,9 +8,9 @@ use atoll_model::ServedExec;
 use serde_json::json;
 
 use super::approving::{Question, advised};
-use super::asleep::ASLEEP;
 use super::callers::shown_to;
 use super::completing::completed;
+use super::lifecycle::Lifecycle;
 use super::living::Living;
 use super::process::{NotStarted, Place, Process, most_kib};
 use super::shares::Of;
@@ -108,7 +108,7 @@ impl Worker {
         let mut by = by;
         let ask = completed(living, ask, &mut by).await?;
         let sandbox = &living.sandbox;
-        let place = self.place(&living.tenant, &ask)?;
+        let place = self.place(&living.spec.tenant, &ask)?;
         let nobody = PriorAnswer::Nobody;
         let asked = match Process::start(sandbox, ask.clone(), by.clone(), nobody, place).await {
             Ok((process, reading)) => return Ok(kept(living, process, reading)),
@@ -117,7 +117,7 @@ impl Worker {
         };
         let question = Question {
             action: "exec",
-            sandbox: living.id.clone(),
+            sandbox: living.spec.id.clone(),
             run: Some(sandbox.run().clone()),
             caller: by.caller.clone(),
             shown: json!({
@@ -128,16 +128,14 @@ impl Worker {
             }),
             asked,
         };
-        let mut over = living.over.subscribe();
         let answer = tokio::select! {
-            answer = self.ask_approver(&living.tenant, question) => answer?,
-            _ = over.wait_for(Option::is_some) => {
-                let why = living.over.borrow().clone().unwrap_or_default();
-                let what = format!("sandbox {} has ended: {why}", living.id);
+            answer = self.ask_approver(&living.spec.tenant, question) => answer?,
+            state = living.life.stopped() => {
+                let what = format!("sandbox {} has ended: {state}", living.spec.id);
                 return Err(Refusal::new(Kind::NoSandbox, what));
             }
         };
-        let place = self.place(&living.tenant, &ask)?;
+        let place = self.place(&living.spec.tenant, &ask)?;
         match Process::start(sandbox, ask, by, answer.clone(), place).await {
             Ok((process, reading)) => Ok(kept(living, process, reading)),
             Err(NotStarted::Refused(refusal)) => Err(advised(&answer, refusal)),
@@ -183,7 +181,6 @@ async fn follow(
 ) -> Answered {
     let follow = async {
         writer.reply(ask, started(process, &reading)).await?;
-        let mut over = living.over.subscribe();
         loop {
             let next = tokio::select! {
                 biased;
@@ -191,9 +188,8 @@ async fn follow(
                 // Whoever has asked says nothing more, or is gone.
                 _ = reader.next::<()>() => return Ok(()),
                 // It writes nothing more for now.
-                _ = async { drop(over.wait_for(is_asleep).await) } => {
-                    let end = End::Gone(ASLEEP.to_owned());
-                    return writer.then(ask, end).await;
+                state = living.life.wait(Lifecycle::keeps_memory) => {
+                    return writer.then(ask, End::Gone(state.to_string())).await;
                 }
             };
             match next {
@@ -201,15 +197,16 @@ async fn follow(
                 Next::End(end) => {
                     if end == End::Signalled(SIGKILL) {
                         // A limit ends programs first, and is told of just after that.
-                        let mut over = living.over.subscribe();
-                        let told = over.wait_for(Option::is_some);
-                        let _ = tokio::time::timeout(LIMIT_TOLD, told).await;
+                        let _ = tokio::time::timeout(LIMIT_TOLD, living.life.stopped()).await;
                     }
-                    let end = match (living.over.borrow().clone(), end) {
-                        (Some(why), End::Exited(_) | End::Signalled(_) | End::Gone(_)) => {
-                            End::Gone(why)
+                    let state = living.life.state();
+                    let end = match end {
+                        End::Exited(_) | End::Signalled(_) | End::Gone(_)
+                            if !state.is_running() =>
+                        {
+                            End::Gone(state.to_string())
                         }
-                        (_, end) => end,
+                        end => end,
                     };
                     return writer.then(ask, end).await;
                 }
@@ -217,11 +214,6 @@ async fn follow(
         }
     };
     Answered::Written(follow.await)
-}
-
-#[expect(clippy::ref_option, reason = "that is how it is kept")]
-fn is_asleep(over: &Option<String>) -> bool {
-    over.as_deref() == Some(ASLEEP)
 }
 
 fn started(process: &Process, reading: &Reading) -> StartedFacts {

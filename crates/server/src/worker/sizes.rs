@@ -69,13 +69,6 @@ fn is_too_small(name: &str, asked: u64) -> bool {
 }
 
 impl Worker {
-    /// Returns what the sandboxes of a tenant that are alive may use together.
-    pub(super) fn alive(&self, tenant: &str) -> Sizes {
-        let living = self.living();
-        let own = living.values().filter(|one| one.tenant == tenant);
-        own.fold(Sizes::default(), |all, one| all.with(Sizes::of_living(one)))
-    }
-
     /// Returns the limits of a sandbox: those that are asked for, else the server's.
     pub(super) fn limits(&self, ask: &CreateAsk) -> Result<Defaults, Refusal> {
         let own = &self.configuration.defaults;
@@ -119,7 +112,7 @@ impl Worker {
             limits.memory_mib = wanted.memory_mib;
         }
         cpus = asked.cpus.unwrap_or(cpus);
-        let others = self.alive(&living.tenant).without(before);
+        let others = self.list.alive(&living.spec.tenant).without(before);
         check_sizes(&self.configuration.quota, others, Sizes::of(&limits, cpus))?;
         let sandbox = Arc::clone(&living.sandbox);
         let memory = asked.memory_mib.map(|mebibytes| mebibytes * MIB);

@@ -13,6 +13,7 @@ use super::builds::{DESKTOP, Hold, no_template};
 use super::callers::Caller;
 use super::identity::Identity;
 use super::layered::{Begun, Frozen};
+use super::lifecycle::{Reason, Transition};
 use super::living::{Living, milliseconds};
 use super::paused::{CHANGES, Paused};
 use super::room::For;
@@ -224,8 +225,8 @@ impl Worker {
         caller: &Caller,
         named: &str,
     ) -> Result<Arc<Living>, Refusal> {
-        let snapshot = self.snapshot_named(&living.tenant, named)?;
-        if snapshot.shipped != living.shipped {
+        let snapshot = self.snapshot_named(&living.spec.tenant, named)?;
+        if snapshot.shipped != living.spec.shipped {
             let what = format!("the snapshot {named} is of another template");
             return Err(Refusal::new(Kind::Invalid, what)
                 .advise("make a sandbox from it: the snapshot is its template"));
@@ -234,44 +235,33 @@ impl Worker {
         let hold = self.hold_layers();
         let begun = begun_of(&snapshot)?;
         hold.add_all(begun.all())?;
-        let template = self.template_of(&living.shipped)?;
+        let template = self.template_of(&living.spec.shipped)?;
         let left = living.ends.borrow().duration_since(SystemTime::now());
         let ask = CreateAsk {
             timeout_s: Some(left.unwrap_or_default().as_secs().max(1)),
             ..self.record_ask(living)
         };
         let identity = Identity {
-            id: living.id.clone(),
-            token: living.token.clone(),
-            port_token: living.port_token.clone(),
-            shipped: living.shipped.clone(),
+            id: living.spec.id.clone(),
+            token: living.spec.token.clone(),
+            port_token: living.spec.port_token.clone(),
+            shipped: living.spec.shipped.clone(),
             reach: None,
             is_build: false,
             template,
             begun,
             is_kept: false,
         };
-        self.end_for(living, "it goes back to a snapshot").await?;
-        let maker = Some(living.caller.clone());
+        self.end_for(living).await?;
+        let maker = Some(living.spec.caller.clone());
         let again = self.create_as(caller, maker, ask, identity).await;
         again.inspect_err(|_| self.note_killed(living, "it could not go back to a snapshot"))
     }
 
     /// Ends a sandbox that goes on as another one of its id.
-    async fn end_for(self: &Arc<Self>, living: &Arc<Living>, why: &str) -> Result<(), Refusal> {
-        let is_first = living.over.send_if_modified(|over| {
-            let is_first = over.is_none();
-            if is_first {
-                living.begin_pausing();
-                *over = Some(why.to_owned());
-            }
-            is_first
-        });
-        if !is_first {
-            let why = living.over.borrow().clone().unwrap_or_default();
-            let what = format!("sandbox {} is ending: {why}", living.id);
-            return Err(Refusal::new(Kind::NoSandbox, what));
-        }
+    async fn end_for(self: &Arc<Self>, living: &Arc<Living>) -> Result<(), Refusal> {
+        let begun = living.life.pass(Transition::Pause { memory: false });
+        begun.map_err(|state| state.refusal(&living.spec.id))?;
         // What it had is out of the way at once, and removed while others go on.
         let left = self.kept(&format!("gone{}", name(20)?));
         self.make_kept_homes()?;
@@ -282,13 +272,13 @@ impl Worker {
             .spawn(move || remove_home(&left).and(remove_home(&changes_beside(&left))));
         let killed = killed.map_err(|error| fault(&error))?;
         if let Err(failure) = killed {
-            living.end_pausing(why);
-            self.end(living, why).await;
+            self.abandon(living, Reason::RolledBack).await;
             return Err(refusal(&failure));
         }
-        self.living().remove(&living.id);
+        self.list.remove_living(&living.spec.id);
+        let _ = living.life.pass(Transition::Abandon(Reason::RolledBack));
         self.end_requests(living);
-        self.release_layers(living.begun.all().cloned().collect());
+        self.release_layers(living.spec.begun.all().cloned().collect());
         Ok(())
     }
 
@@ -359,7 +349,7 @@ impl Source<'_> {
     /// Returns its tenant, its id, and the template that it stands on.
     fn facts(&self) -> (&String, &String, &str) {
         match self {
-            Self::Living(living) => (&living.tenant, &living.id, &living.shipped),
+            Self::Living(living) => (&living.spec.tenant, &living.spec.id, &living.spec.shipped),
             Self::Paused(paused) => (&paused.tenant, &paused.id, paused.shipped()),
         }
     }

@@ -237,7 +237,7 @@ impl Worker {
         living: &Arc<Living>,
         port: u16,
     ) -> Result<bool, Refusal> {
-        if port != INTERPRETER_PORT || !living.is_interpreter {
+        if port != INTERPRETER_PORT || !living.spec.is_interpreter {
             return Ok(false);
         }
         let _one_by_one = living.interpreter.lock().await;

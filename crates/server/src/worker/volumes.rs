@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
-use super::living::milliseconds;
+use super::living::{Living, milliseconds};
 use super::making::check_maker;
 use super::room::For;
 use super::{Answer, Answered, Worker, fault, name, refusal};
@@ -356,13 +356,11 @@ impl Worker {
     }
 
     fn volume_facts(&self, one: Volume) -> VolumeFacts {
-        let living = self.living();
-        let has = |id: &&String| {
-            let living = living.get(*id);
-            living.is_some_and(|living| living.volumes.iter().any(|mount| mount.id == one.id))
-        };
+        let living = self.list.all_living();
+        let has = |of: &&Arc<Living>| of.spec.volumes.iter().any(|mount| mount.id == one.id);
+        let users = living.iter().filter(has);
         VolumeFacts {
-            sandboxes: living.keys().filter(has).cloned().collect(),
+            sandboxes: users.map(|one| one.spec.id.clone()).collect(),
             id: one.id,
             name: one.name,
             size_mib: one.bytes_max / MIB,

@@ -19,7 +19,8 @@ use super::files::Files;
 use super::frozen;
 use super::identity::Identity;
 use super::layered::Begun;
-use super::making::{Over, served};
+use super::lifecycle::{Life, Lifecycle};
+use super::making::served;
 use super::process::{NotStarted, Process};
 use super::room::For;
 use super::shares::Of;
@@ -53,7 +54,7 @@ pub(super) struct Fresh {
     pub(super) id: String,
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) files: Arc<Files>,
-    pub(super) over: Over,
+    pub(super) life: Life,
     /// The interpreter that runs in it.
     pub(super) program: Option<Arc<Process>>,
     pub(super) made: Instant,
@@ -213,8 +214,9 @@ impl Pool {
             out.append(&mut kind.waiting);
         }
         for kind in kinds.iter_mut() {
-            let is_over =
-                |one: &mut Fresh| one.made.elapsed() >= WAITS_FOR || one.over.borrow().is_some();
+            let is_over = |one: &mut Fresh| {
+                one.made.elapsed() >= WAITS_FOR || !one.life.is(Lifecycle::is_running)
+            };
             out.extend(kind.waiting.extract_if(.., is_over));
         }
         out
@@ -281,7 +283,7 @@ impl Worker {
         while let Some(fresh) = self.pool.take(marks) {
             let facts = served(caller, &fresh.id, ask);
             let (sandbox, programs) = (Arc::clone(&fresh.sandbox), programs(shipped));
-            let is_there = fresh.over.borrow().is_none();
+            let is_there = fresh.life.is(Lifecycle::is_running);
             let assigned = match is_there {
                 true => spawn_blocking(move || sandbox.assign(facts, &programs)).await,
                 false => Ok(Ok(Assignment::Stale)),
@@ -384,13 +386,13 @@ impl Worker {
             wanted.frozen = self.frozen.file(&marks);
         }
         let made = self.attempt(&wanted).await?;
-        let (sandbox, over) = made.map_err(|why| refusal(&why.failure()))?;
+        let (sandbox, life) = made.map_err(|why| refusal(&why.failure()))?;
         let sandbox = Arc::new(sandbox);
         let mut fresh = Retiring::of(Fresh {
             id,
             files: Files::of(&sandbox, marks.tenant, &self.shares),
             sandbox,
-            over,
+            life,
             program: None,
             made: Instant::now(),
         });

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use super::callers::Caller;
 use super::files::{self, WRITTEN_WITHIN, Watching};
+use super::lifecycle::{Lifecycle, Reason};
 use super::living::Living;
 use super::recorded;
 use super::room::For;
@@ -76,12 +77,12 @@ impl Worker {
                 }
                 ask.answer(living.described_to(&caller.scopes))
             }
-            LifeAsk::Kill(_) if living.is_pausing() => {
-                let what = format!("sandbox {} is just being paused", living.id);
+            LifeAsk::Kill(_) if living.life.is(Lifecycle::is_pause) => {
+                let what = format!("sandbox {} is just being paused", living.spec.id);
                 Err(Refusal::new(Kind::Exists, what).advise("end it again"))
             }
             LifeAsk::Kill(ask) => {
-                self.end(living, "a caller has ended it").await;
+                self.end(living, Reason::Caller).await;
                 ask.answer(())
             }
             LifeAsk::Pause(ask) => ask.answer(self.pause(living, ask.memory, by).await?),
@@ -91,10 +92,10 @@ impl Worker {
             }
             LifeAsk::Fork(ask) => {
                 let of = CreateAsk {
-                    timeout_s: ask.timeout_s.or(living.ask.timeout_s),
+                    timeout_s: ask.timeout_s.or(living.spec.ask.timeout_s),
                     ..self.record_ask(living)
                 };
-                let of = Forked::new(&living.shipped, of, ask.count)?;
+                let of = Forked::new(&living.spec.shipped, of, ask.count)?;
                 ask.answer(self.fork(Source::Living(living), of, &caller).await?)
             }
             LifeAsk::RollBack(ask) => {
@@ -162,16 +163,15 @@ impl Worker {
 
     /// Waits until nothing more may be written to a sandbox's files: the front writes on by itself.
     async fn no_more(&self, living: &Living) -> Refusal {
-        let mut over = living.over.subscribe();
         loop {
             tokio::select! {
-                _ = async { drop(over.wait_for(Option::is_some).await) } => {
+                state = living.life.stopped() => {
                     // What is kept of it is not to be cut short.
-                    if living.is_pausing() {
+                    if state.is_pause() {
                         tokio::time::sleep(WRITTEN_WITHIN).await;
                     }
-                    let why = living.over.borrow().clone().unwrap_or_default();
-                    let what = format!("sandbox {} has ended: {why}", living.id);
+                    let state = living.life.state();
+                    let what = format!("sandbox {} has ended: {state}", living.spec.id);
                     return Refusal::new(Kind::NoSandbox, what);
                 }
                 () = tokio::time::sleep(ROOM_LOOK) => {
@@ -243,7 +243,7 @@ async fn connect(living: &Arc<Living>, port: u16) -> Result<(TcpStream, OpenedPo
         reached.map_err(|failure| refusal(&failure))?;
         living.reached().insert(port);
     }
-    let host = living.port_host.as_ref();
+    let host = living.spec.port_host.as_ref();
     let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
     Ok((connected, OpenedPort { host }))
 }

@@ -60,49 +60,80 @@ pub struct Snapshot {
     pub layers: String,
 }
 
-impl ServedStore {
+/// The sandboxes that are paused, and the snapshots of sandboxes.
+pub trait SandboxStore {
     /// Writes down a sandbox that is to be paused: on disk once this returns.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn pause(&self, one: &PausedSandbox) -> Result<(), ServedError> {
-        let connection = self.connection();
-        write_paused(&connection, one)?;
-        settle(&connection)
-    }
+    fn pause(&self, one: &PausedSandbox) -> Result<(), ServedError>;
 
     /// Writes down a sandbox that is paused as [`Self::pause`] does, but does not wait for the disk:
     /// [`Self::settle_paused`] does.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn pause_at_once(&self, one: &PausedSandbox) -> Result<(), ServedError> {
-        write_paused(&self.connection(), one)
-    }
+    fn pause_at_once(&self, one: &PausedSandbox) -> Result<(), ServedError>;
 
     /// Waits until all that is written of paused sandboxes is on disk.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn settle_paused(&self) -> Result<(), ServedError> {
-        settle(&self.connection())
-    }
+    fn settle_paused(&self) -> Result<(), ServedError>;
 
     /// Removes what is written of a paused sandbox.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn unpause(&self, id: &str) -> Result<(), ServedError> {
-        let connection = self.connection();
-        connection.execute("DELETE FROM paused WHERE id = ?1", params![id])?;
-        Ok(())
-    }
+    fn unpause(&self, id: &str) -> Result<(), ServedError>;
 
     /// Returns all paused sandboxes.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn paused(&self) -> Result<Vec<PausedSandbox>, ServedError> {
+    fn paused(&self) -> Result<Vec<PausedSandbox>, ServedError>;
+
+    /// Writes down a snapshot, whole or not yet.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn keep_snapshot(&self, one: &Snapshot) -> Result<(), ServedError>;
+
+    /// Removes a snapshot; returns whether there was one.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn remove_snapshot(&self, id: &str) -> Result<bool, ServedError>;
+
+    /// Returns all snapshots, the latest first.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn snapshots(&self) -> Result<Vec<Snapshot>, ServedError>;
+}
+
+impl SandboxStore for ServedStore {
+    fn pause(&self, one: &PausedSandbox) -> Result<(), ServedError> {
+        let connection = self.connection();
+        write_paused(&connection, one)?;
+        settle(&connection)
+    }
+
+    fn pause_at_once(&self, one: &PausedSandbox) -> Result<(), ServedError> {
+        write_paused(&self.connection(), one)
+    }
+
+    fn settle_paused(&self) -> Result<(), ServedError> {
+        settle(&self.connection())
+    }
+
+    fn unpause(&self, id: &str) -> Result<(), ServedError> {
+        let connection = self.connection();
+        connection.execute("DELETE FROM paused WHERE id = ?1", params![id])?;
+        Ok(())
+    }
+
+    fn paused(&self) -> Result<Vec<PausedSandbox>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare("SELECT id, tenant, record FROM paused ORDER BY id")?;
         let read = |row: &Row<'_>| {
@@ -116,11 +147,7 @@ impl ServedStore {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Writes down a snapshot, whole or not yet.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn keep_snapshot(&self, one: &Snapshot) -> Result<(), ServedError> {
+    fn keep_snapshot(&self, one: &Snapshot) -> Result<(), ServedError> {
         let connection = self.connection();
         connection.execute(
             "INSERT OR REPLACE INTO snapshots
@@ -142,21 +169,13 @@ impl ServedStore {
         settle(&connection)
     }
 
-    /// Removes a snapshot; returns whether there was one.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn remove_snapshot(&self, id: &str) -> Result<bool, ServedError> {
+    fn remove_snapshot(&self, id: &str) -> Result<bool, ServedError> {
         let connection = self.connection();
         let removed = connection.execute("DELETE FROM snapshots WHERE id = ?1", params![id])?;
         Ok(removed > 0)
     }
 
-    /// Returns all snapshots, the latest first.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn snapshots(&self) -> Result<Vec<Snapshot>, ServedError> {
+    fn snapshots(&self) -> Result<Vec<Snapshot>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT id, tenant, name, sandbox, created_ms, base, is_whole, shipped, bytes, layers

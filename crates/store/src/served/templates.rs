@@ -30,12 +30,36 @@ pub struct StoredTemplate {
     pub record: String,
 }
 
-impl ServedStore {
+/// The templates that were built.
+pub trait TemplateStore {
     /// Writes down a template: on disk once this returns.
     ///
     /// # Errors
     /// [`ServedError`]; also where the tenant has another one of this name.
-    pub fn keep_template(&self, one: &StoredTemplate) -> Result<(), ServedError> {
+    fn keep_template(&self, one: &StoredTemplate) -> Result<(), ServedError>;
+
+    /// Writes down a template that takes the name of another one of its tenant, in one step; that
+    /// one is found by its id alone from then on.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn replace_template(&self, before: &str, one: &StoredTemplate) -> Result<(), ServedError>;
+
+    /// Removes a template.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn remove_template(&self, id: &str) -> Result<(), ServedError>;
+
+    /// Returns all templates, the latest first.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn templates(&self) -> Result<Vec<StoredTemplate>, ServedError>;
+}
+
+impl TemplateStore for ServedStore {
+    fn keep_template(&self, one: &StoredTemplate) -> Result<(), ServedError> {
         let connection = self.connection();
         connection.execute(
             "INSERT INTO templates (id, tenant, name, created_ms, record)
@@ -51,12 +75,7 @@ impl ServedStore {
         settle(&connection)
     }
 
-    /// Writes down a template that takes the name of another one of its tenant, in one step; that
-    /// one is found by its id alone from then on.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn replace_template(&self, before: &str, one: &StoredTemplate) -> Result<(), ServedError> {
+    fn replace_template(&self, before: &str, one: &StoredTemplate) -> Result<(), ServedError> {
         let mut connection = self.connection();
         let change = connection.transaction()?;
         change.execute(
@@ -78,21 +97,13 @@ impl ServedStore {
         settle(&connection)
     }
 
-    /// Removes a template.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn remove_template(&self, id: &str) -> Result<(), ServedError> {
+    fn remove_template(&self, id: &str) -> Result<(), ServedError> {
         let connection = self.connection();
         connection.execute("DELETE FROM templates WHERE id = ?1", params![id])?;
         settle(&connection)
     }
 
-    /// Returns all templates, the latest first.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn templates(&self) -> Result<Vec<StoredTemplate>, ServedError> {
+    fn templates(&self) -> Result<Vec<StoredTemplate>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT id, tenant, name, created_ms, record FROM templates

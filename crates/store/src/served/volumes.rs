@@ -48,12 +48,35 @@ impl std::fmt::Debug for Volume {
     }
 }
 
-impl ServedStore {
+/// The volumes.
+pub trait VolumeStore {
     /// Writes down a volume, whole or not: on disk once this returns.
     ///
     /// # Errors
     /// [`ServedError`].
-    pub fn keep_volume(&self, one: &Volume) -> Result<(), ServedError> {
+    fn keep_volume(&self, one: &Volume) -> Result<(), ServedError>;
+
+    /// Removes what is written of a volume.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn remove_volume(&self, id: &str) -> Result<(), ServedError>;
+
+    /// Returns all volumes, or those of one tenant, the oldest first.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn volumes(&self, tenant: Option<&str>) -> Result<Vec<Volume>, ServedError>;
+
+    /// Returns the volume of this id.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn volume(&self, id: &str) -> Result<Option<Volume>, ServedError>;
+}
+
+impl VolumeStore for ServedStore {
+    fn keep_volume(&self, one: &Volume) -> Result<(), ServedError> {
         let connection = self.connection();
         connection.execute(
             "INSERT OR REPLACE INTO volumes
@@ -74,21 +97,13 @@ impl ServedStore {
         settle(&connection)
     }
 
-    /// Removes what is written of a volume.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn remove_volume(&self, id: &str) -> Result<(), ServedError> {
+    fn remove_volume(&self, id: &str) -> Result<(), ServedError> {
         let connection = self.connection();
         connection.execute("DELETE FROM volumes WHERE id = ?1", params![id])?;
         Ok(())
     }
 
-    /// Returns all volumes, or those of one tenant, the oldest first.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn volumes(&self, tenant: Option<&str>) -> Result<Vec<Volume>, ServedError> {
+    fn volumes(&self, tenant: Option<&str>) -> Result<Vec<Volume>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT id, tenant, name, token, bytes_max, is_read_only, origin, created_ms, is_whole
@@ -98,11 +113,7 @@ impl ServedStore {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Returns the volume of this id.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn volume(&self, id: &str) -> Result<Option<Volume>, ServedError> {
+    fn volume(&self, id: &str) -> Result<Option<Volume>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT id, tenant, name, token, bytes_max, is_read_only, origin, created_ms, is_whole

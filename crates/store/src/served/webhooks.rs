@@ -119,12 +119,64 @@ pub struct Queued {
     pub dropped: u64,
 }
 
-impl ServedStore {
+/// The webhooks, and what is to be delivered to them.
+pub trait WebhookStore {
     /// Makes a webhook, if the tenant has fewer than `most`.
     ///
     /// # Errors
     /// [`ServedError::ManyWebhooks`].
-    pub fn make_webhook(&self, wanted: &NewWebhook<'_>, most: u64) -> Result<Webhook, ServedError> {
+    fn make_webhook(&self, wanted: &NewWebhook<'_>, most: u64) -> Result<Webhook, ServedError>;
+
+    /// Returns a tenant's webhooks, the oldest first.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, ServedError>;
+
+    /// Returns a webhook of a tenant.
+    ///
+    /// # Errors
+    /// [`ServedError::NoWebhook`].
+    fn webhook(&self, tenant: &str, id: &str) -> Result<Webhook, ServedError>;
+
+    /// Changes a webhook of a tenant.
+    ///
+    /// # Errors
+    /// [`ServedError::NoWebhook`].
+    fn change_webhook(
+        &self,
+        tenant: &str,
+        id: &str,
+        wanted: &WebhookChange<'_>,
+    ) -> Result<Webhook, ServedError>;
+
+    /// Removes a webhook of a tenant, with the deliveries that wait.
+    ///
+    /// # Errors
+    /// [`ServedError::NoWebhook`].
+    fn remove_webhook(&self, tenant: &str, id: &str) -> Result<(), ServedError>;
+
+    /// Returns the next delivery of each webhook that has one.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn next_deliveries(&self) -> Result<Vec<Delivery>, ServedError>;
+
+    /// Takes a delivery off the queue.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn end_delivery(&self, number: i64) -> Result<(), ServedError>;
+
+    /// Notes an attempt that has failed; the next one is at `next_ms`.
+    ///
+    /// # Errors
+    /// [`ServedError`].
+    fn retry_delivery(&self, number: i64, next_ms: u64) -> Result<(), ServedError>;
+}
+
+impl WebhookStore for ServedStore {
+    fn make_webhook(&self, wanted: &NewWebhook<'_>, most: u64) -> Result<Webhook, ServedError> {
         let made = Webhook {
             id: random_hex(ID_BYTES)?,
             tenant: wanted.tenant.to_owned(),
@@ -164,11 +216,7 @@ impl ServedStore {
         Ok(made)
     }
 
-    /// Returns a tenant's webhooks, the oldest first.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, ServedError> {
+    fn webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM webhooks WHERE tenant = ?1 ORDER BY created_ms, id"
@@ -177,19 +225,11 @@ impl ServedStore {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Returns a webhook of a tenant.
-    ///
-    /// # Errors
-    /// [`ServedError::NoWebhook`].
-    pub fn webhook(&self, tenant: &str, id: &str) -> Result<Webhook, ServedError> {
+    fn webhook(&self, tenant: &str, id: &str) -> Result<Webhook, ServedError> {
         found(&self.connection(), tenant, id)
     }
 
-    /// Changes a webhook of a tenant.
-    ///
-    /// # Errors
-    /// [`ServedError::NoWebhook`].
-    pub fn change_webhook(
+    fn change_webhook(
         &self,
         tenant: &str,
         id: &str,
@@ -221,11 +261,7 @@ impl ServedStore {
         Ok(changed)
     }
 
-    /// Removes a webhook of a tenant, with the deliveries that wait.
-    ///
-    /// # Errors
-    /// [`ServedError::NoWebhook`].
-    pub fn remove_webhook(&self, tenant: &str, id: &str) -> Result<(), ServedError> {
+    fn remove_webhook(&self, tenant: &str, id: &str) -> Result<(), ServedError> {
         let connection = self.connection();
         let removed = connection.execute(
             "DELETE FROM webhooks WHERE tenant = ?1 AND id = ?2",
@@ -237,11 +273,7 @@ impl ServedStore {
         }
     }
 
-    /// Returns the next delivery of each webhook that has one.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn next_deliveries(&self) -> Result<Vec<Delivery>, ServedError> {
+    fn next_deliveries(&self) -> Result<Vec<Delivery>, ServedError> {
         let connection = self.connection();
         let mut find = connection.prepare_cached(
             "SELECT one.number, one.id, one.attempts, one.next_ms, webhooks.id, webhooks.tenant,
@@ -271,22 +303,14 @@ impl ServedStore {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Takes a delivery off the queue.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn end_delivery(&self, number: i64) -> Result<(), ServedError> {
+    fn end_delivery(&self, number: i64) -> Result<(), ServedError> {
         let connection = self.connection();
         let mut remove = connection.prepare_cached("DELETE FROM deliveries WHERE number = ?1")?;
         remove.execute(params![number])?;
         Ok(())
     }
 
-    /// Notes an attempt that has failed; the next one is at `next_ms`.
-    ///
-    /// # Errors
-    /// [`ServedError`].
-    pub fn retry_delivery(&self, number: i64, next_ms: u64) -> Result<(), ServedError> {
+    fn retry_delivery(&self, number: i64, next_ms: u64) -> Result<(), ServedError> {
         let connection = self.connection();
         let mut change = connection.prepare_cached(
             "UPDATE deliveries SET attempts = attempts + 1, next_ms = ?2 WHERE number = ?1",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::super::callers::Caller;
+use super::super::lifecycle::{Lifecycle, Reason};
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::{Worker, name};
@@ -42,8 +43,9 @@ impl Worker {
         log.line("Looking for Debian's packages", false);
         let living = self.begin_fetch(caller, hold).await?;
         let found = self.debian_in(&living, caller, log, hold).await;
-        if found.is_err() || !living.is_pausing() {
-            self.end(&living, "its packages are known").await;
+        if found.is_err() || living.life.is(Lifecycle::is_running) {
+            self.end(&living, Reason::Build("its packages are known"))
+                .await;
         }
         let unpacked = match found? {
             Found::Built(record) => return Ok(*record),
@@ -70,7 +72,8 @@ impl Worker {
             ..StartAsk::default()
         };
         if let Err(refusal) = self.run_logged(&living, ask, None, log).await {
-            self.end(&living, "its packages could not be set up").await;
+            self.end(&living, Reason::Build("its packages could not be set up"))
+                .await;
             return Err(refusal);
         }
         let left = self.leave(&living, "its packages are set up", hold).await?;

@@ -32,7 +32,7 @@ impl Worker {
         let _ = remove_home(&self.uploads());
         self.drop_old();
         let paused = self.store.paused().map_or(usize::MAX, |all| all.len());
-        let is_known = paused == self.paused().len();
+        let is_known = paused == self.list.all_paused().len();
         for one in self.all_templates().unwrap_or_default() {
             let is_replaced = one.name.contains(REPLACED);
             if is_known && is_replaced && self.users_of(&one).is_ok_and(|users| users == 0) {

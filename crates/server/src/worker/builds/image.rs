@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::super::callers::Caller;
+use super::super::lifecycle::{Lifecycle, Reason};
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
@@ -83,8 +84,8 @@ impl Worker {
             Some(_) => self.begin_fetch_in(wish.caller, NOWHERE, hold).await?,
         };
         let imported = self.import_in(&living, wish, log, hold).await;
-        if imported.is_err() || !living.is_pausing() {
-            self.end(&living, "its image is known").await;
+        if imported.is_err() || living.life.is(Lifecycle::is_running) {
+            self.end(&living, Reason::Build("its image is known")).await;
         }
         imported
     }

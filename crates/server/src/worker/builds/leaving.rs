@@ -8,6 +8,7 @@ use atoll_engine::sandboxes::{KeptHome, make_template_layer, remove_home};
 use tokio::task::spawn_blocking;
 
 use super::super::layered::Begun;
+use super::super::lifecycle::{Reason, Transition};
 use super::super::living::Living;
 use super::super::{Worker, fault, refusal};
 use super::Record;
@@ -26,22 +27,14 @@ impl Worker {
     pub(super) async fn leave(
         self: &Arc<Self>,
         living: &Arc<Living>,
-        why: &str,
+        why: &'static str,
         hold: &Arc<Hold>,
     ) -> Result<Left, Refusal> {
-        let is_first = living.over.send_if_modified(|over| {
-            let is_first = over.is_none();
-            if is_first {
-                living.begin_pausing();
-                *over = Some(why.to_owned());
-            }
-            is_first
-        });
-        if !is_first {
-            let why = living.over.borrow().clone().unwrap_or_default();
-            let what = format!("the sandbox of the build has ended: {why}");
-            return Err(Refusal::new(Kind::NoSandbox, what));
-        }
+        let left = living.life.pass(Transition::Pause { memory: false });
+        left.map_err(|state| {
+            let what = format!("the sandbox of the build has ended: {state}");
+            Refusal::new(Kind::NoSandbox, what)
+        })?;
         let (worker, of, hold) = (Arc::clone(self), Arc::clone(living), Arc::clone(hold));
         let kept = spawn_blocking(move || {
             fs::create_dir_all(worker.layers()).map_err(|error| fault(&error))?;
@@ -53,14 +46,15 @@ impl Worker {
         let kept: Result<Left, Refusal> = kept.await.map_err(|error| fault(&error)).flatten();
         match kept {
             Ok(left) => {
-                self.living().remove(&living.id);
+                self.list.remove_living(&living.spec.id);
+                let _ = living.life.pass(Transition::Abandon(Reason::Build(why)));
                 self.forget_requests(living);
                 self.note_killed(living, why);
                 Ok(left)
             }
             Err(refusal) => {
-                living.end_pausing(&format!("it could not be kept: {}", refusal.what));
-                self.end(living, "it could not be kept").await;
+                self.abandon(living, Reason::NotKept(refusal.what.clone()))
+                    .await;
                 Err(refusal)
             }
         }

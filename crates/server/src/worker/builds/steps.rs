@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::super::callers::Caller;
 use super::super::identity::Identity;
+use super::super::lifecycle::Reason;
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
@@ -97,7 +98,8 @@ impl Worker {
         let shell = match carried {
             Ok(shell) => shell,
             Err(refusal) => {
-                self.end(&living, "the build has failed").await;
+                self.end(&living, Reason::Build("the build has failed"))
+                    .await;
                 return Err(refusal);
             }
         };

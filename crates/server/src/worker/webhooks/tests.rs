@@ -8,6 +8,7 @@ use atoll_model::network::within;
 use atoll_store::{Delivery, LifecycleEvent};
 use sha2::{Digest, Sha256};
 
+use super::super::list::Found;
 use super::delivery::{e2b_signature, signature};
 use super::target::{NotAllowed, Target, check_public};
 use super::{Webhooks, kinds};
