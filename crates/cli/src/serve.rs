@@ -22,7 +22,8 @@ use atoll_launcher::LAUNCHER;
 use atoll_server::worker::{self, Worker};
 use atoll_server::{Configuration, Identity, NetworkWord};
 use atoll_store::{
-    FIRST_TENANT, KeyRecord, NewKey, Role, Scopes, ServedError, ServedStore, ServerCertificate,
+    FIRST_TENANT, KeyRecord, KeyStore as _, NewKey, Role, Scopes, ServedError, ServedStore,
+    ServerCertificate,
 };
 use atoll_sys::descriptor::inherited;
 use atoll_sys::process::signals_as_descriptor;

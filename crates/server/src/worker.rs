@@ -4,8 +4,11 @@
 
 mod approving;
 mod asleep;
+mod beginning;
 mod builds;
 mod callers;
+mod catalogue;
+mod common;
 mod completing;
 mod content;
 mod events;
@@ -28,8 +31,11 @@ mod pausing;
 mod permits;
 mod process;
 mod recorded;
+mod resuming;
+mod rolling;
 mod room;
 mod running;
+mod sandboxes;
 mod shares;
 mod sizes;
 mod snapshots;
@@ -41,19 +47,19 @@ mod webhooks;
 mod window;
 mod work;
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::random;
-use atoll_model::{LimitKey, ServedExec};
+use atoll_model::ServedExec;
 use atoll_store::Store;
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -65,30 +71,31 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, ListAsk, Listed, OfVolume, Refusal,
-    Request, SandboxFacts, VERSION,
+    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal, Request, VERSION,
 };
 use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
+use builds::Templates;
+use callers::Callers;
 use callers::{Caller, is_of_control, scopes_for};
+use common::Common;
 use held::Held;
 pub use issuers::check_key_files;
-use lifecycle::{Lifecycle, Reason, Transition};
+use layered::Layers;
 use list::List;
-use living::Living;
-use paused::OfPaused;
-use shares::{Of, Shares};
+use recorded::Records;
+use sandboxes::Sandboxes;
+use shares::Of;
+use snapshots::Snapshots;
+use volumes::Volumes;
+use webhooks::Webhooks;
 
-/// The processors of a sandbox where nothing else is said.
-const CPUS: u32 = 2;
 /// The longest time for a request to come.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
 /// The most requests at once of which it is not known whose they are.
 const STRANGERS_MAX: usize = 1_024;
-/// The most readers of the ledger at once.
-const READERS_MAX: usize = 2;
 /// The time between two starts of a front that ends at once.
 const FRONT_PAUSE: Duration = Duration::from_millis(200);
 /// The time between two signatures of the ledger.
@@ -103,54 +110,23 @@ const AGAIN: Duration = Duration::from_secs(1);
 const BLOCKING_THREADS_MAX: usize = 1_024;
 /// The longest time at its end for work that waits for the kernel.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
-/// The most attempts to end a sandbox.
-const ENDS_MAX: u32 = 5;
-/// The most sandboxes in one part of a list.
-const LIST_MAX: usize = 100;
 
-/// The worker of one server.
+/// The worker of one server: its services, and the way of each request to one of them.
 pub struct Worker {
-    engine: Engine,
-    store: Box<dyn Store>,
-    configuration: Configuration,
-    issuers: issuers::Issuers,
+    common: Arc<Common>,
+    list: Arc<List>,
+    callers: Arc<Callers>,
+    webhooks: Arc<Webhooks>,
+    volumes: Arc<Volumes>,
+    sandboxes: Arc<Sandboxes>,
+    snapshots: Arc<Snapshots>,
+    templates: Arc<Templates>,
+    records: Arc<Records>,
+    bodies: permits::Bodies,
     /// The message that each front begins with.
     handed: Handed,
-    /// The scheme, and the name and port below which those of sandboxes are.
-    origin: (&'static str, String),
-    /// The processors of a sandbox, if it is held to them.
-    cpus: Option<u32>,
-    list: List,
-    making: Mutex<making::Made>,
-    questions: Mutex<approving::Questions>,
-    scans: Mutex<callers::Scans>,
-    once: Mutex<once::AllRequests>,
-    room: room::Room,
-    /// The users of volumes.
-    uses: Mutex<volumes::Uses>,
-    counted: Mutex<content::AllCounted>,
-    resizing: tokio::sync::Mutex<()>,
-    webhooks: webhooks::Webhooks,
-    builds: builds::Builds,
-    held: builds::Held,
-    /// The sandboxes made ahead.
-    pool: warm::Pool,
-    /// The memory of interpreters, in files.
-    frozen: frozen::Frozen,
-    /// The server's own build of the interpreter's packages.
-    packages: packages::InBackground,
-    /// True once the server is to end, and makes no sandbox any more.
-    is_draining: AtomicBool,
-    shares: Arc<Shares>,
-    strangers: Arc<tokio::sync::Semaphore>,
-    readers: Arc<tokio::sync::Semaphore>,
-    /// The readers of the ledger of each tenant, those that wait included.
-    waiting: Mutex<BTreeMap<String, usize>>,
-    /// The places for bodies that are read, of each tenant that has any.
-    bodies: Mutex<permits::Bodies>,
-    /// The sandboxes made and ended, and the requests, since its begin.
-    created: AtomicU64,
-    ended_all: AtomicU64,
+    strangers: Arc<Semaphore>,
+    /// The requests since its begin.
     asked: AtomicU64,
 }
 
@@ -169,58 +145,45 @@ impl Worker {
         identity: Option<Identity>,
         port: u16,
     ) -> Arc<Self> {
-        let origin = match &configuration.tls {
-            Some(tls) => ("https", format!("{}:{port}", tls.domain)),
-            None => ("http", format!("localhost:{port}")),
-        };
         if let Err(error) = allow_descriptors() {
             eprintln!("atoll serve: the limit of descriptors cannot be raised: {error}");
         }
-        let shares = Arc::new(Shares::new());
-        let cpus = configuration.defaults.cpus;
-        let by_default = || engine.enforces(LimitKey::Cpu).then_some(CPUS);
-        let cpus = cpus.or_else(by_default);
         let is_logged = configuration.log.unwrap_or(!io::stderr().is_terminal());
-        let handed = Handed {
-            identity,
-            is_logged,
-        };
         templates::prepare(engine.state());
-        let room = room::Room::new(engine.state(), configuration.reserve.clone());
-        let webhooks = webhooks::Webhooks::new(&configuration.webhooks);
+        let common = Common::new(engine, Box::new(store), configuration, port);
+        let list = Arc::new(List::default());
+        let webhooks = Arc::new(Webhooks::new(Arc::clone(&common), Arc::clone(&list)));
+        let callers = Callers::new(Arc::clone(&common), Arc::clone(&list));
+        let layers = Layers::new(&common, &list);
+        let volumes = Volumes::new(&common, &list, &callers);
+        let sandboxes = Sandboxes::new(&common, &list, &webhooks, &layers, &volumes);
+        let strangers = common.shares.strangers(STRANGERS_MAX);
         Arc::new(Self {
-            engine,
-            store: Box::new(store),
-            issuers: issuers::Issuers::new(&configuration.issuers),
-            configuration,
-            handed,
-            origin,
-            cpus,
-            list: List::default(),
-            making: Mutex::default(),
-            questions: Mutex::default(),
-            scans: Mutex::default(),
-            once: Mutex::default(),
-            room,
-            uses: Mutex::default(),
-            counted: Mutex::default(),
-            resizing: tokio::sync::Mutex::default(),
+            snapshots: Snapshots::new(&sandboxes),
+            templates: Templates::new(&sandboxes),
+            records: Records::new(&common, &list, &sandboxes.approvals),
+            common,
+            list,
+            callers,
             webhooks,
-            builds: builds::Builds::default(),
-            held: builds::Held::default(),
-            pool: warm::Pool::default(),
-            frozen: frozen::Frozen::default(),
-            packages: packages::InBackground::default(),
-            is_draining: AtomicBool::new(false),
-            strangers: Arc::new(tokio::sync::Semaphore::new(shares.strangers(STRANGERS_MAX))),
-            shares,
-            readers: Arc::new(tokio::sync::Semaphore::new(READERS_MAX)),
-            waiting: Mutex::default(),
-            bodies: Mutex::default(),
-            created: AtomicU64::new(0),
-            ended_all: AtomicU64::new(0),
+            volumes,
+            sandboxes,
+            bodies: permits::Bodies::default(),
+            handed: Handed {
+                identity,
+                is_logged,
+            },
+            strangers: Arc::new(Semaphore::new(strangers)),
             asked: AtomicU64::new(0),
         })
+    }
+
+    /// Checks that sandboxes can be made as the configuration says.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.sandboxes.check()
     }
 }
 
@@ -240,26 +203,27 @@ pub fn serve(
         .build()?;
     let served = runtime.block_on(async {
         let stop = watched(stop)?;
-        worker.find_paused();
-        worker.find_snapshots();
-        worker.find_layers();
-        worker.find_frozen();
-        worker.find_volumes();
-        worker.find_requests();
-        worker.note_lost();
+        let sandboxes = Arc::clone(&worker.sandboxes);
+        sandboxes.layers.find_paused();
+        worker.snapshots.find_snapshots();
+        worker.templates.clear_uploads();
+        sandboxes.layers.find_layers();
+        sandboxes.prewarm.find_frozen();
+        worker.volumes.find_volumes();
+        sandboxes.idempotency.find_requests();
+        worker.webhooks.note_lost();
         let (own, listener) = (Arc::clone(worker), listener.try_clone()?);
         // On a thread of the others': what comes in is handed on within it.
         let mut fronts = tokio::spawn(async move { own.serve_fronts(&listener).await });
-        let keeper = Arc::clone(worker);
-        tokio::spawn(async move { keeper.keep_room().await });
-        let asleep = Arc::clone(worker);
-        tokio::spawn(async move { asleep.keep_asleep().await });
-        let ahead = Arc::clone(worker);
-        tokio::spawn(async move { ahead.keep_ahead().await });
+        let memory = Arc::clone(&sandboxes.memory);
+        tokio::spawn(async move { memory.keep_asleep().await });
+        let prewarm = Arc::clone(&sandboxes.prewarm);
+        tokio::spawn(async move { prewarm.keep_ahead().await });
+        tokio::spawn(async move { sandboxes.keep_room().await });
         let signer = Arc::clone(worker);
         tokio::spawn(async move { signer.sign_now_and_then().await });
-        let sender = Arc::clone(worker);
-        tokio::spawn(async move { sender.deliver_webhooks().await });
+        let webhooks = Arc::clone(&worker.webhooks);
+        tokio::spawn(async move { webhooks.deliver_webhooks().await });
         let served = tokio::select! {
             served = &mut fronts => return served.map_err(io::Error::other).flatten(),
             ready = stop.readable() => ready.map(|mut ready| {
@@ -276,12 +240,12 @@ pub fn serve(
         served
     });
     runtime.block_on(async {
-        worker.end_all().await;
-        worker.settle_webhooks().await;
+        worker.sandboxes.end_all().await;
+        worker.webhooks.settle_webhooks().await;
     });
     // Before the first sandbox there is nothing to sign.
     if worker.asked.load(Ordering::Relaxed) > 0 {
-        worker.sign();
+        worker.common.sign();
     }
     // A name that is still looked up for a webhook is not waited for.
     runtime.shutdown_timeout(LEFT_AFTER);
@@ -291,8 +255,8 @@ pub fn serve(
 impl Worker {
     /// Waits until no sandbox is left, and makes no further ones; as long as the configuration says.
     async fn drain(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
-        let (alive, drain_s) = (self.list.len(), self.configuration.drain_s);
+        self.common.drain();
+        let (alive, drain_s) = (self.list.len(), self.common.configuration.drain_s);
         if alive > 0 && drain_s > 0 {
             eprintln!(
                 "atoll serve: ends once {alive} sandboxes are gone, within {drain_s} s; \
@@ -304,10 +268,6 @@ impl Worker {
         while until.is_none_or(|until| Instant::now() < until) && self.list.len() > 0 {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::Relaxed)
     }
 }
 
@@ -341,14 +301,8 @@ impl Worker {
             let asked = self.asked.load(Ordering::Relaxed);
             if std::mem::replace(&mut signed, asked) != asked {
                 let worker = Arc::clone(self);
-                let _ = tokio::task::spawn_blocking(move || worker.sign()).await;
+                let _ = tokio::task::spawn_blocking(move || worker.common.sign()).await;
             }
-        }
-    }
-
-    fn sign(&self) {
-        if let Err(failure) = self.engine.checkpoint() {
-            eprintln!("atoll serve: {}", refusal(&failure).what);
         }
     }
 
@@ -400,7 +354,7 @@ impl Worker {
 
     /// Answers a request in a task of its own.
     fn take(self: &Arc<Self>, socket: OwnedFd, place: OwnedSemaphorePermit) {
-        let held = Held::new(place, self.shares.is_of_reserve(socket.as_fd()));
+        let held = Held::new(place, self.common.shares.is_of_reserve(socket.as_fd()));
         let worker = Arc::clone(self);
         self.asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -454,32 +408,39 @@ impl Worker {
         let needs = scopes_for(&ask);
         let of = held::shares_of(&ask);
         let mut caller = async || {
-            let caller = self.known(&credential, needs, of, held).await?;
+            let caller = self.callers.known(&credential, needs, of, held).await?;
             let trace = trace.clone();
             Ok::<_, Refusal>(Caller { trace, ..caller })
         };
         match ask {
             Ask::Create(ask) => {
                 let caller = caller().await?;
-                let created = self.create_once(&caller, once, &ask.0).await?;
+                let created = self.sandboxes.create_once(&caller, once, &ask.0).await?;
                 ask.answer(created.described_to(&caller.scopes))
             }
-            Ask::ListSandboxes(ask) => ask.answer(self.list(&caller().await?.tenant, &ask.0)),
-            Ask::ListLifecycleEvents(ask) => {
-                ask.answer(self.lifecycle_events(&caller().await?.tenant, &ask)?)
+            Ask::ListSandboxes(ask) => {
+                ask.answer(self.sandboxes.list(&caller().await?.tenant, &ask.0))
             }
+            Ask::ListLifecycleEvents(ask) => ask.answer(
+                self.webhooks
+                    .lifecycle_events(&caller().await?.tenant, &ask)?,
+            ),
             Ask::Count(ask) => ask.answer(self.counts()),
-            Ask::Permit(ask) => self.permit(ask, credential, held, reader, writer).await,
-            Ask::Upload(ask) => ask.answer(self.take_upload(&ask, held, reader).await?),
-            Ask::Keys(ask) => self.keys(&caller().await?, ask),
-            Ask::Webhooks(ask) => self.webhooks(&caller().await?, ask).await,
-            Ask::Ledger(ask) => self.look_up(&caller().await?, ask).await,
-            Ask::Snapshots(ask) => self.snapshots(&caller().await?, ask).await,
-            Ask::Templates(ask) => self.templates(&caller().await?, ask).await,
-            Ask::Volumes(ask) => self.volumes(&caller().await?, ask).await,
+            Ask::Permit(ask) => {
+                let tenant = self.callers.sender(&ask, credential, &self.volumes).await?;
+                held.charge(&self.common.shares, &tenant, false)?;
+                self.bodies.permit(&ask, tenant, reader, writer).await
+            }
+            Ask::Upload(ask) => ask.answer(self.templates.take_upload(&ask, held, reader).await?),
+            Ask::Keys(ask) => self.callers.keys(&caller().await?, ask),
+            Ask::Webhooks(ask) => self.webhooks.webhooks(&caller().await?, ask).await,
+            Ask::Ledger(ask) => self.records.look_up(&caller().await?, ask).await,
+            Ask::Snapshots(ask) => self.snapshots.snapshots(&caller().await?, ask).await,
+            Ask::Templates(ask) => self.templates.templates(&caller().await?, ask).await,
+            Ask::Volumes(ask) => self.volumes.volumes(&caller().await?, ask).await,
             Ask::Content(OfVolume { volume, ask }) => {
                 let asked = content::Asked::new(credential, volume, trace);
-                self.content(asked, ask, held, reader, writer).await
+                self.volumes.content(asked, ask, held, reader, writer).await
             }
             // The sandbox may not be there yet.
             Ask::In(In {
@@ -487,7 +448,12 @@ impl Worker {
                 ask: InAsk::Life(LifeAsk::Decide(ask)),
             }) if approving::is_one(ask.approval) => {
                 let caller = caller().await?;
-                ask.answer(self.decide_question(&caller, &sandbox, &ask).await?)
+                ask.answer(
+                    self.sandboxes
+                        .approvals
+                        .decide_question(&caller, &sandbox, &ask)
+                        .await?,
+                )
             }
             Ask::In(In { sandbox, ask }) => {
                 let request = Inside {
@@ -517,17 +483,23 @@ impl Worker {
             trace,
         } = request;
         let id = sandbox.as_deref().unwrap_or_default();
-        self.charge_early(held, &credential, id, &ask).await?;
-        self.wait_paused(id).await;
+        self.callers
+            .charge_early(held, &credential, id, &ask)
+            .await?;
+        self.list.settled(id).await;
         if let Some(paused) = self.list.paused(id) {
             let of = self.of_paused(&paused, &credential, &ask, trace.as_ref());
-            if let OfPaused::Answered(answered) = of.await? {
+            if let Some(answered) = of.await? {
                 return Ok(answered);
             }
         }
-        let admitted = self.admitted(&credential, sandbox.as_deref(), &ask);
+        let admitted = self.callers.admitted(&credential, sandbox.as_deref(), &ask);
         let (living, caller) = admitted.await?;
-        self.charge(held, &living.spec.tenant, is_of_control(&ask))?;
+        held.charge(
+            &self.common.shares,
+            &living.spec.tenant,
+            is_of_control(&ask),
+        )?;
         let is_for_builds = matches!(
             ask,
             InAsk::Alive(_) | InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))
@@ -558,145 +530,23 @@ impl Worker {
         })
     }
 
-    fn list(&self, tenant: &str, ask: &ListAsk) -> Listed {
-        let (living, paused) = self.list.of(tenant);
-        let running = living
-            .iter()
-            .filter(|one| one.life.is(Lifecycle::is_running));
-        let mut all: Vec<SandboxFacts> = running.map(|one| one.facts()).collect();
-        let running = all.len();
-        if ask.only_paused {
-            all.clear();
-        }
-        if ask.paused {
-            all.extend(paused.iter().map(|one| one.facts()));
-        }
-        all.retain(|one| {
-            let has = |(name, value): (&String, &String)| one.metadata.get(name) == Some(value);
-            ask.metadata.iter().all(has)
-                && ask
-                    .template
-                    .as_ref()
-                    .is_none_or(|template| one.template == *template)
-                && ask.since_ms.is_none_or(|since| one.started_ms >= since)
-        });
-        all.sort_by_cached_key(|one| (one.started_ms, one.id.clone()));
-        if !ask.oldest_first {
-            all.reverse();
-        }
-        let limit = ask.limit.clamp(1, LIST_MAX);
-        let begin = match &ask.cursor {
-            None => 0,
-            Some(cursor) => after(&all, cursor, ask.oldest_first),
-        };
-        let rest = all.get(begin..).unwrap_or_default();
-        let part = rest.get(..limit.min(rest.len())).unwrap_or_default();
-        let last = part.last().filter(|_| rest.len() > limit);
-        Listed {
-            sandboxes: part.to_vec(),
-            cursor: last.map(|one| format!("{}-{}", one.started_ms, one.id)),
-            running,
-        }
-    }
-
-    /// Ends a sandbox and waits until it is gone.
-    async fn end(self: &Arc<Self>, living: &Arc<Living>, why: Reason) {
-        let _ = living.life.pass(Transition::End(why));
-        self.ended(living).await;
-    }
-
-    /// Ends a sandbox whose pause comes to nothing.
-    async fn abandon(self: &Arc<Self>, living: &Arc<Living>, why: Reason) {
-        let _ = living.life.pass(Transition::Abandon(why));
-        self.ended(living).await;
-    }
-
-    /// Waits until a sandbox that is to end is gone; one that is being paused is left alone.
-    async fn ended(self: &Arc<Self>, living: &Arc<Living>) {
-        if !living.life.is(|state| matches!(state, Lifecycle::Ended(_))) {
-            return;
-        }
-        // Whoever comes meanwhile waits for the same end.
-        for _ in 0..ENDS_MAX {
-            let sandbox = Arc::clone(&living.sandbox);
-            match tokio::task::spawn_blocking(move || sandbox.kill()).await {
-                Ok(Ok(())) => return self.forget(living),
-                Ok(Err(failure)) => eprintln!("atoll serve: {}", refusal(&failure).what),
-                Err(error) => eprintln!("atoll serve: {error}"),
-            }
-            if living.sandbox.has_ended() {
-                return self.forget(living);
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-
-    /// Takes a sandbox that is gone off the list.
-    fn forget(self: &Arc<Self>, gone: &Arc<Living>) {
-        let Some(why) = self.list.end(gone) else {
-            return;
-        };
-        self.ended_all.fetch_add(1, Ordering::Relaxed);
-        self.release(&gone.spec.id);
-        self.forget_requests(gone);
-        self.note_killed(gone, &why);
-        self.release_layers(gone.spec.begun.all().cloned().collect());
-    }
-
-    /// Ends all sandboxes.
-    async fn end_all(self: &Arc<Self>) {
-        self.end_ahead().await;
-        let worker = Arc::clone(self);
-        let ended = tokio::task::spawn_blocking(move || worker.end_packages());
-        let _ = ended.await;
-        let all = self.list.all_living();
-        let mut ending = tokio::task::JoinSet::new();
-        for living in all {
-            let worker = Arc::clone(self);
-            ending.spawn(async move {
-                // What would have been kept at its time is kept now.
-                if living.spec.ask.auto_pause {
-                    let by = ServedExec::default();
-                    if worker.pause(&living, false, by).await.is_ok() {
-                        return;
-                    }
-                }
-                worker.end(&living, Reason::Server).await;
-            });
-        }
-        while ending.join_next().await.is_some() {}
-        // One that was just being paused is neither ended nor asleep before it is.
-        for living in self.list.all_living() {
-            self.wait_paused(&living.spec.id).await;
-        }
-        self.let_all_go().await;
-    }
-
-    /// Returns the processors that a sandbox has which asks for so many.
-    fn processors(&self, asked: Option<u32>) -> u32 {
-        let all = || std::thread::available_parallelism().map_or(1, usize::from);
-        let cpus = asked.or(self.cpus);
-        let cpus = cpus.map(Ok).unwrap_or_else(|| u32::try_from(all()));
-        cpus.unwrap_or(u32::MAX)
-    }
-
     /// Returns its numbers.
     fn counts(&self) -> Counts {
-        let running = self.shares.used(Of::Programs);
+        let running = self.common.shares.used(Of::Programs);
         let counted = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Counts {
             sandboxes: self.list.len(),
             programs: usize::try_from(running).unwrap_or(usize::MAX),
-            warm: self.pool.len(),
-            assigned: counted(&self.pool.assigned),
-            created: counted(&self.created),
-            ended: counted(&self.ended_all),
+            warm: self.sandboxes.prewarm.pool.len(),
+            assigned: counted(&self.sandboxes.prewarm.pool.assigned),
+            created: counted(&self.sandboxes.created),
+            ended: counted(&self.sandboxes.ended_all),
             requests: counted(&self.asked),
             webhooks_delivered: counted(&self.webhooks.delivered),
             webhooks_given_up: counted(&self.webhooks.given_up),
             webhooks_dropped: counted(&self.webhooks.dropped),
-            draining: self.is_draining(),
-            makes: self.engine.makes(),
+            draining: self.common.is_draining(),
+            makes: self.common.engine.makes(),
         }
     }
 }
@@ -740,19 +590,6 @@ impl<R: Request> Answer for R {}
 
 fn encoded(message: &impl Serialize) -> Result<Vec<u8>, Refusal> {
     serde_json::to_vec(&Ok::<_, Refusal>(message)).map_err(|error| fault(&error))
-}
-
-/// Returns where the part of a list begins that follows a cursor.
-fn after(all: &[SandboxFacts], cursor: &str, oldest_first: bool) -> usize {
-    let (at, id) = cursor.split_once('-').unwrap_or(("0", ""));
-    let last = (at.parse::<u64>().unwrap_or(0), id);
-    all.partition_point(|one| {
-        let key = (one.started_ms, one.id.as_str());
-        match oldest_first {
-            true => key <= last,
-            false => key >= last,
-        }
-    })
 }
 
 /// Makes a random name of so many lower-case letters and digits.

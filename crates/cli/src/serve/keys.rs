@@ -7,7 +7,9 @@ use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_engine::printable::printable;
 use atoll_model::parse_duration;
-use atoll_store::{FIRST_TENANT, ISSUER_MARK, KeyRecord, NewKey, Role, Scope, Scopes, ServedStore};
+use atoll_store::{
+    FIRST_TENANT, ISSUER_MARK, KeyRecord, KeyStore as _, NewKey, Role, Scope, Scopes, ServedStore,
+};
 use serde_json::{Value, json};
 
 use super::{line, made, store, unusable};

@@ -1,14 +1,13 @@
 //! Sandboxes and execs that wait for an approver, where policies ask about them.
 
+use std::sync::Mutex;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use atoll_engine::sandboxes::{
-    CallDigest, CreateSandbox, NeedsApproval, NotMade, PriorAnswer, Sandbox, Workspace,
-};
+use atoll_engine::sandboxes::{CallDigest, NeedsApproval, PriorAnswer};
 use atoll_ledger::Asked;
+use atoll_model::RunId;
 use atoll_model::network::ASKING_PATIENCE;
-use atoll_model::{RunId, VolumeMount};
 use atoll_store::Role;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -17,9 +16,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::callers::Caller;
-use super::lifecycle::Life;
-use super::{Worker, fault, refusal};
-use crate::protocol::{ApprovalFacts, CreateAsk, Decide, DecideAsk, Kind, Refusal};
+use super::common::Common;
+use super::{fault, refusal};
+use crate::protocol::{ApprovalFacts, Decide, DecideAsk, Kind, Refusal};
 
 /// The first number of a question: those about connections count from 1 in each sandbox.
 const FIRST: u32 = 1_000_001;
@@ -115,43 +114,13 @@ pub(super) fn advised(answer: &PriorAnswer, refusal: Refusal) -> Refusal {
     }
 }
 
-impl Worker {
-    /// Makes a sandbox, once an approver has agreed where policies ask about it; returns it with its
-    /// state.
-    pub(super) async fn make(
-        self: &Arc<Self>,
-        caller: &Caller,
-        ask: &CreateAsk,
-        mut wanted: CreateSandbox,
-    ) -> Result<(Sandbox, Life), Refusal> {
-        let asked = match self.attempt(&wanted).await? {
-            Ok(made) => return Ok(made),
-            Err(NotMade::Failed(failure)) => return Err(refusal(&failure)),
-            Err(NotMade::NeedsApproval(asked)) => asked,
-        };
-        let Workspace::Own(served) = &wanted.workspace else {
-            return Err(Refusal::new(Kind::Fault, "it is not a served sandbox"));
-        };
-        let question = Question {
-            action: "run",
-            sandbox: served.sandbox.clone(),
-            run: None,
-            caller: served.caller.clone(),
-            shown: json!({
-                "template": ask.template,
-                "metadata": ask.metadata,
-                "network": ask.network,
-                "volumes": served.volumes.iter().map(VolumeMount::stated).collect::<Vec<_>>(),
-                "variables": ask.environment.keys().collect::<Vec<_>>(),
-            }),
-            asked,
-        };
-        wanted.answer = self.ask_approver(&caller.tenant, question).await?;
-        self.can_make(caller)?;
-        let made = self.attempt(&wanted).await?;
-        made.map_err(|why| advised(&wanted.answer, refusal(&why.failure())))
-    }
+/// The questions that wait for approvers.
+pub(super) struct Approvals {
+    pub(super) common: Arc<Common>,
+    pub(super) questions: Mutex<Questions>,
+}
 
+impl Approvals {
     fn questions(&self) -> MutexGuard<'_, Questions> {
         self.questions
             .lock()
@@ -320,9 +289,9 @@ impl Worker {
         step: Asked,
         body: Value,
     ) -> Result<(), Refusal> {
-        let (worker, run) = (Arc::clone(self), question.run.clone());
+        let (own, run) = (Arc::clone(self), question.run.clone());
         let recorded =
-            spawn_blocking(move || worker.engine.record_question(run.as_ref(), step, &body));
+            spawn_blocking(move || own.common.engine.record_question(run.as_ref(), step, &body));
         let recorded = recorded.await.map_err(|error| fault(&error))?;
         recorded.map_err(|failure| refusal(&failure))
     }

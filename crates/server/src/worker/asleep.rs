@@ -13,7 +13,7 @@ use atoll_store::PausedSandbox;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::callers::Caller;
+use super::common::Common;
 use super::lifecycle::{Reason, Transition};
 use super::list::List;
 use super::living::Living;
@@ -21,8 +21,9 @@ use super::paused::Paused;
 use super::room::For;
 use super::shares::Of;
 use super::sizes::{Sizes, check_sizes};
-use super::{Worker, fault, refusal, unanswered};
-use crate::protocol::Refusal;
+use super::volumes::Volumes;
+use super::webhooks::Webhooks;
+use super::{fault, refusal};
 
 /// The time between two looks whether they stand still.
 const LOOK: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ impl Paused {
         *self.asleep() = asleep;
     }
 
-    fn asleep(&self) -> MutexGuard<'_, Option<Asleep>> {
+    pub(super) fn asleep(&self) -> MutexGuard<'_, Option<Asleep>> {
         self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,27 +65,37 @@ impl Paused {
     }
 }
 
-impl Worker {
+/// The memory of paused sandboxes.
+pub(super) struct PausedMemory {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) webhooks: Arc<Webhooks>,
+    pub(super) volumes: Arc<Volumes>,
+}
+
+impl PausedMemory {
     /// Returns whether memory of this one can be kept: with those that are alive its tenant has no more
     /// than it may, and there is room.
     pub(super) fn may_sleep(&self, living: &Living) -> bool {
         let own = Sizes::of_living(living);
         let others = self.list.alive(&living.spec.tenant).without(own);
         let all = others.with(self.asleep_sizes(&living.spec.tenant));
-        self.configuration.pause.memory_s > 0
-            && check_sizes(&self.configuration.quota, all, own).is_ok()
+        self.common.configuration.pause.memory_s > 0
+            && check_sizes(&self.common.configuration.quota, all, own).is_ok()
             && !self.is_crowded()
-            && self.room.check(For::Ahead).is_ok()
-            && !self.is_draining()
+            && self.common.room.check(For::Ahead).is_ok()
+            && !self.common.is_draining()
     }
 
     /// Returns whether so many processes are supervised that further sandboxes would be refused soon.
     fn is_crowded(&self) -> bool {
-        self.shares.is_used_beyond(Of::Sandboxes, CROWDED_FROM)
+        self.common
+            .shares
+            .is_used_beyond(Of::Sandboxes, CROWDED_FROM)
     }
 
     /// Returns what the sandboxes of a tenant whose memory is kept may use together.
-    fn asleep_sizes(&self, tenant: &str) -> Sizes {
+    pub(super) fn asleep_sizes(&self, tenant: &str) -> Sizes {
         let (_, own) = self.list.of(tenant);
         let own = own.iter().filter_map(|one| one.sleeper());
         own.fold(Sizes::default(), |all, one| {
@@ -99,9 +110,9 @@ impl Worker {
         row: PausedSandbox,
         by: ServedExec,
     ) -> Option<Asleep> {
-        let (worker, of) = (Arc::clone(self), Arc::clone(living));
+        let (own, of) = (Arc::clone(self), Arc::clone(living));
         let still = spawn_blocking(move || {
-            let written = worker.store.pause_at_once(&row);
+            let written = own.common.store.pause_at_once(&row);
             written.map_err(|error| fault(&error))?;
             let still = of.sandbox.stand_still(&by);
             still.map_err(|failure| refusal(&failure))
@@ -110,10 +121,10 @@ impl Worker {
         match still {
             Ok(still) => {
                 // Nobody waits for the disk: while the machine goes on, what was written is there.
-                let (worker, of) = (Arc::clone(self), Arc::clone(living));
+                let (own, of) = (Arc::clone(self), Arc::clone(living));
                 drop(spawn_blocking(move || {
                     let _ = of.sandbox.settle_home();
-                    let _ = worker.store.settle_paused();
+                    let _ = own.common.store.settle_paused();
                 }));
                 Some(Asleep {
                     living: Arc::clone(living),
@@ -131,56 +142,6 @@ impl Worker {
         }
     }
 
-    /// Has a paused sandbox go on where its processes stand still; `None` if these are gone. Nothing
-    /// else happens to it meanwhile.
-    pub(super) async fn awaken(
-        self: &Arc<Self>,
-        paused: &Arc<Paused>,
-        caller: &Caller,
-        timeout_s: Option<u64>,
-    ) -> Result<Option<Arc<Living>>, Refusal> {
-        let Some(living) = paused.sleeper() else {
-            return Ok(None);
-        };
-        self.can_make(caller)?;
-        let life = self.life(timeout_s.or(living.spec.ask.timeout_s))?;
-        let _making = self.admit(&paused.tenant, Sizes::of_living(&living))?;
-        if !self.has_held(paused).await {
-            // Some of it is gone, or has gone on by itself: its files are what is kept.
-            return match self.end_asleep(paused, Sandbox::end_still).await {
-                true => Ok(None),
-                false => Err(unanswered()),
-            };
-        }
-        let Some(asleep) = paused.asleep().take() else {
-            return Ok(None);
-        };
-        let by = ServedExec {
-            caller: Some(caller.name.clone()),
-            trace: caller.trace.clone(),
-            ..ServedExec::default()
-        };
-        let of = Arc::clone(&living);
-        let goes_on = spawn_blocking(move || of.sandbox.go_on(&by)).await;
-        let goes_on = goes_on.map_err(|error| fault(&error));
-        let goes_on = goes_on.and_then(|done| done.map_err(|failure| refusal(&failure)));
-        if let Err(refusal) = goes_on {
-            *paused.asleep() = Some(asleep);
-            return Err(refusal);
-        }
-        if living.life.pass(Transition::Continue).is_err() {
-            // It has ended meanwhile; its files were kept.
-            self.release(&paused.id);
-            return Ok(None);
-        }
-        living.sandbox.stay_no_more();
-        living.live_for(life, false);
-        drop(asleep);
-        self.list.put_living(&living);
-        self.take_on(&living, true);
-        Ok(Some(living))
-    }
-
     /// Ends the processes of a paused sandbox, whose files are kept, on disk before this returns; returns
     /// whether it did. One that something is done with is left alone.
     async fn let_go(&self, paused: &Arc<Paused>, why: &str) -> bool {
@@ -194,7 +155,8 @@ impl Worker {
         let has_gone = self.end_asleep(paused, Sandbox::end_still).await;
         if has_gone {
             let facts = json!({ "why": format!("{why}: its files are kept, its memory is not") });
-            self.note(&paused.tenant, &paused.id, "updated", &facts);
+            self.webhooks
+                .note(&paused.tenant, &paused.id, "updated", &facts);
         }
         has_gone
     }
@@ -223,14 +185,14 @@ impl Worker {
         }
         let why = Reason::Exited("its memory was let go".to_owned());
         let _ = paused.life.pass(Transition::Exit(why));
-        self.release(&paused.id);
+        self.volumes.release(&paused.id);
         true
     }
 
     /// Lets memory go that was kept for long enough, that is needed, or whose processes do not stand
-    /// still; for as long as the worker is there.
+    /// still; for as long as the own is there.
     pub(super) async fn keep_asleep(self: &Arc<Self>) {
-        let longest = Duration::from_secs(self.configuration.pause.memory_s);
+        let longest = Duration::from_secs(self.common.configuration.pause.memory_s);
         loop {
             tokio::time::sleep(LOOK).await;
             let sleepers = sleepers(&self.list);
@@ -268,11 +230,11 @@ impl Worker {
     pub(super) async fn let_all_go(self: &Arc<Self>) {
         let mut going = tokio::task::JoinSet::new();
         for paused in sleepers(&self.list) {
-            let worker = Arc::clone(self);
+            let own = Arc::clone(self);
             going.spawn(async move {
                 let until = Instant::now() + LEFT_WITHIN;
                 // What something is done with keeps its files all the same.
-                while !worker.let_go(&paused, "the server has ended").await
+                while !own.let_go(&paused, "the server has ended").await
                     && paused.is_asleep()
                     && Instant::now() < until
                 {
@@ -284,7 +246,7 @@ impl Worker {
     }
 
     /// Returns whether no thread of a paused sandbox has run, or ended, since it stands still.
-    async fn has_held(&self, paused: &Arc<Paused>) -> bool {
+    pub(super) async fn has_held(&self, paused: &Arc<Paused>) -> bool {
         let still = paused.asleep().as_ref().map(|one| Arc::clone(&one.still));
         let Some(still) = still else {
             return true;

@@ -1,6 +1,5 @@
 //! Templates that callers build: their layers, and what sandboxes made from them begin with.
 
-mod begun;
 mod copying;
 mod debian;
 mod digest;
@@ -13,32 +12,37 @@ mod steps;
 mod uploads;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use atoll_engine::sandboxes::System;
 use atoll_model::RESIDENT;
 use atoll_store::StoredTemplate;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
+use super::catalogue::Catalogue;
+use super::common::Common;
 use super::layered::Begun;
-use super::living::{Living, milliseconds};
-use super::{Answer, Answered, Worker, fault, name, templates};
+use super::layered::Layers;
+use super::list::List;
+use super::living::milliseconds;
+use super::once::Idempotency;
+use super::running::Programs;
+use super::sandboxes::Sandboxes;
+use super::webhooks::Webhooks;
+use super::{Answer, Answered, fault, name, templates};
 use crate::protocol::{
     BuildFacts, CODE_INTERPRETER, CreateAsk, Kind, Refusal, RequestBuild, RequestedBuild,
     StartBuild, TemplateFacts, TemplatesAsk,
 };
-pub(super) use begun::variables;
 pub(super) use holding::{Held, Hold};
 pub(super) use progress::Builds;
+pub(super) use steps::READY_LOOK;
 
 /// The longest name of a template, bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// The tag that a name has where none is written.
-const DEFAULT_TAG: &str = ":default";
+pub(super) const DEFAULT_TAG: &str = ":default";
 /// The mark in the name of one that another has replaced.
 const REPLACED: char = '@';
 /// The most lines of a log in one answer.
@@ -131,7 +135,7 @@ impl Record {
 }
 
 impl Template {
-    fn of(stored: StoredTemplate) -> Option<Self> {
+    pub(super) fn of(stored: StoredTemplate) -> Option<Self> {
         let record = serde_json::from_str::<Record>(&stored.record);
         let record = record.inspect_err(|error| {
             eprintln!("atoll serve: template {}: {error}", stored.id);
@@ -159,58 +163,32 @@ impl Template {
     }
 }
 
-impl Worker {
-    pub(super) fn layers(&self) -> PathBuf {
-        self.engine.state().join("served/layers")
-    }
+/// The templates of tenants, and their builds.
+pub(super) struct Templates {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) webhooks: Arc<Webhooks>,
+    pub(super) idempotency: Arc<Idempotency>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) layers: Arc<Layers>,
+    pub(super) programs: Arc<Programs>,
+    pub(super) sandboxes: Arc<Sandboxes>,
+    pub(super) builds: Builds,
+}
 
-    pub(super) fn layer(&self, id: &str) -> PathBuf {
-        self.layers().join(id)
-    }
-
-    /// Returns the templates of all tenants.
-    fn all_templates(&self) -> Result<Vec<Template>, Refusal> {
-        let all = self.store.templates().map_err(|error| fault(&error))?;
-        Ok(all.into_iter().filter_map(Template::of).collect())
-    }
-
-    /// Finds a template of a tenant that was built, by its id or name.
-    pub(super) fn template_named(
-        &self,
-        tenant: &str,
-        named: &str,
-    ) -> Result<Option<Template>, Refusal> {
-        let named = named.strip_suffix(DEFAULT_TAG).unwrap_or(named);
-        let all = self.all_templates()?;
-        let is_it = |one: &Template| one.tenant == tenant && (one.id == named || one.name == named);
-        Ok(all.into_iter().find(is_it))
-    }
-
-    /// Finds the template that a sandbox stands on; `None` for a shipped one.
-    pub(super) fn template_of(&self, shipped: &str) -> Result<Option<Template>, Refusal> {
-        if crate::protocol::TEMPLATES.contains(&shipped) {
-            return Ok(None);
-        }
-        let all = self.all_templates()?;
-        let found = all.into_iter().find(|one| one.id == shipped);
-        let gone = || {
-            let what = format!("the template {shipped} that it stands on is not there any more");
-            Refusal::new(Kind::NotFound, what)
-        };
-        found.map(Some).ok_or_else(gone)
-    }
-
-    /// Returns the system of sandboxes that stand on a template.
-    pub(super) fn system_of(&self, template: &Template) -> System {
-        let layers = template.record.layers.iter();
-        System {
-            name: template.id.clone(),
-            layers: layers.map(|id| self.layer(id)).collect(),
-            over_host: template.record.over_host,
-            roots: template.record.roots.clone(),
-            changed: Vec::new(),
-            begins: None,
-        }
+impl Templates {
+    pub(super) fn new(sandboxes: &Arc<Sandboxes>) -> Arc<Self> {
+        Arc::new(Self {
+            common: Arc::clone(&sandboxes.common),
+            list: Arc::clone(&sandboxes.list),
+            webhooks: Arc::clone(&sandboxes.webhooks),
+            idempotency: Arc::clone(&sandboxes.idempotency),
+            catalogue: Arc::clone(&sandboxes.catalogue),
+            layers: Arc::clone(&sandboxes.layers),
+            programs: Arc::clone(&sandboxes.programs),
+            sandboxes: Arc::clone(sandboxes),
+            builds: Builds::default(),
+        })
     }
 
     /// Carries out a request about templates.
@@ -221,23 +199,23 @@ impl Worker {
     ) -> Result<Answered, Refusal> {
         match ask {
             TemplatesAsk::ListTemplates(ask) => {
-                let mut all = self.all_templates()?;
+                let mut all = self.catalogue.all_templates()?;
                 all.retain(|one| one.tenant == caller.tenant);
                 let own = all.iter().map(|one| self.template_facts(one));
                 ask.answer(own.chain(self.interpreter_facts()).collect())
             }
             TemplatesAsk::GetTemplate(ask) => {
-                let found = self.template_named(&caller.tenant, &ask.id)?;
+                let found = self.catalogue.template_named(&caller.tenant, &ask.id)?;
                 let found = found.ok_or_else(|| no_template(&ask.id))?;
                 ask.answer(self.template_facts(&found))
             }
             TemplatesAsk::RemoveTemplate(ask) => {
-                self.can_make(caller)?;
+                self.common.can_make(caller)?;
                 ask.answer(self.remove_template(caller, &ask.id).await?)
             }
             TemplatesAsk::RequestBuild(ask) => ask.answer(self.request_build(caller, &ask)?),
             TemplatesAsk::LinkUpload(ask) => {
-                self.can_make(caller)?;
+                self.common.can_make(caller)?;
                 ask.answer(self.builds.link(&caller.tenant, &ask.template)?)
             }
             TemplatesAsk::StartBuild(ask) => ask.answer(self.start_build(caller, &ask)?),
@@ -253,14 +231,14 @@ impl Worker {
     }
 
     fn template_facts(&self, one: &Template) -> TemplateFacts {
-        let defaults = &self.configuration.defaults;
+        let defaults = &self.common.configuration.defaults;
         TemplateFacts {
             id: one.id.clone(),
             name: one.name.clone(),
             created_ms: one.created_ms,
             digest: one.record.digest.clone(),
             user: one.record.user.clone(),
-            cpus: self.processors(one.record.cpus),
+            cpus: self.common.processors(one.record.cpus),
             memory_mib: one.record.memory_mib.unwrap_or(defaults.memory_mib),
             sandboxes: self.list.stand_on(&one.id),
         }
@@ -268,15 +246,15 @@ impl Worker {
 
     /// Describes the shipped interpreter, where packages were built for it.
     fn interpreter_facts(&self) -> Option<TemplateFacts> {
-        let (number, created_ms) = templates::built(self.engine.state())?;
+        let (number, created_ms) = templates::built(self.common.engine.state())?;
         Some(TemplateFacts {
             id: CODE_INTERPRETER.to_owned(),
             name: CODE_INTERPRETER.to_owned(),
             created_ms,
             digest: format!("{CODE_INTERPRETER}/{number}"),
             user: resident(),
-            cpus: self.processors(None),
-            memory_mib: self.configuration.defaults.memory_mib,
+            cpus: self.common.processors(None),
+            memory_mib: self.common.configuration.defaults.memory_mib,
             // It is everybody's, and how many others use it is nobody's business.
             sandboxes: 0,
         })
@@ -287,7 +265,7 @@ impl Worker {
         caller: &Caller,
         ask: &RequestBuild,
     ) -> Result<RequestedBuild, Refusal> {
-        self.can_make(caller)?;
+        self.common.can_make(caller)?;
         let (cpus, memory_mib) = (ask.cpus, ask.memory_mib);
         let named = ask.name.strip_suffix(DEFAULT_TAG).unwrap_or(&ask.name);
         let named = named.to_owned();
@@ -304,9 +282,9 @@ impl Worker {
             memory_mib,
             ..CreateAsk::default()
         };
-        self.limits(&sizes)?;
-        self.check_no_snapshot(&caller.tenant, &named)?;
-        let there = self.template_named(&caller.tenant, &named)?;
+        self.common.limits(&sizes)?;
+        self.catalogue.check_no_snapshot(&caller.tenant, &named)?;
+        let there = self.catalogue.template_named(&caller.tenant, &named)?;
         if there.is_none() {
             self.check_templates(&caller.tenant)?;
         }
@@ -320,8 +298,8 @@ impl Worker {
         };
         let (build, forgotten) = self.builds.request(&id, begun)?;
         if let Some(forgotten) = forgotten {
-            let worker = Arc::clone(self);
-            tokio::spawn(async move { worker.drop_uploads(&forgotten).await });
+            let own = Arc::clone(self);
+            tokio::spawn(async move { own.drop_uploads(&forgotten).await });
         }
         Ok(RequestedBuild {
             template: id,
@@ -331,8 +309,8 @@ impl Worker {
 
     /// Refuses one template more than a tenant may have.
     fn check_templates(&self, tenant: &str) -> Result<(), Refusal> {
-        let all = self.all_templates()?;
-        let most = self.configuration.quota.templates;
+        let all = self.catalogue.all_templates()?;
+        let most = self.common.configuration.quota.templates;
         if all.iter().filter(|one| one.tenant == tenant).count() < most {
             return Ok(());
         }
@@ -342,21 +320,21 @@ impl Worker {
     }
 
     fn start_build(self: &Arc<Self>, caller: &Caller, ask: &StartBuild) -> Result<(), Refusal> {
-        self.can_make(caller)?;
+        self.common.can_make(caller)?;
         let wanted = self
             .builds
             .begin(&caller.tenant, &ask.template, &ask.build)?;
-        let (worker, caller, ask) = (Arc::clone(self), caller.clone(), ask.clone());
+        let (own, caller, ask) = (Arc::clone(self), caller.clone(), ask.clone());
         tokio::spawn(async move {
             let StartBuild {
                 template,
                 build,
                 plan,
             } = ask;
-            let log = progress::Log::of(&worker, &build, &caller);
-            let built = worker.build(&caller, &template, &wanted, *plan, &log).await;
-            worker.drop_uploads(&template).await;
-            worker.builds.end(&template, &build, built);
+            let log = progress::Log::of(&own, &build, &caller);
+            let built = own.build(&caller, &template, &wanted, *plan, &log).await;
+            own.drop_uploads(&template).await;
+            own.builds.end(&template, &build, built);
         });
         Ok(())
     }
@@ -377,43 +355,27 @@ impl Worker {
             created_ms: milliseconds(SystemTime::now()),
             record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
         };
-        self.check_no_snapshot(&wanted.tenant, &wanted.name)?;
-        let before = self.template_named(&wanted.tenant, &wanted.name)?;
+        self.catalogue
+            .check_no_snapshot(&wanted.tenant, &wanted.name)?;
+        let before = self
+            .catalogue
+            .template_named(&wanted.tenant, &wanted.name)?;
         let Some(before) = before.filter(|before| before.name == wanted.name) else {
             self.check_templates(&wanted.tenant)?;
             return self
+                .common
                 .store
                 .keep_template(&stored)
                 .map_err(|error| fault(&error));
         };
-        let replaced = self.store.replace_template(&before.id, &stored);
+        let replaced = self.common.store.replace_template(&before.id, &stored);
         replaced.map_err(|error| fault(&error))?;
-        if self.users_of(&before)? == 0 {
-            let removed = self.store.remove_template(&before.id);
+        if self.layers.users_of(&before)? == 0 {
+            let removed = self.common.store.remove_template(&before.id);
             removed.map_err(|error| fault(&error))?;
-            self.drop_layers(&before.record).await;
+            self.layers.drop_layers(&before.record).await;
         }
         Ok(())
-    }
-
-    /// Counts the sandboxes and snapshots that stand on a template.
-    fn users_of(&self, one: &Template) -> Result<usize, Refusal> {
-        let snapshots = self.store.snapshots().map_err(|error| fault(&error))?;
-        let snapshots = snapshots.iter().filter(|kept| kept.shipped == one.id);
-        Ok(self.list.stand_on(&one.id) + snapshots.count())
-    }
-
-    /// Removes the files of a template that no other one, and no sandbox, has.
-    async fn drop_layers(self: &Arc<Self>, record: &Record) {
-        let (worker, ids) = (Arc::clone(self), record.files().cloned());
-        let ids: Vec<String> = ids.collect();
-        let _ = spawn_blocking(move || worker.drop_files(ids.into_iter())).await;
-    }
-
-    /// Returns whether a living sandbox began with a layer.
-    fn is_mounted(&self, id: &str) -> bool {
-        let has = |one: &Arc<Living>| one.spec.layers.iter().any(|own| own == id);
-        self.list.all_living().iter().any(has)
     }
 
     async fn remove_template(
@@ -421,17 +383,18 @@ impl Worker {
         caller: &Caller,
         named: &str,
     ) -> Result<(), Refusal> {
-        let found = self.template_named(&caller.tenant, named)?;
+        let found = self.catalogue.template_named(&caller.tenant, named)?;
         let found = found.ok_or_else(|| no_template(named))?;
-        let users = self.users_of(&found)?;
+        let users = self.layers.users_of(&found)?;
         if users > 0 {
             let what = format!("{users} sandboxes and snapshots stand on template {named}");
             return Err(Refusal::new(Kind::Exists, what).advise("end or delete them first"));
         }
-        self.store
+        self.common
+            .store
             .remove_template(&found.id)
             .map_err(|error| fault(&error))?;
-        self.drop_layers(&found.record).await;
+        self.layers.drop_layers(&found.record).await;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod rights;
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,9 +13,12 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
+use super::common::Common;
+use super::issuers::Issuers;
 use super::lifecycle::Lifecycle;
+use super::list::List;
 use super::living::{Living, is_equal, opens_services};
-use super::{Answer, Answered, Worker, fault};
+use super::{Answer, Answered, fault};
 use crate::protocol::{
     Credential, FileAsk, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, LifeAsk, Link,
     LinkPort, MadeKey, MakeKey, Refusal, is_service,
@@ -71,7 +75,24 @@ impl Scans {
     }
 }
 
-impl Worker {
+/// The callers of a server: found by what they show, and held to what they may.
+pub(super) struct Callers {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) issuers: Issuers,
+    pub(super) scans: Mutex<Scans>,
+}
+
+impl Callers {
+    pub(super) fn new(common: Arc<Common>, list: Arc<List>) -> Arc<Self> {
+        Arc::new(Self {
+            issuers: Issuers::new(&common.configuration.issuers),
+            common,
+            list,
+            scans: Mutex::default(),
+        })
+    }
+
     /// Finds who calls by their key or token, if that is good for one of these scopes.
     pub(super) async fn caller(
         &self,
@@ -96,6 +117,7 @@ impl Worker {
             );
         };
         let found = self
+            .common
             .store
             .key(key, SystemTime::now())
             .map_err(|error| fault(&error))?;
@@ -221,16 +243,16 @@ impl Worker {
         }
         match ask {
             KeysAsk::ListKeys(ask) => {
-                let keys = self.store.keys().map_err(|error| fault(&error))?;
+                let keys = self.common.store.keys().map_err(|error| fault(&error))?;
                 let own = keys.into_iter().filter(|key| key.tenant == caller.tenant);
                 ask.answer(own.map(facts).collect())
             }
             KeysAsk::MakeKey(ask) => ask.answer(make_key(self, caller, &ask)?),
             KeysAsk::RevokeKey(ask) => {
-                let keys = self.store.keys().map_err(|error| fault(&error))?;
+                let keys = self.common.store.keys().map_err(|error| fault(&error))?;
                 let mut own = keys.iter().filter(|key| key.tenant == caller.tenant);
                 let revoked = match own.any(|key| key.id == ask.id) {
-                    true => self.store.revoke_key(&ask.id),
+                    true => self.common.store.revoke_key(&ask.id),
                     false => Err(ServedError::NoKey(ask.id.clone())),
                 };
                 let none = |error: ServedError| Refusal::new(Kind::NotFound, error.to_string());
@@ -240,7 +262,7 @@ impl Worker {
     }
 }
 
-fn make_key(worker: &Worker, caller: &Caller, ask: &MakeKey) -> Result<MadeKey, Refusal> {
+fn make_key(callers: &Callers, caller: &Caller, ask: &MakeKey) -> Result<MadeKey, Refusal> {
     let role = Role::parse(&ask.role).ok_or_else(|| {
         let names: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
         let what = format!(
@@ -256,7 +278,7 @@ fn make_key(worker: &Worker, caller: &Caller, ask: &MakeKey) -> Result<MadeKey, 
         .scopes
         .as_deref()
         .map_or(Ok(Scopes::All), wanted_scopes)?;
-    let made = worker.store.make_key(&NewKey {
+    let made = callers.common.store.make_key(&NewKey {
         tenant,
         name: &ask.name,
         role,
@@ -360,7 +382,7 @@ fn bad_signature() -> Refusal {
     )
 }
 
-impl Worker {
+impl Callers {
     /// Makes a link to a port, for whoever gets it.
     pub(super) fn link(&self, living: &Living, ask: &LinkPort) -> Result<Link, Refusal> {
         let LinkPort { port, lasts_s } = *ask;
@@ -376,15 +398,9 @@ impl Worker {
         }
         let until_s = now_s() + lasts_s;
         let signature = living.link_signature(port, until_s);
-        let url = self.port_url(living, port);
+        let url = self.common.port_url(living, port);
         let url = format!("{url}?{LINK}={until_s}.{signature}");
         Ok(Link { url })
-    }
-
-    /// Returns the address of a port.
-    pub(super) fn port_url(&self, living: &Living, port: u16) -> String {
-        let (scheme, below) = &self.origin;
-        format!("{scheme}://{port}-{}.{below}/", living.spec.id)
     }
 }
 

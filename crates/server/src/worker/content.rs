@@ -20,8 +20,9 @@ use super::files::part;
 use super::living::is_equal;
 use super::making::check_maker;
 use super::room::For;
+use super::volumes::Volumes;
 use super::volumes::{Use, is_full, no_volume};
-use super::{Answer, Answered, Held, Worker, fault, name, refusal, volumes};
+use super::{Answer, Answered, Held, fault, name, refusal, volumes};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{
     ContentAsk, ContentFacts, Credential, Kind, ReadContent, Refusal, WriteContent,
@@ -66,7 +67,7 @@ impl Asked {
     }
 }
 
-impl Worker {
+impl Volumes {
     /// Carries out a request about files of a volume.
     pub(super) async fn content(
         self: &Arc<Self>,
@@ -77,7 +78,7 @@ impl Worker {
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         let (volume, caller) = self.reached(&asked).await?;
-        self.charge(held, &volume.tenant, true)?;
+        held.charge(&self.common.shares, &volume.tenant, true)?;
         if ask.path().len() > PATH_BYTES_MAX {
             return Err(Refusal::new(Kind::Invalid, "the path is too long"));
         }
@@ -105,7 +106,7 @@ impl Worker {
                 ask.close(self.write_content(&volume, &ask, reader, writer).await?)
             }
             ContentAsk::MakeContentDirectory(ask) => {
-                self.room.check(For::File)?;
+                self.common.room.check(For::File)?;
                 self.check_room(&volume, 0, true).await?;
                 let (mode, parents) = (ask.mode, ask.parents);
                 let make = move |files: &VolumeFiles| files.make_directory(&path, mode, parents);
@@ -157,8 +158,9 @@ impl Worker {
             "name": volume.name,
             "path": ask.path(),
         });
-        let worker = Arc::clone(self);
-        let recorded = spawn_blocking(move || worker.engine.record_volume(change, record)).await;
+        let own = Arc::clone(self);
+        let recorded =
+            spawn_blocking(move || own.common.engine.record_volume(change, record)).await;
         let recorded = recorded.map_err(|error| fault(&error))?;
         recorded.map_err(|failure| refusal(&failure))?;
         Ok(held)
@@ -166,7 +168,7 @@ impl Worker {
 
     /// Finds the volume of a request, by its own token or by a key; and the caller that the key tells.
     pub(super) async fn reached(&self, asked: &Asked) -> Result<(Volume, Option<String>), Refusal> {
-        let found = self.store.volume(&asked.volume);
+        let found = self.common.store.volume(&asked.volume);
         let found = found.map_err(|error| fault(&error))?;
         if let (Credential::Key(token), Some(one)) = (&asked.credential, found)
             && one.is_whole
@@ -174,7 +176,10 @@ impl Worker {
         {
             return Ok((one, None));
         }
-        let caller: Caller = self.caller(&asked.credential, &[Scope::Files]).await?;
+        let caller: Caller = self
+            .callers
+            .caller(&asked.credential, &[Scope::Files])
+            .await?;
         check_maker(&caller).map_err(|_| no_volume(&asked.volume))?;
         let one = self.volume_named(&caller.tenant, &asked.volume)?;
         Ok((one, Some(caller.name)))
@@ -187,8 +192,8 @@ impl Worker {
         path: &str,
         work: impl FnOnce(&VolumeFiles) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (worker, place) = (Arc::clone(self), self.volume_place(&volume.id));
-        let done = spawn_blocking(move || work(&worker.engine.open_volume(&place)?)).await;
+        let (own, place) = (Arc::clone(self), self.volume_place(&volume.id));
+        let done = spawn_blocking(move || work(&own.common.engine.open_volume(&place)?)).await;
         let done = done.map_err(|error| fault(&error))?;
         done.map_err(|error| Refusal::of_file(path, &error))
     }
@@ -221,7 +226,7 @@ impl Worker {
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<ContentFacts, Refusal> {
-        self.room.check(For::File)?;
+        self.common.room.check(For::File)?;
         self.check_room(volume, 0, false).await?;
         let staged = name(20)?;
         let stage = move |files: &VolumeFiles| files.stage(&staged);
@@ -306,7 +311,7 @@ impl Worker {
     async fn no_room(&self, volume: &Volume, file: &File) -> Refusal {
         loop {
             tokio::time::sleep(COUNTED_EVERY).await;
-            let room = match self.room.check(For::File) {
+            let room = match self.common.room.check(For::File) {
                 Ok(()) => self.check_room(volume, size(file), false).await,
                 refused => refused,
             };

@@ -7,13 +7,33 @@ use atoll_store::{LifecycleEvent, Page};
 use serde_json::{Value, json};
 
 use super::living::{Living, milliseconds};
-use super::{Worker, fault, name};
+use super::webhooks::Webhooks;
+use super::{fault, name};
 use crate::protocol::{LifecycleEventFacts, ListLifecycleEvents, Refusal};
 
 /// The longest notes of a sandbox that its events repeat, bytes in all.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
-impl Worker {
+/// Describes an event, with the facts that the sandbox began with.
+pub(super) fn facts(tenant: &str, event: LifecycleEvent) -> LifecycleEventFacts {
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let mut facts = event.first_facts.as_deref().map(read).unwrap_or_default();
+    let own = read(&event.facts);
+    match (facts.as_object_mut(), own) {
+        (Some(facts), Value::Object(own)) => facts.extend(own),
+        (_, own) => facts = own,
+    }
+    LifecycleEventFacts {
+        id: event.id,
+        tenant: tenant.to_owned(),
+        sandbox: event.sandbox,
+        kind: event.kind,
+        at_ms: event.at_ms,
+        facts,
+    }
+}
+
+impl Webhooks {
     /// Notes that a sandbox was made, with the facts that all of its events share.
     pub(super) fn note_created(&self, living: &Living) {
         self.note_begun(living, "created", "a caller has made it");
@@ -70,7 +90,7 @@ impl Worker {
 
     /// Notes the end of the sandboxes of a server that was killed: they have ended with it.
     pub(super) fn note_lost(&self) {
-        let lost = self.store.unended().unwrap_or_else(|error| {
+        let lost = self.common.store.unended().unwrap_or_else(|error| {
             eprintln!("atoll serve: {error}");
             Vec::new()
         });
@@ -91,12 +111,12 @@ impl Worker {
             facts: facts.to_string(),
             first_facts: None,
         };
-        match self.store.note(tenant, &event) {
+        match self.common.store.note(tenant, &event) {
             Ok(queued) => {
-                let dropped = &self.webhooks.dropped;
+                let dropped = &self.dropped;
                 dropped.fetch_add(queued.dropped, Ordering::Relaxed);
                 if queued.waiting > 0 {
-                    self.webhooks.woken.notify_one();
+                    self.woken.notify_one();
                 }
             }
             Err(error) => eprintln!("atoll serve: {error}"),
@@ -115,28 +135,10 @@ impl Worker {
             oldest_first: ask.oldest_first,
         };
         let found = self
+            .common
             .store
             .lifecycle_events(tenant, ask.sandbox.as_deref(), &page)
             .map_err(|error| fault(&error))?;
         Ok(found.into_iter().map(|one| facts(tenant, one)).collect())
-    }
-}
-
-/// Describes an event, with the facts that the sandbox began with.
-pub(super) fn facts(tenant: &str, event: LifecycleEvent) -> LifecycleEventFacts {
-    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
-    let mut facts = event.first_facts.as_deref().map(read).unwrap_or_default();
-    let own = read(&event.facts);
-    match (facts.as_object_mut(), own) {
-        (Some(facts), Value::Object(own)) => facts.extend(own),
-        (_, own) => facts = own,
-    }
-    LifecycleEventFacts {
-        id: event.id,
-        tenant: tenant.to_owned(),
-        sandbox: event.sandbox,
-        kind: event.kind,
-        at_ms: event.at_ms,
-        facts,
     }
 }

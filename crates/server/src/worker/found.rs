@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atoll_engine::sandboxes::remove_home;
 
-use super::Worker;
+use super::layered::Layers;
 use super::lifecycle::{Life, Lifecycle};
 use super::paused::{CHANGES, Paused, Record, home_name};
 
@@ -16,10 +16,10 @@ use super::paused::{CHANGES, Paused, Record, home_name};
 const REMOVALS: u32 = 20;
 const AGAIN: Duration = Duration::from_millis(200);
 
-impl Worker {
+impl Layers {
     /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
     pub(super) fn find_paused(&self) {
-        let found = match self.store.paused() {
+        let found = match self.common.store.paused() {
             Ok(found) => found,
             // Whose homes those are is not known then: they stay.
             Err(error) => return eprintln!("atoll serve: {error}"),

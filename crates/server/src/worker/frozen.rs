@@ -21,7 +21,8 @@ use super::process::{NotStarted, Process};
 use super::room::For;
 use super::templates::{IMPORTED, READ_EARLY};
 use super::wanted::environment;
-use super::{Worker, fault, name, refusal};
+use super::warm::Prewarm;
+use super::{fault, name, refusal};
 use crate::protocol::{CODE_INTERPRETER, End, Kind, Refusal, StartAsk};
 
 /// The time after which one is made anew, or tried again.
@@ -133,12 +134,12 @@ impl Frozen {
     }
 }
 
-impl Worker {
+impl Prewarm {
     fn frozen_place(&self) -> PathBuf {
-        self.engine.state().join("served/frozen")
+        self.common.engine.state().join("served/frozen")
     }
 
-    /// Removes those of an earlier worker: a kernel may have come since that they do not fit.
+    /// Removes those of an earlier own: a kernel may have come since that they do not fit.
     pub(super) fn find_frozen(&self) {
         let _ = remove_home(&self.frozen_place());
     }
@@ -150,7 +151,7 @@ impl Worker {
         let Ok(_turn) = self.frozen.turn.try_lock() else {
             return;
         };
-        if self.frozen.is_current(marks) || self.room.check(For::Ahead).is_err() {
+        if self.frozen.is_current(marks) || self.common.room.check(For::Ahead).is_err() {
             return;
         }
         let made = self.frozen_of(marks, wanted).await;
@@ -167,10 +168,10 @@ impl Worker {
         if self.frozen.is_current(&marks) || self.frozen.turn.try_lock().is_err() {
             return;
         }
-        let (worker, wanted) = (Arc::clone(self), wanted.clone());
+        let (own, wanted) = (Arc::clone(self), wanted.clone());
         tokio::spawn(async move {
             sleep(FIRST_REQUESTS).await;
-            worker.keep_interpreter(&marks, &wanted).await;
+            own.keep_interpreter(&marks, &wanted).await;
         });
     }
 
@@ -181,14 +182,15 @@ impl Worker {
     ) -> Result<Option<PathBuf>, Refusal> {
         let (id, file) = (format!("i{}", name(20)?), name(20)?);
         let wanted = alone(marks, &id, wanted);
-        let (worker, asked, command) = (Arc::clone(self), wanted.clone(), command());
+        let (own, asked, command) = (Arc::clone(self), wanted.clone(), command());
         let programs = [command.iter().map(Into::into).collect()];
-        let may = spawn_blocking(move || worker.engine.may_be_ahead(&asked, &programs)).await;
+        let may = spawn_blocking(move || own.common.engine.may_be_ahead(&asked, &programs)).await;
         let may = may.map_err(|error| fault(&error))?;
         if !may.map_err(|failure| refusal(&failure))? {
             return Ok(None);
         }
         let (sandbox, _life) = self
+            .common
             .attempt(&wanted)
             .await?
             .map_err(|why| refusal(&why.failure()))?;
@@ -198,7 +200,7 @@ impl Worker {
             environment: variables(&id),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.place(&marks.tenant, &ask));
+        let (nobody, place) = (PriorAnswer::Nobody, self.common.place(&marks.tenant, &ask));
         let is_whole = async {
             let started =
                 Process::start(&sandbox, ask, ServedExec::default(), nobody, place?).await;

@@ -1,13 +1,20 @@
 //! Requests under way: each first has a place among those of which it is not known whose they are,
 //! then a part of what its tenant may use.
 
+use super::callers::may;
+use super::content;
+use super::shares::Shares;
+use crate::protocol::{ListProcesses, Permit, Request as _, Write};
 use atoll_store::Scope;
+use atoll_store::{Role, Scopes};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Worker;
+use super::callers::Callers;
 use super::callers::{Caller, is_of_control, scopes_in};
 use super::list::Found;
+use super::paused::Paused;
 use super::shares::{Of, Share};
+use super::volumes::Volumes;
 use crate::protocol::{Ask, Credential, In, InAsk, Kind, LifeAsk, ProcessAsk, Refusal};
 
 /// The shares of a request that takes a thread.
@@ -64,7 +71,7 @@ impl Held {
     }
 }
 
-impl Worker {
+impl Callers {
     /// Finds who calls, and counts the request against these.
     pub(super) async fn known(
         &self,
@@ -74,7 +81,7 @@ impl Worker {
         held: &mut Held,
     ) -> Result<Caller, Refusal> {
         let caller = self.caller(credential, needs).await?;
-        self.charge_to(held, &caller.tenant, of)?;
+        held.charge_to(&self.common.shares, &caller.tenant, of)?;
         Ok(caller)
     }
 
@@ -101,18 +108,20 @@ impl Worker {
             },
         };
         match is_proven {
-            false => self.charge_to(held, &tenant, &[Of::Visitors]),
+            false => held.charge_to(&self.common.shares, &tenant, &[Of::Visitors]),
             true if matches!(ask, InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))) => {
-                self.charge_to(held, &tenant, CONTROL)
+                held.charge_to(&self.common.shares, &tenant, CONTROL)
             }
-            true => self.charge(held, &tenant, is_of_control(ask)),
+            true => held.charge(&self.common.shares, &tenant, is_of_control(ask)),
         }
     }
+}
 
-    /// Counts a request against the shares of its tenant, once it is known whose it is.
+impl Held {
+    /// Counts the request against the shares of its tenant, once it is known whose it is.
     pub(super) fn charge(
-        &self,
-        held: &mut Held,
+        &mut self,
+        shares: &Shares,
         tenant: &str,
         needs_thread: bool,
     ) -> Result<(), Refusal> {
@@ -120,16 +129,85 @@ impl Worker {
             true => WITH_THREAD,
             false => &[Of::Requests],
         };
-        self.charge_to(held, tenant, of)
+        self.charge_to(shares, tenant, of)
     }
 
-    fn charge_to(&self, held: &mut Held, tenant: &str, of: &[Of]) -> Result<(), Refusal> {
-        if held.stranger.take().is_none() {
+    fn charge_to(&mut self, shares: &Shares, tenant: &str, of: &[Of]) -> Result<(), Refusal> {
+        if self.stranger.take().is_none() {
             return Ok(());
         }
         for of in of {
-            held.shares.push(self.shares.take(*of, tenant, 1)?);
+            self.shares.push(shares.take(*of, tenant, 1)?);
         }
         Ok(())
+    }
+}
+
+impl Callers {
+    /// Finds who asks something of a paused sandbox. Whoever holds no token of it wakes nothing.
+    pub(super) async fn waking(
+        &self,
+        paused: &Paused,
+        credential: &Credential,
+        ask: &InAsk,
+    ) -> Result<Caller, Refusal> {
+        match credential {
+            Credential::Key(_) => {
+                let caller = self.caller(credential, scopes_in(ask)).await?;
+                match caller.tenant == paused.tenant && may(caller.role, ask) {
+                    true => Ok(caller),
+                    false => {
+                        let what = format!("there is no sandbox {}", paused.id);
+                        Err(Refusal::new(Kind::NoSandbox, what))
+                    }
+                }
+            }
+            Credential::Token(token) if paused.admits(token, ask) => Ok(Caller {
+                tenant: paused.tenant.clone(),
+                name: paused.record.caller.clone(),
+                role: Role::User,
+                scopes: Scopes::All,
+                trace: None,
+                once: None,
+            }),
+            _ => Err(paused.gone()),
+        }
+    }
+
+    /// Returns the tenant of whoever sends a body; what exactly they may is found out with what it
+    /// says.
+    pub(super) async fn sender(
+        &self,
+        ask: &Permit,
+        credential: Credential,
+        volumes: &Volumes,
+    ) -> Result<String, Refusal> {
+        let Permit { sandbox, volume } = ask;
+        if let Some(volume) = volume {
+            let asked = content::Asked::new(credential, volume.clone(), None);
+            return Ok(volumes.reached(&asked).await?.0.tenant);
+        }
+        let ask = match &credential {
+            Credential::Key(_) => {
+                return Ok(self.caller(&credential, &Scope::ALL).await?.tenant);
+            }
+            Credential::Nothing if sandbox.is_none() => {
+                return Ok(self.caller(&credential, &Scope::ALL).await?.tenant);
+            }
+            Credential::Signature { path, .. } => {
+                let path = path.clone();
+                InAsk::from(Write { path }.wrap())
+            }
+            Credential::Nothing | Credential::Token(_) | Credential::Link(..) => {
+                InAsk::from(ListProcesses {}.wrap())
+            }
+        };
+        let id = sandbox.as_deref().unwrap_or_default();
+        self.list.settled(id).await;
+        if let Some(paused) = self.list.paused(id) {
+            return Ok(self.waking(&paused, &credential, &ask).await?.tenant);
+        }
+        let (living, _) = self.admitted(&credential, sandbox.as_deref(), &ask).await?;
+        Ok(living.spec.tenant.clone())
     }
 }

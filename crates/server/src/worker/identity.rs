@@ -3,8 +3,9 @@
 use super::builds::Template;
 use super::layered::Begun;
 use super::name;
+use super::templates::is_read_early;
 use super::wanted::Reach;
-use crate::protocol::{CreateAsk, Refusal};
+use crate::protocol::{CODE_INTERPRETER, CreateAsk, Refusal};
 
 /// The id and tokens that make a sandbox this one to its callers, and its beginning.
 pub(super) struct Identity {
@@ -44,5 +45,21 @@ impl Identity {
     /// Sets the template that it stands on.
     pub(super) fn on(self, template: Option<Template>) -> Self {
         Self { template, ..self }
+    }
+
+    /// Returns whether one that was made ahead could serve a request: not where the interpreter in it
+    /// should have begun with other variables.
+    pub(super) fn is_usual(&self, maker: Option<&String>, ask: &CreateAsk) -> bool {
+        maker.is_none()
+            && self.begun == Begun::default()
+            && !self.is_kept
+            && self.template.is_none()
+            && self.reach.is_none()
+            && !self.is_build
+            && ask.volumes.is_empty()
+            && ask.template == self.shipped
+            && ask.session.is_none()
+            && (self.shipped != CODE_INTERPRETER
+                || !ask.environment.keys().any(|name| is_read_early(name)))
     }
 }

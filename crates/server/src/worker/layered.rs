@@ -1,6 +1,8 @@
 //! The layers that sandboxes begin with: homes, and root's changes of systems, that nothing writes to
 //! any more. They are held while somebody has them, as those of templates are.
 
+use super::paused::home_name;
+use super::snapshots::changes_beside;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +12,12 @@ use atoll_engine::sandboxes::{KeptHome, MadeAt, UPPER, remove_home};
 use serde::{Deserialize, Serialize};
 
 use super::builds::Hold;
+use super::catalogue::Catalogue;
+use super::common::Common;
+use super::list::List;
 use super::living::Living;
 use super::paused::{Paused, Record};
-use super::{Worker, fault, refusal};
+use super::{fault, refusal};
 use crate::protocol::{Filed, Kind, Refusal};
 
 /// The most layers of a home; one more, and they are made one by a copy.
@@ -47,7 +52,27 @@ pub(super) struct Frozen {
     pub(super) filed: Filed,
 }
 
-impl Worker {
+/// The layers of a server, and the homes of its paused sandboxes.
+pub(super) struct Layers {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) catalogue: Arc<Catalogue>,
+    /// The uses of each.
+    pub(super) held: super::builds::Held,
+}
+
+impl Layers {
+    pub(super) fn new(common: &Arc<Common>, list: &Arc<List>) -> Arc<Self> {
+        Arc::new(Self {
+            common: Arc::clone(common),
+            list: Arc::clone(list),
+            catalogue: Arc::new(Catalogue {
+                common: Arc::clone(common),
+            }),
+            held: super::builds::Held::default(),
+        })
+    }
+
     pub(super) fn paths<'a>(&self, layers: impl IntoIterator<Item = &'a String>) -> Vec<PathBuf> {
         layers.into_iter().map(|id| self.layer(id)).collect()
     }
@@ -59,14 +84,18 @@ impl Worker {
 
     /// Returns the layers that sandboxes which are paused, and snapshots, begin with.
     pub(super) fn begun_with(&self) -> Result<BTreeSet<String>, Refusal> {
-        let snapshots = self.store.snapshots().map_err(|error| fault(&error))?;
+        let snapshots = self
+            .common
+            .store
+            .snapshots()
+            .map_err(|error| fault(&error))?;
         let mut all = BTreeSet::new();
         for one in snapshots.iter().filter(|one| !one.layers.is_empty()) {
             // Of one that cannot be read it is not known which they are.
             let begun: Begun = serde_json::from_str(&one.layers).map_err(|error| fault(&error))?;
             all.extend(begun.all().cloned());
         }
-        for one in self.store.paused().map_err(|error| fault(&error))? {
+        for one in self.common.store.paused().map_err(|error| fault(&error))? {
             let record = serde_json::from_str::<Record>(&one.record);
             all.extend(record.map_err(|error| fault(&error))?.begun.all().cloned());
         }
@@ -79,9 +108,9 @@ impl Worker {
     /// Removes those of these layers that nobody has any more; nobody waits for that.
     pub(super) fn release_layers(self: &Arc<Self>, layers: Vec<String>) {
         if !layers.is_empty() {
-            let worker = Arc::clone(self);
+            let own = Arc::clone(self);
             // What is left of them is removed at the next start.
-            let remove = move || worker.drop_files(layers.into_iter());
+            let remove = move || own.drop_files(layers.into_iter());
             let _ = std::thread::Builder::new().spawn(remove);
         }
     }
@@ -120,7 +149,7 @@ impl Worker {
                     path,
                     ..home.clone()
                 };
-                let copied = self.engine.copy_home(&from, &home.path);
+                let copied = self.common.engine.copy_home(&from, &home.path);
                 copied.map_err(|failure| refusal(&failure))?;
             }
         }
@@ -141,7 +170,7 @@ impl Worker {
             return Ok((is_kept.then_some(own), layers));
         }
         if let Some(from) = layers.first().filter(|_| !is_kept) {
-            let copied = self.engine.copy_system(from, &own);
+            let copied = self.common.engine.copy_system(from, &own);
             copied.map_err(|failure| refusal(&failure))?;
         }
         let goes_on = is_kept || !layers.is_empty();
@@ -236,13 +265,13 @@ impl Worker {
             layers: Vec::new(),
         };
         let to = hold.fresh()?;
-        let copied = self.engine.copy_home(&home, &self.layer(&to));
+        let copied = self.common.engine.copy_home(&home, &self.layer(&to));
         copied.map_err(|failure| refusal(&failure))?;
         begun.home.push(to);
         let changes = self.kept_changes(&paused.id);
         if changes.exists() {
             let to = hold.fresh()?;
-            let copied = self.engine.copy_system(&changes, &self.layer(&to));
+            let copied = self.common.engine.copy_system(&changes, &self.layer(&to));
             copied.map_err(|failure| refusal(&failure))?;
             begun.system.push(to);
         }
@@ -252,14 +281,17 @@ impl Worker {
     /// Writes down the layers that a paused sandbox begins with.
     fn set_begun(&self, paused: &Paused, begun: &Begun) -> Result<(), Refusal> {
         let row = paused.row_with(begun)?;
-        self.store.pause(&row).map_err(|error| fault(&error))?;
+        self.common
+            .store
+            .pause(&row)
+            .map_err(|error| fault(&error))?;
         paused.set_begun(begun);
         Ok(())
     }
 
     /// Refuses one layer of root's changes more than can be mounted.
     pub(super) fn check_depth(&self, begun: &Begun, shipped: &str) -> Result<(), Refusal> {
-        let template = self.template_of(shipped)?;
+        let template = self.catalogue.template_of(shipped)?;
         let beneath = template.map_or(0, |one| one.record.layers.len());
         let most = MOUNTED_MAX.saturating_sub(beneath).min(CHANGED_MAX);
         if begun.system.len() < most {
@@ -278,6 +310,7 @@ impl Worker {
         }
         let one = hold.fresh()?;
         let flat = self
+            .common
             .engine
             .flatten_home(&self.paths(&begun.home), &self.layer(&one));
         flat.map_err(|failure| refusal(&failure))?;
@@ -317,4 +350,36 @@ fn move_home(home: &Path, to: &Path) -> std::io::Result<()> {
     fs::set_permissions(home, fs::Permissions::from_mode(mode | 0o700))?;
     fs::rename(home, to)?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode))
+}
+
+impl Layers {
+    /// Returns the directory of a home that is kept.
+    pub(super) fn kept(&self, id: &str) -> PathBuf {
+        self.kept_homes().join(home_name(id))
+    }
+
+    /// Returns the directory of root's changes of a system that are kept.
+    pub(super) fn kept_changes(&self, id: &str) -> PathBuf {
+        changes_beside(&self.kept(id))
+    }
+
+    /// Removes what a sandbox that is gone has begun with, where something of it is left.
+    pub(super) fn drop_kept(&self, id: &str) {
+        let (home, changes) = (self.kept(id), self.kept_changes(id));
+        if home.exists() || changes.exists() {
+            // What is left of them is removed at the next start.
+            let remove = move || remove_home(&home).and(remove_home(&changes));
+            let _ = std::thread::Builder::new().spawn(remove);
+        }
+    }
+
+    pub(super) fn kept_homes(&self) -> PathBuf {
+        self.common.engine.state().join("served/homes")
+    }
+
+    pub(super) fn forget_paused(&self, id: &str) {
+        if let Err(error) = self.common.store.unpause(id) {
+            eprintln!("atoll serve: {error}");
+        }
+    }
 }

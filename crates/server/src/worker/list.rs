@@ -3,12 +3,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::lifecycle::Lifecycle;
 use super::living::Living;
 use super::paused::Paused;
 use super::sizes::Sizes;
 
+/// The longest time for which a request waits while its sandbox is being paused.
+const PAUSED_WITHIN: Duration = Duration::from_secs(30);
 /// The ended sandboxes whose end is remembered.
 const ENDED_MAX: usize = 10_000;
 
@@ -77,6 +82,14 @@ impl List {
         let all = self.all();
         let own = all.living.values().filter(|one| one.spec.tenant == tenant);
         own.fold(Sizes::default(), |sum, one| sum.with(Sizes::of_living(one)))
+    }
+
+    /// Waits while one is just being paused.
+    pub(super) async fn settled(&self, id: &str) {
+        if let Some(living) = self.living(id) {
+            let is_left = |state: &Lifecycle| !matches!(state, Lifecycle::Pausing { .. });
+            let _ = timeout(PAUSED_WITHIN, living.life.wait(is_left)).await;
+        }
     }
 
     /// Counts those that stand on a template.

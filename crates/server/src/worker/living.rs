@@ -13,7 +13,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::builds::{Rooted, Template, variables};
+use super::beginning::variables;
+use super::builds::{Rooted, Template};
 use super::callers::Caller;
 use super::fault;
 use super::files::{Files, Watching};

@@ -1,8 +1,11 @@
 //! Making sandboxes: quotas, the words of the network, limits, and the time at which one ends.
 
+use super::approving::{Question, advised};
+use atoll_model::VolumeMount;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
@@ -16,13 +19,12 @@ use super::identity::Identity;
 use super::layered::Begun;
 use super::lifecycle::{Life, Lifecycle, Reason, Transition};
 use super::living::{Began, Living, Spec, milliseconds};
-use super::room::For;
-use super::shares::Of;
+use super::sandboxes::Sandboxes;
 use super::sizes::{Sizes, check_sizes};
 use super::snapshots::begun_of;
-use super::wanted::{Reach, check, ended_by_itself, narrowed, wanted};
+use super::wanted::{Reach, check, narrowed, wanted};
 use super::warm::Fresh;
-use super::{Worker, fault, refusal};
+use super::{fault, refusal};
 use crate::configuration::Defaults;
 use crate::protocol::{
     CODE_INTERPRETER, CreateAsk, Kind, Measures, NetworkAsk, Refusal, TEMPLATES,
@@ -48,7 +50,7 @@ struct Tenant {
 
 /// A sandbox that is being made counts against the quota for as long as this is kept.
 pub(super) struct Making {
-    worker: Arc<Worker>,
+    sandboxes: Arc<Sandboxes>,
     tenant: String,
     sizes: Sizes,
 }
@@ -56,7 +58,7 @@ pub(super) struct Making {
 impl Drop for Making {
     fn drop(&mut self) {
         let mut made = self
-            .worker
+            .sandboxes
             .making
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +68,7 @@ impl Drop for Making {
     }
 }
 
-impl Worker {
+impl Sandboxes {
     /// Makes a sandbox.
     pub(super) async fn create(
         self: &Arc<Self>,
@@ -80,9 +82,11 @@ impl Worker {
         let (shipped, begun) = match TEMPLATES.contains(&ask.template.as_str()) {
             true => (ask.template.clone(), Begun::default()),
             false => {
-                let snapshot = self.snapshot_named(&caller.tenant, &ask.template)?;
+                let snapshot = self
+                    .catalogue
+                    .snapshot_named(&caller.tenant, &ask.template)?;
                 let begun = begun_of(&snapshot)?;
-                let disk_mib = self.limits(&ask)?.disk_mib;
+                let disk_mib = self.common.limits(&ask)?.disk_mib;
                 if snapshot.bytes.div_ceil(MIB) > disk_mib {
                     let what = format!(
                         "the snapshot has {} MiB, more than disk_mib, {disk_mib}",
@@ -93,7 +97,7 @@ impl Worker {
                 (snapshot.shipped, begun)
             }
         };
-        let template = self.template_of(&shipped)?;
+        let template = self.catalogue.template_of(&shipped)?;
         let identity = Identity::new(&ask, shipped, begun)?.on(template);
         self.create_as(caller, None, ask, identity).await
     }
@@ -107,31 +111,36 @@ impl Worker {
         mut identity: Identity,
     ) -> Result<Arc<Living>, Refusal> {
         check(&ask)?;
-        self.can_make(caller)?;
-        let life = self.life(ask.timeout_s)?;
+        self.common.can_make(caller)?;
+        let life = self.common.life(ask.timeout_s)?;
         let reach = match identity.reach.clone() {
             Some(reach) => reach,
-            None => narrowed(self.configuration.network(), ask.network.as_ref())?,
+            None => narrowed(self.common.configuration.network(), ask.network.as_ref())?,
         };
-        let limits = self.limits(&ask)?;
-        let cpus = self.processors(ask.cpus);
+        let limits = self.common.limits(&ask)?;
+        let cpus = self.common.processors(ask.cpus);
         let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
         let id = identity.id.clone();
-        let (volumes, held) = self.mount(&caller.tenant, &id, &ask.volumes).await?;
+        let (volumes, held) = self
+            .volumes
+            .mount(&caller.tenant, &id, &ask.volumes)
+            .await?;
         let network = reach.name.to_owned();
         let mut of = served(caller, &id, &ask);
         of.volumes.clone_from(&volumes);
         let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
         let is_interpreter = self.stand(&caller.tenant, &identity, &mut wanted);
         if is_interpreter && !identity.is_build {
-            self.install_packages_later();
+            self.prewarm.install_packages_later();
         }
-        let hold = self.hold_layers();
+        let hold = self.layers.hold_layers();
         let template = identity.template.clone();
         template.iter().try_for_each(|one| hold.add(&one.record))?;
         hold.add_all(identity.begun.all())?;
         let is_resumed = identity.is_kept;
-        let ahead = self.made_ahead(caller, maker.as_ref(), &ask, &identity, &wanted);
+        let ahead = self
+            .prewarm
+            .made_ahead(caller, maker.as_ref(), &ask, &identity, &wanted);
         let fresh = match ahead.await {
             Some(fresh) => fresh,
             None => self.made(caller, &ask, &identity, wanted).await?,
@@ -171,15 +180,15 @@ impl Worker {
         let template = identity.template.as_ref();
         let is_interpreter = identity.shipped == CODE_INTERPRETER
             || template.is_some_and(|one| one.record.is_interpreter);
-        wanted.template = self.template_files(is_interpreter);
+        wanted.template = self.common.template_files(is_interpreter);
         if let Some(template) = template {
-            wanted.system = Some(self.system_of(template));
+            wanted.system = Some(self.layers.system_of(template));
             wanted.requested.root = true;
         }
         if let Some(marks) = frozen::Marks::of(tenant, wanted) {
-            wanted.frozen = self.frozen.file(&marks);
+            wanted.frozen = self.prewarm.frozen.file(&marks);
             if !identity.is_build {
-                self.keep_interpreter_later(marks, wanted);
+                self.prewarm.keep_interpreter_later(marks, wanted);
             }
         }
         is_interpreter
@@ -190,11 +199,13 @@ impl Worker {
         self.created
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match is_resumed {
-            true => self.note_begun(living, "resumed", "a caller has it go on"),
-            false => self.note_created(living),
+            true => self
+                .webhooks
+                .note_begun(living, "resumed", "a caller has it go on"),
+            false => self.webhooks.note_created(living),
         }
-        let (worker, of) = (Arc::clone(self), Arc::clone(living));
-        tokio::spawn(async move { worker.watch_over(&of).await });
+        let (own, of) = (Arc::clone(self), Arc::clone(living));
+        tokio::spawn(async move { own.watch_over(&of).await });
     }
 
     /// Returns the request to the engine.
@@ -207,10 +218,16 @@ impl Worker {
     ) -> CreateSandbox {
         let asked_about = match reach.is_closed() {
             true => Vec::new(),
-            false => self.configuration.ask.clone(),
+            false => self.common.configuration.ask.clone(),
         };
-        let mut wanted = wanted(served, reach, asked_about, limits, cpus.or(self.cpus));
-        wanted.requested.nesting = self.configuration.nesting;
+        let mut wanted = wanted(
+            served,
+            reach,
+            asked_about,
+            limits,
+            cpus.or(self.common.cpus),
+        );
+        wanted.requested.nesting = self.common.configuration.nesting;
         wanted
     }
 
@@ -224,13 +241,14 @@ impl Worker {
         mut wanted: CreateSandbox,
     ) -> Result<Fresh, Refusal> {
         let made = async {
-            let (worker, id) = (Arc::clone(self), identity.id.clone());
+            let (own, id) = (Arc::clone(self), identity.id.clone());
             let (begun, is_kept) = (identity.begun.clone(), identity.is_kept);
             let begin = spawn_blocking(move || {
-                wanted.home = worker.begin_home(&id, &begun, is_kept)?;
-                wanted.made_at = worker.made_at(&id)?;
+                wanted.home = own.layers.begin_home(&id, &begun, is_kept)?;
+                wanted.made_at = own.layers.made_at(&id)?;
                 if let Some(system) = &mut wanted.system {
-                    (system.begins, system.changed) = worker.begin_system(&id, &begun, is_kept)?;
+                    (system.begins, system.changed) =
+                        own.layers.begin_system(&id, &begun, is_kept)?;
                 }
                 Ok(wanted)
             });
@@ -239,13 +257,13 @@ impl Worker {
         };
         let made = made.await;
         if made.is_err() && !identity.is_kept {
-            self.drop_kept(&identity.id);
+            self.layers.drop_kept(&identity.id);
         }
         let (sandbox, life) = made?;
         let sandbox = Arc::new(sandbox);
         Ok(Fresh {
             id: identity.id.clone(),
-            files: Files::of(&sandbox, &caller.tenant, &self.shares),
+            files: Files::of(&sandbox, &caller.tenant, &self.common.shares),
             sandbox,
             life,
             program: None,
@@ -253,57 +271,20 @@ impl Worker {
         })
     }
 
-    /// Makes a sandbox, once, if its tenant may have one more; returns it with its state.
-    pub(super) async fn attempt(
-        self: &Arc<Self>,
-        wanted: &CreateSandbox,
-    ) -> Result<Result<(Sandbox, Life), NotMade>, Refusal> {
-        let life = Life::new(Lifecycle::Creating);
-        let (worker, of, wanted) = (Arc::clone(self), life.clone(), wanted.clone());
-        let share = self.shares.take(Of::Sandboxes, tenant_of(&wanted), 1)?;
-        let made = spawn_blocking(move || {
-            worker.engine.create_watched(&wanted, move |outcome| {
-                // Whatever comes of it.
-                drop(share);
-                let why = match outcome {
-                    Ok(ending) => ended_by_itself(ending),
-                    Err(error) => error.to_string(),
-                };
-                // The first reason for an end stays.
-                let _ = of.pass(Transition::Exit(Reason::Exited(why)));
-            })
-        });
-        let made = made.await.map_err(|error| fault(&error))?;
-        Ok(made.map(|sandbox| (sandbox, life)))
-    }
-
     /// Checks that sandboxes can be made as the configuration says.
     ///
     /// # Errors
     /// The reason why not.
     pub fn check(&self) -> Result<(), Failure> {
-        let word = self.configuration.network();
+        let word = self.common.configuration.network();
         let reach = Reach {
             name: word.name(),
             presets: word.presets(),
             allow: word.allow(),
         };
-        let limits = &self.configuration.defaults;
+        let limits = &self.common.configuration.defaults;
         let wanted = self.wanted(Served::default(), reach, limits, None);
-        self.engine.check(&wanted)
-    }
-
-    /// Refuses whoever makes no sandbox, or none now.
-    pub(super) fn can_make(&self, caller: &Caller) -> Result<(), Refusal> {
-        check_maker(caller)?;
-        if self.is_draining() {
-            let what = "the server ends, and makes no sandbox any more";
-            return Err(Refusal {
-                retry_after_s: Some(5),
-                ..Refusal::new(Kind::Unavailable, what).advise("ask the one that follows it")
-            });
-        }
-        self.room.check(For::Sandbox)
+        self.common.engine.check(&wanted)
     }
 
     /// Puts another network, within the server's word, in the place of the one a sandbox has.
@@ -313,7 +294,7 @@ impl Worker {
         asked: NetworkAsk,
         by: ServedExec,
     ) -> Result<(), Refusal> {
-        let reach = narrowed(self.configuration.network(), Some(&asked))?;
+        let reach = narrowed(self.common.configuration.network(), Some(&asked))?;
         let name = reach.name.to_owned();
         let sandbox = Arc::clone(&living.sandbox);
         let replaced =
@@ -321,7 +302,8 @@ impl Worker {
         let replaced = replaced.await.map_err(|error| fault(&error))?;
         replaced.map_err(|failure| refusal(&failure))?;
         *living.network() = (name, Some(asked));
-        self.note_updated(living, "a caller has replaced its network");
+        self.webhooks
+            .note_updated(living, "a caller has replaced its network");
         Ok(())
     }
 
@@ -361,27 +343,9 @@ impl Worker {
         }
     }
 
-    /// Returns the life that is asked for, within the quota.
-    pub(super) fn life(&self, timeout_s: Option<u64>) -> Result<Duration, Refusal> {
-        let seconds = timeout_s.unwrap_or(self.configuration.defaults.timeout_s);
-        let most = self.configuration.quota.timeout_s;
-        match seconds {
-            0 => Err(Refusal::new(
-                Kind::Invalid,
-                "timeout must be at least 1 second",
-            )),
-            _ if seconds > most => Err(Refusal::new(
-                Kind::Invalid,
-                format!("timeout is {seconds} s, and {most} s at most here"),
-            )
-            .advise("quota.timeout_s in serve.toml is the longest")),
-            _ => Ok(Duration::from_secs(seconds)),
-        }
-    }
-
     /// Counts a sandbox that is to be made against the quotas of its tenant.
     pub(super) fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
-        let quota = &self.configuration.quota;
+        let quota = &self.common.configuration.quota;
         let alive = self.list.alive(tenant);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let a_minute = f64::from(quota.creates_a_minute);
@@ -409,7 +373,7 @@ impl Worker {
         of.left -= 1.0;
         of.making = of.making.with(sizes);
         Ok(Making {
-            worker: Arc::clone(self),
+            sandboxes: Arc::clone(self),
             tenant: tenant.to_owned(),
             sizes,
         })
@@ -417,7 +381,7 @@ impl Worker {
 }
 
 /// Returns the tenant of a sandbox that is wanted.
-fn tenant_of(wanted: &CreateSandbox) -> &str {
+pub(super) fn tenant_of(wanted: &CreateSandbox) -> &str {
     match &wanted.workspace {
         Workspace::Own(served) => &served.tenant,
         Workspace::Directory(_) => "",
@@ -466,4 +430,45 @@ pub(super) async fn measure(living: &Arc<Living>) -> Result<Measures, Refusal> {
         disk_bytes: in_use.disk_bytes,
         disk_bytes_max: limits.disk_mib * MIB,
     })
+}
+
+impl Sandboxes {
+    /// Makes a sandbox, once an approver has agreed where policies ask about it; returns it with its
+    /// state.
+    pub(super) async fn make(
+        self: &Arc<Self>,
+        caller: &Caller,
+        ask: &CreateAsk,
+        mut wanted: CreateSandbox,
+    ) -> Result<(Sandbox, Life), Refusal> {
+        let asked = match self.common.attempt(&wanted).await? {
+            Ok(made) => return Ok(made),
+            Err(NotMade::Failed(failure)) => return Err(refusal(&failure)),
+            Err(NotMade::NeedsApproval(asked)) => asked,
+        };
+        let Workspace::Own(served) = &wanted.workspace else {
+            return Err(Refusal::new(Kind::Fault, "it is not a served sandbox"));
+        };
+        let question = Question {
+            action: "run",
+            sandbox: served.sandbox.clone(),
+            run: None,
+            caller: served.caller.clone(),
+            shown: json!({
+                "template": ask.template,
+                "metadata": ask.metadata,
+                "network": ask.network,
+                "volumes": served.volumes.iter().map(VolumeMount::stated).collect::<Vec<_>>(),
+                "variables": ask.environment.keys().collect::<Vec<_>>(),
+            }),
+            asked,
+        };
+        wanted.answer = self
+            .approvals
+            .ask_approver(&caller.tenant, question)
+            .await?;
+        self.common.can_make(caller)?;
+        let made = self.common.attempt(&wanted).await?;
+        made.map_err(|why| advised(&wanted.answer, refusal(&why.failure())))
+    }
 }

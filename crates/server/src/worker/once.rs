@@ -2,6 +2,7 @@
 //! answer of the first.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,15 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::OnceCell;
 
-use super::Worker;
 use super::callers::Caller;
+use super::common::Common;
 use super::list::Found;
+use super::list::List;
 use super::living::Living;
 use super::making::check_maker;
 use super::process::Process;
+use super::running::Programs;
+use super::sandboxes::Sandboxes;
 use super::window::Reading;
 use crate::protocol::{CreateAsk, Kind, Refusal, StartAsk};
 
@@ -63,50 +67,14 @@ enum Answer {
     Kept(String),
 }
 
-impl Worker {
-    /// Makes a sandbox, unless a request of this name has.
-    pub(super) async fn create_once(
-        self: &Arc<Self>,
-        caller: &Caller,
-        once: Option<String>,
-        ask: &CreateAsk,
-    ) -> Result<Arc<Living>, Refusal> {
-        // An answer that is given again is for whoever could have it.
-        check_maker(caller)?;
-        let Some(once) = once else {
-            return self.create(caller, ask.clone()).await;
-        };
-        let name = (String::new(), once);
-        let digest = digest(ask)?;
-        let made = Answer::Created(Arc::default());
-        let request = self.named(&caller.tenant, &name, &digest, made)?;
-        let cell = match request.answer {
-            Answer::Created(cell) => cell,
-            Answer::Kept(id) => return self.created_before(&id),
-            Answer::Started(_) | Answer::Gone => return Err(another()),
-        };
-        let caller = &Caller {
-            once: Some(Box::new(Once {
-                tenant: caller.tenant.clone(),
-                sandbox: String::new(),
-                key: name.1.clone(),
-                digest,
-            })),
-            ..caller.clone()
-        };
-        let mut own = None;
-        let create = async || {
-            let created = own.insert(self.create(caller, ask.clone()).await?);
-            Ok(created.spec.id.clone())
-        };
-        let created = cell.get_or_init(create).await.clone();
-        if created.is_err() {
-            self.forget_request(&caller.tenant, &name, request.number);
-        }
-        let id = created?;
-        own.map_or_else(|| self.created_before(&id), Ok)
-    }
+/// The requests with a name, of each tenant that has any.
+pub(super) struct Idempotency {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) all: Mutex<AllRequests>,
+}
 
+impl Idempotency {
     /// Finds a sandbox that an earlier request of the same name has made.
     fn created_before(&self, id: &str) -> Result<Arc<Living>, Refusal> {
         let refused = |how: &str, advice: &str| {
@@ -120,59 +88,10 @@ impl Worker {
         }
     }
 
-    /// Starts a program, unless a request of this name has.
-    pub(super) async fn start_once(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        once: &str,
-        ask: StartAsk,
-        by: ServedExec,
-    ) -> Result<(Arc<Process>, Reading), Refusal> {
-        // Programs have their sandbox's access token, and are to use up no names of the tenant's.
-        if by.caller.is_none() {
-            let what = "an Idempotency-Key is for callers with a key";
-            return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
-        }
-        let name = (living.spec.id.clone(), once.to_owned());
-        let digest = digest(&ask)?;
-        let made = Answer::Started(Arc::default());
-        let request = self.named(&living.spec.tenant, &name, &digest, made)?;
-        let cell = match request.answer {
-            Answer::Started(cell) => cell,
-            Answer::Created(_) | Answer::Kept(_) => return Err(another()),
-            Answer::Gone => {
-                let what = "the program of this Idempotency-Key has ended with its sandbox's pause";
-                return Err(Refusal::new(Kind::Exists, what)
-                    .advise("look at what it has done, and start it with a new one"));
-            }
-        };
-        let by = ServedExec {
-            once: Some(Box::new(Once {
-                tenant: living.spec.tenant.clone(),
-                sandbox: living.spec.id.clone(),
-                key: name.1.clone(),
-                digest,
-            })),
-            ..by
-        };
-        let started = async || {
-            self.start(living, ask, by)
-                .await
-                .map(|(process, _)| process)
-        };
-        let started = cell.get_or_init(started).await.clone();
-        if started.is_err() {
-            self.forget_request(&living.spec.tenant, &name, request.number);
-        }
-        let process = started?;
-        let reading = process.window.read(Some(0));
-        Ok((process, reading))
-    }
-
     /// Finds the names of requests of before a restart that were carried out: of programs, which
     /// have ended with it, and of sandboxes that are paused. One whose sandbox is gone may be made again.
     pub(super) fn find_requests(&self) {
-        let requests = match self.engine.named_requests(REMEMBERED) {
+        let requests = match self.common.engine.named_requests(REMEMBERED) {
             Ok(requests) => requests,
             Err(failure) => return eprintln!("atoll serve: {failure}; names are not known"),
         };
@@ -243,7 +162,109 @@ impl Worker {
     }
 
     fn requests_of(&self) -> MutexGuard<'_, AllRequests> {
-        self.once.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sandboxes {
+    /// Makes a sandbox, unless a request of this name has.
+    pub(super) async fn create_once(
+        self: &Arc<Self>,
+        caller: &Caller,
+        once: Option<String>,
+        ask: &CreateAsk,
+    ) -> Result<Arc<Living>, Refusal> {
+        // An answer that is given again is for whoever could have it.
+        check_maker(caller)?;
+        let Some(once) = once else {
+            return self.create(caller, ask.clone()).await;
+        };
+        let name = (String::new(), once);
+        let digest = digest(ask)?;
+        let made = Answer::Created(Arc::default());
+        let request = self
+            .idempotency
+            .named(&caller.tenant, &name, &digest, made)?;
+        let cell = match request.answer {
+            Answer::Created(cell) => cell,
+            Answer::Kept(id) => return self.idempotency.created_before(&id),
+            Answer::Started(_) | Answer::Gone => return Err(another()),
+        };
+        let caller = &Caller {
+            once: Some(Box::new(Once {
+                tenant: caller.tenant.clone(),
+                sandbox: String::new(),
+                key: name.1.clone(),
+                digest,
+            })),
+            ..caller.clone()
+        };
+        let mut own = None;
+        let create = async || {
+            let created = own.insert(self.create(caller, ask.clone()).await?);
+            Ok(created.spec.id.clone())
+        };
+        let created = cell.get_or_init(create).await.clone();
+        if created.is_err() {
+            self.idempotency
+                .forget_request(&caller.tenant, &name, request.number);
+        }
+        let id = created?;
+        own.map_or_else(|| self.idempotency.created_before(&id), Ok)
+    }
+}
+
+impl Programs {
+    /// Starts a program, unless a request of this name has.
+    pub(super) async fn start_once(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        once: &str,
+        ask: StartAsk,
+        by: ServedExec,
+    ) -> Result<(Arc<Process>, Reading), Refusal> {
+        // Programs have their sandbox's access token, and are to use up no names of the tenant's.
+        if by.caller.is_none() {
+            let what = "an Idempotency-Key is for callers with a key";
+            return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
+        }
+        let name = (living.spec.id.clone(), once.to_owned());
+        let digest = digest(&ask)?;
+        let made = Answer::Started(Arc::default());
+        let request = self
+            .idempotency
+            .named(&living.spec.tenant, &name, &digest, made)?;
+        let cell = match request.answer {
+            Answer::Started(cell) => cell,
+            Answer::Created(_) | Answer::Kept(_) => return Err(another()),
+            Answer::Gone => {
+                let what = "the program of this Idempotency-Key has ended with its sandbox's pause";
+                return Err(Refusal::new(Kind::Exists, what)
+                    .advise("look at what it has done, and start it with a new one"));
+            }
+        };
+        let by = ServedExec {
+            once: Some(Box::new(Once {
+                tenant: living.spec.tenant.clone(),
+                sandbox: living.spec.id.clone(),
+                key: name.1.clone(),
+                digest,
+            })),
+            ..by
+        };
+        let started = async || {
+            self.start(living, ask, by)
+                .await
+                .map(|(process, _)| process)
+        };
+        let started = cell.get_or_init(started).await.clone();
+        if started.is_err() {
+            self.idempotency
+                .forget_request(&living.spec.tenant, &name, request.number);
+        }
+        let process = started?;
+        let reading = process.window.read(Some(0));
+        Ok((process, reading))
     }
 }
 

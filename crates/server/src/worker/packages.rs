@@ -17,7 +17,8 @@ use atoll_engine::supervision::ExecRequest;
 use atoll_model::{Ending, LimitKey, Served};
 
 use super::room::For;
-use super::{Worker, refusal, templates};
+use super::warm::Prewarm;
+use super::{refusal, templates};
 use crate::configuration::NetworkWord;
 use crate::protocol::CODE_INTERPRETER;
 
@@ -199,20 +200,20 @@ impl InBackground {
     }
 }
 
-impl Worker {
+impl Prewarm {
     /// Has the usual packages installed beside everything else, once, where a sandbox with the
     /// interpreter is asked for, none were installed, and the configuration does not close the
     /// network: only what closes it there speaks against the server's own connections.
     pub(super) fn install_packages_later(self: &Arc<Self>) {
         let own = &self.packages;
         if own.has_begun.load(Ordering::Relaxed)
-            || templates::built(self.engine.state()).is_some()
-            || self.room.check(For::Ahead).is_err()
+            || templates::built(self.common.engine.state()).is_some()
+            || self.common.room.check(For::Ahead).is_err()
             || own.has_begun.swap(true, Ordering::Relaxed)
         {
             return;
         }
-        if self.configuration.network == Some(NetworkWord::Closed) {
+        if self.common.configuration.network == Some(NetworkWord::Closed) {
             eprintln!(
                 "atoll serve: {CODE_INTERPRETER} has the packages of this machine alone, since \
                  network = \"closed\"; {COMMAND} installs {}",
@@ -220,9 +221,9 @@ impl Worker {
             );
             return;
         }
-        let worker = Arc::clone(self);
+        let own = Arc::clone(self);
         // Of its own: it waits for pip for minutes, and nobody for it.
-        let begun = thread::Builder::new().spawn(move || worker.install_packages());
+        let begun = thread::Builder::new().spawn(move || own.install_packages());
         if let Err(error) = begun {
             eprintln!("atoll serve: {CODE_INTERPRETER} is not built: {error}");
         }
@@ -244,16 +245,16 @@ impl Worker {
             let own = &self.packages.sandbox;
             *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(sandbox));
             // The server may have come to its end meanwhile.
-            if self.is_draining() {
+            if self.common.is_draining() {
                 let _ = sandbox.kill();
             }
         };
-        match install(&self.engine, &wanted, keep, |_| {}) {
+        match install(&self.common.engine, &wanted, keep, |_| {}) {
             Ok(_) => eprintln!(
                 "atoll serve: {CODE_INTERPRETER} is built: sandboxes that are made from now on have \
                  its packages"
             ),
-            Err(_) if self.is_draining() => {}
+            Err(_) if self.common.is_draining() => {}
             Err(failure) => eprintln!(
                 "atoll serve: {CODE_INTERPRETER} was not built: {}; {COMMAND} on this machine tries \
                  again",

@@ -10,10 +10,11 @@ use super::asleep::Asleep;
 use super::lifecycle::{Lifecycle, Reason, Transition};
 use super::living::Living;
 use super::paused::{Paused, Record};
-use super::{Worker, fault, refusal};
+use super::sandboxes::Sandboxes;
+use super::{fault, refusal};
 use crate::protocol::{CreateAsk, Kind, MountAsk, Refusal, SandboxFacts};
 
-impl Worker {
+impl Sandboxes {
     /// Pauses a sandbox. With its memory its processes stand still where they are, if there is room;
     /// otherwise its programs end, and its home is kept, on disk before this returns. Returns whether
     /// its memory is kept.
@@ -28,7 +29,7 @@ impl Worker {
         let (alive, paused) = self.list.of(&living.spec.tenant);
         let pausing = alive.iter().filter(|one| one.life.is(Lifecycle::is_pause));
         let count = paused.len() + pausing.count();
-        let most = self.configuration.quota.paused;
+        let most = self.common.configuration.quota.paused;
         if count >= most {
             let what = format!("{most} sandboxes are paused, as many as the tenant may have");
             return Err(Refusal {
@@ -43,14 +44,14 @@ impl Worker {
             tenant: living.spec.tenant.clone(),
             record: serde_json::to_string(&record).map_err(|error| fault(&error))?,
         };
-        let sleeps = with_memory && self.may_sleep(living);
+        let sleeps = with_memory && self.memory.may_sleep(living);
         // From here on it ends in no other way.
         let begun = living.life.pass(Transition::Pause { memory: sleeps });
         drop(one_by_one);
         begun.map_err(|state| state.refusal(&living.spec.id))?;
         let asleep = self.keep(living, row, sleeps, by).await;
         if let Err(refusal) = asleep {
-            self.forget_paused(&living.spec.id);
+            self.layers.forget_paused(&living.spec.id);
             self.abandon(living, Reason::NotKept(refusal.what.clone()))
                 .await;
             return Err(refusal);
@@ -61,15 +62,15 @@ impl Worker {
             None => (false, "its files are kept, its programs are not"),
         };
         if !is_asleep {
-            self.release(&living.spec.id);
-            self.end_requests(living);
+            self.volumes.release(&living.spec.id);
+            self.idempotency.end_requests(living);
         }
         let _ = living.life.pass(Transition::Park);
         let (id, tenant) = (living.spec.id.clone(), living.spec.tenant.clone());
         let paused = Paused::of(id, tenant, record, living.life.clone());
         paused.keep_asleep(asleep);
         self.list.put_paused(paused);
-        self.note_ended_as(living, "paused", why);
+        self.webhooks.note_ended_as(living, "paused", why);
         Ok(is_asleep)
     }
 
@@ -85,23 +86,26 @@ impl Worker {
         if sleeps {
             // One that is paused is written to no further; one that goes on is again.
             let _written = living.files.written().await;
-            if let Some(asleep) = self.put_to_sleep(living, row.clone(), by).await {
+            if let Some(asleep) = self.memory.put_to_sleep(living, row.clone(), by).await {
                 return Ok(Some(asleep));
             }
             let why = Reason::NotKept("its processes do not stand still".to_owned());
             let _ = living.life.pass(Transition::Exit(why));
         }
         living.files.settled().await;
-        let (worker, of) = (Arc::clone(self), Arc::clone(living));
+        let (own, of) = (Arc::clone(self), Arc::clone(living));
         let kept = spawn_blocking(move || {
-            worker.make_kept_homes()?;
-            worker.store.pause(&row).map_err(|error| fault(&error))?;
-            let home = worker.kept(&of.spec.id);
+            own.layers.make_kept_homes()?;
+            own.common
+                .store
+                .pause(&row)
+                .map_err(|error| fault(&error))?;
+            let home = own.layers.kept(&of.spec.id);
             let kept = match of.spec.rooted {
                 None => of.sandbox.kill_keeping_home(&home),
                 Some(_) => of
                     .sandbox
-                    .kill_keeping_all(&home, &worker.kept_changes(&of.spec.id)),
+                    .kill_keeping_all(&home, &own.layers.kept_changes(&of.spec.id)),
             };
             kept.map(|_| None).map_err(|failure| refusal(&failure))
         });
@@ -128,7 +132,7 @@ impl Worker {
     pub(super) fn record_ask(&self, living: &Living) -> CreateAsk {
         let (limits, cpus) = living.sizes().clone();
         let (_, network) = living.network().clone();
-        let by_default = self.processors(None);
+        let by_default = self.common.processors(None);
         CreateAsk {
             cpus: (living.spec.ask.cpus.is_some() || cpus != by_default).then_some(cpus),
             memory_mib: Some(limits.memory_mib),

@@ -1,6 +1,9 @@
 //! The ledger, and approvals, for callers: each of their own tenant.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
+use tokio::sync::Semaphore;
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{
@@ -10,9 +13,12 @@ use atoll_model::{RunId, ServedExec};
 use atoll_store::Role;
 use tokio::task::spawn_blocking;
 
+use super::approving::Approvals;
 use super::callers::Caller;
+use super::common::Common;
+use super::list::List;
 use super::living::Living;
-use super::{Answer, Answered, Worker, fault, refusal};
+use super::{Answer, Answered, fault, refusal};
 use crate::protocol::{
     AddNote, ApprovalFacts, Decide, EventList, EventsAsk, Kind, LedgerAsk, Noted, Refusal,
     SessionFacts,
@@ -29,15 +35,18 @@ const SESSION_BYTES_MAX: usize = 40;
 /// The most readers of one tenant that read or wait.
 const WAITING_MAX: usize = 4;
 
+/// The most readers of the ledger at once.
+const READERS_MAX: usize = 2;
+
 /// A reader that waits, or reads, for as long as this is kept.
 struct Waiting {
-    worker: Arc<Worker>,
+    records: Arc<Records>,
     tenant: String,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let waiting = &self.worker.waiting;
+        let waiting = &self.records.waiting;
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = waiting.get_mut(&self.tenant) {
             *count = count.saturating_sub(1);
@@ -48,7 +57,31 @@ impl Drop for Waiting {
     }
 }
 
-impl Worker {
+/// The ledger, as callers read it.
+pub(super) struct Records {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) approvals: Arc<Approvals>,
+    readers: Arc<Semaphore>,
+    /// The readers of each tenant, those that wait included.
+    waiting: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Records {
+    pub(super) fn new(
+        common: &Arc<Common>,
+        list: &Arc<List>,
+        approvals: &Arc<Approvals>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            common: Arc::clone(common),
+            list: Arc::clone(list),
+            approvals: Arc::clone(approvals),
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
+            waiting: Mutex::default(),
+        })
+    }
+
     /// Carries out a request about the ledger or approvals.
     pub(super) async fn look_up(
         self: &Arc<Self>,
@@ -64,8 +97,8 @@ impl Worker {
             LedgerAsk::ListEvents(ask) => ask.answer(self.events(caller, &ask.0).await?),
             LedgerAsk::Prove(ask) => {
                 let number = ask.number;
-                let found = self.reading(caller, move |worker, tenant| {
-                    worker.engine.proof(tenant, number)
+                let found = self.reading(caller, move |own, tenant| {
+                    own.common.engine.proof(tenant, number)
                 });
                 let none = || {
                     let what = format!("there is no event {number} of this tenant");
@@ -74,11 +107,11 @@ impl Worker {
                 ask.answer(found.await?.ok_or_else(none)?)
             }
             LedgerAsk::Checkpoint(ask) => {
-                let signed = self.reading(caller, |worker, _| worker.engine.checkpoint());
+                let signed = self.reading(caller, |own, _| own.common.engine.checkpoint());
                 ask.answer(signed.await?)
             }
             LedgerAsk::ListSessions(ask) => {
-                let found = self.reading(caller, |worker, tenant| worker.engine.sessions(tenant));
+                let found = self.reading(caller, |own, tenant| own.common.engine.sessions(tenant));
                 ask.answer(found.await?.into_iter().map(session).collect())
             }
             LedgerAsk::AddNote(ask) => ask.answer(self.add_note(caller, &ask).await?),
@@ -104,8 +137,8 @@ impl Worker {
         let is_of_one =
             wanted.run.is_some() || wanted.sandbox.is_some() || wanted.session.is_some();
         let is_whole = is_of_one && wanted.from == 0 && wanted.kind.is_none();
-        let found = self.reading(caller, move |worker, tenant| {
-            worker.engine.recorded(tenant, &wanted)
+        let found = self.reading(caller, move |own, tenant| {
+            own.common.engine.recorded(tenant, &wanted)
         });
         let found = found.await?;
         match is_whole && found.events.is_empty() {
@@ -130,8 +163,8 @@ impl Worker {
             trace: caller.trace.clone(),
             ..ServedExec::default()
         };
-        let noted = self.reading(caller, move |worker, tenant| {
-            worker.engine.note(tenant, &session, &by, &note)
+        let noted = self.reading(caller, move |own, tenant| {
+            own.common.engine.note(tenant, &session, &by, &note)
         });
         let number = noted.await?;
         Ok(Noted { number })
@@ -146,9 +179,9 @@ impl Worker {
         let _waiting = self.wait(&caller.tenant)?;
         let place = Arc::clone(&self.readers).acquire_owned().await;
         let place = place.map_err(|error| fault(&error))?;
-        let (worker, tenant) = (Arc::clone(self), caller.tenant.clone());
+        let (own, tenant) = (Arc::clone(self), caller.tenant.clone());
         let read = spawn_blocking(move || {
-            let read = read(&worker, &tenant);
+            let read = read(&own, &tenant);
             drop(place);
             read
         });
@@ -169,7 +202,7 @@ impl Worker {
         }
         *count += 1;
         Ok(Waiting {
-            worker: Arc::clone(self),
+            records: Arc::clone(self),
             tenant: tenant.to_owned(),
         })
     }
@@ -185,7 +218,7 @@ impl Worker {
             waiting.collect()
         };
         let all: Vec<_> = spawn_blocking(list).await.map_err(|error| fault(&error))?;
-        let waiting = self.waiting_questions(tenant);
+        let waiting = self.approvals.waiting_questions(tenant);
         Ok(waiting.into_iter().chain(all).collect())
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 
-use super::Worker;
 use super::lifecycle::{Lifecycle, Reason};
 use super::living::Living;
+use super::sandboxes::Sandboxes;
 use crate::configuration::Reserve;
 use crate::protocol::{Kind, Refusal};
 
@@ -129,16 +129,18 @@ fn available_memory() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-impl Worker {
-    /// Ends sandboxes where memory runs out, for as long as the worker is there.
+impl Sandboxes {
+    /// Ends sandboxes where memory runs out, for as long as the own is there.
     pub(super) async fn keep_room(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(2 * LOOKED).await;
             // Those that stand still hold memory that others need: before anybody is refused.
-            if self.room.is_short_of_memory(FURTHER) && self.let_go_first("memory runs out").await {
+            if self.common.room.is_short_of_memory(FURTHER)
+                && self.memory.let_go_first("memory runs out").await
+            {
                 continue;
             }
-            if !self.room.is_short_of_memory(1) {
+            if !self.common.room.is_short_of_memory(1) {
                 continue;
             }
             if let Some(largest) = self.largest().await {

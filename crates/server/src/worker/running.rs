@@ -1,22 +1,30 @@
 //! The programs of a sandbox: started, followed, steered.
 
+use super::builds::READY_LOOK;
+use super::templates::{begun, command};
+use super::{fault, refusal};
+use crate::protocol::INTERPRETER_PORT;
+use crate::protocol::OpenedPort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 use atoll_engine::sandboxes::PriorAnswer;
 use atoll_model::ServedExec;
 use serde_json::json;
 
+use super::approving::Approvals;
 use super::approving::{Question, advised};
 use super::callers::shown_to;
+use super::common::Common;
 use super::completing::completed;
 use super::lifecycle::Lifecycle;
 use super::living::Living;
-use super::process::{NotStarted, Place, Process, most_kib};
-use super::shares::Of;
+use super::once::Idempotency;
+use super::process::{NotStarted, Process};
 use super::window::{Next, Reading};
 use super::work::Admitted;
-use super::{Answer, Answered, Worker, unanswered};
+use super::{Answer, Answered, unanswered};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{
     End, Kind, ProcessAsk, ProcessFacts, Refusal, Request, StartAsk, StartedFacts,
@@ -30,7 +38,14 @@ const SIGKILL: u8 = 9;
 /// The time between two looks whether somebody does.
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
-impl Worker {
+/// The programs of sandboxes.
+pub(super) struct Programs {
+    pub(super) common: Arc<Common>,
+    pub(super) approvals: Arc<Approvals>,
+    pub(super) idempotency: Arc<Idempotency>,
+}
+
+impl Programs {
     /// Carries out a request about programs.
     pub(super) async fn run(
         self: &Arc<Self>,
@@ -108,7 +123,7 @@ impl Worker {
         let mut by = by;
         let ask = completed(living, ask, &mut by).await?;
         let sandbox = &living.sandbox;
-        let place = self.place(&living.spec.tenant, &ask)?;
+        let place = self.common.place(&living.spec.tenant, &ask)?;
         let nobody = PriorAnswer::Nobody;
         let asked = match Process::start(sandbox, ask.clone(), by.clone(), nobody, place).await {
             Ok((process, reading)) => return Ok(kept(living, process, reading)),
@@ -129,28 +144,18 @@ impl Worker {
             asked,
         };
         let answer = tokio::select! {
-            answer = self.ask_approver(&living.spec.tenant, question) => answer?,
+            answer = self.approvals.ask_approver(&living.spec.tenant, question) => answer?,
             state = living.life.stopped() => {
                 let what = format!("sandbox {} has ended: {state}", living.spec.id);
                 return Err(Refusal::new(Kind::NoSandbox, what));
             }
         };
-        let place = self.place(&living.spec.tenant, &ask)?;
+        let place = self.common.place(&living.spec.tenant, &ask)?;
         match Process::start(sandbox, ask, by, answer.clone(), place).await {
             Ok((process, reading)) => Ok(kept(living, process, reading)),
             Err(NotStarted::Refused(refusal)) => Err(advised(&answer, refusal)),
             Err(NotStarted::NeedsApproval(_)) => Err(unanswered()),
         }
-    }
-
-    /// Takes the shares of a program, if its tenant may have one more.
-    pub(super) fn place(&self, tenant: &str, ask: &StartAsk) -> Result<Place, Refusal> {
-        let mut running = vec![self.shares.take(Of::Programs, tenant, 1)?];
-        if ask.terminal.is_some() {
-            running.push(self.shares.take(Of::Terminals, tenant, 1)?);
-        }
-        let kept = self.shares.take(Of::Memory, tenant, most_kib(ask))?;
-        Ok(Place { running, kept })
     }
 }
 
@@ -241,4 +246,88 @@ async fn pass_input(process: &Process, reader: &mut Reader) -> Result<(), Refusa
             Ok(Some(_)) | Ok(None) | Err(_) => return Ok(()),
         }
     }
+}
+
+impl Programs {
+    /// Waits until a program succeeds.
+    pub(in crate::worker) async fn wait_ready(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        ask: &StartAsk,
+        by: &ServedExec,
+        within: Duration,
+    ) -> Result<(), Refusal> {
+        let until = tokio::time::Instant::now() + within;
+        loop {
+            let started = self.start(living, ask.clone(), by.clone()).await;
+            let process = started.map(|(process, _)| process)?;
+            let ended = tokio::time::timeout_at(until, process.window.ended()).await;
+            if ended.is_err() {
+                process.signal(SIGKILL);
+                let what = "the program is not ready in time";
+                return Err(Refusal::new(Kind::Late, what).advise("look at the ready command"));
+            }
+            if process.window.over() == Some(End::Exited(0)) {
+                return Ok(());
+            }
+            tokio::time::sleep(READY_LOOK).await;
+        }
+    }
+
+    /// Starts the interpreter of a sandbox that has one, where nothing answers at its port; returns
+    /// whether it answers then.
+    pub(super) async fn ready_port(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        port: u16,
+    ) -> Result<bool, Refusal> {
+        if port != INTERPRETER_PORT || !living.spec.is_interpreter {
+            return Ok(false);
+        }
+        let _one_by_one = living.interpreter.lock().await;
+        // Whoever came before may have started it.
+        if living.files.connect(port).await.is_ok() {
+            return Ok(true);
+        }
+        let ask = StartAsk {
+            command: command().into(),
+            ..StartAsk::default()
+        };
+        let (process, _reading) = self.start(living, ask, ServedExec::default()).await?;
+        begun(&living.files, &process).await?;
+        Ok(true)
+    }
+
+    /// Connects to a port, at which the code interpreter may have to begin first, or again.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        port: u16,
+    ) -> Result<(TcpStream, OpenedPort), Refusal> {
+        match connect(living, port).await {
+            Err(refusal) if refusal.kind == Kind::NotFound => {
+                match self.ready_port(living, port).await? {
+                    true => connect(living, port).await,
+                    false => Err(refusal),
+                }
+            }
+            connected => connected,
+        }
+    }
+}
+
+/// Connects to a port. The first time that is decided and recorded, before any byte goes there; a
+/// port at which nothing listens is not recorded, so that nobody fills the ledger with others.
+async fn connect(living: &Arc<Living>, port: u16) -> Result<(TcpStream, OpenedPort), Refusal> {
+    let connected = living.files.connect(port).await?;
+    if !living.reached().contains(&port) {
+        let sandbox = Arc::clone(&living.sandbox);
+        let reached = tokio::task::spawn_blocking(move || sandbox.reach(port)).await;
+        let reached = reached.map_err(|error| fault(&error))?;
+        reached.map_err(|failure| refusal(&failure))?;
+        living.reached().insert(port);
+    }
+    let host = living.spec.port_host.as_ref();
+    let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
+    Ok((connected, OpenedPort { host }))
 }

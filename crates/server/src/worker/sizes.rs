@@ -6,18 +6,19 @@ use atoll_model::ServedExec;
 use tokio::task::spawn_blocking;
 
 use super::living::Living;
-use super::{Worker, fault, refusal};
+use super::sandboxes::Sandboxes;
+use super::{fault, refusal};
 use crate::configuration::{Defaults, Quota};
 use crate::protocol::{CreateAsk, Kind, Refusal, SizesAsk};
 
 const MIB: u64 = 1 << 20;
 /// The most memory, or disk, of a sandbox, MiB.
-const MIB_MAX: u64 = 1 << 24;
+pub(super) const MIB_MAX: u64 = 1 << 24;
 /// The member of a request that is about memory, and the least that anything starts with, MiB.
-const MEMORY: &str = "memory_mib";
-const MEMORY_MIB_MIN: u64 = 4;
+pub(super) const MEMORY: &str = "memory_mib";
+pub(super) const MEMORY_MIB_MIN: u64 = 4;
 /// The most processes of a sandbox.
-const PROCESSES_MAX: u64 = 1 << 22;
+pub(super) const PROCESSES_MAX: u64 = 1 << 22;
 
 /// Sandboxes, and what they may use together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,33 +65,11 @@ impl Sizes {
 }
 
 /// Returns whether nothing starts with so little.
-fn is_too_small(name: &str, asked: u64) -> bool {
+pub(super) fn is_too_small(name: &str, asked: u64) -> bool {
     name == MEMORY && asked < MEMORY_MIB_MIN
 }
 
-impl Worker {
-    /// Returns the limits of a sandbox: those that are asked for, else the server's.
-    pub(super) fn limits(&self, ask: &CreateAsk) -> Result<Defaults, Refusal> {
-        let own = &self.configuration.defaults;
-        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        let one_of = |name: &str, asked: Option<u64>, own: u64, most: u64| match asked {
-            None => Ok(own),
-            Some(asked) if (1..=most).contains(&asked) && !is_too_small(name, asked) => Ok(asked),
-            Some(asked) => {
-                let least = if name == MEMORY { MEMORY_MIB_MIN } else { 1 };
-                let what = format!("{name} is {asked}, and it is {least} to {most} here");
-                Err(Refusal::new(Kind::Invalid, what))
-            }
-        };
-        one_of("cpus", ask.cpus.map(u64::from), 1, processors)?;
-        Ok(Defaults {
-            memory_mib: one_of(MEMORY, ask.memory_mib, own.memory_mib, MIB_MAX)?,
-            disk_mib: one_of("disk_mib", ask.disk_mib, own.disk_mib, MIB_MAX)?,
-            processes: one_of("processes", ask.processes, own.processes, PROCESSES_MAX)?,
-            ..own.clone()
-        })
-    }
-
+impl Sandboxes {
     /// Changes what a living sandbox may use, within the quotas of its tenant.
     pub(super) async fn set_sizes(
         &self,
@@ -105,7 +84,7 @@ impl Worker {
             memory_mib: asked.memory_mib,
             ..CreateAsk::default()
         };
-        let wanted = self.limits(&ask)?;
+        let wanted = self.common.limits(&ask)?;
         let (mut limits, mut cpus) = living.sizes().clone();
         let before = Sizes::of(&limits, cpus);
         if asked.memory_mib.is_some() {
@@ -113,7 +92,11 @@ impl Worker {
         }
         cpus = asked.cpus.unwrap_or(cpus);
         let others = self.list.alive(&living.spec.tenant).without(before);
-        check_sizes(&self.configuration.quota, others, Sizes::of(&limits, cpus))?;
+        check_sizes(
+            &self.common.configuration.quota,
+            others,
+            Sizes::of(&limits, cpus),
+        )?;
         let sandbox = Arc::clone(&living.sandbox);
         let memory = asked.memory_mib.map(|mebibytes| mebibytes * MIB);
         let processors = asked.cpus.map(|cpus| u64::from(cpus) * 1000);
@@ -121,7 +104,8 @@ impl Worker {
         let resized = resized.await.map_err(|error| fault(&error))?;
         resized.map_err(|failure| refusal(&failure))?;
         *living.sizes() = (limits, cpus);
-        self.note_updated(living, "a caller has changed its sizes");
+        self.webhooks
+            .note_updated(living, "a caller has changed its sizes");
         Ok(())
     }
 }

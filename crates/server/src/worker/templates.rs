@@ -9,17 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_engine::sandboxes::TEMPLATE_DIRECTORY;
-use atoll_model::ServedExec;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::fault;
 use super::files::Files;
-use super::living::{Living, milliseconds};
+use super::living::milliseconds;
 use super::process::Process;
-use super::{Worker, fault};
-use crate::protocol::{CODE_INTERPRETER, INTERPRETER_PORT, Kind, Refusal, StartAsk};
+use crate::protocol::{CODE_INTERPRETER, INTERPRETER_PORT, Kind, Refusal};
 
 /// The longest time for it to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(15);
@@ -62,7 +61,7 @@ pub(super) const READ_EARLY: [&str; 25] = [
 /// The length of the beginning of an answer, with its status, bytes.
 const HEAD_BYTES: usize = "HTTP/1.1 204".len();
 /// The file that the interpreter begins with.
-const SERVER: &str = "server.py";
+pub(super) const SERVER: &str = "server.py";
 
 /// The interpreter, which runs in the sandbox with the rights of its programs.
 const FILES: [(&str, &str); 11] = [
@@ -125,7 +124,7 @@ pub fn built(state: &Path) -> Option<(u64, u64)> {
     Some((number, milliseconds(made)))
 }
 
-fn directory(state: &Path) -> PathBuf {
+pub(super) fn directory(state: &Path) -> PathBuf {
     let place = place(state);
     packages(&place).unwrap_or_else(|| place.join("0"))
 }
@@ -220,38 +219,6 @@ async fn tell(files: &Arc<Files>, path: &str, body: &Value) -> Result<(), Refusa
             let what = "the code interpreter does not do what it is told";
             Err(Refusal::new(Kind::Unavailable, what))
         }
-    }
-}
-
-impl Worker {
-    /// Returns the files of the interpreter, for a sandbox that has one.
-    pub(super) fn template_files(&self, is_interpreter: bool) -> Option<PathBuf> {
-        let files = is_interpreter.then(|| directory(self.engine.state()))?;
-        files.join(SERVER).is_file().then_some(files)
-    }
-
-    /// Starts the interpreter of a sandbox that has one, where nothing answers at its port; returns
-    /// whether it answers then.
-    pub(super) async fn ready_port(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        port: u16,
-    ) -> Result<bool, Refusal> {
-        if port != INTERPRETER_PORT || !living.spec.is_interpreter {
-            return Ok(false);
-        }
-        let _one_by_one = living.interpreter.lock().await;
-        // Whoever came before may have started it.
-        if living.files.connect(port).await.is_ok() {
-            return Ok(true);
-        }
-        let ask = StartAsk {
-            command: command().into(),
-            ..StartAsk::default()
-        };
-        let (process, _reading) = self.start(living, ask, ServedExec::default()).await?;
-        begun(&living.files, &process).await?;
-        Ok(true)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -12,10 +13,13 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::callers::Caller;
+use super::callers::Callers;
+use super::common::Common;
+use super::list::List;
 use super::living::{Living, milliseconds};
 use super::making::check_maker;
 use super::room::For;
-use super::{Answer, Answered, Worker, fault, name, refusal};
+use super::{Answer, Answered, fault, name, refusal};
 use crate::protocol::{Kind, MountAsk, OwnVolume, Refusal, VolumeAsk, VolumeFacts, VolumesAsk};
 
 const MIB: u64 = 1 << 20;
@@ -47,7 +51,7 @@ pub(super) enum Use {
 
 /// Volumes that are used for as long as this is there, or until the sandbox that has them is gone.
 pub(super) struct Held {
-    worker: Arc<Worker>,
+    volumes: Arc<Volumes>,
     user: Option<String>,
 }
 
@@ -61,20 +65,43 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(user) = self.user.take() {
-            self.worker.release(&user);
+            self.volumes.release(&user);
         }
     }
 }
 
-impl Worker {
+/// The volumes of a server, and their files.
+pub(super) struct Volumes {
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) callers: Arc<Callers>,
+    /// The users of volumes.
+    pub(super) uses: Mutex<Uses>,
+    pub(super) counted: Mutex<super::content::AllCounted>,
+    /// Held while they are counted, and one is begun.
+    pub(super) making: tokio::sync::Mutex<()>,
+}
+
+impl Volumes {
+    pub(super) fn new(common: &Arc<Common>, list: &Arc<List>, callers: &Arc<Callers>) -> Arc<Self> {
+        Arc::new(Self {
+            common: Arc::clone(common),
+            list: Arc::clone(list),
+            callers: Arc::clone(callers),
+            uses: Mutex::default(),
+            counted: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+        })
+    }
+
     /// Returns the directory of a volume.
     pub(super) fn volume_place(&self, id: &str) -> PathBuf {
-        self.engine.state().join("served/volumes").join(id)
+        self.common.engine.state().join("served/volumes").join(id)
     }
 
     /// Removes volumes that were not made to their end, or removed, and files that were being written.
     pub(super) fn find_volumes(&self) {
-        let all = self.store.volumes(None).unwrap_or_else(|error| {
+        let all = self.common.store.volumes(None).unwrap_or_else(|error| {
             eprintln!("atoll serve: {error}");
             Vec::new()
         });
@@ -90,7 +117,7 @@ impl Worker {
     fn drop_volume(&self, id: &str) {
         self.forget_count(id);
         match remove_home(&self.volume_place(id)) {
-            Ok(()) => drop(self.store.remove_volume(id)),
+            Ok(()) => drop(self.common.store.remove_volume(id)),
             Err(failure) => eprintln!("atoll serve: {}", refusal(&failure).what),
         }
     }
@@ -131,14 +158,14 @@ impl Worker {
             .map(|(volume, wanted)| (volume.id, wanted));
         uses.insert(user.to_owned(), wanted.collect());
         let held = Held {
-            worker: Arc::clone(self),
+            volumes: Arc::clone(self),
             user: Some(user.to_owned()),
         };
         Ok((found, held))
     }
 
     fn volumes_of(&self, tenant: &str) -> Result<Vec<Volume>, Refusal> {
-        let all = self.store.volumes(Some(tenant));
+        let all = self.common.store.volumes(Some(tenant));
         let mut all = all.map_err(|error| fault(&error))?;
         all.retain(|one| one.is_whole);
         Ok(all)
@@ -246,14 +273,14 @@ impl Worker {
         ask: VolumeAsk,
         is_read_only: bool,
     ) -> Result<Volume, Refusal> {
-        self.room.check(For::Sandbox)?;
+        self.common.room.check(For::Sandbox)?;
         let VolumeAsk {
             name: named,
             size_mib,
             from,
         } = ask;
         check_name(&named)?;
-        let most = self.configuration.quota.volume_mib;
+        let most = self.common.configuration.quota.volume_mib;
         let size_mib = size_mib.unwrap_or(most);
         if !(1..=most).contains(&size_mib) {
             let what = format!("size_mib is {size_mib}, and it is 1 to {most} here");
@@ -261,14 +288,14 @@ impl Worker {
                 .advise("quota.volume_mib in serve.toml is the most"));
         }
         // Counted with those that are being made, one after the other.
-        let one_by_one = self.resizing.lock().await;
-        let own = self.store.volumes(Some(&caller.tenant));
+        let one_by_one = self.making.lock().await;
+        let own = self.common.store.volumes(Some(&caller.tenant));
         let own = own.map_err(|error| fault(&error))?;
         if own.iter().any(|one| one.name == named) {
             let what = format!("there is a volume {named:?} already");
             return Err(Refusal::new(Kind::Exists, what).advise("take another name"));
         }
-        let quota = self.configuration.quota.volumes;
+        let quota = self.common.configuration.quota.volumes;
         if own.len() >= quota {
             let what = format!("the tenant has {quota} volumes, as many as it may");
             return Err(Refusal::new(Kind::Quota, what)
@@ -296,12 +323,13 @@ impl Worker {
             origin: from.map(|of| of.id),
             ..begun
         };
-        self.store
+        self.common
+            .store
             .keep_volume(&begun)
             .map_err(|error| fault(&error))?;
         drop(one_by_one);
-        let (worker, record) = (Arc::clone(self), about(caller, &begun));
-        let made = spawn_blocking(move || worker.begin_volume(begun, record)).await;
+        let (own, record) = (Arc::clone(self), about(caller, &begun));
+        let made = spawn_blocking(move || own.begin_volume(begun, record)).await;
         drop(held);
         made.map_err(|error| fault(&error)).flatten()
     }
@@ -317,15 +345,15 @@ impl Worker {
                     return Err(is_full(&begun.name, begun.bytes_max));
                 }
             }
-            let recorded = self.engine.record_volume("created", record);
+            let recorded = self.common.engine.record_volume("created", record);
             recorded.map_err(|failure| refusal(&failure))?;
-            let made = self.engine.make_volume(&place, origin.as_deref());
+            let made = self.common.engine.make_volume(&place, origin.as_deref());
             made.map_err(|failure| refusal(&failure))?;
             let whole = Volume {
                 is_whole: true,
                 ..begun.clone()
             };
-            let kept = self.store.keep_volume(&whole);
+            let kept = self.common.store.keep_volume(&whole);
             kept.map(|()| whole).map_err(|error| fault(&error))
         };
         make().inspect_err(|_| self.drop_volume(&begun.id))
@@ -338,18 +366,18 @@ impl Worker {
             let one = self.volume_named(&caller.tenant, named)?;
             Ok((one.clone(), vec![(one, Use::Remove)]))
         })?;
-        let (worker, record) = (Arc::clone(self), about(caller, &one));
+        let (own, record) = (Arc::clone(self), about(caller, &one));
         let removed = spawn_blocking(move || {
             let _held = held;
-            let recorded = worker.engine.record_volume("removed", record);
+            let recorded = own.common.engine.record_volume("removed", record);
             recorded.map_err(|failure| refusal(&failure))?;
             let gone = Volume {
                 is_whole: false,
                 ..one
             };
-            let marked = worker.store.keep_volume(&gone);
+            let marked = own.common.store.keep_volume(&gone);
             marked.map_err(|error| fault(&error))?;
-            worker.drop_volume(&gone.id);
+            own.drop_volume(&gone.id);
             Ok(())
         });
         removed.await.map_err(|error| fault(&error)).flatten()

@@ -2,6 +2,7 @@
 //! that a tenant has asked for of late. One is given to a caller only where policies give that
 //! caller the very same rights, is used by nobody before, and is never taken back.
 
+use super::packages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,18 +16,19 @@ use tokio::task::spawn_blocking;
 
 use super::asleep::CROWDED_FROM;
 use super::callers::Caller;
+use super::common::Common;
 use super::files::Files;
 use super::frozen;
 use super::identity::Identity;
-use super::layered::Begun;
+use super::layered::Layers;
 use super::lifecycle::{Life, Lifecycle};
 use super::making::served;
 use super::process::{NotStarted, Process};
 use super::room::For;
 use super::shares::Of;
-use super::templates::{self, is_read_early, set_variables};
+use super::templates::{self, set_variables};
 use super::wanted::environment;
-use super::{Worker, fault, name, refusal};
+use super::{fault, name, refusal};
 use crate::protocol::{CODE_INTERPRETER, CreateAsk, Kind as Why, Refusal, StartAsk};
 
 /// The most of them, of all tenants together.
@@ -238,23 +240,28 @@ fn programs(shipped: &str) -> Vec<Vec<OsString>> {
         .collect()
 }
 
-/// Returns whether one that was made ahead could serve a request: not where the interpreter in it
-/// should have begun with other variables.
-fn is_usual(maker: Option<&String>, ask: &CreateAsk, identity: &Identity) -> bool {
-    maker.is_none()
-        && identity.begun == Begun::default()
-        && !identity.is_kept
-        && identity.template.is_none()
-        && identity.reach.is_none()
-        && !identity.is_build
-        && ask.volumes.is_empty()
-        && ask.template == identity.shipped
-        && ask.session.is_none()
-        && (identity.shipped != CODE_INTERPRETER
-            || !ask.environment.keys().any(|name| is_read_early(name)))
+/// All that is made before anybody asks for it: sandboxes, interpreters in files, packages.
+pub(super) struct Prewarm {
+    pub(super) common: Arc<Common>,
+    pub(super) layers: Arc<Layers>,
+    pub(super) pool: Pool,
+    /// The memory of interpreters, in files.
+    pub(super) frozen: frozen::Frozen,
+    /// The server's own build of the interpreter's packages.
+    pub(super) packages: packages::InBackground,
 }
 
-impl Worker {
+impl Prewarm {
+    pub(super) fn new(common: &Arc<Common>, layers: &Arc<Layers>) -> Arc<Self> {
+        Arc::new(Self {
+            common: Arc::clone(common),
+            layers: Arc::clone(layers),
+            pool: Pool::default(),
+            frozen: frozen::Frozen::default(),
+            packages: packages::InBackground::default(),
+        })
+    }
+
     /// Returns one that was made ahead, and is this caller's now, if there is one with the rights
     /// that they would get.
     pub(super) async fn made_ahead(
@@ -265,7 +272,7 @@ impl Worker {
         identity: &Identity,
         wanted: &CreateSandbox,
     ) -> Option<Fresh> {
-        if self.configuration.warm.sandboxes == 0 || !is_usual(maker, ask, identity) {
+        if self.common.configuration.warm.sandboxes == 0 || !identity.is_usual(maker, ask) {
             return None;
         }
         let shipped = &*identity.shipped;
@@ -323,7 +330,7 @@ impl Worker {
             return;
         };
         while self.has_room_ahead() {
-            let of_each = self.configuration.warm.sandboxes;
+            let of_each = self.common.configuration.warm.sandboxes;
             let Some((tenant, shipped, wanted)) = self.pool.lacking(of_each) else {
                 return;
             };
@@ -350,14 +357,14 @@ impl Worker {
     /// Returns whether one more may be made: they take the room of nobody's.
     fn has_room_ahead(&self) -> bool {
         let ahead = self.pool.len();
-        !self.is_draining()
+        !self.common.is_draining()
             && ahead < ALL_MAX
-            && !self.shares.is_used_beyond(Of::Sandboxes, AHEAD_TO)
-            && self.room.check(For::Ahead).is_ok()
+            && !self.common.shares.is_used_beyond(Of::Sandboxes, AHEAD_TO)
+            && self.common.room.check(For::Ahead).is_ok()
     }
 
     async fn begun_draining(&self) {
-        while !self.is_draining() {
+        while !self.common.is_draining() {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
@@ -374,9 +381,9 @@ impl Worker {
         };
         let mut wanted = marks.wanted.clone();
         wanted.workspace = Workspace::Own(Box::new(facts));
-        wanted.made_at = self.made_at(&id)?;
-        let (worker, asked, programs) = (Arc::clone(self), wanted.clone(), programs(shipped));
-        let may = spawn_blocking(move || worker.engine.may_be_ahead(&asked, &programs)).await;
+        wanted.made_at = self.layers.made_at(&id)?;
+        let (own, asked, programs) = (Arc::clone(self), wanted.clone(), programs(shipped));
+        let may = spawn_blocking(move || own.common.engine.may_be_ahead(&asked, &programs)).await;
         let may = may.map_err(|error| fault(&error))?;
         if !may.map_err(|failure| refusal(&failure))? {
             return Ok(None);
@@ -385,12 +392,12 @@ impl Worker {
             self.keep_interpreter(&marks, &wanted).await;
             wanted.frozen = self.frozen.file(&marks);
         }
-        let made = self.attempt(&wanted).await?;
+        let made = self.common.attempt(&wanted).await?;
         let (sandbox, life) = made.map_err(|why| refusal(&why.failure()))?;
         let sandbox = Arc::new(sandbox);
         let mut fresh = Retiring::of(Fresh {
             id,
-            files: Files::of(&sandbox, marks.tenant, &self.shares),
+            files: Files::of(&sandbox, marks.tenant, &self.common.shares),
             sandbox,
             life,
             program: None,
@@ -413,7 +420,7 @@ impl Worker {
             environment: environment(&fresh.id, true, BTreeMap::new()),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.place(tenant, &ask)?);
+        let (nobody, place) = (PriorAnswer::Nobody, self.common.place(tenant, &ask)?);
         let by = ServedExec::default();
         let started = Process::start(&fresh.sandbox, ask, by, nobody, place).await;
         let (process, _reading) = started.map_err(|why| match why {
@@ -431,20 +438,23 @@ impl Worker {
     }
 
     /// Ends those that have waited for too long, or whose template has changed, and makes others,
-    /// for as long as the worker is there.
+    /// for as long as the own is there.
     pub(super) async fn keep_ahead(self: &Arc<Self>) {
-        if self.configuration.warm.sandboxes == 0 {
+        if self.common.configuration.warm.sandboxes == 0 {
             return;
         }
         loop {
             tokio::time::sleep(LOOK).await;
             let overdue = self.pool.overdue(|shipped, wanted| {
                 // What is read for each of them is a directory.
-                wanted.template == self.template_files(shipped == CODE_INTERPRETER)
+                wanted.template == self.common.template_files(shipped == CODE_INTERPRETER)
             });
             self.retire(overdue);
-            let is_short = self.room.check(For::Ahead).is_err()
-                || self.shares.is_used_beyond(Of::Sandboxes, CROWDED_FROM);
+            let is_short = self.common.room.check(For::Ahead).is_err()
+                || self
+                    .common
+                    .shares
+                    .is_used_beyond(Of::Sandboxes, CROWDED_FROM);
             if is_short {
                 self.retire(self.pool.take_all());
             }
@@ -454,7 +464,7 @@ impl Worker {
 
     /// Ends all of them, and returns once they are gone.
     pub(super) async fn end_ahead(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
+        self.common.drain();
         let _none_is_made = self.pool.turn.lock().await;
         let ends: Vec<_> = self.pool.take_all().into_iter().map(ended).collect();
         for end in ends {

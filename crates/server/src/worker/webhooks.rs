@@ -17,9 +17,11 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::callers::Caller;
+use super::common::Common;
+use super::list::List;
 use super::living::milliseconds;
 use super::shares::{Of, Share};
-use super::{Answer, Answered, Worker, fault};
+use super::{Answer, Answered, fault};
 use crate::configuration::WebhookHost;
 use crate::lifecycle::{KINDS, kind_of, type_of};
 use crate::protocol::{ChangeWebhook, Kind, Refusal, WebhookAsk, WebhookFacts, WebhooksAsk};
@@ -34,27 +36,30 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 /// The longest time in which a name is looked up for whoever makes a webhook.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
 
-/// The state of a worker's webhooks.
+/// The webhooks of tenants, and the events of sandboxes' lives that they are sent.
 pub(super) struct Webhooks {
-    /// The hosts that may be reached though they are not public.
-    named: Vec<WebhookHost>,
+    pub(super) common: Arc<Common>,
+    pub(super) list: Arc<List>,
+    pub(super) sender: Sender,
     /// Told when something waits to be delivered.
     pub(super) woken: Notify,
-    tls: OnceLock<Option<Arc<ClientConfig>>>,
     pub(super) delivered: AtomicU64,
     pub(super) given_up: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
 
-impl Webhooks {
+/// The way to the targets of webhooks.
+pub(super) struct Sender {
+    /// The hosts that may be reached though they are not public.
+    named: Vec<WebhookHost>,
+    tls: OnceLock<Option<Arc<ClientConfig>>>,
+}
+
+impl Sender {
     pub(super) fn new(named: &[WebhookHost]) -> Self {
         Self {
             named: named.to_vec(),
-            woken: Notify::new(),
             tls: OnceLock::new(),
-            delivered: AtomicU64::new(0),
-            given_up: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
         }
     }
 
@@ -74,7 +79,21 @@ impl Webhooks {
     }
 }
 
-impl Worker {
+impl Webhooks {
+    pub(super) fn new(common: Arc<Common>, list: Arc<List>) -> Self {
+        Self {
+            sender: Sender::new(&common.configuration.webhooks),
+            common,
+            list,
+            woken: Notify::new(),
+            delivered: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Webhooks {
     /// Carries out a request about webhooks: an administrator's alone.
     pub(super) async fn webhooks(
         &self,
@@ -91,17 +110,21 @@ impl Worker {
         let tenant = &caller.tenant;
         match ask {
             WebhooksAsk::ListWebhooks(ask) => {
-                let all = self.store.webhooks(tenant).map_err(|error| fault(&error))?;
+                let all = self
+                    .common
+                    .store
+                    .webhooks(tenant)
+                    .map_err(|error| fault(&error))?;
                 ask.answer(all.into_iter().map(facts).collect())
             }
             WebhooksAsk::GetWebhook(ask) => {
-                let found = self.store.webhook(tenant, &ask.id);
+                let found = self.common.store.webhook(tenant, &ask.id);
                 ask.answer(facts(found.map_err(refused)?))
             }
             WebhooksAsk::MakeWebhook(ask) => ask.answer(self.make_webhook(tenant, &ask.0).await?),
             WebhooksAsk::ChangeWebhook(ask) => ask.answer(self.change_webhook(tenant, &ask).await?),
             WebhooksAsk::RemoveWebhook(ask) => {
-                let removed = self.store.remove_webhook(tenant, &ask.id);
+                let removed = self.common.store.remove_webhook(tenant, &ask.id);
                 ask.answer(removed.map_err(refused)?)
             }
         }
@@ -128,7 +151,7 @@ impl Worker {
             secret: &secret.0,
             at_ms: milliseconds(SystemTime::now()),
         };
-        let made = self.store.make_webhook(&wanted, WEBHOOKS_MAX);
+        let made = self.common.store.make_webhook(&wanted, WEBHOOKS_MAX);
         made.map(facts).map_err(refused)
     }
 
@@ -139,7 +162,7 @@ impl Worker {
     ) -> Result<WebhookFacts, Refusal> {
         let ChangeWebhook { id, change } = ask;
         // First whether it is there: of another's nothing is said, and no name looked up.
-        self.store.webhook(tenant, id).map_err(refused)?;
+        self.common.store.webhook(tenant, id).map_err(refused)?;
         let kinds = self.checked(tenant, change).await?;
         let wanted = WebhookChange {
             name: change.name.as_deref(),
@@ -148,7 +171,7 @@ impl Worker {
             kinds: kinds.as_deref(),
             secret: change.secret.as_ref().map(|secret| secret.0.as_str()),
         };
-        let changed = self.store.change_webhook(tenant, id, &wanted);
+        let changed = self.common.store.change_webhook(tenant, id, &wanted);
         changed.map(facts).map_err(refused)
     }
 
@@ -176,8 +199,8 @@ impl Worker {
             .map(|types| kinds(types))
             .transpose()?;
         if let Some(url) = &asked.url {
-            let share = self.shares.take(Of::Deliveries, tenant, 1)?;
-            self.webhooks.check(url, share).await?;
+            let share = self.common.shares.take(Of::Deliveries, tenant, 1)?;
+            self.sender.check(url, share).await?;
         }
         Ok(kinds)
     }

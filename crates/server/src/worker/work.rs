@@ -1,29 +1,26 @@
 //! The requests of one sandbox.
 
+use crate::protocol::{CreatedFacts, Credential, Fork, Forks, MadeSnapshot};
+use atoll_store::Scope;
+use serde_json::json;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::ServedExec;
-use atoll_model::network::{Listener, ListensAt};
-use tokio::net::TcpStream;
 
 use super::callers::Caller;
-use super::files::{self, WRITTEN_WITHIN, Watching};
+use super::files::{self, Watching};
 use super::lifecycle::{Lifecycle, Reason};
 use super::living::Living;
+use super::paused::Paused;
 use super::recorded;
 use super::room::For;
 use super::snapshots::{Forked, Source};
-use super::{Answer, Answered, Worker, fault, making, name, refusal, unanswered};
+use super::{Answer, Answered, Worker, making, name, unanswered};
 use crate::line::{Reader, Writer};
-use crate::protocol::{
-    CreateAsk, FileAsk, InAsk, Kind, LifeAsk, OpenedPort, PortFacts, Refusal, Watch,
-};
+use crate::protocol::{CreateAsk, FileAsk, InAsk, Kind, LifeAsk, Refusal, Watch};
 use crate::ready::watched;
-
-/// The time between two looks at the room that is left, while a file is written.
-const ROOM_LOOK: Duration = Duration::from_millis(500);
 
 /// A request of a sandbox that its caller may make, besides what it is.
 pub(super) struct Admitted<'a> {
@@ -47,13 +44,18 @@ impl Worker {
         match ask {
             InAsk::Alive(ask) => ask.answer(()),
             InAsk::Measure(ask) => ask.answer(making::measure(living).await?),
-            InAsk::ListPorts(ask) => ask.answer(self.ports(living).await?),
+            InAsk::ListPorts(ask) => ask.answer(self.sandboxes.ports(living).await?),
             InAsk::OpenPort(ask) => {
-                let (port, opened) = self.connect(living, ask.port).await?;
+                let (port, opened) = self.sandboxes.programs.connect(living, ask.port).await?;
                 ask.join(opened, port)
             }
             InAsk::Life(ask) => self.live(request, ask).await,
-            InAsk::Process(ask) => self.run(request, ask, reader, writer).await,
+            InAsk::Process(ask) => {
+                self.sandboxes
+                    .programs
+                    .run(request, ask, reader, writer)
+                    .await
+            }
             InAsk::File(ask) => self.file(living, ask, reader, writer).await,
         }
     }
@@ -73,7 +75,7 @@ impl Worker {
             LifeAsk::GetSandbox(ask) => ask.answer(living.facts()),
             LifeAsk::Connect(ask) => {
                 if let Some(seconds) = ask.timeout_s {
-                    self.prolong(living, seconds, true)?;
+                    self.sandboxes.prolong(living, seconds, true)?;
                 }
                 ask.answer(living.described_to(&caller.scopes))
             }
@@ -82,38 +84,53 @@ impl Worker {
                 Err(Refusal::new(Kind::Exists, what).advise("end it again"))
             }
             LifeAsk::Kill(ask) => {
-                self.end(living, Reason::Caller).await;
+                self.sandboxes.end(living, Reason::Caller).await;
                 ask.answer(())
             }
-            LifeAsk::Pause(ask) => ask.answer(self.pause(living, ask.memory, by).await?),
+            LifeAsk::Pause(ask) => ask.answer(self.sandboxes.pause(living, ask.memory, by).await?),
             LifeAsk::Snapshot(ask) => {
                 let name = ask.name.clone();
-                ask.answer(self.snapshot(Source::Living(living), name).await?)
+                ask.answer(
+                    self.snapshots
+                        .snapshot(Source::Living(living), name)
+                        .await?,
+                )
             }
             LifeAsk::Fork(ask) => {
                 let of = CreateAsk {
                     timeout_s: ask.timeout_s.or(living.spec.ask.timeout_s),
-                    ..self.record_ask(living)
+                    ..self.sandboxes.record_ask(living)
                 };
                 let of = Forked::new(&living.spec.shipped, of, ask.count)?;
-                ask.answer(self.fork(Source::Living(living), of, &caller).await?)
+                ask.answer(
+                    self.snapshots
+                        .fork(Source::Living(living), of, &caller)
+                        .await?,
+                )
             }
             LifeAsk::RollBack(ask) => {
-                let again = self.roll_back(living, &caller, &ask.snapshot).await?;
+                let again = self
+                    .sandboxes
+                    .roll_back(living, &caller, &ask.snapshot)
+                    .await?;
                 ask.answer(again.described_to(&caller.scopes))
             }
             LifeAsk::SetTimeout(ask) => {
                 match ask.timeout_s {
                     0 => drop(living.live_for(Duration::ZERO, ask.extends)),
-                    seconds => self.prolong(living, seconds, ask.extends)?,
+                    seconds => self.sandboxes.prolong(living, seconds, ask.extends)?,
                 }
                 ask.answer(())
             }
-            LifeAsk::LinkPort(ask) => ask.answer(self.link(living, &ask)?),
-            LifeAsk::SetNetwork(ask) => {
-                ask.answer(self.set_network(living, ask.0.clone(), by).await?)
+            LifeAsk::LinkPort(ask) => ask.answer(self.callers.link(living, &ask)?),
+            LifeAsk::SetNetwork(ask) => ask.answer(
+                self.sandboxes
+                    .set_network(living, ask.0.clone(), by)
+                    .await?,
+            ),
+            LifeAsk::SetSizes(ask) => {
+                ask.answer(self.sandboxes.set_sizes(living, ask.0, by).await?)
             }
-            LifeAsk::SetSizes(ask) => ask.answer(self.set_sizes(living, ask.0, by).await?),
             LifeAsk::Decide(ask) => ask.answer(recorded::decide(living, &ask, by).await?),
         }
     }
@@ -135,10 +152,10 @@ impl Worker {
             FileAsk::Remove(ask) => ask.answer(files.remove(&ask.path).await?),
             FileAsk::Read(ask) => files.read(&ask, writer).await.map(Answered::Written),
             FileAsk::Write(ask) => {
-                self.room.check(For::File)?;
+                self.common.room.check(For::File)?;
                 tokio::select! {
                     written = files.write(&ask, reader, writer) => ask.close(written?),
-                    refusal = self.no_more(living) => Err(refusal),
+                    refusal = self.sandboxes.no_more(living) => Err(refusal),
                 }
             }
             FileAsk::Watch(ask) => {
@@ -160,92 +177,6 @@ impl Worker {
             FileAsk::RemoveWatcher(ask) => ask.answer(living.remove_watcher(&ask.watcher)?),
         }
     }
-
-    /// Waits until nothing more may be written to a sandbox's files: the front writes on by itself.
-    async fn no_more(&self, living: &Living) -> Refusal {
-        loop {
-            tokio::select! {
-                state = living.life.stopped() => {
-                    // What is kept of it is not to be cut short.
-                    if state.is_pause() {
-                        tokio::time::sleep(WRITTEN_WITHIN).await;
-                    }
-                    let state = living.life.state();
-                    let what = format!("sandbox {} has ended: {state}", living.spec.id);
-                    return Refusal::new(Kind::NoSandbox, what);
-                }
-                () = tokio::time::sleep(ROOM_LOOK) => {
-                    if let Err(refusal) = self.room.check(For::File) {
-                        return refusal;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sets the life of a sandbox from now on.
-    fn prolong(&self, living: &Living, seconds: u64, extends: bool) -> Result<(), Refusal> {
-        if living.live_for(self.life(Some(seconds))?, extends) {
-            self.note_updated(living, "a caller has set its timeout");
-        }
-        Ok(())
-    }
-}
-
-impl Worker {
-    /// Lists the ports that callers can reach.
-    async fn ports(&self, living: &Arc<Living>) -> Result<Vec<PortFacts>, Refusal> {
-        let sandbox = Arc::clone(&living.sandbox);
-        let listening = tokio::task::spawn_blocking(move || sandbox.listeners()).await;
-        let listening = listening.map_err(|error| fault(&error))?;
-        let listening = listening.map_err(|failure| refusal(&failure))?;
-        let facts = |one: Listener| PortFacts {
-            port: one.port,
-            program: one.program,
-            url: self.port_url(living, one.port),
-        };
-        let reached = listening.into_iter();
-        let reached = reached.filter(|one| one.at != ListensAt::Elsewhere);
-        let mut all: Vec<PortFacts> = reached.map(facts).collect();
-        // Once, whatever addresses it listens at.
-        all.dedup_by_key(|one| one.port);
-        Ok(all)
-    }
-}
-
-impl Worker {
-    /// Connects to a port, at which the code interpreter may have to begin first, or again.
-    async fn connect(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        port: u16,
-    ) -> Result<(TcpStream, OpenedPort), Refusal> {
-        match connect(living, port).await {
-            Err(refusal) if refusal.kind == Kind::NotFound => {
-                match self.ready_port(living, port).await? {
-                    true => connect(living, port).await,
-                    false => Err(refusal),
-                }
-            }
-            connected => connected,
-        }
-    }
-}
-
-/// Connects to a port. The first time that is decided and recorded, before any byte goes there; a
-/// port at which nothing listens is not recorded, so that nobody fills the ledger with others.
-async fn connect(living: &Arc<Living>, port: u16) -> Result<(TcpStream, OpenedPort), Refusal> {
-    let connected = living.files.connect(port).await?;
-    if !living.reached().contains(&port) {
-        let sandbox = Arc::clone(&living.sandbox);
-        let reached = tokio::task::spawn_blocking(move || sandbox.reach(port)).await;
-        let reached = reached.map_err(|error| fault(&error))?;
-        reached.map_err(|failure| refusal(&failure))?;
-        living.reached().insert(port);
-    }
-    let host = living.spec.port_host.as_ref();
-    let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
-    Ok((connected, OpenedPort { host }))
 }
 
 /// Tells of changes in a directory, until the connection is closed.
@@ -267,4 +198,109 @@ async fn tell_changes(
             writer.then(ask, changes).await?;
         }
     }
+}
+
+impl Worker {
+    /// Carries out a request of a paused sandbox; `None` if it has gone on, and the request is one of
+    /// a living sandbox.
+    pub(super) async fn of_paused(
+        self: &Arc<Self>,
+        paused: &Arc<Paused>,
+        credential: &Credential,
+        ask: &InAsk,
+        trace: Option<&String>,
+    ) -> Result<Option<Answered>, Refusal> {
+        let caller = self.callers.waking(paused, credential, ask).await?;
+        let caller = Caller {
+            trace: trace.cloned(),
+            ..caller
+        };
+        let answered = match ask {
+            InAsk::Life(LifeAsk::GetSandbox(ask)) => ask.answer(paused.facts()),
+            InAsk::Life(LifeAsk::Kill(ask)) => ask.answer(self.sandboxes.end_paused(paused).await?),
+            InAsk::Life(LifeAsk::Pause(_)) => {
+                let what = format!("sandbox {} is paused already", paused.id);
+                Err(Refusal::new(Kind::Exists, what))
+            }
+            InAsk::Life(LifeAsk::Connect(ask)) => {
+                let living = self
+                    .sandboxes
+                    .resume(paused, &caller, ask.timeout_s)
+                    .await?;
+                ask.answer(CreatedFacts {
+                    resumed: true,
+                    ..living.described_to(&caller.scopes)
+                })
+            }
+            InAsk::Life(LifeAsk::Fork(ask)) => ask.answer(fork(self, paused, &caller, ask).await?),
+            InAsk::Life(LifeAsk::Snapshot(ask)) => {
+                ask.answer(snapshot(self, paused, ask.name.clone()).await?)
+            }
+            InAsk::Alive(_) => Err(paused.gone()),
+            InAsk::Life(
+                LifeAsk::RollBack(_)
+                | LifeAsk::SetTimeout(_)
+                | LifeAsk::LinkPort(_)
+                | LifeAsk::SetNetwork(_)
+                | LifeAsk::SetSizes(_)
+                | LifeAsk::Decide(_),
+            )
+            | InAsk::Measure(_)
+            | InAsk::ListPorts(_)
+            | InAsk::OpenPort(_)
+            | InAsk::Process(_)
+            | InAsk::File(_) => {
+                if !(paused.record.ask.auto_resume && caller.scopes.has(Scope::Create)) {
+                    return Err(paused.gone());
+                }
+                self.sandboxes.resume(paused, &caller, None).await?;
+                return Ok(None);
+            }
+        };
+        answered.map(Some)
+    }
+}
+
+/// Makes others that begin with the files of a paused sandbox, which stays so.
+async fn fork(
+    worker: &Arc<Worker>,
+    paused: &Arc<Paused>,
+    caller: &Caller,
+    ask: &Fork,
+) -> Result<Forks, Refusal> {
+    let _turn = paused.stays().await?;
+    let asleep = paused.sleeper();
+    let of = CreateAsk {
+        timeout_s: ask.timeout_s.or(paused.record.ask.timeout_s),
+        ..paused.record.ask.clone()
+    };
+    let forked = Forked::new(paused.shipped(), of, ask.count)?;
+    worker
+        .snapshots
+        .fork(source(paused, asleep.as_ref()), forked, caller)
+        .await
+}
+
+/// Copies the files of a paused sandbox, which stays so.
+async fn snapshot(
+    worker: &Arc<Worker>,
+    paused: &Arc<Paused>,
+    name: Option<String>,
+) -> Result<MadeSnapshot, Refusal> {
+    let _turn = paused.stays().await?;
+    let asleep = paused.sleeper();
+    let made = worker
+        .snapshots
+        .snapshot(source(paused, asleep.as_ref()), name)
+        .await?;
+    let facts = json!({ "why": "a caller has made a snapshot" });
+    worker
+        .webhooks
+        .note(&paused.tenant, &paused.id, "checkpointed", &facts);
+    Ok(made)
+}
+
+/// Returns what others begin with: of one that stands still as it is, with a copy.
+fn source<'a>(paused: &'a Arc<Paused>, asleep: Option<&'a Arc<Living>>) -> Source<'a> {
+    asleep.map_or(Source::Paused(paused), Source::Living)
 }

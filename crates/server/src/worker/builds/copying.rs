@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::Worker;
+use super::super::builds::Templates;
 use super::super::living::Living;
 use super::digest::is_gzip;
 use super::progress::Log;
@@ -46,7 +46,7 @@ for from do
 done
 "#;
 
-impl Worker {
+impl Templates {
     /// Carries out a step that copies; another has nothing to do.
     pub(super) async fn copy(
         self: &Arc<Self>,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::super::builds::Templates;
 use super::super::callers::Caller;
 use super::super::lifecycle::{Lifecycle, Reason};
 use super::super::living::Living;
+use super::super::name;
 use super::super::wanted::Reach;
-use super::super::{Worker, name};
 use super::holding::Hold;
 use super::image::{Fetch, ImageRecord};
 use super::progress::{Log, Wanted};
@@ -31,7 +32,7 @@ enum Found {
     Unpacked(ImageRecord),
 }
 
-impl Worker {
+impl Templates {
     /// Makes what a build begins with of Debian's packages; the tenant's own template of the same
     /// packages if there is one.
     pub(super) async fn debian(
@@ -44,7 +45,8 @@ impl Worker {
         let living = self.begin_fetch(caller, hold).await?;
         let found = self.debian_in(&living, caller, log, hold).await;
         if found.is_err() || living.life.is(Lifecycle::is_running) {
-            self.end(&living, Reason::Build("its packages are known"))
+            self.sandboxes
+                .end(&living, Reason::Build("its packages are known"))
                 .await;
         }
         let unpacked = match found? {
@@ -72,7 +74,8 @@ impl Worker {
             ..StartAsk::default()
         };
         if let Err(refusal) = self.run_logged(&living, ask, None, log).await {
-            self.end(&living, Reason::Build("its packages could not be set up"))
+            self.sandboxes
+                .end(&living, Reason::Build("its packages could not be set up"))
                 .await;
             return Err(refusal);
         }
@@ -103,7 +106,7 @@ impl Worker {
         let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         let digest = format!("debian:{digest}");
         let is_same = |one: &Template| one.name == DEBIAN && one.record.digest == digest;
-        let before = self.template_named(&caller.tenant, DEBIAN)?;
+        let before = self.catalogue.template_named(&caller.tenant, DEBIAN)?;
         if let Some(same) = before.filter(is_same) {
             log.line("the same packages are here: CACHED", false);
             hold.add(&same.record)?;

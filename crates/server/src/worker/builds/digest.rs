@@ -9,7 +9,8 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
-use super::super::{Worker, fault};
+use super::super::builds::Templates;
+use super::super::fault;
 use super::Record;
 use crate::protocol::{BuildPlan, BuildStep, Kind, Refusal};
 
@@ -17,7 +18,7 @@ const MIB: u64 = 1 << 20;
 /// The bytes of an upload that are read at once.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-impl Worker {
+impl Templates {
     /// Returns the digest of all that a template is built from: of uploads by their content, not by
     /// what clients say of it.
     pub(super) async fn digest_of(
@@ -26,7 +27,12 @@ impl Worker {
         base: &Record,
         plan: &BuildPlan,
     ) -> Result<String, Refusal> {
-        let most = self.configuration.defaults.disk_mib.saturating_mul(MIB);
+        let most = self
+            .common
+            .configuration
+            .defaults
+            .disk_mib
+            .saturating_mul(MIB);
         let mut digest = Sha256::new();
         let mut add = |text: &[u8]| {
             digest.update((text.len() as u64).to_le_bytes());

@@ -1,12 +1,18 @@
 //! Layers and homes of templates that a build or a create uses: nobody removes them meanwhile.
 
+use super::super::fault;
+use atoll_engine::sandboxes::System;
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::spawn_blocking;
 
 use atoll_engine::sandboxes::remove_home;
 
-use super::super::{Worker, name};
+use super::super::layered::Layers;
+use super::super::living::Living;
+use super::super::name;
 use super::{FORM, REPLACED, Record, Template};
 use crate::protocol::{Kind, Refusal};
 
@@ -16,7 +22,7 @@ pub(in crate::worker) type Held = Mutex<BTreeMap<String, usize>>;
 /// Uses of some of them, until it is dropped. What was made by it, and is no template's then, is
 /// removed.
 pub(in crate::worker) struct Hold {
-    worker: Arc<Worker>,
+    layers: Arc<Layers>,
     used: Mutex<Vec<Used>>,
 }
 
@@ -25,21 +31,27 @@ struct Used {
     is_fresh: bool,
 }
 
-impl Worker {
+impl Layers {
     /// Removes layers and homes that no template has, as a build that did not come to its end
     /// leaves them, and what was uploaded.
     pub(in crate::worker) fn find_layers(&self) {
-        let _ = remove_home(&self.uploads());
         self.drop_old();
-        let paused = self.store.paused().map_or(usize::MAX, |all| all.len());
+        let paused = self
+            .common
+            .store
+            .paused()
+            .map_or(usize::MAX, |all| all.len());
         let is_known = paused == self.list.all_paused().len();
-        for one in self.all_templates().unwrap_or_default() {
+        for one in self.catalogue.all_templates().unwrap_or_default() {
             let is_replaced = one.name.contains(REPLACED);
             if is_known && is_replaced && self.users_of(&one).is_ok_and(|users| users == 0) {
-                let _ = self.store.remove_template(&one.id);
+                let _ = self.common.store.remove_template(&one.id);
             }
         }
-        let (all, rows) = (self.all_templates(), self.store.templates());
+        let (all, rows) = (
+            self.catalogue.all_templates(),
+            self.common.store.templates(),
+        );
         let (Ok(all), Ok(rows), Ok(mut had)) = (all, rows, self.begun_with()) else {
             return;
         };
@@ -59,7 +71,7 @@ impl Worker {
 
     /// Removes templates whose layers have an earlier form.
     fn drop_old(&self) {
-        for row in self.store.templates().unwrap_or_default() {
+        for row in self.common.store.templates().unwrap_or_default() {
             let record = serde_json::from_str::<Record>(&row.record);
             if record.is_ok_and(|record| record.form < FORM) {
                 let (name, id) = (&row.name, &row.id);
@@ -67,14 +79,14 @@ impl Worker {
                     "atoll serve: template {name} ({id}) was built by an earlier version of Atoll, \
                      and is removed: build it again"
                 );
-                let _ = self.store.remove_template(id);
+                let _ = self.common.store.remove_template(id);
             }
         }
     }
 
     pub(in crate::worker) fn hold_layers(self: &Arc<Self>) -> Arc<Hold> {
         Arc::new(Hold {
-            worker: Arc::clone(self),
+            layers: Arc::clone(self),
             used: Mutex::default(),
         })
     }
@@ -82,7 +94,7 @@ impl Worker {
     /// Removes those of these that no template, no sandbox and nobody who holds them has.
     pub(in crate::worker) fn drop_files(&self, ids: impl Iterator<Item = String>) {
         let ids: Vec<String> = ids.filter(|id| !self.is_mounted(id)).collect();
-        let (Ok(all), Ok(begun_with)) = (self.all_templates(), self.begun_with()) else {
+        let (Ok(all), Ok(begun_with)) = (self.catalogue.all_templates(), self.begun_with()) else {
             return;
         };
         for id in ids {
@@ -119,7 +131,7 @@ impl Hold {
     ) -> Result<(), Refusal> {
         for id in layers {
             self.count(id.clone(), false);
-            if !self.worker.layer(id).is_dir() {
+            if !self.layers.layer(id).is_dir() {
                 let what = "the files of the template or snapshot have just been removed";
                 return Err(Refusal::new(Kind::NotFound, what).advise("make it again"));
             }
@@ -135,7 +147,7 @@ impl Hold {
     }
 
     fn count(&self, id: String, is_fresh: bool) {
-        let held = &self.worker.held;
+        let held = &self.layers.held;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
         *held.entry(id.clone()).or_default() += 1;
         drop(held);
@@ -148,7 +160,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
         let mut held = self
-            .worker
+            .layers
             .held
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -168,8 +180,55 @@ impl Drop for Hold {
         if fresh.is_empty() {
             return;
         }
-        let worker = Arc::clone(&self.worker);
+        let layers = Arc::clone(&self.layers);
         // What is left of them is removed at the next start.
-        let _ = std::thread::Builder::new().spawn(move || worker.drop_files(fresh.into_iter()));
+        let _ = std::thread::Builder::new().spawn(move || layers.drop_files(fresh.into_iter()));
+    }
+}
+
+impl Layers {
+    pub(in crate::worker) fn layers(&self) -> PathBuf {
+        self.common.engine.state().join("served/layers")
+    }
+
+    pub(in crate::worker) fn layer(&self, id: &str) -> PathBuf {
+        self.layers().join(id)
+    }
+
+    /// Returns the system of sandboxes that stand on a template.
+    pub(in crate::worker) fn system_of(&self, template: &Template) -> System {
+        let layers = template.record.layers.iter();
+        System {
+            name: template.id.clone(),
+            layers: layers.map(|id| self.layer(id)).collect(),
+            over_host: template.record.over_host,
+            roots: template.record.roots.clone(),
+            changed: Vec::new(),
+            begins: None,
+        }
+    }
+
+    /// Counts the sandboxes and snapshots that stand on a template.
+    pub(in crate::worker) fn users_of(&self, one: &Template) -> Result<usize, Refusal> {
+        let snapshots = self
+            .common
+            .store
+            .snapshots()
+            .map_err(|error| fault(&error))?;
+        let snapshots = snapshots.iter().filter(|kept| kept.shipped == one.id);
+        Ok(self.list.stand_on(&one.id) + snapshots.count())
+    }
+
+    /// Removes the files of a template that no other one, and no sandbox, has.
+    pub(in crate::worker) async fn drop_layers(self: &Arc<Self>, record: &Record) {
+        let (own, ids) = (Arc::clone(self), record.files().cloned());
+        let ids: Vec<String> = ids.collect();
+        let _ = spawn_blocking(move || own.drop_files(ids.into_iter())).await;
+    }
+
+    /// Returns whether a living sandbox began with a layer.
+    fn is_mounted(&self, id: &str) -> bool {
+        let has = |one: &Arc<Living>| one.spec.layers.iter().any(|own| own == id);
+        self.list.all_living().iter().any(has)
     }
 }

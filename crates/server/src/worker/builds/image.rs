@@ -10,12 +10,13 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
+use super::super::builds::Templates;
 use super::super::callers::Caller;
 use super::super::lifecycle::{Lifecycle, Reason};
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
-use super::super::{Worker, fault, refusal};
+use super::super::{fault, refusal};
 use super::holding::Hold;
 use super::progress::{Log, Wanted};
 use super::{Record, resident};
@@ -67,7 +68,7 @@ const LAYOUT: &str = "layout";
 /// Unpacks an upload there.
 const UNPACK: &str = "mkdir layout && tar -x --no-same-owner -f - -C layout";
 
-impl Worker {
+impl Templates {
     /// Makes what a build begins with of an image; the tenant's own layer of it if there is one.
     pub(super) async fn import(
         self: &Arc<Self>,
@@ -85,7 +86,9 @@ impl Worker {
         };
         let imported = self.import_in(&living, wish, log, hold).await;
         if imported.is_err() || living.life.is(Lifecycle::is_running) {
-            self.end(&living, Reason::Build("its image is known")).await;
+            self.sandboxes
+                .end(&living, Reason::Build("its image is known"))
+                .await;
         }
         imported
     }
@@ -96,7 +99,7 @@ impl Worker {
         caller: &Caller,
         hold: &Arc<Hold>,
     ) -> Result<Arc<Living>, Refusal> {
-        let allow = self.configuration.images();
+        let allow = self.common.configuration.images();
         if allow.is_empty() {
             let what = "Image pulls are off; list registries under `images`";
             return Err(Refusal::new(Kind::Forbidden, what)
@@ -156,7 +159,7 @@ impl Worker {
         let found = self.fetch(living, &fetch("find"), log).await?;
         let digest = format!("{IMAGE}{}", found.digest);
         log.line(&format!("{named} is {}", found.digest), false);
-        let all = self.all_templates()?;
+        let all = self.catalogue.all_templates()?;
         let mut known = all.iter().filter(|one| one.tenant == caller.tenant);
         if let Some(known) =
             known.find_map(|one| one.record.image.as_ref().filter(|one| one.digest == digest))
@@ -200,10 +203,10 @@ impl Worker {
         hold: &Arc<Hold>,
     ) -> Result<ImageRecord, Refusal> {
         let left = self.leave(living, "its image is there", hold).await?;
-        let (worker, hold) = (Arc::clone(self), Arc::clone(hold));
+        let (own, hold) = (Arc::clone(self), Arc::clone(hold));
         let made = spawn_blocking(move || {
             let (id, home_id) = (hold.fresh()?, hold.fresh()?);
-            let (layer, home) = (worker.layer(&id), worker.layer(&home_id));
+            let (layer, home) = (own.layers.layer(&id), own.layers.layer(&home_id));
             let imported = import_image(&left.home, &layer, &home);
             let _ = remove_home(&left.changes);
             let _ = remove_home(&left.home.path);
@@ -233,7 +236,7 @@ impl Worker {
             input: true,
             ..StartAsk::default()
         };
-        let (process, mut reading) = self.start(living, ask, log.by.clone()).await?;
+        let (process, mut reading) = self.programs.start(living, ask, log.by.clone()).await?;
         let login = of
             .login
             .map(|login| json!({ "user": login.user, "password": login.password }));

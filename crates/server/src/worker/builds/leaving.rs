@@ -7,10 +7,11 @@ use std::sync::Arc;
 use atoll_engine::sandboxes::{KeptHome, make_template_layer, remove_home};
 use tokio::task::spawn_blocking;
 
+use super::super::builds::Templates;
 use super::super::layered::Begun;
 use super::super::lifecycle::{Reason, Transition};
 use super::super::living::Living;
-use super::super::{Worker, fault, refusal};
+use super::super::{fault, refusal};
 use super::Record;
 use super::holding::Hold;
 use crate::protocol::{Kind, Refusal};
@@ -22,7 +23,7 @@ pub(super) struct Left {
     pub(super) changes: PathBuf,
 }
 
-impl Worker {
+impl Templates {
     /// Ends a sandbox, and keeps what it leaves.
     pub(super) async fn leave(
         self: &Arc<Self>,
@@ -35,10 +36,13 @@ impl Worker {
             let what = format!("the sandbox of the build has ended: {state}");
             Refusal::new(Kind::NoSandbox, what)
         })?;
-        let (worker, of, hold) = (Arc::clone(self), Arc::clone(living), Arc::clone(hold));
+        let (own, of, hold) = (Arc::clone(self), Arc::clone(living), Arc::clone(hold));
         let kept = spawn_blocking(move || {
-            fs::create_dir_all(worker.layers()).map_err(|error| fault(&error))?;
-            let (home, changes) = (worker.layer(&hold.fresh()?), worker.layer(&hold.fresh()?));
+            fs::create_dir_all(own.layers.layers()).map_err(|error| fault(&error))?;
+            let (home, changes) = (
+                own.layers.layer(&hold.fresh()?),
+                own.layers.layer(&hold.fresh()?),
+            );
             let home = of.sandbox.kill_keeping_all(&home, &changes);
             let home = home.map_err(|failure| refusal(&failure))?;
             Ok(Left { home, changes })
@@ -48,12 +52,13 @@ impl Worker {
             Ok(left) => {
                 self.list.remove_living(&living.spec.id);
                 let _ = living.life.pass(Transition::Abandon(Reason::Build(why)));
-                self.forget_requests(living);
-                self.note_killed(living, why);
+                self.idempotency.forget_requests(living);
+                self.webhooks.note_killed(living, why);
                 Ok(left)
             }
             Err(refusal) => {
-                self.abandon(living, Reason::NotKept(refusal.what.clone()))
+                self.sandboxes
+                    .abandon(living, Reason::NotKept(refusal.what.clone()))
                     .await;
                 Err(refusal)
             }
@@ -67,10 +72,10 @@ impl Worker {
         base: &Record,
         hold: &Arc<Hold>,
     ) -> Result<Record, Refusal> {
-        let (worker, base, hold) = (Arc::clone(self), base.clone(), Arc::clone(hold));
+        let (templates, base, hold) = (Arc::clone(self), base.clone(), Arc::clone(hold));
         let made = spawn_blocking(move || {
             let id = hold.fresh()?;
-            let layer = worker.layer(&id);
+            let layer = templates.layers.layer(&id);
             let made = make_template_layer(&left.changes, left.home.base, &layer);
             let _ = remove_home(&left.changes);
             made.map_err(|failure| refusal(&failure))?;
@@ -89,7 +94,7 @@ impl Worker {
                 system: Vec::new(),
                 base: left.home.base,
             };
-            worker.flatten(&mut begun, &hold)?;
+            templates.layers.flatten(&mut begun, &hold)?;
             Ok(Record {
                 layers,
                 home: begun.home,

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use atoll_model::{ServedExec, mask_secrets};
 
+use super::super::builds::Templates;
 use super::super::callers::Caller;
 use super::super::living::{is_equal, milliseconds};
-use super::super::{Worker, name};
+use super::super::name;
 use super::BuildFacts;
 use crate::line::Stream;
 use crate::protocol::{BuildLine, BuildState, Kind, Refusal};
@@ -214,16 +215,16 @@ impl Builds {
 
 /// The log of a build that goes on.
 pub(super) struct Log {
-    worker: Arc<Worker>,
+    templates: Arc<Templates>,
     build: String,
     /// The request for it, by which its programs are decided and recorded.
     pub(super) by: ServedExec,
 }
 
 impl Log {
-    pub(super) fn of(worker: &Arc<Worker>, build: &str, caller: &Caller) -> Self {
+    pub(super) fn of(templates: &Arc<Templates>, build: &str, caller: &Caller) -> Self {
         Self {
-            worker: Arc::clone(worker),
+            templates: Arc::clone(templates),
             build: build.to_owned(),
             by: ServedExec {
                 caller: Some(caller.name.clone()),
@@ -235,7 +236,7 @@ impl Log {
 
     /// Begins a step.
     pub(super) fn step(&self, step: &str, text: &str) {
-        if let Some(build) = self.worker.builds.all().builds.get_mut(&self.build) {
+        if let Some(build) = self.templates.builds.all().builds.get_mut(&self.build) {
             build.step = step.to_owned();
         }
         self.line(text, false);
@@ -243,7 +244,7 @@ impl Log {
 
     /// Adds a line; beyond the most that are kept they are left out.
     pub(super) fn line(&self, text: &str, is_error: bool) {
-        let mut all = self.worker.builds.all();
+        let mut all = self.templates.builds.all();
         let Some(build) = all.builds.get_mut(&self.build) else {
             return;
         };

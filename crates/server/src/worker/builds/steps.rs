@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::ServedExec;
 use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
 
+use super::super::builds::Templates;
 use super::super::callers::Caller;
 use super::super::identity::Identity;
 use super::super::lifecycle::Reason;
 use super::super::living::Living;
 use super::super::wanted::Reach;
 use super::super::window::Next;
-use super::super::{Worker, fault, refusal};
+use super::super::{fault, refusal};
 use super::copying::HAS_USERS;
 use super::debian::DEBIAN;
 use super::holding::Hold;
@@ -35,7 +35,7 @@ const BUILT_WITHIN_S: u64 = 3_600;
 /// The longest time for a program to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The time between two looks whether it is.
-const READY_LOOK: Duration = Duration::from_millis(100);
+pub(in crate::worker) const READY_LOOK: Duration = Duration::from_millis(100);
 /// The most layers of a template, of which each sandbox mounts all.
 const LAYERS_MAX: usize = 8;
 /// The bytes of an upload that are read at once.
@@ -48,7 +48,7 @@ const OWN: &str = "atoll/";
 /// The step after the last.
 const FINALIZE: &str = "finalize";
 
-impl Worker {
+impl Templates {
     /// Builds a template.
     pub(super) async fn build(
         self: &Arc<Self>,
@@ -63,12 +63,12 @@ impl Worker {
             &format!("Building {} for {}", wanted.name, caller.tenant),
         );
         // Until it is a template's, or is not to be one.
-        let hold = self.hold_layers();
+        let hold = self.layers.hold_layers();
         let base = self.base_of(caller, id, &plan.from, log, &hold).await?;
         hold.add(&base)?;
         let digest = self.digest_of(id, &base, &plan).await?;
         if !plan.force {
-            let all = self.all_templates()?;
+            let all = self.catalogue.all_templates()?;
             let is_same =
                 |one: &Template| one.tenant == wanted.tenant && one.record.digest == digest;
             if let Some(same) = all.into_iter().find(is_same) {
@@ -98,7 +98,8 @@ impl Worker {
         let shell = match carried {
             Ok(shell) => shell,
             Err(refusal) => {
-                self.end(&living, Reason::Build("the build has failed"))
+                self.sandboxes
+                    .end(&living, Reason::Build("the build has failed"))
                     .await;
                 return Err(refusal);
             }
@@ -130,13 +131,13 @@ impl Worker {
         hold: &Arc<Hold>,
     ) -> Result<Record, Refusal> {
         let is_interpreter = named == CODE_INTERPRETER;
-        let (worker, hold) = (Arc::clone(self), Arc::clone(hold));
+        let (own, hold) = (Arc::clone(self), Arc::clone(hold));
         let made = spawn_blocking(move || {
-            let digest = worker.engine.host_digest();
+            let digest = own.common.engine.host_digest();
             let Some(digest) = digest.map_err(|failure| refusal(&failure))? else {
                 return Ok((Vec::new(), None));
             };
-            let all = worker.all_templates()?;
+            let all = own.catalogue.all_templates()?;
             let same = all.iter().map(|one| &one.record);
             let mut same = same.filter(|one| one.host.as_ref() == Some(&digest));
             let there = same.find_map(|one| one.layers.last());
@@ -144,7 +145,7 @@ impl Worker {
                 Some(layer) => layer.clone(),
                 None => {
                     let id = hold.fresh()?;
-                    let made = worker.engine.make_host_layer(&worker.layer(&id));
+                    let made = own.common.engine.make_host_layer(&own.layers.layer(&id));
                     made.map_err(|failure| refusal(&failure))?;
                     id
                 }
@@ -220,7 +221,7 @@ impl Worker {
     }
 
     fn own_record(&self, caller: &Caller, named: &str) -> Result<Record, Refusal> {
-        let found = self.template_named(&caller.tenant, named)?;
+        let found = self.catalogue.template_named(&caller.tenant, named)?;
         found
             .map(|found| found.record)
             .ok_or_else(|| no_template(named))
@@ -246,7 +247,12 @@ impl Worker {
                 ..base.clone()
             },
         };
-        let life = self.configuration.quota.timeout_s.min(BUILT_WITHIN_S);
+        let life = self
+            .common
+            .configuration
+            .quota
+            .timeout_s
+            .min(BUILT_WITHIN_S);
         let ask = CreateAsk {
             template: wanted.name.clone(),
             timeout_s: Some(life),
@@ -261,7 +267,7 @@ impl Worker {
             is_build: true,
             ..Identity::new(&ask, shipped, base.begun())?.on(Some(template))
         };
-        self.create_as(caller, None, ask, identity).await
+        self.sandboxes.create_as(caller, None, ask, identity).await
     }
 
     /// Carries out the steps; returns what they have set.
@@ -287,12 +293,16 @@ impl Worker {
         }
         if let Some(start) = &plan.start {
             log.step(FINALIZE, &format!("START {start}"));
-            let started = self.start(living, shell.ask(start), log.by.clone());
+            let started = self
+                .programs
+                .start(living, shell.ask(start), log.by.clone());
             // Nobody reads it: it is not held up by that.
             let program = started.await.map(|(program, _)| program)?;
             if let Some(ready) = &plan.ready {
                 let ready = shell.ask(ready);
-                let is_ready = self.wait_ready(living, &ready, &log.by, READY_WITHIN);
+                let is_ready = self
+                    .programs
+                    .wait_ready(living, &ready, &log.by, READY_WITHIN);
                 tokio::select! {
                     ready = is_ready => ready?,
                     why = failed(&program) => return Err(why),
@@ -318,7 +328,7 @@ impl Worker {
                 let mut ask = shell.ask(command);
                 ask.user = user.clone().or(ask.user);
                 let ran = self.run_logged(living, ask, None, log).await;
-                let network = self.configuration.network();
+                let network = self.common.configuration.network();
                 ran.map_err(|refusal| advised(refusal, command, network))
             }
             BuildStep::Environment(variables) => {
@@ -378,7 +388,7 @@ impl Worker {
         input: Option<&Path>,
         log: &Log,
     ) -> Result<(), Refusal> {
-        let (process, mut reading) = self.start(living, ask, log.by.clone()).await?;
+        let (process, mut reading) = self.programs.start(living, ask, log.by.clone()).await?;
         let fed = async {
             let Some(input) = input else { return Ok(()) };
             let mut file = tokio::fs::File::open(input)
@@ -422,31 +432,6 @@ impl Worker {
                 let what = format!("the command has failed: {}", ended(&end));
                 Err(Refusal::new(Kind::Invalid, what))
             }
-        }
-    }
-
-    /// Waits until a program succeeds.
-    pub(in crate::worker) async fn wait_ready(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        ask: &StartAsk,
-        by: &ServedExec,
-        within: Duration,
-    ) -> Result<(), Refusal> {
-        let until = tokio::time::Instant::now() + within;
-        loop {
-            let started = self.start(living, ask.clone(), by.clone()).await;
-            let process = started.map(|(process, _)| process)?;
-            let ended = tokio::time::timeout_at(until, process.window.ended()).await;
-            if ended.is_err() {
-                process.signal(SIGKILL);
-                let what = "the program is not ready in time";
-                return Err(Refusal::new(Kind::Late, what).advise("look at the ready command"));
-            }
-            if process.window.over() == Some(End::Exited(0)) {
-                return Ok(());
-            }
-            tokio::time::sleep(READY_LOOK).await;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Files that are uploaded for a build.
 
+use atoll_engine::sandboxes::remove_home;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,8 +8,9 @@ use sha2::{Digest, Sha256};
 use tokio::fs::{File, create_dir_all, read_dir, remove_file, rename};
 use tokio::io::AsyncWriteExt;
 
+use super::super::builds::Templates;
 use super::super::room::For;
-use super::super::{Held, Worker, fault, name};
+use super::super::{Held, fault, name};
 use crate::line::{Frame, Reader};
 use crate::protocol::{Kind, Refusal, Upload};
 
@@ -16,10 +18,15 @@ const MIB: u64 = 1 << 20;
 /// The most uploads of a build.
 const UPLOADS_MAX: usize = 100;
 
-impl Worker {
+impl Templates {
+    /// Removes what was uploaded to the server before.
+    pub(in crate::worker) fn clear_uploads(&self) {
+        let _ = remove_home(&self.uploads());
+    }
+
     /// Returns the directory of uploaded files.
     pub(super) fn uploads(&self) -> PathBuf {
-        self.engine.state().join("served/uploads")
+        self.common.engine.state().join("served/uploads")
     }
 
     /// Returns the place of an upload. What clients call it says nothing about its content.
@@ -59,8 +66,8 @@ impl Worker {
         reader: &mut Reader,
     ) -> Result<(), Refusal> {
         let tenant = self.builds.of_token(&ask.template, &ask.token)?;
-        self.charge(held, &tenant, true)?;
-        self.room.check(For::File)?;
+        held.charge(&self.common.shares, &tenant, true)?;
+        self.common.room.check(For::File)?;
         let error = |error: std::io::Error| fault(&error);
         create_dir_all(self.uploads()).await.map_err(error)?;
         let had = self.uploaded(&ask.template).await;
@@ -86,7 +93,12 @@ impl Worker {
     ) -> Result<(), Refusal> {
         let error = |error: std::io::Error| fault(&error);
         let mut file = File::create(new).await.map_err(error)?;
-        let most = self.configuration.defaults.disk_mib.saturating_mul(MIB);
+        let most = self
+            .common
+            .configuration
+            .defaults
+            .disk_mib
+            .saturating_mul(MIB);
         let sizes = had.iter().filter_map(|one| one.metadata().ok());
         // All of a build together.
         let mut bytes: u64 = sizes.map(|facts| facts.len()).sum();

@@ -18,7 +18,6 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 
-use super::super::list::Found;
 use super::keys::{Keys, NoKey, WAITERS_MAX};
 use super::{Issuers, TOKEN_BYTES_MAX, check_key_files};
 use crate::configuration::Issuer;

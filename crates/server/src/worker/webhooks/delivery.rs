@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::target::Target;
-use super::{Webhooks, Worker};
+use super::{Sender, Webhooks};
 use crate::lifecycle::rendered;
 use crate::worker::AGAIN;
 use crate::worker::events::facts;
@@ -61,7 +61,7 @@ struct UnderWay {
     turn: u64,
 }
 
-impl Worker {
+impl Webhooks {
     /// Delivers what waits, for ever.
     pub(in crate::worker) async fn deliver_webhooks(self: &Arc<Self>) {
         let mut under_way = UnderWay {
@@ -73,7 +73,7 @@ impl Worker {
         loop {
             let pause = self.begin_due(&mut under_way);
             tokio::select! {
-                () = self.webhooks.woken.notified() => {}
+                () = self.woken.notified() => {}
                 Some(ended) = under_way.tasks.join_next_with_id() => {
                     let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
                     under_way.webhooks.remove(&id);
@@ -85,7 +85,7 @@ impl Worker {
 
     /// Begins the deliveries that are due, as many as may be; returns the time to the next look.
     fn begin_due(self: &Arc<Self>, under_way: &mut UnderWay) -> Duration {
-        let waiting = match self.store.next_deliveries() {
+        let waiting = match self.common.store.next_deliveries() {
             Ok(waiting) => waiting,
             Err(error) => {
                 eprintln!("atoll serve: {error}");
@@ -111,7 +111,7 @@ impl Worker {
         }
         due.sort_by_key(|(turn, one)| (*turn, one.next_ms));
         for (_, one) in due {
-            let Ok(share) = self.shares.take(Of::Deliveries, &one.tenant, 1) else {
+            let Ok(share) = self.common.shares.take(Of::Deliveries, &one.tenant, 1) else {
                 // Looked at again once one of those under way has ended, or a name is found.
                 pause = pause.min(AGAIN);
                 continue;
@@ -119,10 +119,10 @@ impl Worker {
             under_way.turn += 1;
             under_way.turns.insert(one.webhook.clone(), under_way.turn);
             let webhook = one.webhook.clone();
-            let worker = Arc::clone(self);
+            let own = Arc::clone(self);
             let task = under_way
                 .tasks
-                .spawn(async move { worker.deliver(one, share).await });
+                .spawn(async move { own.deliver(one, share).await });
             under_way.webhooks.insert(task.id(), webhook);
         }
         pause
@@ -133,7 +133,7 @@ impl Worker {
         let share = Arc::new(share);
         let (number, webhook, id) = (one.number, one.webhook.clone(), one.id.clone());
         let is_last = one.attempts.saturating_add(1) >= ATTEMPTS;
-        let sent = timeout(ATTEMPTED_WITHIN, self.webhooks.send(one, &share)).await;
+        let sent = timeout(ATTEMPTED_WITHIN, self.sender.send(one, &share)).await;
         let failure = match sent {
             Ok(Ok(200..=299)) => None,
             Ok(Ok(status)) => Some(format!("it answered {status}")),
@@ -142,17 +142,17 @@ impl Worker {
         };
         let noted = match failure {
             None => {
-                self.webhooks.delivered.fetch_add(1, Ordering::Relaxed);
-                self.store.end_delivery(number)
+                self.delivered.fetch_add(1, Ordering::Relaxed);
+                self.common.store.end_delivery(number)
             }
             Some(why) if is_last => {
                 eprintln!("atoll serve: webhook {webhook} did not get delivery {id}: {why}");
-                self.webhooks.given_up.fetch_add(1, Ordering::Relaxed);
-                self.store.end_delivery(number)
+                self.given_up.fetch_add(1, Ordering::Relaxed);
+                self.common.store.end_delivery(number)
             }
             Some(_) => {
                 let next_ms = milliseconds(SystemTime::now()) + RETRIED_AFTER_MS;
-                self.store.retry_delivery(number, next_ms)
+                self.common.store.retry_delivery(number, next_ms)
             }
         };
         if let Err(error) = noted {
@@ -167,7 +167,7 @@ impl Worker {
         let until = Instant::now() + SETTLED_WITHIN;
         while Instant::now() < until {
             let now_ms = milliseconds(SystemTime::now());
-            let waiting = self.store.next_deliveries().unwrap_or_default();
+            let waiting = self.common.store.next_deliveries().unwrap_or_default();
             if !waiting.iter().any(|one| one.next_ms <= now_ms) {
                 return;
             }
@@ -176,7 +176,7 @@ impl Worker {
     }
 }
 
-impl Webhooks {
+impl Sender {
     /// Sends a delivery; returns the status of the answer.
     pub(super) async fn send(&self, one: Delivery, share: &Arc<Share>) -> Result<u16, String> {
         let target = Target::parse(&one.url)?;

@@ -8,10 +8,9 @@ use atoll_model::network::within;
 use atoll_store::{Delivery, LifecycleEvent};
 use sha2::{Digest, Sha256};
 
-use super::super::list::Found;
 use super::delivery::{e2b_signature, signature};
 use super::target::{NotAllowed, Target, check_public};
-use super::{Webhooks, kinds};
+use super::{Sender, kinds};
 use crate::configuration::{Configuration, WebhookHost};
 use crate::worker::shares::{Of, Share, Shares};
 
@@ -253,10 +252,10 @@ fn delivered(answer: &'static str) -> (Result<u16, String>, String) {
         .enable_all()
         .build()
         .unwrap();
-    let webhooks = Webhooks::new(&named(&[&format!("127.0.0.1:{port}")]));
+    let webhooks = Sender::new(&named(&[&format!("127.0.0.1:{port}")]));
     let sent = runtime.block_on(webhooks.send(one.clone(), &share()));
     // Nothing is sent to what is not named any more.
-    let none = Webhooks::new(&[]);
+    let none = Sender::new(&[]);
     let refused = runtime.block_on(none.send(one, &share()));
     assert!(refused.unwrap_err().contains("http://"));
     (sent, receiver.join().unwrap())

@@ -1,22 +1,21 @@
 //! Sandboxes that begin with a template that was built.
 
+use super::builds::{Record, Template};
+use super::callers::Caller;
+use crate::protocol::{CreateAsk, Refusal, StartAsk, TEMPLATES};
+use atoll_model::ServedExec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::ServedExec;
-
-use super::super::Worker;
-use super::super::callers::Caller;
-use super::super::identity::Identity;
-use super::super::living::Living;
-use super::{Record, Template};
-use crate::protocol::{CreateAsk, Refusal, StartAsk, TEMPLATES};
+use super::identity::Identity;
+use super::living::Living;
+use super::sandboxes::Sandboxes;
 
 /// The longest time that a create waits for the program of its template.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-impl Worker {
+impl Sandboxes {
     /// Returns the template that was built which a request names.
     pub(in crate::worker) fn built(
         &self,
@@ -25,7 +24,7 @@ impl Worker {
     ) -> Result<Option<Template>, Refusal> {
         match TEMPLATES.contains(&ask.template.as_str()) {
             true => Ok(None),
-            false => self.template_named(tenant, &ask.template),
+            false => self.catalogue.template_named(tenant, &ask.template),
         }
     }
 
@@ -66,20 +65,20 @@ impl Worker {
             ..ServedExec::default()
         };
         // Nobody reads it here: it is not held up by that.
-        let started = self.start(living, ask(start), by.clone()).await;
+        let started = self.programs.start(living, ask(start), by.clone()).await;
         let started = started.map(|(process, _)| process);
         if let (Ok(_), Some(ready)) = (started, &record.ready) {
             let ready = ask(ready);
-            let _ = self.wait_ready(living, &ready, &by, READY_WITHIN).await;
+            let _ = self
+                .programs
+                .wait_ready(living, &ready, &by, READY_WITHIN)
+                .await;
         }
     }
 }
 
 /// Returns the variables of a sandbox: its template's, and over them those that are asked for.
-pub(in crate::worker) fn variables(
-    template: Option<&Template>,
-    ask: &CreateAsk,
-) -> BTreeMap<String, String> {
+pub(super) fn variables(template: Option<&Template>, ask: &CreateAsk) -> BTreeMap<String, String> {
     let mut all = template.map_or_else(BTreeMap::new, |one| one.record.environment.clone());
     all.extend(ask.environment.clone());
     all
