@@ -54,7 +54,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 use atoll_engine::failure::{Failure, Hint};
 use atoll_engine::sandboxes::Engine;
@@ -66,6 +65,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::configuration::Configuration;

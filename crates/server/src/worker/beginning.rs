@@ -1,16 +1,17 @@
 //! Sandboxes that begin with a template that was built.
 
-use super::builds::{Record, Template};
-use super::callers::Caller;
-use crate::protocol::{CreateAsk, Refusal, StartAsk, TEMPLATES};
-use atoll_model::ServedExec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use atoll_model::ServedExec;
+
+use super::builds::{Record, Template};
+use super::callers::Caller;
 use super::identity::Identity;
 use super::living::Living;
 use super::sandboxes::Sandboxes;
+use crate::protocol::{CreateAsk, Refusal, StartAsk, TEMPLATES};
 
 /// The longest time that a create waits for the program of its template.
 const READY_WITHIN: Duration = Duration::from_secs(20);

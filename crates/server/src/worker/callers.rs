@@ -11,6 +11,7 @@ use atoll_model::Once;
 use atoll_store::{ISSUER_MARK, KeyRecord, NewKey, Role, Scope, Scopes, ServedError};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
+use rights::{check_scopes, wanted_scopes};
 use sha2::{Digest, Sha256};
 
 use super::common::Common;
@@ -23,8 +24,6 @@ use crate::protocol::{
     Credential, FileAsk, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, LifeAsk, Link,
     LinkPort, MadeKey, MakeKey, Refusal, is_service,
 };
-
-use rights::{check_scopes, wanted_scopes};
 pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, shown_to};
 
 /// The most tokens that are compared in a second for signatures that name no sandbox.

@@ -1,21 +1,21 @@
 //! Requests under way: each first has a place among those of which it is not known whose they are,
 //! then a part of what its tenant may use.
 
-use super::callers::may;
-use super::content;
-use super::shares::Shares;
-use crate::protocol::{ListProcesses, Permit, Request as _, Write};
 use atoll_store::Scope;
 use atoll_store::{Role, Scopes};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::callers::Callers;
+use super::callers::may;
 use super::callers::{Caller, is_of_control, scopes_in};
+use super::content;
 use super::list::Found;
 use super::paused::Paused;
+use super::shares::Shares;
 use super::shares::{Of, Share};
 use super::volumes::Volumes;
 use crate::protocol::{Ask, Credential, In, InAsk, Kind, LifeAsk, ProcessAsk, Refusal};
+use crate::protocol::{ListProcesses, Permit, Request as _, Write};
 
 /// The shares of a request that takes a thread.
 const WITH_THREAD: &[Of] = &[Of::Requests, Of::Threads];

@@ -19,6 +19,7 @@ use atoll_engine::printable::{printable, quoted};
 use atoll_store::{ISSUER_MARK, Role, Scopes};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use keys::{Keys, NoKey};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -27,7 +28,6 @@ use super::callers::Caller;
 use crate::configuration::Issuer;
 use crate::configuration::issuer::is_tenant;
 use crate::protocol::{Kind, Refusal};
-use keys::{Keys, NoKey};
 
 /// The longest token, bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;

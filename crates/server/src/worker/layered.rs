@@ -1,8 +1,6 @@
 //! The layers that sandboxes begin with: homes, and root's changes of systems, that nothing writes to
 //! any more. They are held while somebody has them, as those of templates are.
 
-use super::paused::home_name;
-use super::snapshots::changes_beside;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +14,9 @@ use super::catalogue::Catalogue;
 use super::common::Common;
 use super::list::List;
 use super::living::Living;
+use super::paused::home_name;
 use super::paused::{Paused, Record};
+use super::snapshots::changes_beside;
 use super::{fault, refusal};
 use crate::protocol::{Filed, Kind, Refusal};
 

@@ -105,7 +105,7 @@ impl Lifecycle {
             (Self::Paused { .. }, T::Exit(_)) => Self::Paused { memory: false },
             (Self::Resuming { .. }, T::Exit(_)) => Self::Resuming { memory: false },
             (Self::Creating | Self::Running, T::Exit(reason) | T::End(reason))
-            | (Self::Pausing { .. } | Self::Resuming { memory: false }, T::Abandon(reason))
+            | (Self::Pausing { .. } | Self::Resuming { .. }, T::Abandon(reason))
             | (Self::Paused { .. }, T::End(reason)) => Self::Ended(reason),
             (_, T::Start | T::Pause { .. } | T::Park | T::Resume | T::Continue | T::Stay)
             | (_, T::Exit(_) | T::End(_) | T::Abandon(_)) => return None,
@@ -300,6 +300,7 @@ mod tests {
                 vec![
                     (Pausing { memory: kept }, over()),
                     (Pausing { memory: lost }, over()),
+                    (Resuming { memory: kept }, over()),
                     (Resuming { memory: lost }, over()),
                 ],
             ),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::lifecycle::Lifecycle;
+use super::lifecycle::{Lifecycle, Transition};
 use super::living::Living;
 use super::paused::Paused;
 use super::sizes::Sizes;
@@ -111,9 +111,12 @@ impl List {
         self.all().living.insert(id, Arc::clone(living));
     }
 
-    /// Puts a paused one in the place of the living one of its id.
+    /// Puts a paused one in the place of the living one of its id. Whoever sees it there, or is woken
+    /// by its state, sees the other one too.
     pub(super) fn put_paused(&self, paused: Arc<Paused>) {
         let mut all = self.all();
+        // One of the server before is so already.
+        let _ = paused.life.pass(Transition::Park);
         all.living.remove(&paused.id);
         all.paused.insert(paused.id.clone(), paused);
     }

@@ -1,17 +1,18 @@
 //! Making sandboxes: quotas, the words of the network, limits, and the time at which one ends.
 
-use super::approving::{Question, advised};
-use atoll_model::VolumeMount;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
+use atoll_model::VolumeMount;
 use atoll_model::{Served, ServedExec};
+use atoll_store::Role;
+use serde_json::json;
 use tokio::task::spawn_blocking;
 
+use super::approving::{Question, advised};
 use super::callers::Caller;
 use super::files::Files;
 use super::frozen;
@@ -29,7 +30,6 @@ use crate::configuration::Defaults;
 use crate::protocol::{
     CODE_INTERPRETER, CreateAsk, Kind, Measures, NetworkAsk, Refusal, TEMPLATES,
 };
-use atoll_store::Role;
 
 const MIB: u64 = 1 << 20;
 

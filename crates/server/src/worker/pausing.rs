@@ -65,7 +65,6 @@ impl Sandboxes {
             self.volumes.release(&living.spec.id);
             self.idempotency.end_requests(living);
         }
-        let _ = living.life.pass(Transition::Park);
         let (id, tenant) = (living.spec.id.clone(), living.spec.tenant.clone());
         let paused = Paused::of(id, tenant, record, living.life.clone());
         paused.keep_asleep(asleep);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
-use tokio::sync::Semaphore;
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{
@@ -11,6 +10,7 @@ use atoll_engine::sandboxes::{
 };
 use atoll_model::{RunId, ServedExec};
 use atoll_store::Role;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::approving::Approvals;

@@ -1,21 +1,22 @@
 //! Paused sandboxes that go on, or end.
 
-use super::callers::Caller;
-use super::paused::Resuming;
-use super::sizes::Sizes;
-use super::{fault, refusal, unanswered};
-use crate::protocol::{CreateAsk, Kind, Refusal};
+use std::sync::Arc;
+
 use atoll_engine::sandboxes::{Sandbox, remove_home};
 use atoll_model::ServedExec;
 use serde_json::json;
-use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
+use super::callers::Caller;
 use super::identity::Identity;
 use super::lifecycle::{Reason, Transition};
 use super::living::Living;
 use super::paused::Paused;
+use super::paused::Resuming;
 use super::sandboxes::Sandboxes;
+use super::sizes::Sizes;
+use super::{fault, refusal, unanswered};
+use crate::protocol::{CreateAsk, Kind, Refusal};
 
 impl Sandboxes {
     /// Has a paused sandbox go on where its processes stand still; `None` if these are gone. Nothing

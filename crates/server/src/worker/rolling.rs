@@ -1,18 +1,19 @@
 //! Sandboxes that go back to a snapshot.
 
-use super::callers::Caller;
-use super::snapshots::{begun_of, changes_beside};
-use super::{fault, name, refusal};
-use crate::protocol::{CreateAsk, Kind, Refusal};
-use atoll_engine::sandboxes::remove_home;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use atoll_engine::sandboxes::remove_home;
 use tokio::task::spawn_blocking;
 
+use super::callers::Caller;
 use super::identity::Identity;
 use super::lifecycle::{Reason, Transition};
 use super::living::Living;
 use super::sandboxes::Sandboxes;
+use super::snapshots::{begun_of, changes_beside};
+use super::{fault, name, refusal};
+use crate::protocol::{CreateAsk, Kind, Refusal};
 
 impl Sandboxes {
     /// Ends the programs of a sandbox, which goes on with the files of a snapshot: with its id, its

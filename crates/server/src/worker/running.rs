@@ -1,20 +1,16 @@
 //! The programs of a sandbox: started, followed, steered.
 
-use super::builds::READY_LOOK;
-use super::templates::{begun, command};
-use super::{fault, refusal};
-use crate::protocol::INTERPRETER_PORT;
-use crate::protocol::OpenedPort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 
 use atoll_engine::sandboxes::PriorAnswer;
 use atoll_model::ServedExec;
 use serde_json::json;
+use tokio::net::TcpStream;
 
 use super::approving::Approvals;
 use super::approving::{Question, advised};
+use super::builds::READY_LOOK;
 use super::callers::shown_to;
 use super::common::Common;
 use super::completing::completed;
@@ -22,10 +18,14 @@ use super::lifecycle::Lifecycle;
 use super::living::Living;
 use super::once::Idempotency;
 use super::process::{NotStarted, Process};
+use super::templates::{begun, command};
 use super::window::{Next, Reading};
 use super::work::Admitted;
 use super::{Answer, Answered, unanswered};
+use super::{fault, refusal};
 use crate::line::{Frame, Reader, Writer};
+use crate::protocol::INTERPRETER_PORT;
+use crate::protocol::OpenedPort;
 use crate::protocol::{
     End, Kind, ProcessAsk, ProcessFacts, Refusal, Request, StartAsk, StartedFacts,
 };

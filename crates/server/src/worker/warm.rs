@@ -2,7 +2,6 @@
 //! that a tenant has asked for of late. One is given to a caller only where policies give that
 //! caller the very same rights, is used by nobody before, and is never taken back.
 
-use super::packages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,6 +22,7 @@ use super::identity::Identity;
 use super::layered::Layers;
 use super::lifecycle::{Life, Lifecycle};
 use super::making::served;
+use super::packages;
 use super::process::{NotStarted, Process};
 use super::room::For;
 use super::shares::Of;

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_store::{NewWebhook, Role, ServedError, Webhook, WebhookChange};
 use rustls::ClientConfig;
+use target::{NotAllowed, Target};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -25,7 +26,6 @@ use super::{Answer, Answered, fault};
 use crate::configuration::WebhookHost;
 use crate::lifecycle::{KINDS, kind_of, type_of};
 use crate::protocol::{ChangeWebhook, Kind, Refusal, WebhookAsk, WebhookFacts, WebhooksAsk};
-use target::{NotAllowed, Target};
 
 /// The most webhooks of a tenant.
 const WEBHOOKS_MAX: u64 = 16;

@@ -1,13 +1,12 @@
 //! The requests of one sandbox.
 
-use crate::protocol::{CreatedFacts, Credential, Fork, Forks, MadeSnapshot};
-use atoll_store::Scope;
-use serde_json::json;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::ServedExec;
+use atoll_store::Scope;
+use serde_json::json;
 
 use super::callers::Caller;
 use super::files::{self, Watching};
@@ -20,6 +19,7 @@ use super::snapshots::{Forked, Source};
 use super::{Answer, Answered, Worker, making, name, unanswered};
 use crate::line::{Reader, Writer};
 use crate::protocol::{CreateAsk, FileAsk, InAsk, Kind, LifeAsk, Refusal, Watch};
+use crate::protocol::{CreatedFacts, Credential, Fork, Forks, MadeSnapshot};
 use crate::ready::watched;
 
 /// A request of a sandbox that its caller may make, besides what it is.

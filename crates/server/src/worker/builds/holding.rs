@@ -1,15 +1,15 @@
 //! Layers and homes of templates that a build or a create uses: nobody removes them meanwhile.
 
-use super::super::fault;
-use atoll_engine::sandboxes::System;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use atoll_engine::sandboxes::System;
+use atoll_engine::sandboxes::remove_home;
 use tokio::task::spawn_blocking;
 
-use atoll_engine::sandboxes::remove_home;
-
+use super::super::fault;
 use super::super::layered::Layers;
 use super::super::living::Living;
 use super::super::name;

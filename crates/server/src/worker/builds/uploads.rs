@@ -1,9 +1,9 @@
 //! Files that are uploaded for a build.
 
-use atoll_engine::sandboxes::remove_home;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use atoll_engine::sandboxes::remove_home;
 use sha2::{Digest, Sha256};
 use tokio::fs::{File, create_dir_all, read_dir, remove_file, rename};
 use tokio::io::AsyncWriteExt;

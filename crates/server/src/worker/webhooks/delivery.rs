@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
+use atoll_model::network::HostPart;
 use atoll_store::Delivery;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -34,7 +35,6 @@ use crate::worker::AGAIN;
 use crate::worker::events::facts;
 use crate::worker::living::milliseconds;
 use crate::worker::shares::{Of, Share};
-use atoll_model::network::HostPart;
 
 /// The longest time for an attempt, and to connect to one address.
 const ATTEMPTED_WITHIN: Duration = Duration::from_secs(10);
