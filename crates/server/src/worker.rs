@@ -2,13 +2,15 @@
 //!
 //! Start reading at [`serve`], then at `answer` for one request.
 
+mod answers;
 mod approving;
 mod asleep;
 mod beginning;
+mod begun;
 mod builds;
+mod caller;
 mod callers;
 mod catalogue;
-mod common;
 mod completing;
 mod content;
 mod events;
@@ -16,6 +18,7 @@ mod files;
 mod found;
 mod frozen;
 mod held;
+mod holding;
 mod identity;
 mod issuers;
 mod join;
@@ -32,14 +35,18 @@ mod permits;
 mod process;
 mod recorded;
 mod resuming;
+mod rights;
 mod rolling;
 mod room;
 mod running;
 mod sandboxes;
+mod server;
 mod shares;
 mod sizes;
 mod snapshots;
+mod template;
 pub mod templates;
+mod tokens;
 mod volumes;
 mod wanted;
 mod warm;
@@ -55,14 +62,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use atoll_engine::failure::{Failure, Hint};
+use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::Engine;
-use atoll_ledger::random;
 use atoll_model::ServedExec;
 use atoll_store::Store;
 use atoll_sys::{descriptor, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
@@ -71,22 +76,28 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal, Request, VERSION,
+    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal, VERSION,
 };
 use crate::ready::watched;
 use crate::started::{Front, Handed};
 use crate::tls::Identity;
 
+use answers::AGAIN;
+use answers::Answer;
+use answers::Answered;
 use builds::Templates;
+use caller::Caller;
 use callers::Callers;
-use callers::{Caller, is_of_control, scopes_for};
-use common::Common;
 use held::Held;
 pub use issuers::check_key_files;
 use layered::Layers;
 use list::List;
 use recorded::Records;
+use rights::is_of_control;
+use rights::scopes_for;
+use running::Admitted;
 use sandboxes::Sandboxes;
+use server::Server;
 use shares::Of;
 use snapshots::Snapshots;
 use volumes::Volumes;
@@ -104,8 +115,7 @@ const SIGNED_EVERY: Duration = Duration::from_secs(10);
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// The length of a message about a signal, bytes (signalfd(2)).
 const SIGNAL_BYTES: usize = 128;
-/// The time between two attempts at what should not fail.
-const AGAIN: Duration = Duration::from_secs(1);
+
 /// The threads for work that waits for the kernel or a sandbox, never for a caller.
 const BLOCKING_THREADS_MAX: usize = 1_024;
 /// The longest time at its end for work that waits for the kernel.
@@ -113,7 +123,7 @@ const LEFT_AFTER: Duration = Duration::from_secs(5);
 
 /// The worker of one server: its services, and the way of each request to one of them.
 pub struct Worker {
-    common: Arc<Common>,
+    server: Arc<Server>,
     list: Arc<List>,
     callers: Arc<Callers>,
     webhooks: Arc<Webhooks>,
@@ -150,19 +160,19 @@ impl Worker {
         }
         let is_logged = configuration.log.unwrap_or(!io::stderr().is_terminal());
         templates::prepare(engine.state());
-        let common = Common::new(engine, Box::new(store), configuration, port);
+        let server = Server::new(engine, Box::new(store), configuration, port);
         let list = Arc::new(List::default());
-        let webhooks = Arc::new(Webhooks::new(Arc::clone(&common), Arc::clone(&list)));
-        let callers = Callers::new(Arc::clone(&common), Arc::clone(&list));
-        let layers = Layers::new(&common, &list);
-        let volumes = Volumes::new(&common, &list, &callers);
-        let sandboxes = Sandboxes::new(&common, &list, &webhooks, &layers, &volumes);
-        let strangers = common.shares.strangers(STRANGERS_MAX);
+        let webhooks = Arc::new(Webhooks::new(Arc::clone(&server), Arc::clone(&list)));
+        let callers = Callers::new(Arc::clone(&server), Arc::clone(&list));
+        let layers = Layers::new(&server, &list);
+        let volumes = Volumes::new(&server, &list, &callers);
+        let sandboxes = Sandboxes::new(&server, &list, &webhooks, &layers, &volumes);
+        let strangers = server.shares.strangers(STRANGERS_MAX);
         Arc::new(Self {
             snapshots: Snapshots::new(&sandboxes),
             templates: Templates::new(&sandboxes),
-            records: Records::new(&common, &list, &sandboxes.approvals),
-            common,
+            records: Records::new(&server, &list, &sandboxes.approvals),
+            server,
             list,
             callers,
             webhooks,
@@ -245,7 +255,7 @@ pub fn serve(
     });
     // Before the first sandbox there is nothing to sign.
     if worker.asked.load(Ordering::Relaxed) > 0 {
-        worker.common.sign();
+        worker.server.sign();
     }
     // A name that is still looked up for a webhook is not waited for.
     runtime.shutdown_timeout(LEFT_AFTER);
@@ -255,8 +265,8 @@ pub fn serve(
 impl Worker {
     /// Waits until no sandbox is left, and makes no further ones; as long as the configuration says.
     async fn drain(&self) {
-        self.common.drain();
-        let (alive, drain_s) = (self.list.len(), self.common.configuration.drain_s);
+        self.server.drain();
+        let (alive, drain_s) = (self.list.len(), self.server.configuration.drain_s);
         if alive > 0 && drain_s > 0 {
             eprintln!(
                 "atoll serve: ends once {alive} sandboxes are gone, within {drain_s} s; \
@@ -301,7 +311,7 @@ impl Worker {
             let asked = self.asked.load(Ordering::Relaxed);
             if std::mem::replace(&mut signed, asked) != asked {
                 let worker = Arc::clone(self);
-                let _ = tokio::task::spawn_blocking(move || worker.common.sign()).await;
+                let _ = tokio::task::spawn_blocking(move || worker.server.sign()).await;
             }
         }
     }
@@ -354,7 +364,7 @@ impl Worker {
 
     /// Answers a request in a task of its own.
     fn take(self: &Arc<Self>, socket: OwnedFd, place: OwnedSemaphorePermit) {
-        let held = Held::new(place, self.common.shares.is_of_reserve(socket.as_fd()));
+        let held = Held::new(place, self.server.shares.is_of_reserve(socket.as_fd()));
         let worker = Arc::clone(self);
         self.asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -421,14 +431,14 @@ impl Worker {
             Ask::ListSandboxes(ask) => {
                 ask.answer(self.sandboxes.list(&caller().await?.tenant, &ask.0))
             }
-            Ask::ListLifecycleEvents(ask) => ask.answer(
-                self.webhooks
-                    .lifecycle_events(&caller().await?.tenant, &ask)?,
-            ),
+            Ask::ListLifecycleEvents(ask) => {
+                let tenant = caller().await?.tenant;
+                ask.answer(self.webhooks.lifecycle_events(&tenant, &ask)?)
+            }
             Ask::Count(ask) => ask.answer(self.counts()),
             Ask::Permit(ask) => {
                 let tenant = self.callers.sender(&ask, credential, &self.volumes).await?;
-                held.charge(&self.common.shares, &tenant, false)?;
+                held.charge(&self.server.shares, &tenant, false)?;
                 self.bodies.permit(&ask, tenant, reader, writer).await
             }
             Ask::Upload(ask) => ask.answer(self.templates.take_upload(&ask, held, reader).await?),
@@ -448,12 +458,8 @@ impl Worker {
                 ask: InAsk::Life(LifeAsk::Decide(ask)),
             }) if approving::is_one(ask.approval) => {
                 let caller = caller().await?;
-                ask.answer(
-                    self.sandboxes
-                        .approvals
-                        .decide_question(&caller, &sandbox, &ask)
-                        .await?,
-                )
+                let approvals = &self.sandboxes.approvals;
+                ask.answer(approvals.decide_question(&caller, &sandbox, &ask).await?)
             }
             Ask::In(In { sandbox, ask }) => {
                 let request = Inside {
@@ -496,7 +502,7 @@ impl Worker {
         let admitted = self.callers.admitted(&credential, sandbox.as_deref(), &ask);
         let (living, caller) = admitted.await?;
         held.charge(
-            &self.common.shares,
+            &self.server.shares,
             &living.spec.tenant,
             is_of_control(&ask),
         )?;
@@ -517,7 +523,7 @@ impl Worker {
         let caller = caller.map(|caller| Caller { trace, ..caller });
         // What becomes of a sandbox that goes back is told as it is.
         let is_over = matches!(ask, InAsk::Life(LifeAsk::Fork(_) | LifeAsk::RollBack(_)));
-        let request = work::Admitted {
+        let request = Admitted {
             living: &living,
             caller,
             once,
@@ -532,7 +538,7 @@ impl Worker {
 
     /// Returns its numbers.
     fn counts(&self) -> Counts {
-        let running = self.common.shares.used(Of::Programs);
+        let running = self.server.shares.used(Of::Programs);
         let counted = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Counts {
             sandboxes: self.list.len(),
@@ -545,8 +551,8 @@ impl Worker {
             webhooks_delivered: counted(&self.webhooks.delivered),
             webhooks_given_up: counted(&self.webhooks.given_up),
             webhooks_dropped: counted(&self.webhooks.dropped),
-            draining: self.common.is_draining(),
-            makes: self.common.engine.makes(),
+            draining: self.server.is_draining(),
+            makes: self.server.engine.makes(),
         }
     }
 }
@@ -557,86 +563,4 @@ struct Inside {
     sandbox: Option<String>,
     once: Option<String>,
     trace: Option<String>,
-}
-
-/// The state of a request that was carried out.
-enum Answered {
-    /// One message, still to be written.
-    Message(Vec<u8>),
-    /// Everything is written.
-    Written(io::Result<()>),
-    /// A port is connected, whose bytes are to follow the answer.
-    Connected(Vec<u8>, tokio::net::TcpStream),
-}
-
-/// Answers a request by what its type says.
-trait Answer: Request {
-    fn answer(&self, reply: Self::Reply) -> Result<Answered, Refusal> {
-        encoded(&reply).map(Answered::Message)
-    }
-
-    /// Ends an answer of several messages.
-    fn close(&self, message: Self::Then) -> Result<Answered, Refusal> {
-        encoded(&message).map(Answered::Message)
-    }
-
-    /// Answers with what a connected port sends.
-    fn join(&self, reply: Self::Reply, port: tokio::net::TcpStream) -> Result<Answered, Refusal> {
-        encoded(&reply).map(|answer| Answered::Connected(answer, port))
-    }
-}
-
-impl<R: Request> Answer for R {}
-
-fn encoded(message: &impl Serialize) -> Result<Vec<u8>, Refusal> {
-    serde_json::to_vec(&Ok::<_, Refusal>(message)).map_err(|error| fault(&error))
-}
-
-/// Makes a random name of so many lower-case letters and digits.
-fn name(length: usize) -> Result<String, Refusal> {
-    const LETTERS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
-    let mut bytes = vec![0; length];
-    random::fill(&mut bytes)
-        .map_err(|_| Refusal::new(Kind::Fault, "the kernel gives no random bytes"))?;
-    let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().unwrap_or(b'0');
-    Ok(bytes.iter().map(letter).map(char::from).collect())
-}
-
-/// Returns the refusal that a failure of the engine means for a caller.
-fn refusal(failure: &Failure) -> Refusal {
-    let what = match &failure.why {
-        Some(why) => format!("{}: {why}", failure.what),
-        None => failure.what.clone(),
-    };
-    let reasons = failure.reasons.iter();
-    let reasons: Vec<String> = reasons
-        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule))
-        .collect();
-    let advice = failure.hints.iter().find_map(|hint| match hint {
-        Hint::Room => Some(atoll_engine::room::advice()),
-        Hint::Text(text) => Some(text.clone()),
-        _ => None,
-    });
-    Refusal {
-        kind: match failure.kind {
-            atoll_engine::failure::Kind::Denied => Kind::Forbidden,
-            atoll_engine::failure::Kind::Failed | atoll_engine::failure::Kind::Unproven => {
-                Kind::Unavailable
-            }
-        },
-        what: match reasons.is_empty() {
-            true => what,
-            false => reasons.join("; "),
-        },
-        advice,
-        retry_after_s: None,
-    }
-}
-
-fn unanswered() -> Refusal {
-    Refusal::new(Kind::Unavailable, "the sandbox does not answer")
-}
-
-fn fault(error: &dyn std::error::Error) -> Refusal {
-    Refusal::new(Kind::Fault, error.to_string())
 }

@@ -15,9 +15,10 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::callers::Caller;
-use super::common::Common;
-use super::{fault, refusal};
+use super::answers::fault;
+use super::answers::refusal;
+use super::caller::Caller;
+use super::server::Server;
 use crate::protocol::{ApprovalFacts, Decide, DecideAsk, Kind, Refusal};
 
 /// The first number of a question: those about connections count from 1 in each sandbox.
@@ -116,7 +117,7 @@ pub(super) fn advised(answer: &PriorAnswer, refusal: Refusal) -> Refusal {
 
 /// The questions that wait for approvers.
 pub(super) struct Approvals {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) questions: Mutex<Questions>,
 }
 
@@ -291,7 +292,7 @@ impl Approvals {
     ) -> Result<(), Refusal> {
         let (own, run) = (Arc::clone(self), question.run.clone());
         let recorded =
-            spawn_blocking(move || own.common.engine.record_question(run.as_ref(), step, &body));
+            spawn_blocking(move || own.server.engine.record_question(run.as_ref(), step, &body));
         let recorded = recorded.await.map_err(|error| fault(&error))?;
         recorded.map_err(|failure| refusal(&failure))
     }

@@ -3,71 +3,40 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{Sandbox, Still};
+use atoll_engine::sandboxes::Sandbox;
 use atoll_model::ServedExec;
 use atoll_store::PausedSandbox;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::common::Common;
+use super::answers::fault;
+use super::answers::refusal;
 use super::lifecycle::{Reason, Transition};
 use super::list::List;
 use super::living::Living;
+use super::paused::Asleep;
 use super::paused::Paused;
 use super::room::For;
+use super::server::Server;
+use super::shares::CROWDED_FROM;
 use super::shares::Of;
 use super::sizes::{Sizes, check_sizes};
 use super::volumes::Volumes;
 use super::webhooks::Webhooks;
-use super::{fault, refusal};
 
 /// The time between two looks whether they stand still.
 const LOOK: Duration = Duration::from_secs(5);
 /// The longest time in which it is let go once the server ends, and the time between two attempts.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The part of the sandboxes that there can be up to which memory is kept, per cent: the rest is for
-/// those that are wanted now.
-pub(super) const CROWDED_FROM: u64 = 50;
-
-/// The processes of a paused sandbox.
-pub(super) struct Asleep {
-    living: Arc<Living>,
-    still: Arc<Still>,
-    since: Instant,
-}
-
-impl Paused {
-    /// Keeps its processes.
-    pub(super) fn keep_asleep(&self, asleep: Option<Asleep>) {
-        *self.asleep() = asleep;
-    }
-
-    pub(super) fn asleep(&self) -> MutexGuard<'_, Option<Asleep>> {
-        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_asleep(&self) -> bool {
-        self.asleep().is_some()
-    }
-
-    /// Returns it as it stands still, if it does.
-    pub(super) fn sleeper(&self) -> Option<Arc<Living>> {
-        self.asleep().as_ref().map(|one| Arc::clone(&one.living))
-    }
-
-    fn since(&self) -> Option<Instant> {
-        self.asleep().as_ref().map(|one| one.since)
-    }
-}
 
 /// The memory of paused sandboxes.
 pub(super) struct PausedMemory {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) volumes: Arc<Volumes>,
@@ -80,16 +49,16 @@ impl PausedMemory {
         let own = Sizes::of_living(living);
         let others = self.list.alive(&living.spec.tenant).without(own);
         let all = others.with(self.asleep_sizes(&living.spec.tenant));
-        self.common.configuration.pause.memory_s > 0
-            && check_sizes(&self.common.configuration.quota, all, own).is_ok()
+        self.server.configuration.pause.memory_s > 0
+            && check_sizes(&self.server.configuration.quota, all, own).is_ok()
             && !self.is_crowded()
-            && self.common.room.check(For::Ahead).is_ok()
-            && !self.common.is_draining()
+            && self.server.room.check(For::Ahead).is_ok()
+            && !self.server.is_draining()
     }
 
     /// Returns whether so many processes are supervised that further sandboxes would be refused soon.
     fn is_crowded(&self) -> bool {
-        self.common
+        self.server
             .shares
             .is_used_beyond(Of::Sandboxes, CROWDED_FROM)
     }
@@ -112,7 +81,7 @@ impl PausedMemory {
     ) -> Option<Asleep> {
         let (own, of) = (Arc::clone(self), Arc::clone(living));
         let still = spawn_blocking(move || {
-            let written = own.common.store.pause_at_once(&row);
+            let written = own.server.store.pause_at_once(&row);
             written.map_err(|error| fault(&error))?;
             let still = of.sandbox.stand_still(&by);
             still.map_err(|failure| refusal(&failure))
@@ -124,7 +93,7 @@ impl PausedMemory {
                 let (own, of) = (Arc::clone(self), Arc::clone(living));
                 drop(spawn_blocking(move || {
                     let _ = of.sandbox.settle_home();
-                    let _ = own.common.store.settle_paused();
+                    let _ = own.server.store.settle_paused();
                 }));
                 Some(Asleep {
                     living: Arc::clone(living),
@@ -192,7 +161,7 @@ impl PausedMemory {
     /// Lets memory go that was kept for long enough, that is needed, or whose processes do not stand
     /// still; for as long as the own is there.
     pub(super) async fn keep_asleep(self: &Arc<Self>) {
-        let longest = Duration::from_secs(self.common.configuration.pause.memory_s);
+        let longest = Duration::from_secs(self.server.configuration.pause.memory_s);
         loop {
             tokio::time::sleep(LOOK).await;
             let sleepers = sleepers(&self.list);

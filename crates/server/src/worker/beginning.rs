@@ -1,16 +1,16 @@
 //! Sandboxes that begin with a template that was built.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::ServedExec;
 
-use super::builds::{Record, Template};
-use super::callers::Caller;
+use super::caller::Caller;
 use super::identity::Identity;
 use super::living::Living;
 use super::sandboxes::Sandboxes;
+use super::template::Record;
+use super::template::Template;
 use crate::protocol::{CreateAsk, Refusal, StartAsk, TEMPLATES};
 
 /// The longest time that a create waits for the program of its template.
@@ -76,11 +76,4 @@ impl Sandboxes {
                 .await;
         }
     }
-}
-
-/// Returns the variables of a sandbox: its template's, and over them those that are asked for.
-pub(super) fn variables(template: Option<&Template>, ask: &CreateAsk) -> BTreeMap<String, String> {
-    let mut all = template.map_or_else(BTreeMap::new, |one| one.record.environment.clone());
-    all.extend(ask.environment.clone());
-    all
 }

@@ -3,7 +3,6 @@
 mod copying;
 mod debian;
 mod digest;
-mod holding;
 mod image;
 mod leaving;
 mod progress;
@@ -11,45 +10,43 @@ mod shell;
 mod steps;
 mod uploads;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use atoll_model::RESIDENT;
 use atoll_store::StoredTemplate;
-use serde::{Deserialize, Serialize};
 
-use super::callers::Caller;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::answers::name;
+use super::caller::Caller;
 use super::catalogue::Catalogue;
-use super::common::Common;
-use super::layered::Begun;
 use super::layered::Layers;
 use super::list::List;
-use super::living::milliseconds;
 use super::once::Idempotency;
 use super::running::Programs;
 use super::sandboxes::Sandboxes;
+use super::server::Server;
+use super::template::DEFAULT_TAG;
+use super::template::FORM;
+use super::template::Record;
+use super::template::Template;
+use super::template::no_template;
+use super::templates;
 use super::webhooks::Webhooks;
-use super::{Answer, Answered, fault, name, templates};
 use crate::protocol::{
     BuildFacts, CODE_INTERPRETER, CreateAsk, Kind, Refusal, RequestBuild, RequestedBuild,
     StartBuild, TemplateFacts, TemplatesAsk,
 };
-pub(super) use holding::{Held, Hold};
+use crate::rfc3339::milliseconds;
 pub(super) use progress::Builds;
-pub(super) use steps::READY_LOOK;
 
 /// The longest name of a template, bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// The tag that a name has where none is written.
-pub(super) const DEFAULT_TAG: &str = ":default";
-/// The mark in the name of one that another has replaced.
-const REPLACED: char = '@';
+
 /// The most lines of a log in one answer.
 const LINES_MAX: usize = 100;
-
-/// The template that is shipped as its steps alone.
-pub(super) const DESKTOP: &str = "desktop";
 
 /// The beginning of the names that are no tenant's to give.
 const OWN: &str = "atoll/";
@@ -61,111 +58,9 @@ pub(crate) const MAPPED: [(&str, &str); 3] = [
     ("e2bdev/code-interpreter:latest", CODE_INTERPRETER),
 ];
 
-/// The form of layers: those of another one cannot be used.
-const FORM: u32 = 1;
-
-/// All that sandboxes are made from a template by.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Record {
-    /// The form of its layers.
-    pub(super) form: u32,
-    /// The ids of its layers, the topmost first.
-    pub(super) layers: Vec<String>,
-    /// True if the host's system lies beneath them.
-    pub(super) over_host: bool,
-    /// Names of directories at its root that its steps make.
-    pub(super) roots: Vec<String>,
-    /// True if the code interpreter is a part of it.
-    pub(super) is_interpreter: bool,
-    /// The layers of the home that sandboxes begin with, the topmost first.
-    pub(super) home: Vec<String>,
-    /// Made by host root: the first of the ids that the home's files belong to.
-    pub(super) base: Option<u32>,
-    pub(super) environment: BTreeMap<String, String>,
-    pub(super) user: String,
-    pub(super) directory: Option<String>,
-    pub(super) start: Option<String>,
-    pub(super) ready: Option<String>,
-    pub(super) cpus: Option<u32>,
-    pub(super) memory_mib: Option<u64>,
-    /// The digest of the host's system that its lowest layer is a copy of.
-    pub(super) host: Option<String>,
-    /// The digest of all that it was built from.
-    pub(super) digest: String,
-    /// The image at the bottom of it.
-    pub(super) image: Option<image::ImageRecord>,
-}
-
-/// A template that was built.
-#[derive(Clone, Debug)]
-pub(super) struct Template {
-    pub(super) id: String,
-    pub(super) tenant: String,
-    pub(super) name: String,
-    pub(super) created_ms: u64,
-    pub(super) record: Record,
-}
-
-/// The programs of a sandbox that are root or become other users.
-#[derive(Clone, Debug)]
-pub(super) struct Rooted {
-    /// The user where none is named.
-    pub(super) user: String,
-    /// The directory where none is named.
-    pub(super) directory: Option<String>,
-}
-
-impl Record {
-    /// Returns the layers that sandboxes begin with.
-    pub(super) fn begun(&self) -> Begun {
-        Begun {
-            home: self.home.clone(),
-            system: Vec::new(),
-            base: self.base.filter(|_| !self.home.is_empty()),
-        }
-    }
-
-    /// Returns the names of its directories beside the layers of others.
-    pub(super) fn files(&self) -> impl Iterator<Item = &String> {
-        let of_image = self.image.iter();
-        let of_image = of_image.flat_map(|image| [&image.layer].into_iter().chain(&image.home));
-        self.layers.iter().chain(&self.home).chain(of_image)
-    }
-}
-
-impl Template {
-    pub(super) fn of(stored: StoredTemplate) -> Option<Self> {
-        let record = serde_json::from_str::<Record>(&stored.record);
-        let record = record.inspect_err(|error| {
-            eprintln!("atoll serve: template {}: {error}", stored.id);
-        });
-        let record = record.ok().filter(|record| record.form == FORM);
-        Some(Self {
-            id: stored.id,
-            tenant: stored.tenant,
-            name: stored.name,
-            created_ms: stored.created_ms,
-            record: record?,
-        })
-    }
-
-    /// Returns the names of its layers and homes.
-    pub(super) fn files(&self) -> Vec<String> {
-        self.record.files().cloned().collect()
-    }
-
-    pub(super) fn rooted(&self) -> Rooted {
-        Rooted {
-            user: self.record.user.clone(),
-            directory: self.record.directory.clone(),
-        }
-    }
-}
-
 /// The templates of tenants, and their builds.
 pub(super) struct Templates {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) idempotency: Arc<Idempotency>,
@@ -179,7 +74,7 @@ pub(super) struct Templates {
 impl Templates {
     pub(super) fn new(sandboxes: &Arc<Sandboxes>) -> Arc<Self> {
         Arc::new(Self {
-            common: Arc::clone(&sandboxes.common),
+            server: Arc::clone(&sandboxes.server),
             list: Arc::clone(&sandboxes.list),
             webhooks: Arc::clone(&sandboxes.webhooks),
             idempotency: Arc::clone(&sandboxes.idempotency),
@@ -210,12 +105,12 @@ impl Templates {
                 ask.answer(self.template_facts(&found))
             }
             TemplatesAsk::RemoveTemplate(ask) => {
-                self.common.can_make(caller)?;
+                self.server.can_make(caller)?;
                 ask.answer(self.remove_template(caller, &ask.id).await?)
             }
             TemplatesAsk::RequestBuild(ask) => ask.answer(self.request_build(caller, &ask)?),
             TemplatesAsk::LinkUpload(ask) => {
-                self.common.can_make(caller)?;
+                self.server.can_make(caller)?;
                 ask.answer(self.builds.link(&caller.tenant, &ask.template)?)
             }
             TemplatesAsk::StartBuild(ask) => ask.answer(self.start_build(caller, &ask)?),
@@ -231,14 +126,14 @@ impl Templates {
     }
 
     fn template_facts(&self, one: &Template) -> TemplateFacts {
-        let defaults = &self.common.configuration.defaults;
+        let defaults = &self.server.configuration.defaults;
         TemplateFacts {
             id: one.id.clone(),
             name: one.name.clone(),
             created_ms: one.created_ms,
             digest: one.record.digest.clone(),
             user: one.record.user.clone(),
-            cpus: self.common.processors(one.record.cpus),
+            cpus: self.server.processors(one.record.cpus),
             memory_mib: one.record.memory_mib.unwrap_or(defaults.memory_mib),
             sandboxes: self.list.stand_on(&one.id),
         }
@@ -246,15 +141,15 @@ impl Templates {
 
     /// Describes the shipped interpreter, where packages were built for it.
     fn interpreter_facts(&self) -> Option<TemplateFacts> {
-        let (number, created_ms) = templates::built(self.common.engine.state())?;
+        let (number, created_ms) = templates::built(self.server.engine.state())?;
         Some(TemplateFacts {
             id: CODE_INTERPRETER.to_owned(),
             name: CODE_INTERPRETER.to_owned(),
             created_ms,
             digest: format!("{CODE_INTERPRETER}/{number}"),
             user: resident(),
-            cpus: self.common.processors(None),
-            memory_mib: self.common.configuration.defaults.memory_mib,
+            cpus: self.server.processors(None),
+            memory_mib: self.server.configuration.defaults.memory_mib,
             // It is everybody's, and how many others use it is nobody's business.
             sandboxes: 0,
         })
@@ -265,7 +160,7 @@ impl Templates {
         caller: &Caller,
         ask: &RequestBuild,
     ) -> Result<RequestedBuild, Refusal> {
-        self.common.can_make(caller)?;
+        self.server.can_make(caller)?;
         let (cpus, memory_mib) = (ask.cpus, ask.memory_mib);
         let named = ask.name.strip_suffix(DEFAULT_TAG).unwrap_or(&ask.name);
         let named = named.to_owned();
@@ -282,7 +177,7 @@ impl Templates {
             memory_mib,
             ..CreateAsk::default()
         };
-        self.common.limits(&sizes)?;
+        self.server.limits(&sizes)?;
         self.catalogue.check_no_snapshot(&caller.tenant, &named)?;
         let there = self.catalogue.template_named(&caller.tenant, &named)?;
         if there.is_none() {
@@ -310,7 +205,7 @@ impl Templates {
     /// Refuses one template more than a tenant may have.
     fn check_templates(&self, tenant: &str) -> Result<(), Refusal> {
         let all = self.catalogue.all_templates()?;
-        let most = self.common.configuration.quota.templates;
+        let most = self.server.configuration.quota.templates;
         if all.iter().filter(|one| one.tenant == tenant).count() < most {
             return Ok(());
         }
@@ -320,7 +215,7 @@ impl Templates {
     }
 
     fn start_build(self: &Arc<Self>, caller: &Caller, ask: &StartBuild) -> Result<(), Refusal> {
-        self.common.can_make(caller)?;
+        self.server.can_make(caller)?;
         let wanted = self
             .builds
             .begin(&caller.tenant, &ask.template, &ask.build)?;
@@ -363,15 +258,15 @@ impl Templates {
         let Some(before) = before.filter(|before| before.name == wanted.name) else {
             self.check_templates(&wanted.tenant)?;
             return self
-                .common
+                .server
                 .store
                 .keep_template(&stored)
                 .map_err(|error| fault(&error));
         };
-        let replaced = self.common.store.replace_template(&before.id, &stored);
+        let replaced = self.server.store.replace_template(&before.id, &stored);
         replaced.map_err(|error| fault(&error))?;
         if self.layers.users_of(&before)? == 0 {
-            let removed = self.common.store.remove_template(&before.id);
+            let removed = self.server.store.remove_template(&before.id);
             removed.map_err(|error| fault(&error))?;
             self.layers.drop_layers(&before.record).await;
         }
@@ -390,25 +285,13 @@ impl Templates {
             let what = format!("{users} sandboxes and snapshots stand on template {named}");
             return Err(Refusal::new(Kind::Exists, what).advise("end or delete them first"));
         }
-        self.common
+        self.server
             .store
             .remove_template(&found.id)
             .map_err(|error| fault(&error))?;
         self.layers.drop_layers(&found.record).await;
         Ok(())
     }
-}
-
-/// Returns the refusal for a template that is not there.
-pub(super) fn no_template(named: &str) -> Refusal {
-    let refusal = Refusal::new(Kind::NotFound, format!("there is no template {named:?}"));
-    refusal.advise(match named {
-        DESKTOP => "atoll template build desktop makes it, with the key of the tenant",
-        _ => {
-            "\"base\" and \"code-interpreter-v1\" are shipped; others are templates and snapshots of \
-             the tenant's own"
-        }
-    })
 }
 
 fn is_name(text: &str) -> bool {

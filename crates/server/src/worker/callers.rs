@@ -1,47 +1,34 @@
 //! Callers and their rights: the one place where credentials are checked.
 
-mod rights;
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use atoll_model::Once;
 use atoll_store::{ISSUER_MARK, KeyRecord, NewKey, Role, Scope, Scopes, ServedError};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
-use rights::{check_scopes, wanted_scopes};
 use sha2::{Digest, Sha256};
 
-use super::common::Common;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::caller::Caller;
 use super::issuers::Issuers;
 use super::lifecycle::Lifecycle;
 use super::list::List;
-use super::living::{Living, is_equal, opens_services};
-use super::{Answer, Answered, fault};
+use super::living::Living;
+use super::rights::{check_scopes, is_of_control, may, scopes_in, wanted_scopes};
+use super::server::Server;
+use super::tokens::is_equal;
+use super::tokens::opens_services;
 use crate::protocol::{
     Credential, FileAsk, InAsk, KeyFacts, KeysAsk, Kind, LINK, LINK_LASTS_S_MAX, LifeAsk, Link,
     LinkPort, MadeKey, MakeKey, Refusal, is_service,
 };
-pub(super) use rights::{is_of_control, may, scopes_for, scopes_in, shown_to};
 
 /// The most tokens that are compared in a second for signatures that name no sandbox.
 const COMPARED_A_SECOND_MAX: f64 = 200_000.0;
-
-/// A caller whose key or token was checked.
-#[derive(Clone, Debug)]
-pub(super) struct Caller {
-    pub(super) tenant: String,
-    pub(super) name: String,
-    pub(super) role: Role,
-    /// The scopes of the key or token within that.
-    pub(super) scopes: Scopes,
-    /// The trace id of the request.
-    pub(super) trace: Option<String>,
-    /// The name of the request, if it is to be carried out once.
-    pub(super) once: Option<Box<Once>>,
-}
 
 /// The comparisons that are left at the moment, of the sandboxes of each tenant.
 #[derive(Debug, Default)]
@@ -76,17 +63,17 @@ impl Scans {
 
 /// The callers of a server: found by what they show, and held to what they may.
 pub(super) struct Callers {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) issuers: Issuers,
     pub(super) scans: Mutex<Scans>,
 }
 
 impl Callers {
-    pub(super) fn new(common: Arc<Common>, list: Arc<List>) -> Arc<Self> {
+    pub(super) fn new(server: Arc<Server>, list: Arc<List>) -> Arc<Self> {
         Arc::new(Self {
-            issuers: Issuers::new(&common.configuration.issuers),
-            common,
+            issuers: Issuers::new(&server.configuration.issuers),
+            server,
             list,
             scans: Mutex::default(),
         })
@@ -116,7 +103,7 @@ impl Callers {
             );
         };
         let found = self
-            .common
+            .server
             .store
             .key(key, SystemTime::now())
             .map_err(|error| fault(&error))?;
@@ -242,16 +229,16 @@ impl Callers {
         }
         match ask {
             KeysAsk::ListKeys(ask) => {
-                let keys = self.common.store.keys().map_err(|error| fault(&error))?;
+                let keys = self.server.store.keys().map_err(|error| fault(&error))?;
                 let own = keys.into_iter().filter(|key| key.tenant == caller.tenant);
                 ask.answer(own.map(facts).collect())
             }
             KeysAsk::MakeKey(ask) => ask.answer(make_key(self, caller, &ask)?),
             KeysAsk::RevokeKey(ask) => {
-                let keys = self.common.store.keys().map_err(|error| fault(&error))?;
+                let keys = self.server.store.keys().map_err(|error| fault(&error))?;
                 let mut own = keys.iter().filter(|key| key.tenant == caller.tenant);
                 let revoked = match own.any(|key| key.id == ask.id) {
-                    true => self.common.store.revoke_key(&ask.id),
+                    true => self.server.store.revoke_key(&ask.id),
                     false => Err(ServedError::NoKey(ask.id.clone())),
                 };
                 let none = |error: ServedError| Refusal::new(Kind::NotFound, error.to_string());
@@ -277,7 +264,7 @@ fn make_key(callers: &Callers, caller: &Caller, ask: &MakeKey) -> Result<MadeKey
         .scopes
         .as_deref()
         .map_or(Ok(Scopes::All), wanted_scopes)?;
-    let made = callers.common.store.make_key(&NewKey {
+    let made = callers.server.store.make_key(&NewKey {
         tenant,
         name: &ask.name,
         role,
@@ -397,7 +384,7 @@ impl Callers {
         }
         let until_s = now_s() + lasts_s;
         let signature = living.link_signature(port, until_s);
-        let url = self.common.port_url(living, port);
+        let url = self.server.port_url(living, port);
         let url = format!("{url}?{LINK}={until_s}.{signature}");
         Ok(Link { url })
     }

@@ -4,21 +4,24 @@ use std::sync::Arc;
 
 use atoll_store::Snapshot;
 
-use super::builds::{DEFAULT_TAG, DESKTOP, Template, no_template};
-use super::common::Common;
-use super::{fault, snapshots::taken};
+use super::answers::fault;
+use super::server::Server;
+use super::template::DEFAULT_TAG;
+use super::template::DESKTOP;
+use super::template::Template;
+use super::template::no_template;
 use crate::protocol::{Kind, Refusal, TEMPLATES};
 
 /// The names of templates and snapshots.
 pub(super) struct Catalogue {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
 }
 
 impl Catalogue {
     /// Returns the templates of all tenants.
     pub(super) fn all_templates(&self) -> Result<Vec<Template>, Refusal> {
         let all = self
-            .common
+            .server
             .store
             .templates()
             .map_err(|error| fault(&error))?;
@@ -78,7 +81,7 @@ impl Catalogue {
 
     pub(super) fn snapshots_of(&self, tenant: &str) -> Result<Vec<Snapshot>, Refusal> {
         let mut all = self
-            .common
+            .server
             .store
             .snapshots()
             .map_err(|error| fault(&error))?;
@@ -95,4 +98,9 @@ impl Catalogue {
             .cloned()
             .ok_or_else(|| no_template(named))
     }
+}
+
+pub(super) fn taken(what: &str, named: &str) -> Refusal {
+    let what = format!("there is a {what} {named:?} already");
+    Refusal::new(Kind::Exists, what).advise("take another name, or delete that first")
 }

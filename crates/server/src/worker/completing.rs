@@ -5,9 +5,10 @@ use std::io::Read;
 use atoll_model::{RESIDENT, ServedExec};
 use tokio::task::spawn_blocking;
 
-use super::builds::Rooted;
+use super::answers::fault;
+use super::files;
 use super::living::Living;
-use super::{fault, files};
+use super::template::Rooted;
 use crate::protocol::{Kind, Refusal, StartAsk};
 
 /// The longest list of users that is read, bytes.

@@ -15,14 +15,19 @@ use atoll_store::{Scope, Volume};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::callers::Caller;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::answers::name;
+use super::answers::refusal;
+use super::caller::Caller;
+use super::caller::check_maker;
 use super::files::part;
-use super::living::is_equal;
-use super::making::check_maker;
 use super::room::For;
+use super::tokens::is_equal;
 use super::volumes::Volumes;
 use super::volumes::{Use, is_full, no_volume};
-use super::{Answer, Answered, Held, fault, name, refusal, volumes};
+use super::{Held, volumes};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{
     ContentAsk, ContentFacts, Credential, Kind, ReadContent, Refusal, WriteContent,
@@ -78,7 +83,7 @@ impl Volumes {
         writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         let (volume, caller) = self.reached(&asked).await?;
-        held.charge(&self.common.shares, &volume.tenant, true)?;
+        held.charge(&self.server.shares, &volume.tenant, true)?;
         if ask.path().len() > PATH_BYTES_MAX {
             return Err(Refusal::new(Kind::Invalid, "the path is too long"));
         }
@@ -106,7 +111,7 @@ impl Volumes {
                 ask.close(self.write_content(&volume, &ask, reader, writer).await?)
             }
             ContentAsk::MakeContentDirectory(ask) => {
-                self.common.room.check(For::File)?;
+                self.server.room.check(For::File)?;
                 self.check_room(&volume, 0, true).await?;
                 let (mode, parents) = (ask.mode, ask.parents);
                 let make = move |files: &VolumeFiles| files.make_directory(&path, mode, parents);
@@ -160,7 +165,7 @@ impl Volumes {
         });
         let own = Arc::clone(self);
         let recorded =
-            spawn_blocking(move || own.common.engine.record_volume(change, record)).await;
+            spawn_blocking(move || own.server.engine.record_volume(change, record)).await;
         let recorded = recorded.map_err(|error| fault(&error))?;
         recorded.map_err(|failure| refusal(&failure))?;
         Ok(held)
@@ -168,7 +173,7 @@ impl Volumes {
 
     /// Finds the volume of a request, by its own token or by a key; and the caller that the key tells.
     pub(super) async fn reached(&self, asked: &Asked) -> Result<(Volume, Option<String>), Refusal> {
-        let found = self.common.store.volume(&asked.volume);
+        let found = self.server.store.volume(&asked.volume);
         let found = found.map_err(|error| fault(&error))?;
         if let (Credential::Key(token), Some(one)) = (&asked.credential, found)
             && one.is_whole
@@ -193,7 +198,7 @@ impl Volumes {
         work: impl FnOnce(&VolumeFiles) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Refusal> {
         let (own, place) = (Arc::clone(self), self.volume_place(&volume.id));
-        let done = spawn_blocking(move || work(&own.common.engine.open_volume(&place)?)).await;
+        let done = spawn_blocking(move || work(&own.server.engine.open_volume(&place)?)).await;
         let done = done.map_err(|error| fault(&error))?;
         done.map_err(|error| Refusal::of_file(path, &error))
     }
@@ -226,7 +231,7 @@ impl Volumes {
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<ContentFacts, Refusal> {
-        self.common.room.check(For::File)?;
+        self.server.room.check(For::File)?;
         self.check_room(volume, 0, false).await?;
         let staged = name(20)?;
         let stage = move |files: &VolumeFiles| files.stage(&staged);
@@ -311,7 +316,7 @@ impl Volumes {
     async fn no_room(&self, volume: &Volume, file: &File) -> Refusal {
         loop {
             tokio::time::sleep(COUNTED_EVERY).await;
-            let room = match self.common.room.check(For::File) {
+            let room = match self.server.room.check(For::File) {
                 Ok(()) => self.check_room(volume, size(file), false).await,
                 refused => refused,
             };

@@ -6,10 +6,12 @@ use std::time::SystemTime;
 use atoll_store::{LifecycleEvent, Page};
 use serde_json::{Value, json};
 
-use super::living::{Living, milliseconds};
+use super::answers::fault;
+use super::answers::name;
+use super::living::Living;
 use super::webhooks::Webhooks;
-use super::{fault, name};
 use crate::protocol::{LifecycleEventFacts, ListLifecycleEvents, Refusal};
+use crate::rfc3339::milliseconds;
 
 /// The longest notes of a sandbox that its events repeat, bytes in all.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
@@ -90,7 +92,7 @@ impl Webhooks {
 
     /// Notes the end of the sandboxes of a server that was killed: they have ended with it.
     pub(super) fn note_lost(&self) {
-        let lost = self.common.store.unended().unwrap_or_else(|error| {
+        let lost = self.server.store.unended().unwrap_or_else(|error| {
             eprintln!("atoll serve: {error}");
             Vec::new()
         });
@@ -111,7 +113,7 @@ impl Webhooks {
             facts: facts.to_string(),
             first_facts: None,
         };
-        match self.common.store.note(tenant, &event) {
+        match self.server.store.note(tenant, &event) {
             Ok(queued) => {
                 let dropped = &self.dropped;
                 dropped.fetch_add(queued.dropped, Ordering::Relaxed);
@@ -135,7 +137,7 @@ impl Webhooks {
             oldest_first: ask.oldest_first,
         };
         let found = self
-            .common
+            .server
             .store
             .lifecycle_events(tenant, ask.sandbox.as_deref(), &page)
             .map_err(|error| fault(&error))?;

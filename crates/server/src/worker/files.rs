@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::refusal;
+use super::answers::refusal;
 use super::shares::{Of, Share, Shares};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{ByteRange, ChangeFacts, EntryFacts, FileFacts, Kind, Read, Refusal, Write};

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use atoll_engine::sandboxes::remove_home;
 
+use super::begun::CHANGES;
+use super::begun::home_name;
 use super::layered::Layers;
 use super::lifecycle::{Life, Lifecycle};
-use super::paused::{CHANGES, Paused, Record, home_name};
+use super::paused::{Paused, Record};
 
 /// The attempts to remove one, and the time between two.
 const REMOVALS: u32 = 20;
@@ -19,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 impl Layers {
     /// Finds the paused sandboxes of the server before, and removes homes that nobody has.
     pub(super) fn find_paused(&self) {
-        let found = match self.common.store.paused() {
+        let found = match self.server.store.paused() {
             Ok(found) => found,
             // Whose homes those are is not known then: they stay.
             Err(error) => return eprintln!("atoll serve: {error}"),

@@ -17,12 +17,14 @@ use atoll_model::{RESIDENT, Served, ServedExec};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::answers::fault;
+use super::answers::name;
+use super::answers::refusal;
 use super::process::{NotStarted, Process};
 use super::room::For;
+use super::templates::environment;
 use super::templates::{IMPORTED, READ_EARLY};
-use super::wanted::environment;
 use super::warm::Prewarm;
-use super::{fault, name, refusal};
 use crate::protocol::{CODE_INTERPRETER, End, Kind, Refusal, StartAsk};
 
 /// The time after which one is made anew, or tried again.
@@ -136,7 +138,7 @@ impl Frozen {
 
 impl Prewarm {
     fn frozen_place(&self) -> PathBuf {
-        self.common.engine.state().join("served/frozen")
+        self.server.engine.state().join("served/frozen")
     }
 
     /// Removes those of an earlier own: a kernel may have come since that they do not fit.
@@ -151,7 +153,7 @@ impl Prewarm {
         let Ok(_turn) = self.frozen.turn.try_lock() else {
             return;
         };
-        if self.frozen.is_current(marks) || self.common.room.check(For::Ahead).is_err() {
+        if self.frozen.is_current(marks) || self.server.room.check(For::Ahead).is_err() {
             return;
         }
         let made = self.frozen_of(marks, wanted).await;
@@ -184,13 +186,13 @@ impl Prewarm {
         let wanted = alone(marks, &id, wanted);
         let (own, asked, command) = (Arc::clone(self), wanted.clone(), command());
         let programs = [command.iter().map(Into::into).collect()];
-        let may = spawn_blocking(move || own.common.engine.may_be_ahead(&asked, &programs)).await;
+        let may = spawn_blocking(move || own.server.engine.may_be_ahead(&asked, &programs)).await;
         let may = may.map_err(|error| fault(&error))?;
         if !may.map_err(|failure| refusal(&failure))? {
             return Ok(None);
         }
         let (sandbox, _life) = self
-            .common
+            .server
             .attempt(&wanted)
             .await?
             .map_err(|why| refusal(&why.failure()))?;
@@ -200,7 +202,7 @@ impl Prewarm {
             environment: variables(&id),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.common.place(&marks.tenant, &ask));
+        let (nobody, place) = (PriorAnswer::Nobody, self.server.place(&marks.tenant, &ask));
         let is_whole = async {
             let started =
                 Process::start(&sandbox, ask, ServedExec::default(), nobody, place?).await;

@@ -5,12 +5,14 @@ use atoll_store::Scope;
 use atoll_store::{Role, Scopes};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::caller::Caller;
 use super::callers::Callers;
-use super::callers::may;
-use super::callers::{Caller, is_of_control, scopes_in};
 use super::content;
 use super::list::Found;
 use super::paused::Paused;
+use super::rights::is_of_control;
+use super::rights::may;
+use super::rights::scopes_in;
 use super::shares::Shares;
 use super::shares::{Of, Share};
 use super::volumes::Volumes;
@@ -81,7 +83,7 @@ impl Callers {
         held: &mut Held,
     ) -> Result<Caller, Refusal> {
         let caller = self.caller(credential, needs).await?;
-        held.charge_to(&self.common.shares, &caller.tenant, of)?;
+        held.charge_to(&self.server.shares, &caller.tenant, of)?;
         Ok(caller)
     }
 
@@ -108,11 +110,11 @@ impl Callers {
             },
         };
         match is_proven {
-            false => held.charge_to(&self.common.shares, &tenant, &[Of::Visitors]),
+            false => held.charge_to(&self.server.shares, &tenant, &[Of::Visitors]),
             true if matches!(ask, InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))) => {
-                held.charge_to(&self.common.shares, &tenant, CONTROL)
+                held.charge_to(&self.server.shares, &tenant, CONTROL)
             }
-            true => held.charge(&self.common.shares, &tenant, is_of_control(ask)),
+            true => held.charge(&self.server.shares, &tenant, is_of_control(ask)),
         }
     }
 }

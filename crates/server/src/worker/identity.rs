@@ -1,8 +1,8 @@
 //! The identity of a sandbox to its callers, and the layers that it begins with.
 
-use super::builds::Template;
-use super::layered::Begun;
-use super::name;
+use super::answers::name;
+use super::begun::Begun;
+use super::template::Template;
 use super::templates::is_read_early;
 use super::wanted::Reach;
 use crate::protocol::{CODE_INTERPRETER, CreateAsk, Refusal};

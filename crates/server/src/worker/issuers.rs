@@ -24,7 +24,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::callers::Caller;
+use super::caller::Caller;
 use crate::configuration::Issuer;
 use crate::configuration::issuer::is_tenant;
 use crate::protocol::{Kind, Refusal};

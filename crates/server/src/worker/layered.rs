@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use atoll_engine::sandboxes::{KeptHome, MadeAt, UPPER, remove_home};
-use serde::{Deserialize, Serialize};
 
-use super::builds::Hold;
+use super::answers::fault;
+use super::answers::refusal;
+use super::begun::Begun;
+use super::begun::changes_beside;
+use super::begun::home_name;
 use super::catalogue::Catalogue;
-use super::common::Common;
+use super::holding::Hold;
 use super::list::List;
 use super::living::Living;
-use super::paused::home_name;
 use super::paused::{Paused, Record};
-use super::snapshots::changes_beside;
-use super::{fault, refusal};
+use super::server::Server;
 use crate::protocol::{Filed, Kind, Refusal};
 
 /// The most layers of a home; one more, and they are made one by a copy.
@@ -28,24 +29,6 @@ const CHANGED_MAX: usize = 3;
 /// The most layers of a system that are mounted upon each other.
 const MOUNTED_MAX: usize = 11;
 
-/// The layers that a sandbox begins with, by their names, the topmost first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Begun {
-    /// Of its home.
-    pub(super) home: Vec<String>,
-    /// Of root's changes of its system.
-    pub(super) system: Vec<String>,
-    /// Made by host root: the first of the ids that their files belong to.
-    pub(super) base: Option<u32>,
-}
-
-impl Begun {
-    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
-        self.home.iter().chain(&self.system)
-    }
-}
-
 /// The layers of a sandbox as they are at one moment, and the way they were made.
 pub(super) struct Frozen {
     pub(super) begun: Begun,
@@ -54,22 +37,22 @@ pub(super) struct Frozen {
 
 /// The layers of a server, and the homes of its paused sandboxes.
 pub(super) struct Layers {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) catalogue: Arc<Catalogue>,
     /// The uses of each.
-    pub(super) held: super::builds::Held,
+    pub(super) held: super::holding::Held,
 }
 
 impl Layers {
-    pub(super) fn new(common: &Arc<Common>, list: &Arc<List>) -> Arc<Self> {
+    pub(super) fn new(server: &Arc<Server>, list: &Arc<List>) -> Arc<Self> {
         Arc::new(Self {
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             list: Arc::clone(list),
             catalogue: Arc::new(Catalogue {
-                common: Arc::clone(common),
+                server: Arc::clone(server),
             }),
-            held: super::builds::Held::default(),
+            held: super::holding::Held::default(),
         })
     }
 
@@ -85,7 +68,7 @@ impl Layers {
     /// Returns the layers that sandboxes which are paused, and snapshots, begin with.
     pub(super) fn begun_with(&self) -> Result<BTreeSet<String>, Refusal> {
         let snapshots = self
-            .common
+            .server
             .store
             .snapshots()
             .map_err(|error| fault(&error))?;
@@ -95,7 +78,7 @@ impl Layers {
             let begun: Begun = serde_json::from_str(&one.layers).map_err(|error| fault(&error))?;
             all.extend(begun.all().cloned());
         }
-        for one in self.common.store.paused().map_err(|error| fault(&error))? {
+        for one in self.server.store.paused().map_err(|error| fault(&error))? {
             let record = serde_json::from_str::<Record>(&one.record);
             all.extend(record.map_err(|error| fault(&error))?.begun.all().cloned());
         }
@@ -149,7 +132,7 @@ impl Layers {
                     path,
                     ..home.clone()
                 };
-                let copied = self.common.engine.copy_home(&from, &home.path);
+                let copied = self.server.engine.copy_home(&from, &home.path);
                 copied.map_err(|failure| refusal(&failure))?;
             }
         }
@@ -170,7 +153,7 @@ impl Layers {
             return Ok((is_kept.then_some(own), layers));
         }
         if let Some(from) = layers.first().filter(|_| !is_kept) {
-            let copied = self.common.engine.copy_system(from, &own);
+            let copied = self.server.engine.copy_system(from, &own);
             copied.map_err(|failure| refusal(&failure))?;
         }
         let goes_on = is_kept || !layers.is_empty();
@@ -265,13 +248,13 @@ impl Layers {
             layers: Vec::new(),
         };
         let to = hold.fresh()?;
-        let copied = self.common.engine.copy_home(&home, &self.layer(&to));
+        let copied = self.server.engine.copy_home(&home, &self.layer(&to));
         copied.map_err(|failure| refusal(&failure))?;
         begun.home.push(to);
         let changes = self.kept_changes(&paused.id);
         if changes.exists() {
             let to = hold.fresh()?;
-            let copied = self.common.engine.copy_system(&changes, &self.layer(&to));
+            let copied = self.server.engine.copy_system(&changes, &self.layer(&to));
             copied.map_err(|failure| refusal(&failure))?;
             begun.system.push(to);
         }
@@ -281,7 +264,7 @@ impl Layers {
     /// Writes down the layers that a paused sandbox begins with.
     fn set_begun(&self, paused: &Paused, begun: &Begun) -> Result<(), Refusal> {
         let row = paused.row_with(begun)?;
-        self.common
+        self.server
             .store
             .pause(&row)
             .map_err(|error| fault(&error))?;
@@ -310,7 +293,7 @@ impl Layers {
         }
         let one = hold.fresh()?;
         let flat = self
-            .common
+            .server
             .engine
             .flatten_home(&self.paths(&begun.home), &self.layer(&one));
         flat.map_err(|failure| refusal(&failure))?;
@@ -374,11 +357,11 @@ impl Layers {
     }
 
     pub(super) fn kept_homes(&self) -> PathBuf {
-        self.common.engine.state().join("served/homes")
+        self.server.engine.state().join("served/homes")
     }
 
     pub(super) fn forget_paused(&self, id: &str) {
-        if let Err(error) = self.common.store.unpause(id) {
+        if let Err(error) = self.server.store.unpause(id) {
             eprintln!("atoll serve: {error}");
         }
     }

@@ -9,7 +9,7 @@ use crate::protocol::{Kind, Refusal};
 /// A state of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
-    /// It is being made, and on no list yet.
+    /// Being made, and on no list yet.
     Creating,
     Running,
     /// Its processes are being stopped, to go on with their memory, or ended, so that its files are
@@ -20,7 +20,7 @@ pub(crate) enum Lifecycle {
     Paused {
         memory: bool,
     },
-    /// It is paused, and is being made to go on.
+    /// Paused, and being made to go on.
     Resuming {
         memory: bool,
     },
@@ -36,13 +36,13 @@ pub(crate) enum Reason {
     Server,
     /// The server's memory ran out.
     Memory,
-    /// It goes on with the files of a snapshot, as another one of its id.
+    /// Goes on with the files of a snapshot, as another one of its id.
     RolledBack,
-    /// It goes on with its files, as another one of its id.
+    /// Goes on with its files, as another one of its id.
     Resumed,
     /// The build that it was for needs it no more, for this reason.
     Build(&'static str),
-    /// It could not be paused, or what it leaves not be kept, for this reason.
+    /// Could not be paused, or leaves files that could not be kept, for this reason.
     NotKept(String),
     /// Its programs have ended by themselves, or by a limit.
     Exited(String),
@@ -67,23 +67,23 @@ impl fmt::Display for Reason {
 /// A change of the state of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
-    /// It is on the list, and takes requests.
+    /// Put on the list: it takes requests.
     Start,
-    /// It is to be paused.
+    /// About to be paused.
     Pause { memory: bool },
-    /// It is paused.
+    /// Paused from now on.
     Park,
-    /// It is to go on.
+    /// About to go on.
     Resume,
     /// Its processes go on, with their memory.
     Continue,
-    /// It does not go on, and stays paused.
+    /// Not made to go on: it stays paused.
     Stay,
     /// Its processes are gone, whoever ended them, or do not stand still.
     Exit(Reason),
-    /// It is to end.
+    /// About to end.
     End(Reason),
-    /// It ends instead of being paused, or another sandbox of its id goes on with its files.
+    /// Ends instead of being paused, or another sandbox of its id goes on with its files.
     Abandon(Reason),
 }
 

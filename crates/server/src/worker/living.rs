@@ -2,31 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::sandboxes::{InUse, Sandbox};
 use atoll_model::VolumeMount;
 use atoll_store::{Scope, Scopes};
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::beginning::variables;
-use super::builds::{Rooted, Template};
-use super::callers::Caller;
-use super::fault;
+use super::answers::fault;
+use super::begun::Begun;
+use super::caller::Caller;
 use super::files::{Files, Watching};
 use super::identity::Identity;
-use super::layered::Begun;
 use super::lifecycle::Life;
 use super::process::Process;
-use super::wanted::environment;
+use super::template::Rooted;
+use super::template::Template;
+use super::template::variables;
+use super::templates::environment;
+use super::tokens::code_token;
+use super::tokens::is_equal;
+use super::tokens::opens_services;
 use crate::configuration::Defaults;
 use crate::protocol::{
     CreateAsk, CreatedFacts, Kind, MountAsk, NetworkAsk, Refusal, SandboxFacts, Selector,
 };
+use crate::rfc3339::milliseconds;
 
 /// The most watchers of one sandbox.
 const WATCHERS_MAX: usize = 64;
@@ -373,28 +375,6 @@ fn mounted(mount: &VolumeMount) -> MountAsk {
     }
 }
 
-/// Returns the token that a sandbox's code interpreter takes besides the access token: E2B's SDK for
-/// code makes some of its requests with the one for ports alone.
-fn code_token(access: &str) -> String {
-    // What is signed with the access token begins in another way.
-    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(format!("code\0{access}")))
-}
-
-/// Returns whether a token opens the ports at which code is run, and so any port, in the sandbox with
-/// this access token.
-pub(super) fn opens_services(access: &str, token: &str) -> bool {
-    is_equal(token, access) || is_equal(token, &code_token(access))
-}
-
-pub(super) fn is_equal(one: &str, other: &str) -> bool {
-    Sha256::digest(one.as_bytes()) == Sha256::digest(other.as_bytes())
-}
-
 fn no_watcher(name: &str) -> Refusal {
     Refusal::new(Kind::NotFound, format!("there is no watcher {name:?}"))
-}
-
-pub(crate) fn milliseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,52 +1,42 @@
 //! Making sandboxes: quotas, the words of the network, limits, and the time at which one ends.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
+use atoll_model::Once;
 use atoll_model::VolumeMount;
 use atoll_model::{Served, ServedExec};
-use atoll_store::Role;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
+use super::answers::fault;
+use super::answers::refusal;
 use super::approving::{Question, advised};
-use super::callers::Caller;
+use super::begun::Begun;
+use super::begun::begun_of;
+use super::caller::Caller;
+use super::caller::check_maker;
+use super::caller::served;
 use super::files::Files;
 use super::frozen;
 use super::identity::Identity;
-use super::layered::Begun;
 use super::lifecycle::{Life, Lifecycle, Reason, Transition};
-use super::living::{Began, Living, Spec, milliseconds};
+use super::living::{Began, Living, Spec};
+use super::once::{Outcome, another, digest};
 use super::sandboxes::Sandboxes;
+use super::sizes::Tenant;
 use super::sizes::{Sizes, check_sizes};
-use super::snapshots::begun_of;
 use super::wanted::{Reach, check, narrowed, wanted};
 use super::warm::Fresh;
-use super::{fault, refusal};
 use crate::configuration::Defaults;
 use crate::protocol::{
     CODE_INTERPRETER, CreateAsk, Kind, Measures, NetworkAsk, Refusal, TEMPLATES,
 };
+use crate::rfc3339::milliseconds;
 
 const MIB: u64 = 1 << 20;
-
-/// The sandboxes that each tenant has made of late, and is making.
-#[derive(Debug, Default)]
-pub(super) struct Made {
-    of: BTreeMap<String, Tenant>,
-}
-
-#[derive(Debug)]
-struct Tenant {
-    /// The creates that are left now.
-    left: f64,
-    at: Instant,
-    /// Those that are being made, and not on the list yet.
-    making: Sizes,
-}
 
 /// A sandbox that is being made counts against the quota for as long as this is kept.
 pub(super) struct Making {
@@ -86,7 +76,7 @@ impl Sandboxes {
                     .catalogue
                     .snapshot_named(&caller.tenant, &ask.template)?;
                 let begun = begun_of(&snapshot)?;
-                let disk_mib = self.common.limits(&ask)?.disk_mib;
+                let disk_mib = self.server.limits(&ask)?.disk_mib;
                 if snapshot.bytes.div_ceil(MIB) > disk_mib {
                     let what = format!(
                         "the snapshot has {} MiB, more than disk_mib, {disk_mib}",
@@ -111,14 +101,14 @@ impl Sandboxes {
         mut identity: Identity,
     ) -> Result<Arc<Living>, Refusal> {
         check(&ask)?;
-        self.common.can_make(caller)?;
-        let life = self.common.life(ask.timeout_s)?;
+        self.server.can_make(caller)?;
+        let life = self.server.life(ask.timeout_s)?;
         let reach = match identity.reach.clone() {
             Some(reach) => reach,
-            None => narrowed(self.common.configuration.network(), ask.network.as_ref())?,
+            None => narrowed(self.server.configuration.network(), ask.network.as_ref())?,
         };
-        let limits = self.common.limits(&ask)?;
-        let cpus = self.common.processors(ask.cpus);
+        let limits = self.server.limits(&ask)?;
+        let cpus = self.server.processors(ask.cpus);
         let making = self.admit(&caller.tenant, Sizes::of(&limits, cpus))?;
         let id = identity.id.clone();
         let (volumes, held) = self
@@ -180,7 +170,7 @@ impl Sandboxes {
         let template = identity.template.as_ref();
         let is_interpreter = identity.shipped == CODE_INTERPRETER
             || template.is_some_and(|one| one.record.is_interpreter);
-        wanted.template = self.common.template_files(is_interpreter);
+        wanted.template = self.server.template_files(is_interpreter);
         if let Some(template) = template {
             wanted.system = Some(self.layers.system_of(template));
             wanted.requested.root = true;
@@ -218,16 +208,16 @@ impl Sandboxes {
     ) -> CreateSandbox {
         let asked_about = match reach.is_closed() {
             true => Vec::new(),
-            false => self.common.configuration.ask.clone(),
+            false => self.server.configuration.ask.clone(),
         };
         let mut wanted = wanted(
             served,
             reach,
             asked_about,
             limits,
-            cpus.or(self.common.cpus),
+            cpus.or(self.server.cpus),
         );
-        wanted.requested.nesting = self.common.configuration.nesting;
+        wanted.requested.nesting = self.server.configuration.nesting;
         wanted
     }
 
@@ -263,7 +253,7 @@ impl Sandboxes {
         let sandbox = Arc::new(sandbox);
         Ok(Fresh {
             id: identity.id.clone(),
-            files: Files::of(&sandbox, &caller.tenant, &self.common.shares),
+            files: Files::of(&sandbox, &caller.tenant, &self.server.shares),
             sandbox,
             life,
             program: None,
@@ -276,15 +266,15 @@ impl Sandboxes {
     /// # Errors
     /// The reason why not.
     pub fn check(&self) -> Result<(), Failure> {
-        let word = self.common.configuration.network();
+        let word = self.server.configuration.network();
         let reach = Reach {
             name: word.name(),
             presets: word.presets(),
             allow: word.allow(),
         };
-        let limits = &self.common.configuration.defaults;
+        let limits = &self.server.configuration.defaults;
         let wanted = self.wanted(Served::default(), reach, limits, None);
-        self.common.engine.check(&wanted)
+        self.server.engine.check(&wanted)
     }
 
     /// Puts another network, within the server's word, in the place of the one a sandbox has.
@@ -294,7 +284,7 @@ impl Sandboxes {
         asked: NetworkAsk,
         by: ServedExec,
     ) -> Result<(), Refusal> {
-        let reach = narrowed(self.common.configuration.network(), Some(&asked))?;
+        let reach = narrowed(self.server.configuration.network(), Some(&asked))?;
         let name = reach.name.to_owned();
         let sandbox = Arc::clone(&living.sandbox);
         let replaced =
@@ -345,7 +335,7 @@ impl Sandboxes {
 
     /// Counts a sandbox that is to be made against the quotas of its tenant.
     pub(super) fn admit(self: &Arc<Self>, tenant: &str, sizes: Sizes) -> Result<Making, Refusal> {
-        let quota = &self.common.configuration.quota;
+        let quota = &self.server.configuration.quota;
         let alive = self.list.alive(tenant);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let a_minute = f64::from(quota.creates_a_minute);
@@ -380,41 +370,6 @@ impl Sandboxes {
     }
 }
 
-/// Returns the tenant of a sandbox that is wanted.
-pub(super) fn tenant_of(wanted: &CreateSandbox) -> &str {
-    match &wanted.workspace {
-        Workspace::Own(served) => &served.tenant,
-        Workspace::Directory(_) => "",
-    }
-}
-
-/// Refuses whoever makes no sandboxes.
-pub(super) fn check_maker(caller: &Caller) -> Result<(), Refusal> {
-    if !matches!(caller.role, Role::Administrator | Role::User) {
-        let what = format!("a key of the role {} makes no sandbox", caller.role.name());
-        return Err(Refusal::new(Kind::Forbidden, what));
-    }
-    Ok(())
-}
-
-/// Describes a sandbox for the record.
-pub(super) fn served(caller: &Caller, id: &str, ask: &CreateAsk) -> Served {
-    Served {
-        sandbox: id.to_owned(),
-        tenant: caller.tenant.clone(),
-        caller: Some(caller.name.clone()),
-        template: ask.template.clone(),
-        metadata: ask.metadata.clone(),
-        volumes: Vec::new(),
-        session: ask.session.clone(),
-        trace: caller.trace.clone(),
-        once: caller.once.clone().map(|mut once| {
-            id.clone_into(&mut once.sandbox);
-            once
-        }),
-    }
-}
-
 /// Measures a sandbox.
 pub(super) async fn measure(living: &Arc<Living>) -> Result<Measures, Refusal> {
     let in_use = living.in_use().await?;
@@ -441,7 +396,7 @@ impl Sandboxes {
         ask: &CreateAsk,
         mut wanted: CreateSandbox,
     ) -> Result<(Sandbox, Life), Refusal> {
-        let asked = match self.common.attempt(&wanted).await? {
+        let asked = match self.server.attempt(&wanted).await? {
             Ok(made) => return Ok(made),
             Err(NotMade::Failed(failure)) => return Err(refusal(&failure)),
             Err(NotMade::NeedsApproval(asked)) => asked,
@@ -467,8 +422,56 @@ impl Sandboxes {
             .approvals
             .ask_approver(&caller.tenant, question)
             .await?;
-        self.common.can_make(caller)?;
-        let made = self.common.attempt(&wanted).await?;
+        self.server.can_make(caller)?;
+        let made = self.server.attempt(&wanted).await?;
         made.map_err(|why| advised(&wanted.answer, refusal(&why.failure())))
+    }
+}
+
+impl Sandboxes {
+    /// Makes a sandbox, unless a request of this name has.
+    pub(super) async fn create_once(
+        self: &Arc<Self>,
+        caller: &Caller,
+        once: Option<String>,
+        ask: &CreateAsk,
+    ) -> Result<Arc<Living>, Refusal> {
+        // An answer that is given again is for whoever could have it.
+        check_maker(caller)?;
+        let Some(once) = once else {
+            return self.create(caller, ask.clone()).await;
+        };
+        let name = (String::new(), once);
+        let digest = digest(ask)?;
+        let made = Outcome::Created(Arc::default());
+        let request = self
+            .idempotency
+            .named(&caller.tenant, &name, &digest, made)?;
+        let cell = match request.answer {
+            Outcome::Created(cell) => cell,
+            Outcome::Kept(id) => return self.idempotency.created_before(&id),
+            Outcome::Started(_) | Outcome::Gone => return Err(another()),
+        };
+        let caller = &Caller {
+            once: Some(Box::new(Once {
+                tenant: caller.tenant.clone(),
+                sandbox: String::new(),
+                key: name.1.clone(),
+                digest,
+            })),
+            ..caller.clone()
+        };
+        let mut own = None;
+        let create = async || {
+            let created = own.insert(self.create(caller, ask.clone()).await?);
+            Ok(created.spec.id.clone())
+        };
+        let created = cell.get_or_init(create).await.clone();
+        if created.is_err() {
+            self.idempotency
+                .forget_request(&caller.tenant, &name, request.number);
+        }
+        let id = created?;
+        own.map_or_else(|| self.idempotency.created_before(&id), Ok)
     }
 }

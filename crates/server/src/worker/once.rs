@@ -8,23 +8,17 @@ use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::NamedRequest;
 use atoll_ledger::hex;
-use atoll_model::{Once, ServedExec};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::OnceCell;
 
-use super::callers::Caller;
-use super::common::Common;
 use super::list::Found;
 use super::list::List;
 use super::living::Living;
-use super::making::check_maker;
 use super::process::Process;
-use super::running::Programs;
-use super::sandboxes::Sandboxes;
-use super::window::Reading;
-use crate::protocol::{CreateAsk, Kind, Refusal, StartAsk};
+use super::server::Server;
+use crate::protocol::{Kind, Refusal};
 
 /// The time for which a name is remembered.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
@@ -46,18 +40,18 @@ pub(super) struct Requests {
 }
 
 /// The sandbox, or nothing for a create, and the name.
-type Name = (String, String);
+pub(super) type Name = (String, String);
 
 #[derive(Clone)]
-struct Request {
-    number: u64,
+pub(super) struct Request {
+    pub(super) number: u64,
     at: Instant,
     digest: String,
-    answer: Answer,
+    pub(super) answer: Outcome,
 }
 
 #[derive(Clone)]
-enum Answer {
+pub(super) enum Outcome {
     /// The sandbox's id: all else of it can be long, and is there while the sandbox is.
     Created(Arc<OnceCell<Result<String, Refusal>>>),
     Started(Arc<OnceCell<Result<Arc<Process>, Refusal>>>),
@@ -69,14 +63,14 @@ enum Answer {
 
 /// The requests with a name, of each tenant that has any.
 pub(super) struct Idempotency {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) all: Mutex<AllRequests>,
 }
 
 impl Idempotency {
     /// Finds a sandbox that an earlier request of the same name has made.
-    fn created_before(&self, id: &str) -> Result<Arc<Living>, Refusal> {
+    pub(super) fn created_before(&self, id: &str) -> Result<Arc<Living>, Refusal> {
         let refused = |how: &str, advice: &str| {
             let what = format!("the sandbox of this Idempotency-Key is {id}, and {how}");
             Err(Refusal::new(Kind::Exists, what).advise(advice))
@@ -91,7 +85,7 @@ impl Idempotency {
     /// Finds the names of requests of before a restart that were carried out: of programs, which
     /// have ended with it, and of sandboxes that are paused. One whose sandbox is gone may be made again.
     pub(super) fn find_requests(&self) {
-        let requests = match self.common.engine.named_requests(REMEMBERED) {
+        let requests = match self.server.engine.named_requests(REMEMBERED) {
             Ok(requests) => requests,
             Err(failure) => return eprintln!("atoll serve: {failure}; names are not known"),
         };
@@ -103,9 +97,9 @@ impl Idempotency {
         } in requests
         {
             let (within, answer) = match is_exec {
-                true => (once.sandbox, Answer::Gone),
+                true => (once.sandbox, Outcome::Gone),
                 false if self.list.paused(&once.sandbox).is_some() => {
-                    (String::new(), Answer::Kept(once.sandbox))
+                    (String::new(), Outcome::Kept(once.sandbox))
                 }
                 false => continue,
             };
@@ -134,18 +128,18 @@ impl Idempotency {
     }
 
     /// Forgets a request of which nothing was carried out: the same again may be.
-    fn forget_request(&self, tenant: &str, name: &Name, number: u64) {
+    pub(super) fn forget_request(&self, tenant: &str, name: &Name, number: u64) {
         if let Some(requests) = self.requests_of().get_mut(tenant) {
             requests.forget(name, number);
         }
     }
 
-    fn named(
+    pub(super) fn named(
         &self,
         tenant: &str,
         name: &Name,
         digest: &str,
-        made: Answer,
+        made: Outcome,
     ) -> Result<Request, Refusal> {
         if name.1.is_empty() || name.1.len() > NAME_BYTES_MAX {
             let what = format!("Idempotency-Key has 1 to {NAME_BYTES_MAX} bytes");
@@ -166,115 +160,13 @@ impl Idempotency {
     }
 }
 
-impl Sandboxes {
-    /// Makes a sandbox, unless a request of this name has.
-    pub(super) async fn create_once(
-        self: &Arc<Self>,
-        caller: &Caller,
-        once: Option<String>,
-        ask: &CreateAsk,
-    ) -> Result<Arc<Living>, Refusal> {
-        // An answer that is given again is for whoever could have it.
-        check_maker(caller)?;
-        let Some(once) = once else {
-            return self.create(caller, ask.clone()).await;
-        };
-        let name = (String::new(), once);
-        let digest = digest(ask)?;
-        let made = Answer::Created(Arc::default());
-        let request = self
-            .idempotency
-            .named(&caller.tenant, &name, &digest, made)?;
-        let cell = match request.answer {
-            Answer::Created(cell) => cell,
-            Answer::Kept(id) => return self.idempotency.created_before(&id),
-            Answer::Started(_) | Answer::Gone => return Err(another()),
-        };
-        let caller = &Caller {
-            once: Some(Box::new(Once {
-                tenant: caller.tenant.clone(),
-                sandbox: String::new(),
-                key: name.1.clone(),
-                digest,
-            })),
-            ..caller.clone()
-        };
-        let mut own = None;
-        let create = async || {
-            let created = own.insert(self.create(caller, ask.clone()).await?);
-            Ok(created.spec.id.clone())
-        };
-        let created = cell.get_or_init(create).await.clone();
-        if created.is_err() {
-            self.idempotency
-                .forget_request(&caller.tenant, &name, request.number);
-        }
-        let id = created?;
-        own.map_or_else(|| self.idempotency.created_before(&id), Ok)
-    }
-}
-
-impl Programs {
-    /// Starts a program, unless a request of this name has.
-    pub(super) async fn start_once(
-        self: &Arc<Self>,
-        living: &Arc<Living>,
-        once: &str,
-        ask: StartAsk,
-        by: ServedExec,
-    ) -> Result<(Arc<Process>, Reading), Refusal> {
-        // Programs have their sandbox's access token, and are to use up no names of the tenant's.
-        if by.caller.is_none() {
-            let what = "an Idempotency-Key is for callers with a key";
-            return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
-        }
-        let name = (living.spec.id.clone(), once.to_owned());
-        let digest = digest(&ask)?;
-        let made = Answer::Started(Arc::default());
-        let request = self
-            .idempotency
-            .named(&living.spec.tenant, &name, &digest, made)?;
-        let cell = match request.answer {
-            Answer::Started(cell) => cell,
-            Answer::Created(_) | Answer::Kept(_) => return Err(another()),
-            Answer::Gone => {
-                let what = "the program of this Idempotency-Key has ended with its sandbox's pause";
-                return Err(Refusal::new(Kind::Exists, what)
-                    .advise("look at what it has done, and start it with a new one"));
-            }
-        };
-        let by = ServedExec {
-            once: Some(Box::new(Once {
-                tenant: living.spec.tenant.clone(),
-                sandbox: living.spec.id.clone(),
-                key: name.1.clone(),
-                digest,
-            })),
-            ..by
-        };
-        let started = async || {
-            self.start(living, ask, by)
-                .await
-                .map(|(process, _)| process)
-        };
-        let started = cell.get_or_init(started).await.clone();
-        if started.is_err() {
-            self.idempotency
-                .forget_request(&living.spec.tenant, &name, request.number);
-        }
-        let process = started?;
-        let reading = process.window.read(Some(0));
-        Ok((process, reading))
-    }
-}
-
 impl Requests {
     /// Returns the request of this name: an earlier one, or a new one.
     fn named(
         &mut self,
         name: &Name,
         digest: &str,
-        answer: Answer,
+        answer: Outcome,
         now: Instant,
     ) -> Result<Request, Refusal> {
         if let Some(earlier) = self.all.get(name) {
@@ -347,7 +239,7 @@ impl Requests {
     fn end_all(&mut self, sandbox: &str) {
         for (name, _) in self.of(sandbox) {
             if let Some(one) = self.all.get_mut(&name) {
-                one.answer = Answer::Gone;
+                one.answer = Outcome::Gone;
             }
         }
     }
@@ -359,13 +251,13 @@ impl Requests {
     }
 }
 
-fn digest(ask: &impl serde::Serialize) -> Result<String, Refusal> {
+pub(super) fn digest(ask: &impl serde::Serialize) -> Result<String, Refusal> {
     let text = serde_json::to_vec(ask);
     let text = text.map_err(|error| Refusal::new(Kind::Fault, error.to_string()))?;
     Ok(hex(&Sha256::digest(text)))
 }
 
-fn another() -> Refusal {
+pub(super) fn another() -> Refusal {
     Refusal::new(Kind::Exists, "another request had this Idempotency-Key")
         .advise("take a new one for each request, and the same one to repeat it")
 }
@@ -381,7 +273,7 @@ mod tests {
     }
 
     fn put(requests: &mut Requests, text: &str, now: Instant) -> Result<u64, Refusal> {
-        let answer = Answer::Started(Arc::default());
+        let answer = Outcome::Started(Arc::default());
         let request = requests.named(&name(text), "digest", answer, now);
         request.map(|request| request.number)
     }
@@ -424,10 +316,10 @@ mod tests {
         let (mut requests, now) = (Requests::default(), Instant::now());
         let number = put(&mut requests, "kept", now).unwrap();
         requests.end_all("sandbox");
-        let answer = Answer::Started(Arc::default());
+        let answer = Outcome::Started(Arc::default());
         let request = requests.named(&name("kept"), "digest", answer, now);
         let request = request.unwrap();
-        assert!(request.number == number && matches!(request.answer, Answer::Gone));
+        assert!(request.number == number && matches!(request.answer, Outcome::Gone));
         requests.forget_all("sandbox");
         assert!(requests.all.is_empty() && requests.order.is_empty());
     }

@@ -16,9 +16,10 @@ use atoll_engine::sandboxes::{
 use atoll_engine::supervision::ExecRequest;
 use atoll_model::{Ending, LimitKey, Served};
 
+use super::answers::refusal;
 use super::room::For;
+use super::templates;
 use super::warm::Prewarm;
-use super::{refusal, templates};
 use crate::configuration::NetworkWord;
 use crate::protocol::CODE_INTERPRETER;
 
@@ -207,13 +208,13 @@ impl Prewarm {
     pub(super) fn install_packages_later(self: &Arc<Self>) {
         let own = &self.packages;
         if own.has_begun.load(Ordering::Relaxed)
-            || templates::built(self.common.engine.state()).is_some()
-            || self.common.room.check(For::Ahead).is_err()
+            || templates::built(self.server.engine.state()).is_some()
+            || self.server.room.check(For::Ahead).is_err()
             || own.has_begun.swap(true, Ordering::Relaxed)
         {
             return;
         }
-        if self.common.configuration.network == Some(NetworkWord::Closed) {
+        if self.server.configuration.network == Some(NetworkWord::Closed) {
             eprintln!(
                 "atoll serve: {CODE_INTERPRETER} has the packages of this machine alone, since \
                  network = \"closed\"; {COMMAND} installs {}",
@@ -245,16 +246,16 @@ impl Prewarm {
             let own = &self.packages.sandbox;
             *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(sandbox));
             // The server may have come to its end meanwhile.
-            if self.common.is_draining() {
+            if self.server.is_draining() {
                 let _ = sandbox.kill();
             }
         };
-        match install(&self.common.engine, &wanted, keep, |_| {}) {
+        match install(&self.server.engine, &wanted, keep, |_| {}) {
             Ok(_) => eprintln!(
                 "atoll serve: {CODE_INTERPRETER} is built: sandboxes that are made from now on have \
                  its packages"
             ),
-            Err(_) if self.common.is_draining() => {}
+            Err(_) if self.server.is_draining() => {}
             Err(failure) => eprintln!(
                 "atoll serve: {CODE_INTERPRETER} was not built: {}; {COMMAND} on this machine tries \
                  again",

@@ -2,22 +2,21 @@
 //! the same id, with the same tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
+use atoll_engine::sandboxes::Still;
 use atoll_store::PausedSandbox;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use tokio::sync::MutexGuard;
 
-use super::asleep::Asleep;
-use super::callers::is_of_control;
-use super::fault;
-use super::layered::Begun;
+use super::answers::fault;
+use super::begun::Begun;
 use super::lifecycle::{Life, Lifecycle, Transition};
-use super::living::{Living, is_equal, opens_services};
+use super::living::Living;
+use super::rights::is_of_control;
+use super::tokens::is_equal;
+use super::tokens::opens_services;
 use crate::protocol::{CreateAsk, Credential, InAsk, Kind, Refusal, SandboxFacts, is_service};
-
-/// The end of the name of the directory with root's changes of the system, beside the home.
-pub(super) const CHANGES: &str = ".system";
 
 /// A paused sandbox.
 pub(super) struct Paused {
@@ -140,17 +139,6 @@ impl Paused {
     }
 }
 
-/// Returns the name of the directory of a sandbox's home. Every user of the host sees it among the
-/// mounts of its programs (proc(5)), and no id of a sandbox can be told from it.
-pub(super) fn home_name(id: &str) -> String {
-    let digest = Sha256::digest(format!("home\0{id}"));
-    digest
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
 /// A paused sandbox that is being made to go on, for as long as this is kept; it stays paused where
 /// it has not gone on by then.
 pub(super) struct Resuming<'a>(&'a Life);
@@ -206,5 +194,36 @@ impl Paused {
             }
             ask => is_equal(token, access) && !is_of_control(ask),
         }
+    }
+}
+
+/// The processes of a paused sandbox.
+pub(super) struct Asleep {
+    pub(super) living: Arc<Living>,
+    pub(super) still: Arc<Still>,
+    pub(super) since: Instant,
+}
+
+impl Paused {
+    /// Keeps its processes.
+    pub(super) fn keep_asleep(&self, asleep: Option<Asleep>) {
+        *self.asleep() = asleep;
+    }
+
+    pub(super) fn asleep(&self) -> std::sync::MutexGuard<'_, Option<Asleep>> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep().is_some()
+    }
+
+    /// Returns it as it stands still, if it does.
+    pub(super) fn sleeper(&self) -> Option<Arc<Living>> {
+        self.asleep().as_ref().map(|one| Arc::clone(&one.living))
+    }
+
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.asleep().as_ref().map(|one| one.since)
     }
 }

@@ -6,12 +6,13 @@ use atoll_model::{ServedExec, VolumeMount};
 use atoll_store::PausedSandbox;
 use tokio::task::spawn_blocking;
 
-use super::asleep::Asleep;
+use super::answers::fault;
+use super::answers::refusal;
 use super::lifecycle::{Lifecycle, Reason, Transition};
 use super::living::Living;
+use super::paused::Asleep;
 use super::paused::{Paused, Record};
 use super::sandboxes::Sandboxes;
-use super::{fault, refusal};
 use crate::protocol::{CreateAsk, Kind, MountAsk, Refusal, SandboxFacts};
 
 impl Sandboxes {
@@ -29,7 +30,7 @@ impl Sandboxes {
         let (alive, paused) = self.list.of(&living.spec.tenant);
         let pausing = alive.iter().filter(|one| one.life.is(Lifecycle::is_pause));
         let count = paused.len() + pausing.count();
-        let most = self.common.configuration.quota.paused;
+        let most = self.server.configuration.quota.paused;
         if count >= most {
             let what = format!("{most} sandboxes are paused, as many as the tenant may have");
             return Err(Refusal {
@@ -95,7 +96,7 @@ impl Sandboxes {
         let (own, of) = (Arc::clone(self), Arc::clone(living));
         let kept = spawn_blocking(move || {
             own.layers.make_kept_homes()?;
-            own.common
+            own.server
                 .store
                 .pause(&row)
                 .map_err(|error| fault(&error))?;
@@ -131,7 +132,7 @@ impl Sandboxes {
     pub(super) fn record_ask(&self, living: &Living) -> CreateAsk {
         let (limits, cpus) = living.sizes().clone();
         let (_, network) = living.network().clone();
-        let by_default = self.common.processors(None);
+        let by_default = self.server.processors(None);
         CreateAsk {
             cpus: (living.spec.ask.cpus.is_some() || cpus != by_default).then_some(cpus),
             memory_mib: Some(limits.memory_mib),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::Answered;
+use super::answers::Answered;
 use crate::line::{Reader, Writer};
 use crate::protocol::{Kind, Permit, Refusal};
 

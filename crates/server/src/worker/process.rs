@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use atoll_engine::sandboxes::{Exec, NeedsApproval, PriorAnswer, Sandbox, Size};
 use atoll_engine::supervision::ExecRequest;
+use atoll_model::LimitHit;
 use atoll_model::{Ending, RESIDENT, ServedExec, check_words};
 use bytes::{Bytes, BytesMut};
 use tokio::io::unix::AsyncFd;
@@ -17,9 +18,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::refusal;
+use super::answers::refusal;
 use super::shares::Share;
-use super::wanted::limit_name;
 use super::window::{Reading, WINDOW_BYTES, Window};
 use crate::line::Stream;
 use crate::protocol::{End, Kind, Refusal, StartAsk, TerminalSize};
@@ -462,4 +462,12 @@ fn end_of(ending: Ending) -> End {
 
 fn fault(error: &dyn std::error::Error) -> Refusal {
     Refusal::new(Kind::Fault, format!("the program was not started: {error}"))
+}
+
+/// Returns the name of a limit, as `--limit` has it.
+pub(super) fn limit_name(limit: LimitHit) -> String {
+    serde_json::to_value(limit)
+        .ok()
+        .and_then(|name| name.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }

@@ -13,12 +13,16 @@ use atoll_store::Role;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::answers::refusal;
 use super::approving::Approvals;
-use super::callers::Caller;
-use super::common::Common;
+use super::caller::Caller;
 use super::list::List;
 use super::living::Living;
-use super::{Answer, Answered, fault, refusal};
+use super::server::Server;
+use super::wanted::check_session;
 use crate::protocol::{
     AddNote, ApprovalFacts, Decide, EventList, EventsAsk, Kind, LedgerAsk, Noted, Refusal,
     SessionFacts,
@@ -29,8 +33,6 @@ const EVENTS_MAX: usize = 1_000;
 
 /// The longest note in a session, bytes.
 const NOTE_BYTES_MAX: usize = 64 * 1024;
-/// The longest name of a session, bytes.
-const SESSION_BYTES_MAX: usize = 40;
 
 /// The most readers of one tenant that read or wait.
 const WAITING_MAX: usize = 4;
@@ -59,7 +61,7 @@ impl Drop for Waiting {
 
 /// The ledger, as callers read it.
 pub(super) struct Records {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) approvals: Arc<Approvals>,
     readers: Arc<Semaphore>,
@@ -69,12 +71,12 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn new(
-        common: &Arc<Common>,
+        server: &Arc<Server>,
         list: &Arc<List>,
         approvals: &Arc<Approvals>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             list: Arc::clone(list),
             approvals: Arc::clone(approvals),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
@@ -98,7 +100,7 @@ impl Records {
             LedgerAsk::Prove(ask) => {
                 let number = ask.number;
                 let found = self.reading(caller, move |own, tenant| {
-                    own.common.engine.proof(tenant, number)
+                    own.server.engine.proof(tenant, number)
                 });
                 let none = || {
                     let what = format!("there is no event {number} of this tenant");
@@ -107,11 +109,11 @@ impl Records {
                 ask.answer(found.await?.ok_or_else(none)?)
             }
             LedgerAsk::Checkpoint(ask) => {
-                let signed = self.reading(caller, |own, _| own.common.engine.checkpoint());
+                let signed = self.reading(caller, |own, _| own.server.engine.checkpoint());
                 ask.answer(signed.await?)
             }
             LedgerAsk::ListSessions(ask) => {
-                let found = self.reading(caller, |own, tenant| own.common.engine.sessions(tenant));
+                let found = self.reading(caller, |own, tenant| own.server.engine.sessions(tenant));
                 ask.answer(found.await?.into_iter().map(session).collect())
             }
             LedgerAsk::AddNote(ask) => ask.answer(self.add_note(caller, &ask).await?),
@@ -138,7 +140,7 @@ impl Records {
             wanted.run.is_some() || wanted.sandbox.is_some() || wanted.session.is_some();
         let is_whole = is_of_one && wanted.from == 0 && wanted.kind.is_none();
         let found = self.reading(caller, move |own, tenant| {
-            own.common.engine.recorded(tenant, &wanted)
+            own.server.engine.recorded(tenant, &wanted)
         });
         let found = found.await?;
         match is_whole && found.events.is_empty() {
@@ -164,7 +166,7 @@ impl Records {
             ..ServedExec::default()
         };
         let noted = self.reading(caller, move |own, tenant| {
-            own.common.engine.note(tenant, &session, &by, &note)
+            own.server.engine.note(tenant, &session, &by, &note)
         });
         let number = noted.await?;
         Ok(Noted { number })
@@ -249,25 +251,6 @@ fn session(one: ServedSession) -> SessionFacts {
         notes: one.notes,
         begun: one.begun,
         last: one.last,
-    }
-}
-
-/// Checks the name of a session.
-pub(super) fn check_session(name: &str) -> Result<(), Refusal> {
-    let is_first = |byte: &u8| byte.is_ascii_alphanumeric();
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let is_name = name.as_bytes().first().is_some_and(is_first)
-        && name.len() <= SESSION_BYTES_MAX
-        && name.bytes().all(fits);
-    match is_name {
-        true => Ok(()),
-        false => Err(Refusal::new(
-            Kind::Invalid,
-            format!(
-                "a session's name has up to {SESSION_BYTES_MAX} letters, digits, '.', '_', '-', \
-                 and begins with a letter or digit"
-            ),
-        )),
     }
 }
 

@@ -7,7 +7,10 @@ use atoll_model::ServedExec;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::callers::Caller;
+use super::answers::fault;
+use super::answers::refusal;
+use super::answers::unanswered;
+use super::caller::Caller;
 use super::identity::Identity;
 use super::lifecycle::{Reason, Transition};
 use super::living::Living;
@@ -15,7 +18,6 @@ use super::paused::Paused;
 use super::paused::Resuming;
 use super::sandboxes::Sandboxes;
 use super::sizes::Sizes;
-use super::{fault, refusal, unanswered};
 use crate::protocol::{CreateAsk, Kind, Refusal};
 
 impl Sandboxes {
@@ -30,8 +32,8 @@ impl Sandboxes {
         let Some(living) = paused.sleeper() else {
             return Ok(None);
         };
-        self.common.can_make(caller)?;
-        let life = self.common.life(timeout_s.or(living.spec.ask.timeout_s))?;
+        self.server.can_make(caller)?;
+        let life = self.server.life(timeout_s.or(living.spec.ask.timeout_s))?;
         let _making = self.admit(&paused.tenant, Sizes::of_living(&living))?;
         if !self.memory.has_held(paused).await {
             // Some of it is gone, or has gone on by itself: its files are what is kept.

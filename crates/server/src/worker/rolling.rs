@@ -6,13 +6,16 @@ use std::time::SystemTime;
 use atoll_engine::sandboxes::remove_home;
 use tokio::task::spawn_blocking;
 
-use super::callers::Caller;
+use super::answers::fault;
+use super::answers::name;
+use super::answers::refusal;
+use super::begun::begun_of;
+use super::begun::changes_beside;
+use super::caller::Caller;
 use super::identity::Identity;
 use super::lifecycle::{Reason, Transition};
 use super::living::Living;
 use super::sandboxes::Sandboxes;
-use super::snapshots::{begun_of, changes_beside};
-use super::{fault, name, refusal};
 use crate::protocol::{CreateAsk, Kind, Refusal};
 
 impl Sandboxes {
@@ -30,7 +33,7 @@ impl Sandboxes {
             return Err(Refusal::new(Kind::Invalid, what)
                 .advise("make a sandbox from it: the snapshot is its template"));
         }
-        self.common.can_make(caller)?;
+        self.server.can_make(caller)?;
         let hold = self.layers.hold_layers();
         let begun = begun_of(&snapshot)?;
         hold.add_all(begun.all())?;

@@ -3,22 +3,19 @@
 //! next. The ledger needs the rest.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 
-use super::lifecycle::{Lifecycle, Reason};
-use super::living::Living;
-use super::sandboxes::Sandboxes;
 use crate::configuration::Reserve;
 use crate::protocol::{Kind, Refusal};
 
 /// The time for which a look at the disk and the memory is good.
-const LOOKED: Duration = Duration::from_millis(500);
+pub(super) const LOOKED: Duration = Duration::from_millis(500);
 const MIB: u64 = 1 << 20;
 /// The times of the reserve that are kept from further sandboxes.
-const FURTHER: u64 = 2;
+pub(super) const FURTHER: u64 = 2;
 
 /// The room that is left.
 #[derive(Debug)]
@@ -81,7 +78,7 @@ impl Room {
 
     /// Returns whether less memory is left than so many times the reserve: with less than once, a
     /// sandbox has to end.
-    fn is_short_of_memory(&self, factor: u64) -> bool {
+    pub(super) fn is_short_of_memory(&self, factor: u64) -> bool {
         let kept = self.reserve.memory_mib.saturating_mul(factor);
         let memory = self.left().memory;
         memory.is_some_and(|left| left < kept.saturating_mul(MIB))
@@ -127,43 +124,6 @@ fn available_memory() -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes << 10)
-}
-
-impl Sandboxes {
-    /// Ends sandboxes where memory runs out, for as long as the own is there.
-    pub(super) async fn keep_room(self: &Arc<Self>) {
-        loop {
-            tokio::time::sleep(2 * LOOKED).await;
-            // Those that stand still hold memory that others need: before anybody is refused.
-            if self.common.room.is_short_of_memory(FURTHER)
-                && self.memory.let_go_first("memory runs out").await
-            {
-                continue;
-            }
-            if !self.common.room.is_short_of_memory(1) {
-                continue;
-            }
-            if let Some(largest) = self.largest().await {
-                eprintln!(
-                    "atoll serve: memory runs out, so sandbox {} ends",
-                    largest.spec.id
-                );
-                self.end(&largest, Reason::Memory).await;
-            }
-        }
-    }
-
-    /// Returns the living sandbox that holds most memory; the youngest of those that hold as much.
-    async fn largest(&self) -> Option<Arc<Living>> {
-        let all = self.list.all_living();
-        let find = move || {
-            let memory = |one: &Arc<Living>| one.sandbox.memory_bytes().unwrap_or(0);
-            all.into_iter()
-                .filter(|one| one.life.is(Lifecycle::is_running))
-                .max_by_key(|one| (memory(one), one.started))
-        };
-        tokio::task::spawn_blocking(find).await.ok().flatten()
-    }
 }
 
 #[cfg(test)]

@@ -4,25 +4,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::PriorAnswer;
+use atoll_model::Once;
 use atoll_model::ServedExec;
 use serde_json::json;
 use tokio::net::TcpStream;
 
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::answers::refusal;
+use super::answers::unanswered;
 use super::approving::Approvals;
 use super::approving::{Question, advised};
-use super::builds::READY_LOOK;
-use super::callers::shown_to;
-use super::common::Common;
+use super::caller::Caller;
 use super::completing::completed;
 use super::lifecycle::Lifecycle;
 use super::living::Living;
 use super::once::Idempotency;
+use super::once::{Outcome, another, digest};
 use super::process::{NotStarted, Process};
+use super::rights::shown_to;
+use super::server::Server;
 use super::templates::{begun, command};
 use super::window::{Next, Reading};
-use super::work::Admitted;
-use super::{Answer, Answered, unanswered};
-use super::{fault, refusal};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::INTERPRETER_PORT;
 use crate::protocol::OpenedPort;
@@ -38,9 +42,12 @@ const SIGKILL: u8 = 9;
 /// The time between two looks whether somebody does.
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
+/// The time between two looks whether it is.
+pub(super) const READY_LOOK: Duration = Duration::from_millis(100);
+
 /// The programs of sandboxes.
 pub(super) struct Programs {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) approvals: Arc<Approvals>,
     pub(super) idempotency: Arc<Idempotency>,
 }
@@ -123,7 +130,7 @@ impl Programs {
         let mut by = by;
         let ask = completed(living, ask, &mut by).await?;
         let sandbox = &living.sandbox;
-        let place = self.common.place(&living.spec.tenant, &ask)?;
+        let place = self.server.place(&living.spec.tenant, &ask)?;
         let nobody = PriorAnswer::Nobody;
         let asked = match Process::start(sandbox, ask.clone(), by.clone(), nobody, place).await {
             Ok((process, reading)) => return Ok(kept(living, process, reading)),
@@ -150,7 +157,7 @@ impl Programs {
                 return Err(Refusal::new(Kind::NoSandbox, what));
             }
         };
-        let place = self.common.place(&living.spec.tenant, &ask)?;
+        let place = self.server.place(&living.spec.tenant, &ask)?;
         match Process::start(sandbox, ask, by, answer.clone(), place).await {
             Ok((process, reading)) => Ok(kept(living, process, reading)),
             Err(NotStarted::Refused(refusal)) => Err(advised(&answer, refusal)),
@@ -330,4 +337,67 @@ async fn connect(living: &Arc<Living>, port: u16) -> Result<(TcpStream, OpenedPo
     let host = living.spec.port_host.as_ref();
     let host = host.map(|host| host.replace("${PORT}", &port.to_string()));
     Ok((connected, OpenedPort { host }))
+}
+
+impl Programs {
+    /// Starts a program, unless a request of this name has.
+    pub(super) async fn start_once(
+        self: &Arc<Self>,
+        living: &Arc<Living>,
+        once: &str,
+        ask: StartAsk,
+        by: ServedExec,
+    ) -> Result<(Arc<Process>, Reading), Refusal> {
+        // Programs have their sandbox's access token, and are to use up no names of the tenant's.
+        if by.caller.is_none() {
+            let what = "an Idempotency-Key is for callers with a key";
+            return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
+        }
+        let name = (living.spec.id.clone(), once.to_owned());
+        let digest = digest(&ask)?;
+        let made = Outcome::Started(Arc::default());
+        let request = self
+            .idempotency
+            .named(&living.spec.tenant, &name, &digest, made)?;
+        let cell = match request.answer {
+            Outcome::Started(cell) => cell,
+            Outcome::Created(_) | Outcome::Kept(_) => return Err(another()),
+            Outcome::Gone => {
+                let what = "the program of this Idempotency-Key has ended with its sandbox's pause";
+                return Err(Refusal::new(Kind::Exists, what)
+                    .advise("look at what it has done, and start it with a new one"));
+            }
+        };
+        let by = ServedExec {
+            once: Some(Box::new(Once {
+                tenant: living.spec.tenant.clone(),
+                sandbox: living.spec.id.clone(),
+                key: name.1.clone(),
+                digest,
+            })),
+            ..by
+        };
+        let started = async || {
+            self.start(living, ask, by)
+                .await
+                .map(|(process, _)| process)
+        };
+        let started = cell.get_or_init(started).await.clone();
+        if started.is_err() {
+            self.idempotency
+                .forget_request(&living.spec.tenant, &name, request.number);
+        }
+        let process = started?;
+        let reading = process.window.read(Some(0));
+        Ok((process, reading))
+    }
+}
+
+/// A request of a sandbox that its caller may make, besides what it is.
+pub(super) struct Admitted<'a> {
+    pub(super) living: &'a Arc<Living>,
+    /// The caller, if a key or token tells who that is.
+    pub(super) caller: Option<Caller>,
+    pub(super) once: Option<String>,
+    pub(super) by: ServedExec,
 }

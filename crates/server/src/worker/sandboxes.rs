@@ -6,24 +6,30 @@ use std::time::Duration;
 
 use atoll_model::ServedExec;
 use atoll_model::network::{Listener, ListensAt};
+use tokio::task::spawn_blocking;
 
+use super::answers::AGAIN;
+use super::answers::fault;
+use super::answers::refusal;
 use super::approving::Approvals;
 use super::asleep::PausedMemory;
 use super::catalogue::Catalogue;
-use super::common::Common;
 use super::files::WRITTEN_WITHIN;
 use super::layered::Layers;
 use super::lifecycle::{Lifecycle, Reason, Transition};
 use super::list::List;
 use super::living::Living;
-use super::making::Made;
 use super::once::Idempotency;
 use super::room::For;
+use super::room::{FURTHER, LOOKED};
 use super::running::Programs;
+use super::server::Server;
+use super::sizes::Made;
+use super::sizes::{MIB, Sizes, check_sizes};
 use super::volumes::Volumes;
 use super::warm::Prewarm;
 use super::webhooks::Webhooks;
-use super::{AGAIN, fault, refusal};
+use crate::protocol::{CreateAsk, SizesAsk};
 use crate::protocol::{Kind, ListAsk, Listed, PortFacts, Refusal, SandboxFacts};
 
 /// The most attempts to end a sandbox.
@@ -35,7 +41,7 @@ const ROOM_LOOK: Duration = Duration::from_millis(500);
 
 /// The sandboxes of a server.
 pub(super) struct Sandboxes {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) catalogue: Arc<Catalogue>,
@@ -57,37 +63,37 @@ pub(super) struct Sandboxes {
 
 impl Sandboxes {
     pub(super) fn new(
-        common: &Arc<Common>,
+        server: &Arc<Server>,
         list: &Arc<List>,
         webhooks: &Arc<Webhooks>,
         layers: &Arc<Layers>,
         volumes: &Arc<Volumes>,
     ) -> Arc<Self> {
         let approvals = Arc::new(Approvals {
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             questions: Mutex::default(),
         });
         let idempotency = Arc::new(Idempotency {
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             list: Arc::clone(list),
             all: Mutex::default(),
         });
         Arc::new(Self {
             programs: Arc::new(Programs {
-                common: Arc::clone(common),
+                server: Arc::clone(server),
                 approvals: Arc::clone(&approvals),
                 idempotency: Arc::clone(&idempotency),
             }),
-            prewarm: Prewarm::new(common, layers),
+            prewarm: Prewarm::new(server, layers),
             memory: Arc::new(PausedMemory {
-                common: Arc::clone(common),
+                server: Arc::clone(server),
                 list: Arc::clone(list),
                 webhooks: Arc::clone(webhooks),
                 volumes: Arc::clone(volumes),
             }),
             approvals,
             idempotency,
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             list: Arc::clone(list),
             webhooks: Arc::clone(webhooks),
             catalogue: Arc::clone(&layers.catalogue),
@@ -229,7 +235,7 @@ impl Sandboxes {
                     return Refusal::new(Kind::NoSandbox, what);
                 }
                 () = tokio::time::sleep(ROOM_LOOK) => {
-                    if let Err(refusal) = self.common.room.check(For::File) {
+                    if let Err(refusal) = self.server.room.check(For::File) {
                         return refusal;
                     }
                 }
@@ -244,7 +250,7 @@ impl Sandboxes {
         seconds: u64,
         extends: bool,
     ) -> Result<(), Refusal> {
-        if living.live_for(self.common.life(Some(seconds))?, extends) {
+        if living.live_for(self.server.life(Some(seconds))?, extends) {
             self.webhooks
                 .note_updated(living, "a caller has set its timeout");
         }
@@ -260,7 +266,7 @@ impl Sandboxes {
         let facts = |one: Listener| PortFacts {
             port: one.port,
             program: one.program,
-            url: self.common.port_url(living, one.port),
+            url: self.server.port_url(living, one.port),
         };
         let reached = listening.into_iter();
         let reached = reached.filter(|one| one.at != ListensAt::Elsewhere);
@@ -282,4 +288,82 @@ fn after(all: &[SandboxFacts], cursor: &str, oldest_first: bool) -> usize {
             false => key >= last,
         }
     })
+}
+
+impl Sandboxes {
+    /// Ends sandboxes where memory runs out, for as long as the own is there.
+    pub(super) async fn keep_room(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(2 * LOOKED).await;
+            // Those that stand still hold memory that others need: before anybody is refused.
+            if self.server.room.is_short_of_memory(FURTHER)
+                && self.memory.let_go_first("memory runs out").await
+            {
+                continue;
+            }
+            if !self.server.room.is_short_of_memory(1) {
+                continue;
+            }
+            if let Some(largest) = self.largest().await {
+                eprintln!(
+                    "atoll serve: memory runs out, so sandbox {} ends",
+                    largest.spec.id
+                );
+                self.end(&largest, Reason::Memory).await;
+            }
+        }
+    }
+
+    /// Returns the living sandbox that holds most memory; the youngest of those that hold as much.
+    async fn largest(&self) -> Option<Arc<Living>> {
+        let all = self.list.all_living();
+        let find = move || {
+            let memory = |one: &Arc<Living>| one.sandbox.memory_bytes().unwrap_or(0);
+            all.into_iter()
+                .filter(|one| one.life.is(Lifecycle::is_running))
+                .max_by_key(|one| (memory(one), one.started))
+        };
+        tokio::task::spawn_blocking(find).await.ok().flatten()
+    }
+}
+
+impl Sandboxes {
+    /// Changes what a living sandbox may use, within the quotas of its tenant.
+    pub(super) async fn set_sizes(
+        &self,
+        living: &Arc<Living>,
+        asked: SizesAsk,
+        by: ServedExec,
+    ) -> Result<(), Refusal> {
+        // One after the other: what is counted is what is set.
+        let _one_by_one = self.resizing.lock().await;
+        let ask = CreateAsk {
+            cpus: asked.cpus,
+            memory_mib: asked.memory_mib,
+            ..CreateAsk::default()
+        };
+        let wanted = self.server.limits(&ask)?;
+        let (mut limits, mut cpus) = living.sizes().clone();
+        let before = Sizes::of(&limits, cpus);
+        if asked.memory_mib.is_some() {
+            limits.memory_mib = wanted.memory_mib;
+        }
+        cpus = asked.cpus.unwrap_or(cpus);
+        let others = self.list.alive(&living.spec.tenant).without(before);
+        check_sizes(
+            &self.server.configuration.quota,
+            others,
+            Sizes::of(&limits, cpus),
+        )?;
+        let sandbox = Arc::clone(&living.sandbox);
+        let memory = asked.memory_mib.map(|mebibytes| mebibytes * MIB);
+        let processors = asked.cpus.map(|cpus| u64::from(cpus) * 1000);
+        let resized = spawn_blocking(move || sandbox.resize(memory, processors, &by));
+        let resized = resized.await.map_err(|error| fault(&error))?;
+        resized.map_err(|failure| refusal(&failure))?;
+        *living.sizes() = (limits, cpus);
+        self.webhooks
+            .note_updated(living, "a caller has changed its sizes");
+        Ok(())
+    }
 }

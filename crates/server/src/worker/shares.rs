@@ -337,3 +337,7 @@ mod tests {
         assert_eq!((used.all, used.by.len()), (0, 0));
     }
 }
+
+/// The part of the sandboxes that there can be up to which memory is kept, per cent: the rest is for
+/// those that are wanted now.
+pub(super) const CROWDED_FROM: u64 = 50;

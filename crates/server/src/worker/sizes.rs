@@ -1,17 +1,13 @@
 //! The resources of sandboxes: by default, as asked for, of a tenant together, and while they live.
 
-use std::sync::Arc;
-
-use atoll_model::ServedExec;
-use tokio::task::spawn_blocking;
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 use super::living::Living;
-use super::sandboxes::Sandboxes;
-use super::{fault, refusal};
 use crate::configuration::{Defaults, Quota};
-use crate::protocol::{CreateAsk, Kind, Refusal, SizesAsk};
+use crate::protocol::{Kind, Refusal};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// The most memory, or disk, of a sandbox, MiB.
 pub(super) const MIB_MAX: u64 = 1 << 24;
 /// The member of a request that is about memory, and the least that anything starts with, MiB.
@@ -69,47 +65,6 @@ pub(super) fn is_too_small(name: &str, asked: u64) -> bool {
     name == MEMORY && asked < MEMORY_MIB_MIN
 }
 
-impl Sandboxes {
-    /// Changes what a living sandbox may use, within the quotas of its tenant.
-    pub(super) async fn set_sizes(
-        &self,
-        living: &Arc<Living>,
-        asked: SizesAsk,
-        by: ServedExec,
-    ) -> Result<(), Refusal> {
-        // One after the other: what is counted is what is set.
-        let _one_by_one = self.resizing.lock().await;
-        let ask = CreateAsk {
-            cpus: asked.cpus,
-            memory_mib: asked.memory_mib,
-            ..CreateAsk::default()
-        };
-        let wanted = self.common.limits(&ask)?;
-        let (mut limits, mut cpus) = living.sizes().clone();
-        let before = Sizes::of(&limits, cpus);
-        if asked.memory_mib.is_some() {
-            limits.memory_mib = wanted.memory_mib;
-        }
-        cpus = asked.cpus.unwrap_or(cpus);
-        let others = self.list.alive(&living.spec.tenant).without(before);
-        check_sizes(
-            &self.common.configuration.quota,
-            others,
-            Sizes::of(&limits, cpus),
-        )?;
-        let sandbox = Arc::clone(&living.sandbox);
-        let memory = asked.memory_mib.map(|mebibytes| mebibytes * MIB);
-        let processors = asked.cpus.map(|cpus| u64::from(cpus) * 1000);
-        let resized = spawn_blocking(move || sandbox.resize(memory, processors, &by));
-        let resized = resized.await.map_err(|error| fault(&error))?;
-        resized.map_err(|failure| refusal(&failure))?;
-        *living.sizes() = (limits, cpus);
-        self.webhooks
-            .note_updated(living, "a caller has changed its sizes");
-        Ok(())
-    }
-}
-
 /// Refuses a sandbox with which a tenant would have more than it may.
 pub(super) fn check_sizes(quota: &Quota, alive: Sizes, one: Sizes) -> Result<(), Refusal> {
     let all = alive.with(one);
@@ -143,4 +98,19 @@ pub(super) fn check_sizes(quota: &Quota, alive: Sizes, one: Sizes) -> Result<(),
             refused(what, name)
         }
     }
+}
+
+/// The sandboxes that each tenant has made of late, and is making.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) of: BTreeMap<String, Tenant>,
+}
+
+#[derive(Debug)]
+pub(super) struct Tenant {
+    /// The creates that are left now.
+    pub(super) left: f64,
+    pub(super) at: Instant,
+    /// Those that are being made, and not on the list yet.
+    pub(super) making: Sizes,
 }

@@ -1,6 +1,6 @@
 //! Snapshots of sandboxes' files, which further sandboxes begin with, and forks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,20 +9,26 @@ use atoll_store::Snapshot;
 use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_blocking;
 
-use super::builds::Hold;
-use super::callers::Caller;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::answers::name;
+use super::begun::Begun;
+use super::begun::begun_of;
+use super::caller::Caller;
 use super::catalogue::Catalogue;
-use super::common::Common;
+use super::holding::Hold;
 use super::identity::Identity;
+use super::layered::Frozen;
 use super::layered::Layers;
-use super::layered::{Begun, Frozen};
-use super::living::{Living, milliseconds};
-use super::paused::{CHANGES, Paused};
+use super::living::Living;
+use super::paused::Paused;
 use super::room::For;
 use super::sandboxes::Sandboxes;
+use super::server::Server;
 use super::webhooks::Webhooks;
-use super::{Answer, Answered, fault, name};
 use crate::protocol::{CreateAsk, Forks, Kind, MadeSnapshot, Refusal, SnapshotFacts, SnapshotsAsk};
+use crate::rfc3339::milliseconds;
 
 /// The most sandboxes that one request forks, as E2B has it.
 const FORKS_MAX: usize = 100;
@@ -31,7 +37,7 @@ const NAME_BYTES_MAX: usize = 128;
 
 /// The snapshots of sandboxes.
 pub(super) struct Snapshots {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) layers: Arc<Layers>,
@@ -43,7 +49,7 @@ pub(super) struct Snapshots {
 impl Snapshots {
     pub(super) fn new(sandboxes: &Arc<Sandboxes>) -> Arc<Self> {
         Arc::new(Self {
-            common: Arc::clone(&sandboxes.common),
+            server: Arc::clone(&sandboxes.server),
             webhooks: Arc::clone(&sandboxes.webhooks),
             catalogue: Arc::clone(&sandboxes.catalogue),
             layers: Arc::clone(&sandboxes.layers),
@@ -54,11 +60,11 @@ impl Snapshots {
 
     /// Removes snapshots that were not made to their end, and gives those of an earlier form a layer.
     pub(super) fn find_snapshots(self: &Arc<Self>) {
-        let all = self.common.store.snapshots().unwrap_or_else(|error| {
+        let all = self.server.store.snapshots().unwrap_or_else(|error| {
             eprintln!("atoll serve: {error}");
             Vec::new()
         });
-        let old = self.common.engine.state().join("served/snapshots");
+        let old = self.server.engine.state().join("served/snapshots");
         let mut are_moved = true;
         for one in all {
             if !one.is_whole {
@@ -94,7 +100,7 @@ impl Snapshots {
             std::fs::rename(home, to).map_err(|error| fault(&error))?;
         }
         let layers = serde_json::to_string(&begun).map_err(|error| fault(&error))?;
-        let kept = self.common.store.keep_snapshot(&Snapshot {
+        let kept = self.server.store.keep_snapshot(&Snapshot {
             layers,
             ..one.clone()
         });
@@ -103,7 +109,7 @@ impl Snapshots {
 
     /// Removes a snapshot, and those of its layers that nobody else has.
     fn drop_snapshot(self: &Arc<Self>, one: &Snapshot) {
-        match self.common.store.remove_snapshot(&one.id) {
+        match self.server.store.remove_snapshot(&one.id) {
             Ok(_) => {
                 let begun = begun_of(one).unwrap_or_default();
                 self.layers.release_layers(begun.all().cloned().collect());
@@ -118,7 +124,7 @@ impl Snapshots {
         of: Source<'_>,
         named: Option<String>,
     ) -> Result<MadeSnapshot, Refusal> {
-        self.common.room.check(For::Sandbox)?;
+        self.server.room.check(For::Sandbox)?;
         if named.as_ref().is_some_and(|name| !is_name(name)) {
             let what = format!(
                 "a snapshot's name has up to {NAME_BYTES_MAX} letters, digits, '.', '_', '-', ':'"
@@ -127,11 +133,8 @@ impl Snapshots {
         }
         // Counted with those that are being made, one after the other.
         let one_by_one = self.making.lock().await;
-        let all = self
-            .common
-            .store
-            .snapshots()
-            .map_err(|error| fault(&error))?;
+        let all = self.server.store.snapshots();
+        let all = all.map_err(|error| fault(&error))?;
         let (tenant, sandbox, shipped) = of.facts();
         let own = all.iter().filter(|one| one.tenant == *tenant);
         if let Some(named) = &named {
@@ -139,7 +142,7 @@ impl Snapshots {
             self.catalogue
                 .check_free(tenant, named, own.clone().any(is_it))?;
         }
-        let most = self.common.configuration.quota.snapshots;
+        let most = self.server.configuration.quota.snapshots;
         if own.count() >= most {
             let what = format!("the tenant has {most} snapshots, as many as it may");
             return Err(Refusal::new(Kind::Quota, what)
@@ -157,7 +160,7 @@ impl Snapshots {
             is_whole: false,
             layers: String::new(),
         };
-        let begin = self.common.store.keep_snapshot(&begun);
+        let begin = self.server.store.keep_snapshot(&begun);
         begin.map_err(|error| fault(&error))?;
         drop(one_by_one);
         let hold = self.layers.hold_layers();
@@ -173,7 +176,7 @@ impl Snapshots {
                 layers: serde_json::to_string(&frozen.begun).map_err(|error| fault(&error))?,
                 ..begun
             };
-            let kept = own.common.store.keep_snapshot(&whole);
+            let kept = own.server.store.keep_snapshot(&whole);
             let kept = kept.map(|()| (whole, frozen.filed));
             kept.map_err(|error| fault(&error))
         });
@@ -200,7 +203,7 @@ impl Snapshots {
         caller: &Caller,
         ask: SnapshotsAsk,
     ) -> Result<Answered, Refusal> {
-        self.common.can_make(caller)?;
+        self.server.can_make(caller)?;
         match ask {
             SnapshotsAsk::ListSnapshots(ask) => {
                 let mut own = self.catalogue.snapshots_of(&caller.tenant)?;
@@ -223,7 +226,7 @@ impl Snapshots {
         forked: Forked,
         caller: &Caller,
     ) -> Result<Forks, Refusal> {
-        self.common.room.check(For::Sandbox)?;
+        self.server.room.check(For::Sandbox)?;
         let hold = self.layers.hold_layers();
         let written = of.written().await;
         let (own, of, held) = (Arc::clone(self), of.clone_of(), Arc::clone(&hold));
@@ -309,26 +312,6 @@ impl Forked {
             count,
         })
     }
-}
-
-/// Returns the layers of a snapshot; one that is not whole has none.
-pub(super) fn begun_of(one: &Snapshot) -> Result<Begun, Refusal> {
-    if one.layers.is_empty() {
-        return Ok(Begun::default());
-    }
-    serde_json::from_str(&one.layers).map_err(|error| fault(&error))
-}
-
-/// Returns the directory of root's changes of the system beside a home.
-pub(super) fn changes_beside(home: &Path) -> PathBuf {
-    let mut path = home.as_os_str().to_owned();
-    path.push(CHANGES);
-    path.into()
-}
-
-pub(super) fn taken(what: &str, named: &str) -> Refusal {
-    let what = format!("there is a {what} {named:?} already");
-    Refusal::new(Kind::Exists, what).advise("take another name, or delete that first")
 }
 
 fn is_name(text: &str) -> bool {

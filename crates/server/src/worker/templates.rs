@@ -1,6 +1,7 @@
 //! The templates that are shipped: the host's system, and an interpreter of code over it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -14,11 +15,11 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::fault;
+use super::answers::fault;
 use super::files::Files;
-use super::living::milliseconds;
 use super::process::Process;
 use crate::protocol::{CODE_INTERPRETER, INTERPRETER_PORT, Kind, Refusal};
+use crate::rfc3339::milliseconds;
 
 /// The longest time for it to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(15);
@@ -227,4 +228,32 @@ pub(super) fn prepare(state: &Path) {
     if let Err(error) = furnish(state) {
         eprintln!("atoll serve: no {CODE_INTERPRETER}: {}", fault(&error).what);
     }
+}
+
+/// Returns the variables of all programs of a sandbox.
+pub(super) fn environment(
+    id: &str,
+    is_interpreter: bool,
+    asked: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut all = asked;
+    if is_interpreter {
+        let packages = format!("{TEMPLATE_DIRECTORY}/{PACKAGES}");
+        all.entry("PYTHONPATH".to_owned()).or_insert(packages);
+    }
+    // A system that is the sandbox's alone is not broken by what pip installs (PEP 668).
+    let of_pip = "PIP_BREAK_SYSTEM_PACKAGES".to_owned();
+    all.entry(of_pip).or_insert_with(|| "1".to_owned());
+    all.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
+    all.insert("E2B_SANDBOX_ID".to_owned(), id.to_owned());
+    all
+}
+
+/// Returns the programs that run in a sandbox made ahead.
+pub(super) fn programs(shipped: &str) -> Vec<Vec<OsString>> {
+    let interpreter = || command().map(OsString::from).into();
+    (shipped == CODE_INTERPRETER)
+        .then(interpreter)
+        .into_iter()
+        .collect()
 }

@@ -12,15 +12,20 @@ use atoll_store::{Scope, Volume};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::callers::Caller;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::answers::name;
+use super::answers::refusal;
+use super::caller::Caller;
+use super::caller::check_maker;
 use super::callers::Callers;
-use super::common::Common;
 use super::list::List;
-use super::living::{Living, milliseconds};
-use super::making::check_maker;
+use super::living::Living;
 use super::room::For;
-use super::{Answer, Answered, fault, name, refusal};
+use super::server::Server;
 use crate::protocol::{Kind, MountAsk, OwnVolume, Refusal, VolumeAsk, VolumeFacts, VolumesAsk};
+use crate::rfc3339::milliseconds;
 
 const MIB: u64 = 1 << 20;
 /// The longest name of a volume, bytes.
@@ -72,7 +77,7 @@ impl Drop for Held {
 
 /// The volumes of a server, and their files.
 pub(super) struct Volumes {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) callers: Arc<Callers>,
     /// The users of volumes.
@@ -83,9 +88,9 @@ pub(super) struct Volumes {
 }
 
 impl Volumes {
-    pub(super) fn new(common: &Arc<Common>, list: &Arc<List>, callers: &Arc<Callers>) -> Arc<Self> {
+    pub(super) fn new(server: &Arc<Server>, list: &Arc<List>, callers: &Arc<Callers>) -> Arc<Self> {
         Arc::new(Self {
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             list: Arc::clone(list),
             callers: Arc::clone(callers),
             uses: Mutex::default(),
@@ -96,12 +101,12 @@ impl Volumes {
 
     /// Returns the directory of a volume.
     pub(super) fn volume_place(&self, id: &str) -> PathBuf {
-        self.common.engine.state().join("served/volumes").join(id)
+        self.server.engine.state().join("served/volumes").join(id)
     }
 
     /// Removes volumes that were not made to their end, or removed, and files that were being written.
     pub(super) fn find_volumes(&self) {
-        let all = self.common.store.volumes(None).unwrap_or_else(|error| {
+        let all = self.server.store.volumes(None).unwrap_or_else(|error| {
             eprintln!("atoll serve: {error}");
             Vec::new()
         });
@@ -117,7 +122,7 @@ impl Volumes {
     fn drop_volume(&self, id: &str) {
         self.forget_count(id);
         match remove_home(&self.volume_place(id)) {
-            Ok(()) => drop(self.common.store.remove_volume(id)),
+            Ok(()) => drop(self.server.store.remove_volume(id)),
             Err(failure) => eprintln!("atoll serve: {}", refusal(&failure).what),
         }
     }
@@ -165,7 +170,7 @@ impl Volumes {
     }
 
     fn volumes_of(&self, tenant: &str) -> Result<Vec<Volume>, Refusal> {
-        let all = self.common.store.volumes(Some(tenant));
+        let all = self.server.store.volumes(Some(tenant));
         let mut all = all.map_err(|error| fault(&error))?;
         all.retain(|one| one.is_whole);
         Ok(all)
@@ -273,14 +278,14 @@ impl Volumes {
         ask: VolumeAsk,
         is_read_only: bool,
     ) -> Result<Volume, Refusal> {
-        self.common.room.check(For::Sandbox)?;
+        self.server.room.check(For::Sandbox)?;
         let VolumeAsk {
             name: named,
             size_mib,
             from,
         } = ask;
         check_name(&named)?;
-        let most = self.common.configuration.quota.volume_mib;
+        let most = self.server.configuration.quota.volume_mib;
         let size_mib = size_mib.unwrap_or(most);
         if !(1..=most).contains(&size_mib) {
             let what = format!("size_mib is {size_mib}, and it is 1 to {most} here");
@@ -289,13 +294,13 @@ impl Volumes {
         }
         // Counted with those that are being made, one after the other.
         let one_by_one = self.making.lock().await;
-        let own = self.common.store.volumes(Some(&caller.tenant));
+        let own = self.server.store.volumes(Some(&caller.tenant));
         let own = own.map_err(|error| fault(&error))?;
         if own.iter().any(|one| one.name == named) {
             let what = format!("there is a volume {named:?} already");
             return Err(Refusal::new(Kind::Exists, what).advise("take another name"));
         }
-        let quota = self.common.configuration.quota.volumes;
+        let quota = self.server.configuration.quota.volumes;
         if own.len() >= quota {
             let what = format!("the tenant has {quota} volumes, as many as it may");
             return Err(Refusal::new(Kind::Quota, what)
@@ -323,7 +328,7 @@ impl Volumes {
             origin: from.map(|of| of.id),
             ..begun
         };
-        self.common
+        self.server
             .store
             .keep_volume(&begun)
             .map_err(|error| fault(&error))?;
@@ -345,15 +350,15 @@ impl Volumes {
                     return Err(is_full(&begun.name, begun.bytes_max));
                 }
             }
-            let recorded = self.common.engine.record_volume("created", record);
+            let recorded = self.server.engine.record_volume("created", record);
             recorded.map_err(|failure| refusal(&failure))?;
-            let made = self.common.engine.make_volume(&place, origin.as_deref());
+            let made = self.server.engine.make_volume(&place, origin.as_deref());
             made.map_err(|failure| refusal(&failure))?;
             let whole = Volume {
                 is_whole: true,
                 ..begun.clone()
             };
-            let kept = self.common.store.keep_volume(&whole);
+            let kept = self.server.store.keep_volume(&whole);
             kept.map(|()| whole).map_err(|error| fault(&error))
         };
         make().inspect_err(|_| self.drop_volume(&begun.id))
@@ -369,13 +374,13 @@ impl Volumes {
         let (own, record) = (Arc::clone(self), about(caller, &one));
         let removed = spawn_blocking(move || {
             let _held = held;
-            let recorded = own.common.engine.record_volume("removed", record);
+            let recorded = own.server.engine.record_volume("removed", record);
             recorded.map_err(|failure| refusal(&failure))?;
             let gone = Volume {
                 is_whole: false,
                 ..one
             };
-            let marked = own.common.store.keep_volume(&gone);
+            let marked = own.server.store.keep_volume(&gone);
             marked.map_err(|error| fault(&error))?;
             own.drop_volume(&gone.id);
             Ok(())

@@ -1,15 +1,10 @@
 //! The request to the engine for a sandbox: its network by the words of the server, its limits and
 //! variables.
 
-use std::collections::BTreeMap;
+use atoll_engine::sandboxes::{CreateSandbox, PriorAnswer, Requested, Workspace};
+use atoll_model::{Ending, LimitKey, Served};
 
-use atoll_engine::sandboxes::{
-    CreateSandbox, PriorAnswer, Requested, TEMPLATE_DIRECTORY, Workspace,
-};
-use atoll_model::{Ending, LimitHit, LimitKey, Served};
-
-use super::recorded::check_session;
-use super::templates::PACKAGES;
+use super::process::limit_name;
 use crate::configuration::{Defaults, NetworkWord};
 use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal, describe_limit};
 
@@ -32,14 +27,6 @@ pub(super) fn ended_by_itself(ending: &Ending) -> String {
             "it did not come to its end".to_owned()
         }
     }
-}
-
-/// Returns the name of a limit, as `--limit` has it.
-pub(super) fn limit_name(limit: LimitHit) -> String {
-    serde_json::to_value(limit)
-        .ok()
-        .and_then(|name| name.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }
 
 /// Returns the request to the engine.
@@ -191,21 +178,24 @@ pub(super) fn narrowed(word: NetworkWord, asked: Option<&NetworkAsk>) -> Result<
     }
 }
 
-/// Returns the variables of all programs of a sandbox.
-pub(super) fn environment(
-    id: &str,
-    is_interpreter: bool,
-    asked: BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    let mut all = asked;
-    if is_interpreter {
-        let packages = format!("{TEMPLATE_DIRECTORY}/{PACKAGES}");
-        all.entry("PYTHONPATH".to_owned()).or_insert(packages);
+/// The longest name of a session, bytes.
+const SESSION_BYTES_MAX: usize = 40;
+
+/// Checks the name of a session.
+pub(super) fn check_session(name: &str) -> Result<(), Refusal> {
+    let is_first = |byte: &u8| byte.is_ascii_alphanumeric();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_name = name.as_bytes().first().is_some_and(is_first)
+        && name.len() <= SESSION_BYTES_MAX
+        && name.bytes().all(fits);
+    match is_name {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            Kind::Invalid,
+            format!(
+                "a session's name has up to {SESSION_BYTES_MAX} letters, digits, '.', '_', '-', \
+                 and begins with a letter or digit"
+            ),
+        )),
     }
-    // A system that is the sandbox's alone is not broken by what pip installs (PEP 668).
-    let of_pip = "PIP_BREAK_SYSTEM_PACKAGES".to_owned();
-    all.entry(of_pip).or_insert_with(|| "1".to_owned());
-    all.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
-    all.insert("E2B_SANDBOX_ID".to_owned(), id.to_owned());
-    all
 }

@@ -4,7 +4,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,22 +12,25 @@ use atoll_engine::sandboxes::{Assignment, CreateSandbox, PriorAnswer, Sandbox, W
 use atoll_model::{Served, ServedExec};
 use tokio::task::spawn_blocking;
 
-use super::asleep::CROWDED_FROM;
-use super::callers::Caller;
-use super::common::Common;
+use super::answers::fault;
+use super::answers::name;
+use super::answers::refusal;
+use super::caller::Caller;
+use super::caller::served;
 use super::files::Files;
 use super::frozen;
 use super::identity::Identity;
 use super::layered::Layers;
 use super::lifecycle::{Life, Lifecycle};
-use super::making::served;
 use super::packages;
 use super::process::{NotStarted, Process};
 use super::room::For;
+use super::server::Server;
+use super::shares::CROWDED_FROM;
 use super::shares::Of;
+use super::templates::environment;
+use super::templates::programs;
 use super::templates::{self, set_variables};
-use super::wanted::environment;
-use super::{fault, name, refusal};
 use crate::protocol::{CODE_INTERPRETER, CreateAsk, Kind as Why, Refusal, StartAsk};
 
 /// The most of them, of all tenants together.
@@ -231,18 +233,9 @@ impl Pool {
     }
 }
 
-/// Returns the programs that run in a sandbox made ahead.
-fn programs(shipped: &str) -> Vec<Vec<OsString>> {
-    let interpreter = || templates::command().map(OsString::from).into();
-    (shipped == CODE_INTERPRETER)
-        .then(interpreter)
-        .into_iter()
-        .collect()
-}
-
 /// All that is made before anybody asks for it: sandboxes, interpreters in files, packages.
 pub(super) struct Prewarm {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) layers: Arc<Layers>,
     pub(super) pool: Pool,
     /// The memory of interpreters, in files.
@@ -252,9 +245,9 @@ pub(super) struct Prewarm {
 }
 
 impl Prewarm {
-    pub(super) fn new(common: &Arc<Common>, layers: &Arc<Layers>) -> Arc<Self> {
+    pub(super) fn new(server: &Arc<Server>, layers: &Arc<Layers>) -> Arc<Self> {
         Arc::new(Self {
-            common: Arc::clone(common),
+            server: Arc::clone(server),
             layers: Arc::clone(layers),
             pool: Pool::default(),
             frozen: frozen::Frozen::default(),
@@ -272,7 +265,7 @@ impl Prewarm {
         identity: &Identity,
         wanted: &CreateSandbox,
     ) -> Option<Fresh> {
-        if self.common.configuration.warm.sandboxes == 0 || !identity.is_usual(maker, ask) {
+        if self.server.configuration.warm.sandboxes == 0 || !identity.is_usual(maker, ask) {
             return None;
         }
         let shipped = &*identity.shipped;
@@ -330,7 +323,7 @@ impl Prewarm {
             return;
         };
         while self.has_room_ahead() {
-            let of_each = self.common.configuration.warm.sandboxes;
+            let of_each = self.server.configuration.warm.sandboxes;
             let Some((tenant, shipped, wanted)) = self.pool.lacking(of_each) else {
                 return;
             };
@@ -357,14 +350,14 @@ impl Prewarm {
     /// Returns whether one more may be made: they take the room of nobody's.
     fn has_room_ahead(&self) -> bool {
         let ahead = self.pool.len();
-        !self.common.is_draining()
+        !self.server.is_draining()
             && ahead < ALL_MAX
-            && !self.common.shares.is_used_beyond(Of::Sandboxes, AHEAD_TO)
-            && self.common.room.check(For::Ahead).is_ok()
+            && !self.server.shares.is_used_beyond(Of::Sandboxes, AHEAD_TO)
+            && self.server.room.check(For::Ahead).is_ok()
     }
 
     async fn begun_draining(&self) {
-        while !self.common.is_draining() {
+        while !self.server.is_draining() {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
@@ -383,7 +376,7 @@ impl Prewarm {
         wanted.workspace = Workspace::Own(Box::new(facts));
         wanted.made_at = self.layers.made_at(&id)?;
         let (own, asked, programs) = (Arc::clone(self), wanted.clone(), programs(shipped));
-        let may = spawn_blocking(move || own.common.engine.may_be_ahead(&asked, &programs)).await;
+        let may = spawn_blocking(move || own.server.engine.may_be_ahead(&asked, &programs)).await;
         let may = may.map_err(|error| fault(&error))?;
         if !may.map_err(|failure| refusal(&failure))? {
             return Ok(None);
@@ -392,12 +385,12 @@ impl Prewarm {
             self.keep_interpreter(&marks, &wanted).await;
             wanted.frozen = self.frozen.file(&marks);
         }
-        let made = self.common.attempt(&wanted).await?;
+        let made = self.server.attempt(&wanted).await?;
         let (sandbox, life) = made.map_err(|why| refusal(&why.failure()))?;
         let sandbox = Arc::new(sandbox);
         let mut fresh = Retiring::of(Fresh {
             id,
-            files: Files::of(&sandbox, marks.tenant, &self.common.shares),
+            files: Files::of(&sandbox, marks.tenant, &self.server.shares),
             sandbox,
             life,
             program: None,
@@ -420,7 +413,7 @@ impl Prewarm {
             environment: environment(&fresh.id, true, BTreeMap::new()),
             ..StartAsk::default()
         };
-        let (nobody, place) = (PriorAnswer::Nobody, self.common.place(tenant, &ask)?);
+        let (nobody, place) = (PriorAnswer::Nobody, self.server.place(tenant, &ask)?);
         let by = ServedExec::default();
         let started = Process::start(&fresh.sandbox, ask, by, nobody, place).await;
         let (process, _reading) = started.map_err(|why| match why {
@@ -440,19 +433,19 @@ impl Prewarm {
     /// Ends those that have waited for too long, or whose template has changed, and makes others,
     /// for as long as the own is there.
     pub(super) async fn keep_ahead(self: &Arc<Self>) {
-        if self.common.configuration.warm.sandboxes == 0 {
+        if self.server.configuration.warm.sandboxes == 0 {
             return;
         }
         loop {
             tokio::time::sleep(LOOK).await;
             let overdue = self.pool.overdue(|shipped, wanted| {
                 // What is read for each of them is a directory.
-                wanted.template == self.common.template_files(shipped == CODE_INTERPRETER)
+                wanted.template == self.server.template_files(shipped == CODE_INTERPRETER)
             });
             self.retire(overdue);
-            let is_short = self.common.room.check(For::Ahead).is_err()
+            let is_short = self.server.room.check(For::Ahead).is_err()
                 || self
-                    .common
+                    .server
                     .shares
                     .is_used_beyond(Of::Sandboxes, CROWDED_FROM);
             if is_short {
@@ -464,7 +457,7 @@ impl Prewarm {
 
     /// Ends all of them, and returns once they are gone.
     pub(super) async fn end_ahead(&self) {
-        self.common.drain();
+        self.server.drain();
         let _none_is_made = self.pool.turn.lock().await;
         let ends: Vec<_> = self.pool.take_all().into_iter().map(ended).collect();
         for end in ends {

@@ -17,15 +17,17 @@ use target::{NotAllowed, Target};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::callers::Caller;
-use super::common::Common;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::fault;
+use super::caller::Caller;
 use super::list::List;
-use super::living::milliseconds;
+use super::server::Server;
 use super::shares::{Of, Share};
-use super::{Answer, Answered, fault};
 use crate::configuration::WebhookHost;
 use crate::lifecycle::{KINDS, kind_of, type_of};
 use crate::protocol::{ChangeWebhook, Kind, Refusal, WebhookAsk, WebhookFacts, WebhooksAsk};
+use crate::rfc3339::milliseconds;
 
 /// The most webhooks of a tenant.
 const WEBHOOKS_MAX: u64 = 16;
@@ -38,7 +40,7 @@ const LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// The webhooks of tenants, and the events of sandboxes' lives that they are sent.
 pub(super) struct Webhooks {
-    pub(super) common: Arc<Common>,
+    pub(super) server: Arc<Server>,
     pub(super) list: Arc<List>,
     pub(super) sender: Sender,
     /// Told when something waits to be delivered.
@@ -80,10 +82,10 @@ impl Sender {
 }
 
 impl Webhooks {
-    pub(super) fn new(common: Arc<Common>, list: Arc<List>) -> Self {
+    pub(super) fn new(server: Arc<Server>, list: Arc<List>) -> Self {
         Self {
-            sender: Sender::new(&common.configuration.webhooks),
-            common,
+            sender: Sender::new(&server.configuration.webhooks),
+            server,
             list,
             woken: Notify::new(),
             delivered: AtomicU64::new(0),
@@ -111,20 +113,20 @@ impl Webhooks {
         match ask {
             WebhooksAsk::ListWebhooks(ask) => {
                 let all = self
-                    .common
+                    .server
                     .store
                     .webhooks(tenant)
                     .map_err(|error| fault(&error))?;
                 ask.answer(all.into_iter().map(facts).collect())
             }
             WebhooksAsk::GetWebhook(ask) => {
-                let found = self.common.store.webhook(tenant, &ask.id);
+                let found = self.server.store.webhook(tenant, &ask.id);
                 ask.answer(facts(found.map_err(refused)?))
             }
             WebhooksAsk::MakeWebhook(ask) => ask.answer(self.make_webhook(tenant, &ask.0).await?),
             WebhooksAsk::ChangeWebhook(ask) => ask.answer(self.change_webhook(tenant, &ask).await?),
             WebhooksAsk::RemoveWebhook(ask) => {
-                let removed = self.common.store.remove_webhook(tenant, &ask.id);
+                let removed = self.server.store.remove_webhook(tenant, &ask.id);
                 ask.answer(removed.map_err(refused)?)
             }
         }
@@ -151,7 +153,7 @@ impl Webhooks {
             secret: &secret.0,
             at_ms: milliseconds(SystemTime::now()),
         };
-        let made = self.common.store.make_webhook(&wanted, WEBHOOKS_MAX);
+        let made = self.server.store.make_webhook(&wanted, WEBHOOKS_MAX);
         made.map(facts).map_err(refused)
     }
 
@@ -162,7 +164,7 @@ impl Webhooks {
     ) -> Result<WebhookFacts, Refusal> {
         let ChangeWebhook { id, change } = ask;
         // First whether it is there: of another's nothing is said, and no name looked up.
-        self.common.store.webhook(tenant, id).map_err(refused)?;
+        self.server.store.webhook(tenant, id).map_err(refused)?;
         let kinds = self.checked(tenant, change).await?;
         let wanted = WebhookChange {
             name: change.name.as_deref(),
@@ -171,7 +173,7 @@ impl Webhooks {
             kinds: kinds.as_deref(),
             secret: change.secret.as_ref().map(|secret| secret.0.as_str()),
         };
-        let changed = self.common.store.change_webhook(tenant, id, &wanted);
+        let changed = self.server.store.change_webhook(tenant, id, &wanted);
         changed.map(facts).map_err(refused)
     }
 
@@ -199,7 +201,7 @@ impl Webhooks {
             .map(|types| kinds(types))
             .transpose()?;
         if let Some(url) = &asked.url {
-            let share = self.common.shares.take(Of::Deliveries, tenant, 1)?;
+            let share = self.server.shares.take(Of::Deliveries, tenant, 1)?;
             self.sender.check(url, share).await?;
         }
         Ok(kinds)

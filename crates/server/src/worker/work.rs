@@ -4,32 +4,27 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::ServedExec;
 use atoll_store::Scope;
 use serde_json::json;
 
-use super::callers::Caller;
+use super::answers::Answer;
+use super::answers::Answered;
+use super::answers::name;
+use super::answers::unanswered;
+use super::caller::Caller;
 use super::files::{self, Watching};
 use super::lifecycle::{Lifecycle, Reason};
 use super::living::Living;
 use super::paused::Paused;
 use super::recorded;
 use super::room::For;
+use super::running::Admitted;
 use super::snapshots::{Forked, Source};
-use super::{Answer, Answered, Worker, making, name, unanswered};
+use super::{Worker, making};
 use crate::line::{Reader, Writer};
 use crate::protocol::{CreateAsk, FileAsk, InAsk, Kind, LifeAsk, Refusal, Watch};
 use crate::protocol::{CreatedFacts, Credential, Fork, Forks, MadeSnapshot};
 use crate::ready::watched;
-
-/// A request of a sandbox that its caller may make, besides what it is.
-pub(super) struct Admitted<'a> {
-    pub(super) living: &'a Arc<Living>,
-    /// The caller, if a key or token tells who that is.
-    pub(super) caller: Option<Caller>,
-    pub(super) once: Option<String>,
-    pub(super) by: ServedExec,
-}
 
 impl Worker {
     /// Carries out a request of a sandbox that the caller may use.
@@ -71,6 +66,7 @@ impl Worker {
         } = request;
         let unknown = || Refusal::new(Kind::Unauthenticated, "nobody is known to ask this");
         let caller = caller.ok_or_else(unknown)?;
+        let (sandboxes, snapshots) = (&self.sandboxes, &self.snapshots);
         match ask {
             LifeAsk::GetSandbox(ask) => ask.answer(living.facts()),
             LifeAsk::Connect(ask) => {
@@ -90,11 +86,7 @@ impl Worker {
             LifeAsk::Pause(ask) => ask.answer(self.sandboxes.pause(living, ask.memory, by).await?),
             LifeAsk::Snapshot(ask) => {
                 let name = ask.name.clone();
-                ask.answer(
-                    self.snapshots
-                        .snapshot(Source::Living(living), name)
-                        .await?,
-                )
+                ask.answer(snapshots.snapshot(Source::Living(living), name).await?)
             }
             LifeAsk::Fork(ask) => {
                 let of = CreateAsk {
@@ -102,17 +94,11 @@ impl Worker {
                     ..self.sandboxes.record_ask(living)
                 };
                 let of = Forked::new(&living.spec.shipped, of, ask.count)?;
-                ask.answer(
-                    self.snapshots
-                        .fork(Source::Living(living), of, &caller)
-                        .await?,
-                )
+                ask.answer(snapshots.fork(Source::Living(living), of, &caller).await?)
             }
             LifeAsk::RollBack(ask) => {
-                let again = self
-                    .sandboxes
-                    .roll_back(living, &caller, &ask.snapshot)
-                    .await?;
+                let again = sandboxes.roll_back(living, &caller, &ask.snapshot);
+                let again = again.await?;
                 ask.answer(again.described_to(&caller.scopes))
             }
             LifeAsk::SetTimeout(ask) => {
@@ -123,14 +109,10 @@ impl Worker {
                 ask.answer(())
             }
             LifeAsk::LinkPort(ask) => ask.answer(self.callers.link(living, &ask)?),
-            LifeAsk::SetNetwork(ask) => ask.answer(
-                self.sandboxes
-                    .set_network(living, ask.0.clone(), by)
-                    .await?,
-            ),
-            LifeAsk::SetSizes(ask) => {
-                ask.answer(self.sandboxes.set_sizes(living, ask.0, by).await?)
+            LifeAsk::SetNetwork(ask) => {
+                ask.answer(sandboxes.set_network(living, ask.0.clone(), by).await?)
             }
+            LifeAsk::SetSizes(ask) => ask.answer(sandboxes.set_sizes(living, ask.0, by).await?),
             LifeAsk::Decide(ask) => ask.answer(recorded::decide(living, &ask, by).await?),
         }
     }
@@ -152,7 +134,7 @@ impl Worker {
             FileAsk::Remove(ask) => ask.answer(files.remove(&ask.path).await?),
             FileAsk::Read(ask) => files.read(&ask, writer).await.map(Answered::Written),
             FileAsk::Write(ask) => {
-                self.common.room.check(For::File)?;
+                self.server.room.check(For::File)?;
                 tokio::select! {
                     written = files.write(&ask, reader, writer) => ask.close(written?),
                     refusal = self.sandboxes.no_more(living) => Err(refusal),

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::super::answers::name;
 use super::super::builds::Templates;
-use super::super::callers::Caller;
+use super::super::caller::Caller;
+use super::super::holding::Hold;
 use super::super::lifecycle::{Lifecycle, Reason};
 use super::super::living::Living;
-use super::super::name;
+use super::super::template::ImageRecord;
+use super::super::template::Record;
+use super::super::template::Template;
 use super::super::wanted::Reach;
-use super::holding::Hold;
-use super::image::{Fetch, ImageRecord};
+use super::image::Fetch;
 use super::progress::{Log, Wanted};
-use super::{Record, Template};
 use crate::protocol::{Kind, Refusal, StartAsk};
 
 /// The name of it, as an image and as a template.

@@ -9,9 +9,9 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
+use super::super::answers::fault;
 use super::super::builds::Templates;
-use super::super::fault;
-use super::Record;
+use super::super::template::Record;
 use crate::protocol::{BuildPlan, BuildStep, Kind, Refusal};
 
 const MIB: u64 = 1 << 20;
@@ -28,7 +28,7 @@ impl Templates {
         plan: &BuildPlan,
     ) -> Result<String, Refusal> {
         let most = self
-            .common
+            .server
             .configuration
             .defaults
             .disk_mib

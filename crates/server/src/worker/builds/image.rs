@@ -10,16 +10,19 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
+use super::super::answers::fault;
+use super::super::answers::refusal;
 use super::super::builds::Templates;
-use super::super::callers::Caller;
+use super::super::caller::Caller;
+use super::super::holding::Hold;
 use super::super::lifecycle::{Lifecycle, Reason};
 use super::super::living::Living;
+use super::super::template::ImageRecord;
+use super::super::template::Record;
 use super::super::wanted::Reach;
 use super::super::window::Next;
-use super::super::{fault, refusal};
-use super::holding::Hold;
 use super::progress::{Log, Wanted};
-use super::{Record, resident};
+use super::resident;
 use crate::line::Stream;
 use crate::protocol::{End, Kind, Refusal, RegistryLogin, StartAsk};
 
@@ -99,7 +102,7 @@ impl Templates {
         caller: &Caller,
         hold: &Arc<Hold>,
     ) -> Result<Arc<Living>, Refusal> {
-        let allow = self.common.configuration.images();
+        let allow = self.server.configuration.images();
         if allow.is_empty() {
             let what = "Image pulls are off; list registries under `images`";
             return Err(Refusal::new(Kind::Forbidden, what)
@@ -276,16 +279,6 @@ impl Templates {
             }
         }
     }
-}
-
-/// The files of an image, which templates of a tenant share.
-#[derive(Clone, Debug, serde::Serialize, Deserialize)]
-pub(in crate::worker) struct ImageRecord {
-    digest: String,
-    pub(super) layer: String,
-    pub(super) home: Option<String>,
-    base: Option<u32>,
-    environment: BTreeMap<String, String>,
 }
 
 impl ImageRecord {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use atoll_engine::sandboxes::{KeptHome, make_template_layer, remove_home};
 use tokio::task::spawn_blocking;
 
+use super::super::answers::fault;
+use super::super::answers::refusal;
+use super::super::begun::Begun;
 use super::super::builds::Templates;
-use super::super::layered::Begun;
+use super::super::holding::Hold;
 use super::super::lifecycle::{Reason, Transition};
 use super::super::living::Living;
-use super::super::{fault, refusal};
-use super::Record;
-use super::holding::Hold;
+use super::super::template::Record;
 use crate::protocol::{Kind, Refusal};
 
 /// A sandbox that is gone, and what it leaves.

@@ -6,13 +6,14 @@ use std::time::SystemTime;
 
 use atoll_model::{ServedExec, mask_secrets};
 
+use super::super::answers::name;
 use super::super::builds::Templates;
-use super::super::callers::Caller;
-use super::super::living::{is_equal, milliseconds};
-use super::super::name;
+use super::super::caller::Caller;
+use super::super::tokens::is_equal;
 use super::BuildFacts;
 use crate::line::Stream;
 use crate::protocol::{BuildLine, BuildState, Kind, Refusal};
+use crate::rfc3339::milliseconds;
 
 /// The most builds of a tenant that are remembered, and of all.
 const OF_TENANT_MAX: usize = 50;

@@ -7,7 +7,7 @@ use atoll_engine::remedies::fetching_option;
 use atoll_model::RESIDENT;
 
 use super::super::process::Process;
-use super::Record;
+use super::super::template::Record;
 use crate::configuration::NetworkWord;
 use crate::protocol::{BuildStep, End, Kind, Refusal, StartAsk, describe_limit};
 

@@ -8,23 +8,27 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
 
+use super::super::answers::fault;
+use super::super::answers::refusal;
 use super::super::builds::Templates;
-use super::super::callers::Caller;
+use super::super::caller::Caller;
+use super::super::holding::Hold;
 use super::super::identity::Identity;
 use super::super::lifecycle::Reason;
 use super::super::living::Living;
+use super::super::template::Record;
+use super::super::template::Template;
+use super::super::template::no_template;
 use super::super::wanted::Reach;
 use super::super::window::Next;
-use super::super::{fault, refusal};
 use super::copying::HAS_USERS;
 use super::debian::DEBIAN;
-use super::holding::Hold;
 use super::image::Wish;
 use super::progress::{Lines, Log, Wanted};
 use super::shell::{
     Shell, advised, as_root, check_variables, ended, failed, told, told_path, with_roots,
 };
-use super::{MAPPED, Record, Template, no_template, resident};
+use super::{MAPPED, resident};
 use crate::protocol::{
     BuildFrom, BuildPlan, BuildStep, CODE_INTERPRETER, CreateAsk, End, Kind, Refusal, StartAsk,
     TEMPLATES,
@@ -34,8 +38,7 @@ use crate::protocol::{
 const BUILT_WITHIN_S: u64 = 3_600;
 /// The longest time for a program to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// The time between two looks whether it is.
-pub(in crate::worker) const READY_LOOK: Duration = Duration::from_millis(100);
+
 /// The most layers of a template, of which each sandbox mounts all.
 const LAYERS_MAX: usize = 8;
 /// The bytes of an upload that are read at once.
@@ -95,15 +98,11 @@ impl Templates {
             check_variables(&shell.environment)?;
             Ok(shell)
         });
-        let shell = match carried {
-            Ok(shell) => shell,
-            Err(refusal) => {
-                self.sandboxes
-                    .end(&living, Reason::Build("the build has failed"))
-                    .await;
-                return Err(refusal);
-            }
-        };
+        if carried.is_err() {
+            let why = Reason::Build("the build has failed");
+            self.sandboxes.end(&living, why).await;
+        }
+        let shell = carried?;
         log.step(FINALIZE, "Keeping the layer");
         let left = self.leave(&living, "the template is built", &hold).await?;
         let record = self.layer_of(left, &base, &hold).await?;
@@ -133,7 +132,7 @@ impl Templates {
         let is_interpreter = named == CODE_INTERPRETER;
         let (own, hold) = (Arc::clone(self), Arc::clone(hold));
         let made = spawn_blocking(move || {
-            let digest = own.common.engine.host_digest();
+            let digest = own.server.engine.host_digest();
             let Some(digest) = digest.map_err(|failure| refusal(&failure))? else {
                 return Ok((Vec::new(), None));
             };
@@ -145,7 +144,7 @@ impl Templates {
                 Some(layer) => layer.clone(),
                 None => {
                     let id = hold.fresh()?;
-                    let made = own.common.engine.make_host_layer(&own.layers.layer(&id));
+                    let made = own.server.engine.make_host_layer(&own.layers.layer(&id));
                     made.map_err(|failure| refusal(&failure))?;
                     id
                 }
@@ -248,7 +247,7 @@ impl Templates {
             },
         };
         let life = self
-            .common
+            .server
             .configuration
             .quota
             .timeout_s
@@ -328,7 +327,7 @@ impl Templates {
                 let mut ask = shell.ask(command);
                 ask.user = user.clone().or(ask.user);
                 let ran = self.run_logged(living, ask, None, log).await;
-                let network = self.common.configuration.network();
+                let network = self.server.configuration.network();
                 ran.map_err(|refusal| advised(refusal, command, network))
             }
             BuildStep::Environment(variables) => {

@@ -8,9 +8,11 @@ use sha2::{Digest, Sha256};
 use tokio::fs::{File, create_dir_all, read_dir, remove_file, rename};
 use tokio::io::AsyncWriteExt;
 
+use super::super::Held;
+use super::super::answers::fault;
+use super::super::answers::name;
 use super::super::builds::Templates;
 use super::super::room::For;
-use super::super::{Held, fault, name};
 use crate::line::{Frame, Reader};
 use crate::protocol::{Kind, Refusal, Upload};
 
@@ -26,7 +28,7 @@ impl Templates {
 
     /// Returns the directory of uploaded files.
     pub(super) fn uploads(&self) -> PathBuf {
-        self.common.engine.state().join("served/uploads")
+        self.server.engine.state().join("served/uploads")
     }
 
     /// Returns the place of an upload. What clients call it says nothing about its content.
@@ -66,8 +68,8 @@ impl Templates {
         reader: &mut Reader,
     ) -> Result<(), Refusal> {
         let tenant = self.builds.of_token(&ask.template, &ask.token)?;
-        held.charge(&self.common.shares, &tenant, true)?;
-        self.common.room.check(For::File)?;
+        held.charge(&self.server.shares, &tenant, true)?;
+        self.server.room.check(For::File)?;
         let error = |error: std::io::Error| fault(&error);
         create_dir_all(self.uploads()).await.map_err(error)?;
         let had = self.uploaded(&ask.template).await;
@@ -94,7 +96,7 @@ impl Templates {
         let error = |error: std::io::Error| fault(&error);
         let mut file = File::create(new).await.map_err(error)?;
         let most = self
-            .common
+            .server
             .configuration
             .defaults
             .disk_mib

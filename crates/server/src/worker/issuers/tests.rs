@@ -22,7 +22,7 @@ use super::keys::{Keys, NoKey, WAITERS_MAX};
 use super::{Issuers, TOKEN_BYTES_MAX, check_key_files};
 use crate::configuration::Issuer;
 use crate::protocol::Kind;
-use crate::worker::callers::Caller;
+use crate::worker::caller::Caller;
 
 const ONE: &str = "https://one.example/realms/main";
 const TWO: &str = "https://two.example";

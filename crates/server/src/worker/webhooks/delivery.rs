@@ -31,9 +31,9 @@ use tokio_rustls::TlsConnector;
 use super::target::Target;
 use super::{Sender, Webhooks};
 use crate::lifecycle::rendered;
+use crate::rfc3339::milliseconds;
 use crate::worker::AGAIN;
 use crate::worker::events::facts;
-use crate::worker::living::milliseconds;
 use crate::worker::shares::{Of, Share};
 
 /// The longest time for an attempt, and to connect to one address.
@@ -85,7 +85,7 @@ impl Webhooks {
 
     /// Begins the deliveries that are due, as many as may be; returns the time to the next look.
     fn begin_due(self: &Arc<Self>, under_way: &mut UnderWay) -> Duration {
-        let waiting = match self.common.store.next_deliveries() {
+        let waiting = match self.server.store.next_deliveries() {
             Ok(waiting) => waiting,
             Err(error) => {
                 eprintln!("atoll serve: {error}");
@@ -111,7 +111,7 @@ impl Webhooks {
         }
         due.sort_by_key(|(turn, one)| (*turn, one.next_ms));
         for (_, one) in due {
-            let Ok(share) = self.common.shares.take(Of::Deliveries, &one.tenant, 1) else {
+            let Ok(share) = self.server.shares.take(Of::Deliveries, &one.tenant, 1) else {
                 // Looked at again once one of those under way has ended, or a name is found.
                 pause = pause.min(AGAIN);
                 continue;
@@ -143,16 +143,16 @@ impl Webhooks {
         let noted = match failure {
             None => {
                 self.delivered.fetch_add(1, Ordering::Relaxed);
-                self.common.store.end_delivery(number)
+                self.server.store.end_delivery(number)
             }
             Some(why) if is_last => {
                 eprintln!("atoll serve: webhook {webhook} did not get delivery {id}: {why}");
                 self.given_up.fetch_add(1, Ordering::Relaxed);
-                self.common.store.end_delivery(number)
+                self.server.store.end_delivery(number)
             }
             Some(_) => {
                 let next_ms = milliseconds(SystemTime::now()) + RETRIED_AFTER_MS;
-                self.common.store.retry_delivery(number, next_ms)
+                self.server.store.retry_delivery(number, next_ms)
             }
         };
         if let Err(error) = noted {
@@ -167,7 +167,7 @@ impl Webhooks {
         let until = Instant::now() + SETTLED_WITHIN;
         while Instant::now() < until {
             let now_ms = milliseconds(SystemTime::now());
-            let waiting = self.common.store.next_deliveries().unwrap_or_default();
+            let waiting = self.server.store.next_deliveries().unwrap_or_default();
             if !waiting.iter().any(|one| one.next_ms <= now_ms) {
                 return;
             }

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use atoll_engine::sandboxes::{CreateSandbox, Engine, NotMade, Sandbox};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, NotMade, Sandbox, Workspace};
 use atoll_model::LimitKey;
 use atoll_store::Store;
 use tokio::task::spawn_blocking;
 
-use super::callers::Caller;
+use super::answers::fault;
+use super::answers::refusal;
+use super::caller::Caller;
+use super::caller::check_maker;
 use super::lifecycle::{Life, Lifecycle, Reason, Transition};
 use super::living::Living;
-use super::making::{check_maker, tenant_of};
 use super::process::{Place, most_kib};
 use super::room::{For, Room};
 use super::shares::{Of, Shares};
 use super::sizes::{MEMORY, MEMORY_MIB_MIN, MIB_MAX, PROCESSES_MAX, is_too_small};
 use super::templates::{SERVER, directory};
 use super::wanted::ended_by_itself;
-use super::{fault, refusal};
 use crate::configuration::{Configuration, Defaults};
 use crate::protocol::{CreateAsk, Kind, Refusal, StartAsk};
 
@@ -28,7 +29,7 @@ use crate::protocol::{CreateAsk, Kind, Refusal, StartAsk};
 const CPUS: u32 = 2;
 
 /// The engine, the store and the configuration, with what all sandboxes share.
-pub(super) struct Common {
+pub(super) struct Server {
     pub(super) engine: Engine,
     pub(super) store: Box<dyn Store>,
     pub(super) configuration: Configuration,
@@ -42,7 +43,7 @@ pub(super) struct Common {
     is_draining: AtomicBool,
 }
 
-impl Common {
+impl Server {
     pub(super) fn new(
         engine: Engine,
         store: Box<dyn Store>,
@@ -74,7 +75,7 @@ impl Common {
     }
 }
 
-impl Common {
+impl Server {
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
@@ -190,5 +191,13 @@ impl Common {
     pub(super) fn template_files(&self, is_interpreter: bool) -> Option<PathBuf> {
         let files = is_interpreter.then(|| directory(self.engine.state()))?;
         files.join(SERVER).is_file().then_some(files)
+    }
+}
+
+/// Returns the tenant of a sandbox that is wanted.
+pub(super) fn tenant_of(wanted: &CreateSandbox) -> &str {
+    match &wanted.workspace {
+        Workspace::Own(served) => &served.tenant,
+        Workspace::Directory(_) => "",
     }
 }

@@ -2,14 +2,14 @@
 
 use atoll_store::{Role, Scope, Scopes};
 
-use super::Caller;
+use super::caller::Caller;
 use crate::protocol::{
     Ask, In, InAsk, Kind, LedgerAsk, LifeAsk, ProcessAsk, ProcessFacts, Refusal, VolumesAsk,
     is_service,
 };
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
-pub(in crate::worker) fn may(role: Role, ask: &InAsk) -> bool {
+pub(super) fn may(role: Role, ask: &InAsk) -> bool {
     let decides = matches!(ask, InAsk::Life(LifeAsk::Decide(_)));
     match role {
         Role::Administrator => true,
@@ -22,7 +22,7 @@ pub(in crate::worker) fn may(role: Role, ask: &InAsk) -> bool {
 }
 
 /// Returns whether a request is about the life of a sandbox, which its own token does not reach.
-pub(in crate::worker) fn is_of_control(ask: &InAsk) -> bool {
+pub(super) fn is_of_control(ask: &InAsk) -> bool {
     matches!(ask, InAsk::Life(_))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn wanted_scopes(names: &[String]) -> Result<Scopes, Refusal> {
 
 /// Returns the scopes one of which a request takes. Without any it takes a credential that no scope
 /// narrows: such a one alone makes keys, and decides for others.
-pub(in crate::worker) fn scopes_for(ask: &Ask) -> &'static [Scope] {
+pub(super) fn scopes_for(ask: &Ask) -> &'static [Scope] {
     match ask {
         Ask::Create(_) | Ask::Snapshots(_) | Ask::Templates(_) => &[Scope::Create],
         Ask::Ledger(LedgerAsk::AddNote(_)) => &[Scope::Create, Scope::Exec],
@@ -81,7 +81,7 @@ pub(in crate::worker) fn scopes_for(ask: &Ask) -> &'static [Scope] {
 }
 
 /// As [`scopes_for`], of a request in a sandbox.
-pub(in crate::worker) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
+pub(super) fn scopes_in(ask: &InAsk) -> &'static [Scope] {
     match ask {
         InAsk::Alive(_) => &Scope::ALL,
         InAsk::Measure(_) => &[Scope::Read],
@@ -144,10 +144,7 @@ pub(super) fn check_scopes(scopes: &Scopes, needs: &[Scope]) -> Result<(), Refus
 }
 
 /// Takes the values of variables out of a list for a caller who starts no programs.
-pub(in crate::worker) fn shown_to(
-    caller: &Caller,
-    mut all: Vec<ProcessFacts>,
-) -> Vec<ProcessFacts> {
+pub(super) fn shown_to(caller: &Caller, mut all: Vec<ProcessFacts>) -> Vec<ProcessFacts> {
     let runs = matches!(caller.role, Role::User | Role::Administrator);
     if !(runs && caller.scopes.has(Scope::Exec)) {
         let variables = all.iter_mut().map(|one| &mut one.started.environment);

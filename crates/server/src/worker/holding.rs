@@ -9,19 +9,22 @@ use atoll_engine::sandboxes::System;
 use atoll_engine::sandboxes::remove_home;
 use tokio::task::spawn_blocking;
 
-use super::super::fault;
-use super::super::layered::Layers;
-use super::super::living::Living;
-use super::super::name;
-use super::{FORM, REPLACED, Record, Template};
+use super::answers::fault;
+use super::answers::name;
+use super::layered::Layers;
+use super::living::Living;
+use super::template::FORM;
+use super::template::REPLACED;
+use super::template::Record;
+use super::template::Template;
 use crate::protocol::{Kind, Refusal};
 
 /// The uses of each.
-pub(in crate::worker) type Held = Mutex<BTreeMap<String, usize>>;
+pub(super) type Held = Mutex<BTreeMap<String, usize>>;
 
 /// Uses of some of them, until it is dropped. What was made by it, and is no template's then, is
 /// removed.
-pub(in crate::worker) struct Hold {
+pub(super) struct Hold {
     layers: Arc<Layers>,
     used: Mutex<Vec<Used>>,
 }
@@ -34,10 +37,10 @@ struct Used {
 impl Layers {
     /// Removes layers and homes that no template has, as a build that did not come to its end
     /// leaves them, and what was uploaded.
-    pub(in crate::worker) fn find_layers(&self) {
+    pub(super) fn find_layers(&self) {
         self.drop_old();
         let paused = self
-            .common
+            .server
             .store
             .paused()
             .map_or(usize::MAX, |all| all.len());
@@ -45,12 +48,12 @@ impl Layers {
         for one in self.catalogue.all_templates().unwrap_or_default() {
             let is_replaced = one.name.contains(REPLACED);
             if is_known && is_replaced && self.users_of(&one).is_ok_and(|users| users == 0) {
-                let _ = self.common.store.remove_template(&one.id);
+                let _ = self.server.store.remove_template(&one.id);
             }
         }
         let (all, rows) = (
             self.catalogue.all_templates(),
-            self.common.store.templates(),
+            self.server.store.templates(),
         );
         let (Ok(all), Ok(rows), Ok(mut had)) = (all, rows, self.begun_with()) else {
             return;
@@ -71,7 +74,7 @@ impl Layers {
 
     /// Removes templates whose layers have an earlier form.
     fn drop_old(&self) {
-        for row in self.common.store.templates().unwrap_or_default() {
+        for row in self.server.store.templates().unwrap_or_default() {
             let record = serde_json::from_str::<Record>(&row.record);
             if record.is_ok_and(|record| record.form < FORM) {
                 let (name, id) = (&row.name, &row.id);
@@ -79,12 +82,12 @@ impl Layers {
                     "atoll serve: template {name} ({id}) was built by an earlier version of Atoll, \
                      and is removed: build it again"
                 );
-                let _ = self.common.store.remove_template(id);
+                let _ = self.server.store.remove_template(id);
             }
         }
     }
 
-    pub(in crate::worker) fn hold_layers(self: &Arc<Self>) -> Arc<Hold> {
+    pub(super) fn hold_layers(self: &Arc<Self>) -> Arc<Hold> {
         Arc::new(Hold {
             layers: Arc::clone(self),
             used: Mutex::default(),
@@ -92,7 +95,7 @@ impl Layers {
     }
 
     /// Removes those of these that no template, no sandbox and nobody who holds them has.
-    pub(in crate::worker) fn drop_files(&self, ids: impl Iterator<Item = String>) {
+    pub(super) fn drop_files(&self, ids: impl Iterator<Item = String>) {
         let ids: Vec<String> = ids.filter(|id| !self.is_mounted(id)).collect();
         let (Ok(all), Ok(begun_with)) = (self.catalogue.all_templates(), self.begun_with()) else {
             return;
@@ -120,12 +123,12 @@ impl Layers {
 
 impl Hold {
     /// Adds all that a template has.
-    pub(in crate::worker) fn add(&self, record: &Record) -> Result<(), Refusal> {
+    pub(super) fn add(&self, record: &Record) -> Result<(), Refusal> {
         self.add_all(record.files())
     }
 
     /// Adds layers.
-    pub(in crate::worker) fn add_all<'a>(
+    pub(super) fn add_all<'a>(
         &self,
         layers: impl IntoIterator<Item = &'a String>,
     ) -> Result<(), Refusal> {
@@ -140,7 +143,7 @@ impl Hold {
     }
 
     /// Makes an id for what is to be made.
-    pub(in crate::worker) fn fresh(&self) -> Result<String, Refusal> {
+    pub(super) fn fresh(&self) -> Result<String, Refusal> {
         let id = format!("layer{}", name(20)?);
         self.count(id.clone(), true);
         Ok(id)
@@ -187,16 +190,16 @@ impl Drop for Hold {
 }
 
 impl Layers {
-    pub(in crate::worker) fn layers(&self) -> PathBuf {
-        self.common.engine.state().join("served/layers")
+    pub(super) fn layers(&self) -> PathBuf {
+        self.server.engine.state().join("served/layers")
     }
 
-    pub(in crate::worker) fn layer(&self, id: &str) -> PathBuf {
+    pub(super) fn layer(&self, id: &str) -> PathBuf {
         self.layers().join(id)
     }
 
     /// Returns the system of sandboxes that stand on a template.
-    pub(in crate::worker) fn system_of(&self, template: &Template) -> System {
+    pub(super) fn system_of(&self, template: &Template) -> System {
         let layers = template.record.layers.iter();
         System {
             name: template.id.clone(),
@@ -209,9 +212,9 @@ impl Layers {
     }
 
     /// Counts the sandboxes and snapshots that stand on a template.
-    pub(in crate::worker) fn users_of(&self, one: &Template) -> Result<usize, Refusal> {
+    pub(super) fn users_of(&self, one: &Template) -> Result<usize, Refusal> {
         let snapshots = self
-            .common
+            .server
             .store
             .snapshots()
             .map_err(|error| fault(&error))?;
@@ -220,7 +223,7 @@ impl Layers {
     }
 
     /// Removes the files of a template that no other one, and no sandbox, has.
-    pub(in crate::worker) async fn drop_layers(self: &Arc<Self>, record: &Record) {
+    pub(super) async fn drop_layers(self: &Arc<Self>, record: &Record) {
         let (own, ids) = (Arc::clone(self), record.files().cloned());
         let ids: Vec<String> = ids.collect();
         let _ = spawn_blocking(move || own.drop_files(ids.into_iter())).await;
