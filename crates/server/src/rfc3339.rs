@@ -1,5 +1,7 @@
 //! Times, as RFC 3339 has them.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -13,4 +15,10 @@ pub(crate) fn rfc3339(nanoseconds: i128) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds);
     let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
     text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())
+}
+
+/// Returns this time, milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
