@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod dialects;
+
 use super::*;
 
 #[test]
