@@ -6,14 +6,17 @@
 mod answers;
 mod api;
 mod ask;
+mod caller;
 mod control;
+mod dialect;
 mod envd;
 mod envelopes;
 mod events;
+mod exec;
+mod files;
 mod filesystem;
 mod filter;
 mod form;
-mod gathered;
 mod idle;
 mod interpreter;
 mod jupyter;
@@ -24,11 +27,16 @@ mod logs;
 mod methods;
 mod observed;
 mod opensandbox;
-mod packed;
 mod permit;
 mod port;
 mod process;
+mod query;
+mod refusals;
+mod senders;
+mod stream;
 mod templates;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod transfer;
 mod unread;
@@ -44,7 +52,7 @@ use atoll_sys::{credentials, descriptor, landlock, seccomp};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request, Uri, header};
+use axum::http::{HeaderMap, Request, Uri};
 use axum::response::Response;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -56,11 +64,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use crate::protocol::ENVD_PORT;
+use crate::protocol::{Credential, ENVD_PORT};
 use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER};
 use crate::tls::acceptor;
-use ask::Dial;
+use ask::{Dial, Front};
 use permit::Sender;
+use query::{authority, plain_id};
+use senders::{credential, token};
 use trace::Trace;
 use unread::Timed;
 
@@ -81,14 +91,6 @@ const STREAMS_MAX: u32 = 128;
 #[must_use]
 pub fn openapi() -> serde_json::Value {
     api::openapi()
-}
-
-/// The state that all requests share.
-pub(crate) struct Front {
-    dial: Dial,
-    is_logged: bool,
-    /// True if it speaks TLS.
-    is_secure: bool,
 }
 
 /// The routes, of which requests are told apart by more than their paths.
@@ -162,11 +164,7 @@ async fn serve(
         is_logged,
         is_secure: acceptor.is_some(),
     });
-    let state = Routes {
-        api: api::router(&front),
-        front: Arc::clone(&front),
-    };
-    let router = Router::new().fallback(dispatch).with_state(state);
+    let router = router(&front);
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
         let place = place.map_err(io::Error::other)?;
@@ -197,6 +195,15 @@ async fn serve(
             }
         });
     }
+}
+
+/// Returns what answers every request.
+fn router(front: &Arc<Front>) -> Router {
+    let state = Routes {
+        api: api::router(front),
+        front: Arc::clone(front),
+    };
+    Router::new().fallback(dispatch).with_state(state)
 }
 
 /// Answers the requests of one connection.
@@ -240,7 +247,8 @@ async fn dispatch(State(routes): State<Routes>, request: Request<Body>) -> Respo
     let trace = Trace::begin(request.headers(), request.method(), told);
     let is_logged = routes.front.is_logged;
     let (headers, uri) = (request.headers(), request.uri());
-    let sender = Sender::of(&routes.front, &target, headers, uri);
+    let (credential, sandbox) = target.sender(headers, uri);
+    let sender = Sender::new(&routes.front, credential, sandbox, headers, uri);
     let answer = sender.within(answer(routes, target, request));
     trace.within(is_logged, answer).await
 }
@@ -253,7 +261,7 @@ async fn answer(routes: Routes, target: Target, request: Request<Body>) -> Respo
             Err(never) => match never {},
         },
         Target::Control => control::answer(&front, request).await,
-        Target::Jupyter => jupyter::answer(front, request).await,
+        Target::Jupyter => jupyter::answer(&front, request).await,
         Target::LibreChat => librechat::answer(&front, request).await,
         Target::OpenSandbox => opensandbox::answer(&front, request).await,
         Target::Signed => transfer::answer(&front, None, request).await,
@@ -298,6 +306,21 @@ impl Target {
         }
     }
 
+    /// Returns who sends a request, and the sandbox that it is for, if its head tells that.
+    fn sender(&self, headers: &HeaderMap, uri: &Uri) -> (Credential, Option<String>) {
+        match self {
+            Self::Control | Self::Own | Self::LibreChat => (credential(headers), None),
+            Self::Jupyter => (jupyter::credential(headers, uri), None),
+            Self::OpenSandbox => opensandbox::sender(headers, uri.path()),
+            Self::Signed => (transfer::credential(headers, uri), None),
+            Self::Sandbox {
+                id,
+                port: ENVD_PORT,
+            } if uri.path() == "/files" => (transfer::credential(headers, uri), Some(id.clone())),
+            Self::Sandbox { id, .. } => (token(headers), Some(id.clone())),
+        }
+    }
+
     fn of(headers: &HeaderMap, uri: &Uri) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         if headers.contains_key("e2b-sandbox-id") {
@@ -326,19 +349,6 @@ impl Target {
     }
 }
 
-/// Returns the authority that a request is for: HTTP/2 has it in the target (RFC 9113, 8.3.1), and
-/// one in the target counts in HTTP/1.1 too (RFC 9112, 3.2.2).
-fn authority<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
-    let of_target = uri.authority().map(|authority| authority.as_str());
-    let host = || headers.get(header::HOST)?.to_str().ok();
-    of_target.or_else(host)
-}
-
-/// Returns the id of a sandbox without what some clients append.
-fn plain_id(id: &str) -> String {
-    id.split('-').next().unwrap_or_default().to_owned()
-}
-
 /// Reads a host name of the form `{port}-{id}.{domain}`.
 fn in_host(host: &str) -> Option<(String, u16)> {
     let (first, _) = host.split_once('.')?;
@@ -350,82 +360,5 @@ fn in_host(host: &str) -> Option<(String, u16)> {
     match port.parse() {
         Ok(port @ 1..) if is_id => Some((id.to_owned(), port)),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn requests_go_where_they_say() {
-        let id = "i0123456789abcdefghij";
-        let sandbox = |port| Target::Sandbox {
-            id: id.to_owned(),
-            port,
-        };
-        let cases = [
-            (vec![], "/sandboxes", Target::Control),
-            (vec![], "/jupyter/api/kernels", Target::Jupyter),
-            (vec![], "/librechat/exec", Target::LibreChat),
-            (vec![], "/opensandbox/v1/sandboxes", Target::OpenSandbox),
-            (vec![], "/files?path=a", Target::Control),
-            (vec![], "/files?path=a&signature=v1_x", Target::Signed),
-            (
-                vec![("e2b-sandbox-id", id)],
-                "/sandboxes",
-                sandbox(ENVD_PORT),
-            ),
-            (
-                vec![("e2b-sandbox-id", id), ("e2b-sandbox-port", "80")],
-                "/",
-                sandbox(80),
-            ),
-            (
-                vec![("host", "8080-i0123456789abcdefghij.example.com")],
-                "/",
-                sandbox(8080),
-            ),
-            (
-                vec![("host", "8080-i0123456789abcdefghij")],
-                "/",
-                Target::Control,
-            ),
-            (
-                vec![("host", "0-i0123456789abcdefghij.example.com")],
-                "/",
-                Target::Control,
-            ),
-            (
-                vec![("host", "99999-i0123456789abcdefghij.a")],
-                "/",
-                Target::Control,
-            ),
-            (vec![("host", "80-../../etc.a")], "/", Target::Control),
-            (
-                vec![("host", "localhost")],
-                "https://80-i0123456789abcdefghij.a/",
-                sandbox(80),
-            ),
-        ];
-        for (headers, uri, expected) in cases {
-            let mut map = HeaderMap::new();
-            for (name, value) in &headers {
-                map.insert(*name, value.parse().unwrap());
-            }
-            let target = Target::of(&map, &uri.parse().unwrap());
-            assert_eq!(target, expected, "{headers:?} {uri}");
-        }
-        // A header whose bytes are no text names no sandbox, and is not left out.
-        let mut map = HeaderMap::new();
-        map.insert("e2b-sandbox-id", http_bytes(b"\xff"));
-        let target = Target::of(&map, &Uri::from_static("/sandboxes"));
-        assert!(matches!(target, Target::Sandbox { id, .. } if id.is_empty()));
-    }
-
-    fn http_bytes(bytes: &[u8]) -> axum::http::HeaderValue {
-        axum::http::HeaderValue::from_bytes(bytes).unwrap()
     }
 }

@@ -17,7 +17,13 @@ pub(crate) fn rfc3339(nanoseconds: i128) -> String {
     text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())
 }
 
+/// Returns a time, milliseconds since 1970.
 pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns this time, milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    milliseconds(SystemTime::now())
 }

@@ -98,6 +98,7 @@ use rights::scopes_for;
 use running::Admitted;
 use sandboxes::Sandboxes;
 use server::Server;
+use shares::BLOCKING_THREADS_MAX;
 use shares::Of;
 use snapshots::Snapshots;
 use volumes::Volumes;
@@ -116,8 +117,6 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// The length of a message about a signal, bytes (signalfd(2)).
 const SIGNAL_BYTES: usize = 128;
 
-/// The threads for work that waits for the kernel or a sandbox, never for a caller.
-const BLOCKING_THREADS_MAX: usize = 1_024;
 /// The longest time at its end for work that waits for the kernel.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 

@@ -17,46 +17,32 @@ use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::FromRequestParts;
 use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{Modify, OpenApi, ToSchema};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::Front;
-use super::answers::{json as answer_json, status};
-use super::control::credential;
-use crate::protocol::{self, Ask, Credential, Kind, Refusal};
+use super::answers::{answer_json, body};
+use super::ask::{Front, within};
+use super::caller::{Caller, Sandbox};
+use super::refusals::{Dialect, PROBLEM, ProblemDetails};
+use super::senders::credential;
+use crate::protocol::{self, Ask, InAsk, Kind, Refusal, Selector};
 
 /// A refusal as the API tells it.
 #[derive(Debug)]
 pub(crate) struct Problem(pub(crate) Refusal);
-
-/// Problem details (RFC 9457).
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ProblemDetails {
-    /// The kind of problem: `about:blank`, so that the status says it.
-    r#type: &'static str,
-    /// The name of the status.
-    title: &'static str,
-    /// The status.
-    status: u16,
-    /// The error, and the reason.
-    detail: String,
-    /// The next step for the caller.
-    advice: Option<String>,
-}
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
@@ -64,29 +50,9 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// Makes the answer for a problem.
-fn problem(status: StatusCode, detail: String, advice: Option<String>) -> Response {
-    let details = ProblemDetails {
-        r#type: "about:blank",
-        title: status.canonical_reason().unwrap_or("Error"),
-        status: status.as_u16(),
-        detail,
-        advice,
-    };
-    let mut response = answer_json(status, &details);
-    let kind = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
-}
-
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = problem(status(self.0.kind), self.0.what, self.0.advice);
-        if let Some(seconds) = self.0.retry_after_s {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
+        Dialect::Own.refused(&self.0)
     }
 }
 
@@ -99,7 +65,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read = axum::extract::Path::from_request_parts(parts, state).await;
-        let wrong = |error: PathRejection| Refusal::new(Kind::Invalid, error.body_text());
+        let wrong = |error: PathRejection| Refusal::invalid(error.body_text());
         Ok(Self(read.map_err(wrong)?.0))
     }
 }
@@ -109,8 +75,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read = axum::extract::Query::from_request_parts(parts, state).await;
-        let wrong = |error: QueryRejection| Refusal::new(Kind::Invalid, error.body_text());
+        let wrong = |error: QueryRejection| Refusal::invalid(error.body_text());
         Ok(Self(read.map_err(wrong)?.0))
+    }
+}
+
+/// A body of JSON, of which the same holds.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: axum::extract::Request, _: &S) -> Result<Self, Problem> {
+        Ok(Self(body(request).await?))
     }
 }
 
@@ -124,6 +101,7 @@ type Answered = Result<Response, Problem>;
         description = "Sandboxes for programs that are not trusted",
         license(name = "Apache-2.0")
     ),
+    components(schemas(ProblemDetails)),
     modifiers(&Keys),
     security(("key" = []), ("bearer" = []))
 )]
@@ -194,39 +172,62 @@ fn described() -> OpenApiRouter<Arc<Front>> {
 /// Returns the description of the API.
 pub(crate) fn openapi() -> Value {
     let (_, mut description) = described().split_for_parts();
-    for item in description.paths.paths.values_mut() {
+    for (path, item) in &mut description.paths.paths {
         let operations = [
             &mut item.get,
             &mut item.put,
             &mut item.post,
             &mut item.delete,
         ];
-        operations.into_iter().flatten().for_each(complete);
+        let operations = operations.into_iter().flatten();
+        operations.for_each(|operation| complete(path, operation));
     }
     serde_json::to_value(description).unwrap_or_default()
 }
 
-/// Gives an operation a name that no other has, and each of its responses a description: both are
-/// required (OpenAPI 3.1, 4.8.10 and 4.8.17).
-fn complete(operation: &mut Operation) {
+/// Gives an operation a name that no other has, the parameters of its path, the response that is a
+/// problem, and each of its responses a description: all of it is required (OpenAPI 3.1, 4.8.10,
+/// 4.8.12 and 4.8.17).
+fn complete(path: &str, operation: &mut Operation) {
     let tag = operation.tags.iter().flatten().next();
     if let (Some(tag), Some(id)) = (tag, &mut operation.operation_id) {
         *id = format!("{tag}_{id}");
     }
-    for (status, response) in &mut operation.responses.responses {
-        let status = status
-            .parse()
-            .ok()
-            .and_then(|code| StatusCode::from_u16(code).ok());
+    let names = path.split('/');
+    let names = names.filter_map(|name| name.strip_prefix('{')?.strip_suffix('}'));
+    let others = operation.parameters.take().into_iter().flatten();
+    let own = names.map(|name| RefOr::T(path_parameter(name)));
+    let all: Vec<RefOr<Parameter>> = own.chain(others).collect();
+    operation.parameters = Some(all).filter(|all| !all.is_empty());
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemDetails")));
+    let problem = ResponseBuilder::new()
+        .content("application/problem+json", problem.build())
+        .description("Problem");
+    let all = &mut operation.responses.responses;
+    all.insert("default".to_owned(), RefOr::T(problem.build()));
+    for (status, response) in all {
+        let status = status.parse().ok();
+        let status = status.and_then(|code| StatusCode::from_u16(code).ok());
         let reason = status.and_then(|status| status.canonical_reason());
-        if let RefOr::T(response) = response
+        if let (RefOr::T(response), Some(reason)) = (response, reason)
             && response.description.is_empty()
         {
-            reason
-                .unwrap_or("Problem")
-                .clone_into(&mut response.description);
+            reason.clone_into(&mut response.description);
         }
     }
+}
+
+/// Describes a parameter of a path.
+fn path_parameter(name: &str) -> Parameter {
+    let schema = match name {
+        "port" => u16::schema(),
+        "pid" | "approval" => u32::schema(),
+        "number" => u64::schema(),
+        _ => String::schema(),
+    };
+    let parameter = ParameterBuilder::new().name(name).schema(Some(schema));
+    let parameter = parameter.parameter_in(ParameterIn::Path);
+    parameter.required(Required::True).build()
 }
 
 /// Bytes, as they are.
@@ -252,7 +253,12 @@ pub(crate) fn router(front: &Arc<Front>) -> Router {
         .route("/v1/openapi.json", axum::routing::get(describe))
         .method_not_allowed_fallback(|| async {
             let what = "this resource takes other methods; /v1/openapi.json describes them";
-            problem(StatusCode::METHOD_NOT_ALLOWED, what.to_owned(), None)
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            let problem = ProblemDetails::new(status, what.to_owned(), None);
+            (
+                [(header::CONTENT_TYPE, PROBLEM)],
+                answer_json(status, &problem),
+            )
         })
         .fallback(|| async {
             Problem(Refusal::new(
@@ -263,61 +269,98 @@ pub(crate) fn router(front: &Arc<Front>) -> Router {
         .with_state(Arc::clone(front))
 }
 
-/// Makes an event of a stream: a kind, data, and the id to go on from.
-fn event(kind: &str, id: Option<u64>, data: &Value) -> String {
-    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    format!("event: {kind}\n{id}data: {data}\n\n")
-}
-
-/// Makes an answer of events.
-fn events(body: Body) -> Response {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    let kind = HeaderValue::from_static("text/event-stream");
-    headers.insert(header::CONTENT_TYPE, kind);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
 /// Returns the number from which a stream goes on.
 fn resumes(headers: &HeaderMap) -> Option<u64> {
     headers.get("last-event-id")?.to_str().ok()?.parse().ok()
 }
 
-/// The way to the worker, with the credential of a request.
-pub(crate) struct Api {
-    front: Arc<Front>,
-    key: Credential,
-}
-
-impl FromRequestParts<Arc<Front>> for Api {
+impl FromRequestParts<Arc<Front>> for Caller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, front: &Arc<Front>) -> Result<Self, Infallible> {
-        Ok(Self {
-            front: Arc::clone(front),
-            key: credential(&parts.headers),
-        })
+        Ok(Self::new(front, credential(&parts.headers)))
     }
 }
 
-impl Api {
+/// The sandbox that a path names, and nothing else.
+impl FromRequestParts<Arc<Front>> for Sandbox {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, front: &Arc<Front>) -> Result<Self, Problem> {
+        let Path(id): Path<String> = Path::from_request_parts(parts, front).await?;
+        Ok(Caller::new(front, credential(&parts.headers)).sandbox(&id))
+    }
+}
+
+/// A program of a sandbox, that a path names.
+pub(crate) struct Process {
+    sandbox: Sandbox,
+    pid: u32,
+}
+
+impl FromRequestParts<Arc<Front>> for Process {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, front: &Arc<Front>) -> Result<Self, Problem> {
+        let Path((id, pid)): Path<(String, u32)> = Path::from_request_parts(parts, front).await?;
+        let sandbox = Caller::new(front, credential(&parts.headers)).sandbox(&id);
+        Ok(Self { sandbox, pid })
+    }
+}
+
+impl Process {
+    fn selector(&self) -> Selector {
+        Selector::Pid(self.pid)
+    }
+}
+
+impl Caller {
     /// Answers with what the worker does.
-    async fn answer<R>(self, status: StatusCode, ask: R) -> Answered
+    async fn answer<R>(&self, ask: R) -> Answered
     where
         R: protocol::Request<Of: Into<Ask>, Reply: Serialize>,
     {
-        let reply = self.front.call(self.key, ask).await?;
-        Ok(answer_json(status, &reply))
+        Ok(answer_json(StatusCode::OK, &self.call(ask).await?))
+    }
+
+    /// Answers with what the worker makes.
+    async fn made<R>(&self, ask: R) -> Answered
+    where
+        R: protocol::Request<Of: Into<Ask>, Reply: Serialize>,
+    {
+        Ok(answer_json(StatusCode::CREATED, &self.call(ask).await?))
     }
 
     /// Has the worker do something of which there is nothing to say.
-    async fn carry_out<R>(self, ask: R) -> Answered
+    async fn carry_out<R>(&self, ask: R) -> Answered
     where
         R: protocol::Request<Of: Into<Ask>, Reply = ()>,
     {
-        self.front.call(self.key, ask).await?;
+        self.call(ask).await?;
         Ok(done())
+    }
+}
+
+impl Sandbox {
+    async fn answer<R>(&self, ask: R) -> Answered
+    where
+        R: protocol::Request<Of: Into<InAsk>, Reply: Serialize>,
+    {
+        self.caller.answer(within(&self.id, ask)).await
+    }
+
+    async fn made<R>(&self, ask: R) -> Answered
+    where
+        R: protocol::Request<Of: Into<InAsk>, Reply: Serialize>,
+    {
+        self.caller.made(within(&self.id, ask)).await
+    }
+
+    async fn carry_out<R>(&self, ask: R) -> Answered
+    where
+        R: protocol::Request<Of: Into<InAsk>, Reply = ()>,
+    {
+        self.caller.carry_out(within(&self.id, ask)).await
     }
 }
 

@@ -13,12 +13,18 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::io::unix::AsyncFd;
 
-use super::Front;
-use super::form::wrong_body;
-use super::idle::timed;
+use super::idle::{timed, wrong_body};
 use crate::line::{self, Frame, Reader, Stream, Writer};
-use crate::protocol::{Ask, Credential, Hello, In, InAsk, Kind, Refusal, Request, VERSION};
+use crate::protocol::{Ask, Credential, Hello, In, Kind, Refusal, Request, VERSION};
 use crate::ready::watched;
+
+/// The state that all requests share.
+pub(crate) struct Front {
+    pub(super) dial: Dial,
+    pub(super) is_logged: bool,
+    /// True if it speaks TLS.
+    pub(super) is_secure: bool,
+}
 
 /// The way to the worker.
 pub(crate) struct Dial(AsyncFd<OwnedFd>);
@@ -61,17 +67,8 @@ impl Dial {
 }
 
 impl Front {
-    /// Begins a request.
+    /// Begins a request; one with a name is carried out once, however often it comes.
     pub(crate) async fn begin<R: Request<Of: Into<Ask>>>(
-        &self,
-        credential: Credential,
-        ask: R,
-    ) -> Result<Line<R::Reply, R::Then>, Refusal> {
-        self.begin_once(credential, None, ask).await
-    }
-
-    /// Begins a request that is carried out once, however often it comes with this name.
-    pub(crate) async fn begin_once<R: Request<Of: Into<Ask>>>(
         &self,
         credential: Credential,
         once: Option<String>,
@@ -91,25 +88,6 @@ impl Front {
             Ok(Line { reader, writer, of })
         };
         begin.await.map_err(|error: io::Error| no_worker(&error))
-    }
-
-    /// Makes a request that has one answer.
-    pub(crate) async fn call<R: Request<Of: Into<Ask>>>(
-        &self,
-        credential: Credential,
-        ask: R,
-    ) -> Result<R::Reply, Refusal> {
-        self.begin(credential, ask).await?.reply().await
-    }
-
-    /// Makes a request of one sandbox that has one answer.
-    pub(crate) async fn call_in<R: Request<Of: Into<InAsk>>>(
-        &self,
-        credential: Credential,
-        sandbox: &str,
-        ask: R,
-    ) -> Result<R::Reply, Refusal> {
-        self.call(credential, within(sandbox, ask)).await
     }
 }
 

@@ -1,21 +1,7 @@
 //! Events of sandboxes' lives, and webhooks that get them, in the form of E2B's control API.
 
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::answers::{body, empty, json as answer_json};
-use super::control::{credential, not_offered, pairs};
-use super::{Front, plain_id};
+use super::dialect::*;
 use crate::lifecycle::{rendered, type_of};
-use crate::protocol::{
-    ChangeWebhook, Credential, GetWebhook, ListLifecycleEvents, ListWebhooks, MakeWebhook, Refusal,
-    RemoveWebhook, Secret, WebhookAsk, WebhookFacts,
-};
-use crate::rfc3339::time_of;
 
 /// The body of a webhook. A field that is not there is not set.
 #[derive(Default, Deserialize)]
@@ -41,45 +27,34 @@ impl From<Webhook> for WebhookAsk {
 }
 
 /// Answers a request beneath `/events`.
-pub(crate) async fn answer(
-    front: &Front,
-    parts: &Parts,
-    rest: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    let key = credential(&parts.headers);
-    let answer = |status, facts| Ok(answer_json(status, &described(&facts)));
-    match (rest, &parts.method) {
-        (["sandboxes", rest @ ..], &Method::GET) if rest.len() < 2 => {
+pub(crate) async fn answer(caller: &Caller, rest: &[&str], request: Request<Body>) -> Answered {
+    match (rest, request.method().as_str()) {
+        (["sandboxes", rest @ ..], "GET") if rest.len() < 2 => {
             let sandbox = rest.first().map(|id| plain_id(id));
-            listed(front, key, sandbox, parts.uri.query().unwrap_or_default()).await
+            listed(caller, sandbox, request.uri()).await
         }
-        (["webhooks"], &Method::GET) => {
-            let all = front.call(key, ListWebhooks {}).await?;
-            let all: Vec<Value> = all.iter().map(described).collect();
-            Ok(answer_json(StatusCode::OK, &all))
+        (["webhooks"], "GET") => {
+            let all = caller.call(ListWebhooks {}).await?;
+            each(&all, described)
         }
-        (["webhooks"], &Method::POST) => {
-            let asked: Webhook = body(content).await?;
-            let made = front.call(key, MakeWebhook(asked.into())).await?;
-            answer(StatusCode::CREATED, made)
+        (["webhooks"], "POST") => {
+            let asked: Webhook = body(request).await?;
+            let made = caller.call(MakeWebhook(asked.into())).await?;
+            Ok(answer_json(StatusCode::CREATED, &described(&made)))
         }
-        (["webhooks", id], &Method::GET) => {
+        (["webhooks", id], method) => {
             let id = (*id).to_owned();
-            answer(StatusCode::OK, front.call(key, GetWebhook { id }).await?)
+            ok(&described(&match method {
+                "GET" => caller.call(GetWebhook { id }).await?,
+                "DELETE" => return done(StatusCode::OK, caller.call(RemoveWebhook { id }).await),
+                "PATCH" => {
+                    let change = body::<Webhook>(request).await?.into();
+                    caller.call(ChangeWebhook { id, change }).await?
+                }
+                _ => return Err(not_offered(&request)),
+            }))
         }
-        (["webhooks", id], &Method::DELETE) => {
-            let id = (*id).to_owned();
-            front.call(key, RemoveWebhook { id }).await?;
-            Ok(empty(StatusCode::OK))
-        }
-        (["webhooks", id], &Method::PATCH) => {
-            let id = (*id).to_owned();
-            let change = body::<Webhook>(content).await?.into();
-            let ask = ChangeWebhook { id, change };
-            answer(StatusCode::OK, front.call(key, ask).await?)
-        }
-        _ => Err(not_offered(parts)),
+        _ => Err(not_offered(&request)),
     }
 }
 
@@ -96,15 +71,10 @@ fn described(facts: &WebhookFacts) -> Value {
     })
 }
 
-async fn listed(
-    front: &Front,
-    key: Credential,
-    sandbox: Option<String>,
-    query: &str,
-) -> Result<Response, Refusal> {
+async fn listed(caller: &Caller, sandbox: Option<String>, uri: &Uri) -> Answered {
     let (mut offset, mut limit, mut oldest_first) = (0, 10, false);
     let mut types = Vec::new();
-    for (name, value) in pairs(query) {
+    for (name, value) in pairs(uri.query().unwrap_or_default()) {
         match name.as_str() {
             "offset" => offset = value.parse().unwrap_or(0),
             "limit" => limit = value.parse::<u64>().unwrap_or(10).clamp(1, 100),
@@ -119,10 +89,8 @@ async fn listed(
         limit,
         oldest_first,
     };
-    let all = front.call(key, ask).await?;
-    let wanted = all
-        .iter()
-        .filter(|one| types.is_empty() || types.contains(&type_of(&one.kind)));
-    let told: Vec<Value> = wanted.map(rendered).collect();
-    Ok(answer_json(StatusCode::OK, &told))
+    let all = caller.call(ask).await?;
+    let is_wanted =
+        |one: &&LifecycleEventFacts| types.is_empty() || types.contains(&type_of(&one.kind));
+    each(all.iter().filter(is_wanted), rendered)
 }

@@ -1,24 +1,8 @@
 //! E2B's file system service.
 
-use std::time::Duration;
-
-use axum::body::Body;
-use axum::http::Request;
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::Front;
-use super::answers::{connect, gone, parsed, whole};
-use super::ask::{Line, within};
-use super::envd::{check_user, token};
-use super::envelopes::{Envelopes, Out, streamed};
-use super::process::ping_every;
-use crate::protocol::{
-    ChangeFacts, EntryFacts, Kind, ListDirectory, MakeDirectory, MakeWatcher, Move, ReadWatcher,
-    Refusal, Remove, RemoveWatcher, Stat, Watch,
-};
-use crate::rfc3339::rfc3339;
+use super::dialect::*;
+use super::envelopes::{Envelopes, connect, message, ping_every, stream};
+use super::senders::check_user;
 
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -34,76 +18,61 @@ struct Asked {
 }
 
 /// Answers a request of the service.
-pub(crate) async fn answer(
-    front: &Front,
-    sandbox: &str,
-    method: &str,
-    request: Request<Body>,
-) -> Response {
+pub(crate) async fn answer(sandbox: &Sandbox, method: &str, request: Request<Body>) -> Response {
     if method == "WatchDir" {
-        return watch(front, sandbox, request).await;
+        return watch(sandbox, request).await;
     }
     let (parts, body) = request.into_parts();
     let answered = async {
         let text = whole(body).await?;
         check_user(&parts.headers)?;
-        let credential = token(&parts.headers);
-        let asked: Asked = parsed(&text)?;
-        let path = asked.path.clone();
-        let recursive = asked.recursive;
-        let watcher = asked.watcher_id;
-        Ok(match method {
-            "Stat" => {
-                let found = front.call_in(credential, sandbox, Stat { path }).await?;
-                json!({ "entry": entry(&found) })
-            }
-            "ListDir" => {
-                let depth = asked.depth.max(1);
-                let ask = ListDirectory { path, depth };
-                let all = front.call_in(credential, sandbox, ask).await?;
-                json!({ "entries": all.iter().map(entry).collect::<Vec<_>>() })
-            }
-            "MakeDir" => {
-                let ask = MakeDirectory { path };
-                json!({ "entry": entry(&front.call_in(credential, sandbox, ask).await?) })
-            }
-            "Move" => {
-                let (from, to) = (asked.source, asked.destination);
-                let ask = Move { from, to };
-                json!({ "entry": entry(&front.call_in(credential, sandbox, ask).await?) })
-            }
-            "Remove" => {
-                front.call_in(credential, sandbox, Remove { path }).await?;
-                json!({})
-            }
-            "CreateWatcher" => {
-                let ask = MakeWatcher { path, recursive };
-                json!({ "watcherId": front.call_in(credential, sandbox, ask).await? })
-            }
-            "GetWatcherEvents" => {
-                let ask = ReadWatcher { watcher };
-                let changes = front.call_in(credential, sandbox, ask).await?;
-                json!({ "events": changes.iter().map(event).collect::<Vec<_>>() })
-            }
-            "RemoveWatcher" => {
-                let ask = RemoveWatcher { watcher };
-                front.call_in(credential, sandbox, ask).await?;
-                json!({})
-            }
-            _ => {
-                let what = format!("filesystem.Filesystem has no {method}");
-                return Err(Refusal::new(Kind::NotFound, what));
-            }
-        })
+        carry_out(sandbox, method, parsed(&text)?).await
     };
-    connect(sandbox, answered.await)
+    connect(&sandbox.id, answered.await)
+}
+
+async fn carry_out(sandbox: &Sandbox, method: &str, asked: Asked) -> Result<Value, Refusal> {
+    let (path, watcher, recursive) = (asked.path, asked.watcher_id, asked.recursive);
+    let one = |found: EntryFacts| json!({ "entry": entry(&found) });
+    Ok(match method {
+        "Stat" => one(sandbox.call(Stat { path }).await?),
+        "ListDir" => {
+            let depth = asked.depth.max(1);
+            let all = sandbox.call(ListDirectory { path, depth }).await?;
+            json!({ "entries": all.iter().map(entry).collect::<Vec<_>>() })
+        }
+        "MakeDir" => one(sandbox.call(MakeDirectory { path }).await?),
+        "Move" => {
+            let (from, to) = (asked.source, asked.destination);
+            one(sandbox.call(Move { from, to }).await?)
+        }
+        "Remove" => {
+            sandbox.call(Remove { path }).await?;
+            json!({})
+        }
+        "CreateWatcher" => {
+            let watcher = sandbox.call(MakeWatcher { path, recursive }).await?;
+            json!({ "watcherId": watcher })
+        }
+        "GetWatcherEvents" => {
+            let changes = sandbox.call(ReadWatcher { watcher }).await?;
+            json!({ "events": changes.iter().map(event).collect::<Vec<_>>() })
+        }
+        "RemoveWatcher" => {
+            sandbox.call(RemoveWatcher { watcher }).await?;
+            json!({})
+        }
+        _ => {
+            let what = format!("filesystem.Filesystem has no {method}");
+            return Err(Refusal::new(Kind::NotFound, what));
+        }
+    })
 }
 
 /// Streams changes in a directory.
-async fn watch(front: &Front, sandbox: &str, request: Request<Body>) -> Response {
+async fn watch(sandbox: &Sandbox, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    let ping = ping_every(&parts.headers);
-    let began = async {
+    let begun = async {
         let text = Envelopes::only(whole(body).await?)?;
         check_user(&parts.headers)?;
         let asked: Asked = parsed(&text)?;
@@ -111,40 +80,27 @@ async fn watch(front: &Front, sandbox: &str, request: Request<Body>) -> Response
             path: asked.path,
             recursive: asked.recursive,
         };
-        let mut line = front
-            .begin(token(&parts.headers), within(sandbox, ask))
-            .await?;
+        let mut line = sandbox.begin(ask).await?;
         line.reply().await.map(|()| line)
     };
-    let (out, response) = streamed();
-    match began.await {
-        Err(refusal) if refusal.kind == Kind::NoSandbox => return gone(sandbox),
-        Err(refusal) => out.end(Some(&refusal)).await,
-        Ok(line) => drop(tokio::spawn(pass_on(line, out, ping))),
-    }
-    response
+    let ping = ping_every(&parts.headers);
+    let pass_on =
+        |line, out: Out| pass_on(line, out.alive(message(&json!({ "keepalive": {} })), ping));
+    stream(&sandbox.id, begun.await, pass_on).await
 }
 
 /// Passes on changes, until one of both sides is gone.
-async fn pass_on(mut line: Line<(), Vec<ChangeFacts>>, out: Out, ping: Duration) {
-    let mut told = out.message(&json!({ "start": {} })).await;
-    while told {
-        told = tokio::select! {
-            changes = line.last() => match changes {
-                Ok(changes) => {
-                    let mut is_told = true;
-                    for change in &changes {
-                        let event = json!({ "filesystem": event(change) });
-                        is_told = is_told && out.message(&event).await;
-                    }
-                    is_told
-                }
-                // Its sandbox is gone.
-                Err(_) => return out.abort().await,
-            },
-            () = out.closed() => return,
-            () = tokio::time::sleep(ping) => out.message(&json!({ "keepalive": {} })).await,
-        };
+async fn pass_on(mut line: Line<(), Vec<ChangeFacts>>, out: Out) {
+    if !out.send(message(&json!({ "start": {} }))).await {
+        return;
+    }
+    while let Some(Next::Message(changes)) = out.next(&mut line).await {
+        for change in &changes {
+            let event = json!({ "filesystem": event(change) });
+            if !out.send(message(&event)).await {
+                return;
+            }
+        }
     }
 }
 
@@ -168,7 +124,7 @@ pub(crate) fn entry(entry: &EntryFacts) -> Value {
         "link" => "FILE_TYPE_SYMLINK",
         _ => "FILE_TYPE_UNSPECIFIED",
     };
-    let mut described = json!({
+    let described = json!({
         "name": name,
         "type": kind,
         "path": entry.path,
@@ -179,10 +135,7 @@ pub(crate) fn entry(entry: &EntryFacts) -> Value {
         "group": entry.group,
         "modifiedTime": rfc3339(entry.modified_ns.into()),
     });
-    if let (Some(fields), Some(target)) = (described.as_object_mut(), &entry.target) {
-        fields.insert("symlinkTarget".to_owned(), json!(target));
-    }
-    described
+    with(described, "symlinkTarget", entry.target.as_ref())
 }
 
 /// Writes permissions as Go's `FileMode` does.

@@ -7,11 +7,13 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use super::idle::{late, timed};
+use super::answers::header_of;
+use super::idle::{timed, wrong_body};
 use super::permit::{drain, permitted};
 use crate::protocol::{Kind, Refusal};
 
@@ -49,11 +51,23 @@ pub(crate) struct FormParts {
     heads: Arc<Heads>,
 }
 
+/// Reads the parts of the form that a body is.
+pub(crate) async fn form_of(headers: &HeaderMap, body: Body) -> Result<FormParts, Refusal> {
+    let kind = header_of(headers, "content-type").unwrap_or_default();
+    let boundary = multer::parse_boundary(kind).map_err(|error| wrong_body(&error))?;
+    parts_of(body, boundary).await
+}
+
 /// Reads the parts of a form once its sender is known.
 pub(crate) async fn parts_of(body: Body, boundary: String) -> Result<FormParts, Refusal> {
     // Nothing of it is gathered for long: it takes no place.
     drop(permitted().await?);
     Ok(FormParts::of(body, boundary))
+}
+
+/// Returns the content of a part as a body.
+pub(crate) fn content_of(part: multer::Field<'static>) -> Body {
+    Body::from_stream(part.map(|block| block.map_err(io::Error::other)))
 }
 
 impl FormParts {
@@ -126,27 +140,6 @@ fn counted(
             Err(error) => Err(io::Error::other(error)),
         }))
     })
-}
-
-/// Returns the refusal of a body that cannot be read, with the reasons beneath.
-pub(crate) fn wrong_body(error: &(dyn std::error::Error + 'static)) -> Refusal {
-    if let Some(refusal) = late(error) {
-        return refusal;
-    }
-    let mut what = "the body is not understood".to_owned();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(refusal) = error.downcast_ref::<Refusal>() {
-            return refusal.clone();
-        }
-        let why = error.to_string();
-        // Some repeat what lies beneath them.
-        if !what.contains(&why) {
-            what = format!("{what}: {why}");
-        }
-        next = error.source();
-    }
-    Refusal::new(Kind::Invalid, what)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ fn timed_to(body: Body, most: Duration) -> Body {
 }
 
 /// Returns the refusal where an error means that nothing of a body has come for too long.
-pub(super) fn late(error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
+fn late(error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
     let mut all = std::iter::successors(Some(error), |error| {
         // Of an error of its own kind this is the cause only.
         let inner = error
@@ -54,13 +54,34 @@ pub(super) fn late(error: &(dyn std::error::Error + 'static)) -> Option<Refusal>
     })
 }
 
+/// Returns the refusal of a body that cannot be read, with the reasons beneath.
+pub(crate) fn wrong_body(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    if let Some(refusal) = late(error) {
+        return refusal;
+    }
+    let mut what = "the body is not understood".to_owned();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(refusal) = error.downcast_ref::<Refusal>() {
+            return refusal.clone();
+        }
+        let why = error.to_string();
+        // Some repeat what lies beneath them.
+        if !what.contains(&why) {
+            what = format!("{what}: {why}");
+        }
+        next = error.source();
+    }
+    Refusal::invalid(what)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use bytes::Bytes;
 
-    use super::super::form::{FormParts, wrong_body};
+    use super::super::form::FormParts;
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {

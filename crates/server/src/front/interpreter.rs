@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Front;
+use super::caller::Sandbox;
 use super::port::open;
-use crate::protocol::{Credential, INTERPRETER_PORT, Kind, Refusal};
+use crate::protocol::{INTERPRETER_PORT, Kind, Refusal};
 
 /// The longest event of a cell, bytes.
 const EVENT_BYTES_MAX: usize = 16 << 20;
@@ -40,13 +40,6 @@ static LARGE: Semaphore = Semaphore::const_new(LARGE_MAX);
 
 /// A place among the large events, for as long as anything of one is held.
 pub(crate) type Place = Option<Arc<SemaphorePermit<'static>>>;
-
-/// The interpreter of one sandbox.
-pub(crate) struct Interpreter<'a> {
-    pub(crate) front: &'a Front,
-    pub(crate) credential: &'a Credential,
-    pub(crate) sandbox: &'a str,
-}
 
 /// Something that happens while a cell is executed. Its values are JSON, and nothing else is known of
 /// them.
@@ -77,6 +70,24 @@ pub(crate) struct Event<'a> {
     pub(crate) traceback: Option<&'a RawValue>,
 }
 
+impl<'a> Event<'a> {
+    /// Returns the parts of a result by the types of their content; its text is of this one.
+    pub(crate) fn parts(&self, text: &'static str) -> [(&'static str, Option<&'a RawValue>); 10] {
+        [
+            (text, self.text),
+            ("text/html", self.html),
+            ("text/markdown", self.markdown),
+            ("text/latex", self.latex),
+            ("image/svg+xml", self.svg),
+            ("image/png", self.png),
+            ("image/jpeg", self.jpeg),
+            ("application/pdf", self.pdf),
+            ("application/json", self.json),
+            ("application/javascript", self.javascript),
+        ]
+    }
+}
+
 /// An event as it came.
 pub(crate) struct Line {
     text: Bytes,
@@ -91,7 +102,7 @@ pub(crate) struct Events {
     looked: usize,
 }
 
-impl Interpreter<'_> {
+impl Sandbox {
     /// Executes a cell in the default context of a language.
     pub(crate) async fn execute(&self, language: &str, code: &str) -> Result<Events, Refusal> {
         let asked = json!({ "language": language, "code": code, "keeps_quotes": true });
@@ -166,8 +177,7 @@ impl Interpreter<'_> {
         path: &str,
         asked: Option<&Value>,
     ) -> Result<Incoming, Refusal> {
-        let credential = self.credential.clone();
-        let (stream, _) = open(self.front, self.sandbox, INTERPRETER_PORT, credential).await?;
+        let (stream, _) = open(self, INTERPRETER_PORT).await?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| broken_off(&error))?;
         tokio::spawn(async move {
@@ -189,7 +199,7 @@ impl Interpreter<'_> {
             StatusCode::NOT_FOUND => Err(Refusal::new(Kind::NotFound, "there is no such context")),
             StatusCode::BAD_REQUEST => {
                 let what = "the code interpreter does not know this language";
-                Err(Refusal::new(Kind::Invalid, what)
+                Err(Refusal::invalid(what)
                     .advise("python, javascript, typescript, bash, java or r"))
             }
             status => Err(broken_off(&status)),
@@ -240,7 +250,7 @@ impl Events {
             }
             if self.got.len() > EVENT_BYTES_MAX {
                 let what = format!("a result is longer than {} MiB", EVENT_BYTES_MAX >> 20);
-                return Err(Refusal::new(Kind::Invalid, what).advise("write it to a file"));
+                return Err(Refusal::invalid(what).advise("write it to a file"));
             }
             let late = |_| Refusal::new(Kind::Late, "a large result did not come in time");
             if !timeout_at(until, self.fill()).await.map_err(late)?? {

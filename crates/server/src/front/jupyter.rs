@@ -5,30 +5,12 @@ mod channels;
 mod contents;
 mod messages;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use axum::body::Body;
-use axum::extract::FromRequestParts;
+use axum::extract::FromRequest;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-
-use super::Front;
-use super::answers::{body, empty, json as answer_json, refuse_rest, status, with_retry};
-use super::control::{not_offered, pairs};
-use super::interpreter::Interpreter;
-use super::listed::list_all;
-use crate::protocol::{
-    CODE_INTERPRETER, Create, CreateAsk, Credential, GetSandbox, Kill, Kind, ListAsk,
-    ListSandboxes, Refusal, SandboxFacts,
-};
-use crate::rfc3339::time_of;
 use channels::Kernel;
+
+use super::dialect::*;
+use super::listed::list_all;
 
 /// The beginning of the paths of this API.
 pub(super) const PREFIX: &str = "/jupyter/";
@@ -78,114 +60,79 @@ const SPECS: [Spec; 3] = [
 ];
 
 /// Answers a request of the API.
-pub(super) async fn answer(front: Arc<Front>, request: Request<Body>) -> Response {
-    let (mut parts, content) = request.into_parts();
-    let answered = carry_out(front, &mut parts, content).await;
-    answered.unwrap_or_else(|refusal| {
-        let body = json!({ "message": refusal.told(), "reason": null });
-        with_retry(answer_json(status(refusal.kind), &body), &refusal)
-    })
+pub(super) async fn answer(front: &Arc<Front>, request: Request<Body>) -> Response {
+    let caller = Caller::new(front, credential(request.headers(), request.uri()));
+    let answered = carry_out(&caller, request).await;
+    answered.unwrap_or_else(|refusal| Dialect::Jupyter.refused(&refusal))
 }
 
-async fn carry_out(
-    front: Arc<Front>,
-    parts: &mut Parts,
-    content: Body,
-) -> Result<Response, Refusal> {
-    let path = parts.uri.path().to_owned();
+async fn carry_out(caller: &Caller, request: Request<Body>) -> Answered {
+    let path = request.uri().path().to_owned();
     let path = path.strip_prefix(PREFIX).unwrap_or_default();
     let path: Vec<&str> = path.trim_end_matches('/').split('/').collect();
-    let key = credential(&parts.headers, &parts.uri);
-    let ok = |body: &Value| Ok(answer_json(StatusCode::OK, body));
-    match (parts.method.as_str(), path.as_slice()) {
+    match (request.method().as_str(), path.as_slice()) {
         ("GET", ["api"]) => ok(&json!({ "version": VERSION })),
         ("GET", ["api", "kernelspecs"]) => {
-            signed_in(&front, key).await?;
+            signed_in(caller).await?;
             let [first, ..] = &SPECS;
-            let all: Map<String, Value> = SPECS
-                .iter()
-                .map(|spec| (spec.name.to_owned(), spec.described()))
-                .collect();
+            let described = |spec: &Spec| (spec.name.to_owned(), spec.described());
+            let all: Map<String, Value> = SPECS.iter().map(described).collect();
             ok(&json!({ "default": first.name, "kernelspecs": all }))
         }
         ("GET", ["api", "kernelspecs", name]) => {
-            signed_in(&front, key).await?;
+            signed_in(caller).await?;
             ok(&Spec::named(name)?.described())
         }
         ("GET", ["api", "kernels"]) => {
-            let all = list_all(&front, &key, ListAsk::default()).await?;
-            let kernels: Vec<Value> = all.iter().filter_map(model).collect();
-            ok(&json!(kernels))
+            let all = list_all(caller, ListAsk::default()).await?;
+            ok(&all.iter().filter_map(model).collect::<Vec<_>>())
         }
-        ("POST", ["api", "kernels"]) => start(&front, key, body(content).await?).await,
+        ("POST", ["api", "kernels"]) => start(caller, body(request).await?).await,
         (method, ["api", "kernels", id, rest @ ..]) => {
-            let (sandbox, facts, spec) = kernel(&front, &key, id).await?;
-            let interpreter = Interpreter {
-                front: &front,
-                credential: &key,
-                sandbox: &sandbox,
-            };
+            let (sandbox, facts, spec) = kernel(caller, id).await?;
             match (method, rest) {
-                ("GET", []) => ok(&json!(model(&facts))),
-                ("DELETE", []) => {
-                    front.call_in(key, &sandbox, Kill {}).await?;
-                    Ok(empty(StatusCode::NO_CONTENT))
-                }
-                ("POST", ["interrupt"]) => {
-                    interpreter.steer(spec.language, "interrupt").await?;
-                    Ok(empty(StatusCode::NO_CONTENT))
-                }
+                ("GET", []) => return ok(&model(&facts)),
+                ("GET", ["channels"]) => return join(request, sandbox, spec, &facts).await,
                 ("POST", ["restart"]) => {
-                    interpreter.steer(spec.language, "restart").await?;
-                    ok(&json!(model(&facts)))
+                    sandbox.steer(spec.language, "restart").await?;
+                    return ok(&model(&facts));
                 }
-                ("GET", ["channels"]) => {
-                    let kernel = Kernel::new(Arc::clone(&front), key, sandbox, spec)?;
-                    join(parts, kernel, &facts).await
-                }
-                _ => Err(not_offered(parts)),
+                ("POST", ["interrupt"]) => sandbox.steer(spec.language, "interrupt").await?,
+                ("DELETE", []) => sandbox.call(Kill {}).await?,
+                _ => return Err(not_offered(&request)),
             }
+            Ok(empty(StatusCode::NO_CONTENT))
         }
-        _ => Err(not_offered(parts)),
+        _ => Err(not_offered(&request)),
     }
 }
 
 /// Returns the key that came with a request: in a header, or in the query, where browsers and Open
 /// WebUI put it.
 pub(super) fn credential(headers: &HeaderMap, uri: &Uri) -> Credential {
-    let header = headers.get(header::AUTHORIZATION);
-    let header = header.and_then(|value| value.to_str().ok());
-    let of_header = header.and_then(|value| {
-        let (scheme, key) = value.split_once(' ')?;
-        let is_known = ["token", "bearer"]
-            .iter()
-            .any(|one| scheme.eq_ignore_ascii_case(one));
+    let of_header = || {
+        let (scheme, key) = header_of(headers, "authorization")?.split_once(' ')?;
+        let mut known = ["token", "bearer"].into_iter();
+        let is_known = known.any(|one| scheme.eq_ignore_ascii_case(one));
         is_known.then(|| key.trim().to_owned())
-    });
-    let of_query = || {
-        let mut all = pairs(uri.query().unwrap_or_default());
-        all.find(|(name, _)| name == "token").map(|(_, key)| key)
     };
-    match of_header.or_else(of_query) {
-        Some(key) => Credential::Key(key),
-        None => Credential::Nothing,
-    }
+    let key = of_header().or_else(|| Query::of(uri).one("token"));
+    key.map_or(Credential::Nothing, Credential::Key)
 }
 
 /// Refuses whoever has no valid key.
-async fn signed_in(front: &Front, key: Credential) -> Result<(), Refusal> {
+async fn signed_in(caller: &Caller) -> Result<(), Refusal> {
     let ask = ListAsk {
         limit: 1,
         ..ListAsk::default()
     };
-    front.call(key, ListSandboxes(ask)).await.map(drop)
+    caller.call(ListSandboxes(ask)).await.map(drop)
 }
 
 impl Spec {
     fn named(name: &str) -> Result<&'static Self, Refusal> {
-        let found = SPECS
-            .iter()
-            .find(|spec| spec.name == name || spec.language == name);
+        let mut all = SPECS.iter();
+        let found = all.find(|spec| spec.name == name || spec.language == name);
         found.ok_or_else(|| {
             let all = SPECS.map(|spec| spec.name).join(", ");
             Refusal::new(Kind::NotFound, format!("there is no kernel {name:?}"))
@@ -220,11 +167,11 @@ struct Start {
     rest: BTreeMap<String, Value>,
 }
 
-async fn start(front: &Front, key: Credential, asked: Start) -> Result<Response, Refusal> {
+async fn start(caller: &Caller, asked: Start) -> Answered {
     refuse_rest(&asked.rest)?;
     if asked.path.is_some_and(|path| !path.is_empty()) {
         let what = "path: a kernel begins in the home of its sandbox";
-        return Err(Refusal::new(Kind::Invalid, what).advise("leave it out"));
+        return Err(Refusal::invalid(what).advise("leave it out"));
     }
     let [first, ..] = &SPECS;
     let spec = match asked.name.filter(|name| !name.is_empty()) {
@@ -239,7 +186,7 @@ async fn start(front: &Front, key: Credential, asked: Start) -> Result<Response,
         private_ports: true,
         ..CreateAsk::default()
     };
-    let sandbox = front.call(key, Create(Box::new(ask))).await?.sandbox;
+    let sandbox = caller.call(Create(Box::new(ask))).await?.sandbox;
     let mut response = answer_json(StatusCode::CREATED, &model(&sandbox));
     let at = format!("{PREFIX}api/kernels/{}", kernel_id(&sandbox.id));
     if let Ok(at) = HeaderValue::from_str(&at) {
@@ -250,27 +197,24 @@ async fn start(front: &Front, key: Credential, asked: Start) -> Result<Response,
 
 /// Finds the sandbox that a kernel is; any other is like one that is not there.
 async fn kernel(
-    front: &Front,
-    key: &Credential,
+    caller: &Caller,
     id: &str,
-) -> Result<(String, SandboxFacts, &'static Spec), Refusal> {
+) -> Result<(Sandbox, SandboxFacts, &'static Spec), Refusal> {
     let none = || Refusal::new(Kind::NotFound, format!("Kernel does not exist: {id}"));
-    let sandbox: String = id.chars().filter(|one| *one != '-').collect();
-    if kernel_id(&sandbox) != id {
+    let sandbox = caller.sandbox(&id.replace('-', ""));
+    if kernel_id(&sandbox.id) != id {
         // Whoever has no key learns nothing about ids.
-        signed_in(front, key.clone()).await?;
+        signed_in(caller).await?;
         return Err(none());
     }
-    let facts = match front.call_in(key.clone(), &sandbox, GetSandbox {}).await {
-        Ok(facts) => facts,
-        Err(refusal) if refusal.kind == Kind::NoSandbox => {
-            return Err(Refusal {
-                what: format!("Kernel does not exist: {id}: {}", refusal.what),
-                ..refusal
-            });
-        }
-        Err(refusal) => return Err(refusal),
-    };
+    let facts = sandbox.call(GetSandbox {}).await;
+    let facts = facts.map_err(|refusal| match refusal.kind {
+        Kind::NoSandbox => Refusal {
+            what: format!("Kernel does not exist: {id}: {}", refusal.what),
+            ..refusal
+        },
+        _ => refusal,
+    })?;
     let spec = Spec::named(facts.metadata.get(NOTE).ok_or_else(none)?)?;
     Ok((sandbox, facts, spec))
 }
@@ -281,20 +225,12 @@ fn kernel_id(sandbox: &str) -> String {
         return String::new();
     }
     let mut rest = sandbox;
-    let mut parts = Vec::new();
-    for length in ID_PARTS {
+    let parts = ID_PARTS.map(|length| {
         let (part, after) = rest.split_at(length);
-        parts.push(part);
         rest = after;
-    }
+        part
+    });
     parts.join("-")
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns this time in the form that clients read, which always has a fraction.
@@ -319,13 +255,15 @@ fn model(facts: &SandboxFacts) -> Option<Value> {
 
 /// Joins a client to the channels of a kernel.
 async fn join(
-    parts: &mut Parts,
-    kernel: Kernel,
+    request: Request<Body>,
+    sandbox: Sandbox,
+    spec: &'static Spec,
     facts: &SandboxFacts,
-) -> Result<Response, Refusal> {
-    let upgrade = WebSocketUpgrade::from_request_parts(parts, &()).await;
+) -> Answered {
+    let kernel = Kernel::new(sandbox, spec)?;
+    let upgrade = WebSocketUpgrade::from_request(request, &()).await;
     let upgrade = upgrade.map_err(|error| {
-        Refusal::new(Kind::Invalid, error.body_text()).advise("ask for a WebSocket by HTTP/1.1")
+        Refusal::invalid(error.body_text()).advise("ask for a WebSocket by HTTP/1.1")
     })?;
     let life_s = facts.ends_ms.saturating_sub(facts.started_ms) / 1000;
     Ok(upgrade

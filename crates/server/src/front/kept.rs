@@ -1,78 +1,30 @@
 //! Pauses, snapshots and forks, in the form of E2B's control API.
 
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use super::dialect::*;
+use super::listed::{created, created_body};
 
-use super::answers::{body, empty, json as answer_json, status as status_of};
-use super::control::{created, created_body, credential, pairs};
-use super::{Front, plain_id};
-use crate::protocol::{
-    self, Connect, CreatedFacts, Filed, Fork, ListSnapshots, Refusal, RemoveSnapshot, Snapshot,
-    SnapshotFacts,
-};
-use crate::rfc3339::time_of;
-
+/// The body of each of these requests.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Life {
+struct Keep {
     timeout: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Pause {
     memory: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(default)]
-struct Forks {
-    timeout: Option<u64>,
-    count: usize,
-}
-
-impl Default for Forks {
-    fn default() -> Self {
-        Self {
-            timeout: None,
-            count: 1,
-        }
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Named {
+    count: Option<usize>,
     name: Option<String>,
 }
 
 /// Carries out a request that keeps a sandbox, or what it has.
-pub(crate) async fn answer(
-    front: &Front,
-    parts: &Parts,
-    id: &str,
-    what: &str,
-    content: Body,
-) -> Result<Response, Refusal> {
-    let key = credential(&parts.headers);
-    let id = plain_id(id);
+pub(crate) async fn answer(sandbox: &Sandbox, what: &str, request: Request<Body>) -> Answered {
+    let asked: Keep = body(request).await?;
+    let timeout_s = asked.timeout;
     match what {
         "pause" => {
-            let Pause { memory } = body(content).await?;
-            let ask = protocol::Pause {
-                memory: memory != Some(false),
-            };
-            let memory = front.call_in(key, &id, ask).await?;
+            let memory = asked.memory != Some(false);
+            let memory = sandbox.call(protocol::Pause { memory }).await?;
             Ok(keeps(empty(StatusCode::NO_CONTENT), memory))
         }
         "connect" | "resume" => {
-            let Life { timeout } = body(content).await?;
-            let ask = Connect { timeout_s: timeout };
-            let made = front.call_in(key, &id, ask).await?;
+            let made = sandbox.call(Connect { timeout_s }).await?;
             let status = match made.resumed || what == "resume" {
                 true => StatusCode::CREATED,
                 false => StatusCode::OK,
@@ -80,18 +32,14 @@ pub(crate) async fn answer(
             Ok(created(&made, status))
         }
         "fork" => {
-            let Forks { timeout, count } = body(content).await?;
-            let ask = Fork {
-                count,
-                timeout_s: timeout,
-            };
-            let made = front.call_in(key, &id, ask).await?;
+            let count = asked.count.unwrap_or(1);
+            let made = sandbox.call(Fork { count, timeout_s }).await?;
             let all: Vec<Value> = made.forks.iter().map(fork).collect();
             Ok(filed(answer_json(StatusCode::CREATED, &all), made.filed))
         }
         _ => {
-            let Named { name } = body(content).await?;
-            let made = front.call_in(key, &id, Snapshot { name }).await?;
+            let name = asked.name;
+            let made = sandbox.call(Snapshot { name }).await?;
             let response = answer_json(StatusCode::CREATED, &told(&made.facts));
             Ok(filed(keeps(response, false), made.filed))
         }
@@ -115,10 +63,7 @@ pub(crate) fn filed(mut response: Response, how: Filed) -> Response {
 fn fork(made: &Result<CreatedFacts, Refusal>) -> Value {
     match made {
         Ok(made) => json!({ "sandbox": created_body(made) }),
-        Err(refusal) => {
-            let code = status_of(refusal.kind).as_u16();
-            json!({ "error": { "code": code, "message": refusal.told() } })
-        }
+        Err(refusal) => json!({ "error": Dialect::E2b.body(refusal) }),
     }
 }
 
@@ -133,22 +78,18 @@ fn told(facts: &SnapshotFacts) -> Value {
 }
 
 /// Lists the snapshots of a tenant: all in one part.
-pub(crate) async fn snapshots(front: &Front, parts: &Parts) -> Result<Response, Refusal> {
-    let query = parts.uri.query().unwrap_or_default();
-    let of = |wanted: &str| pairs(query).find(|(name, _)| name == wanted);
-    let of = |wanted: &str| of(wanted).map(|(_, value)| value);
-    let (sandbox, name) = (of("sandboxID"), of("name"));
-    let ask = ListSnapshots { sandbox };
-    let all = front.call(credential(&parts.headers), ask).await?;
-    let own = all.iter();
-    let own = own.filter(|one| name.is_none() || one.name == name);
-    let all: Vec<Value> = own.map(told).collect();
-    Ok(answer_json(StatusCode::OK, &all))
+pub(crate) async fn snapshots(caller: &Caller, query: &Query) -> Answered {
+    let (sandbox, name) = (query.one("sandboxID"), query.one("name"));
+    let all = caller.call(ListSnapshots { sandbox }).await?;
+    let own = all.iter().filter(|one| name.is_none() || one.name == name);
+    each(own, told)
 }
 
 /// Removes a snapshot.
-pub(crate) async fn remove(front: &Front, parts: &Parts, id: &str) -> Result<Response, Refusal> {
-    let ask = RemoveSnapshot { id: id.to_owned() };
-    front.call(credential(&parts.headers), ask).await?;
-    Ok(empty(StatusCode::NO_CONTENT))
+pub(crate) async fn remove(caller: &Caller, id: &str) -> Answered {
+    let id = id.to_owned();
+    done(
+        StatusCode::NO_CONTENT,
+        caller.call(RemoveSnapshot { id }).await,
+    )
 }

@@ -1,29 +1,17 @@
 //! Lists and descriptions of sandboxes, in the form of E2B's control API.
 
-use std::collections::BTreeMap;
-
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::Front;
-use super::answers::json as answer_json;
-use super::control::{ENVD_VERSION, pairs};
-use crate::protocol::{Credential, Kind, ListAsk, ListSandboxes, Listed, Refusal, SandboxFacts};
-use crate::rfc3339::time_of;
+use super::dialect::*;
 
-/// Describes the volumes of a sandbox.
-fn mounts(facts: &SandboxFacts) -> Vec<Value> {
-    let mounts = facts.volumes.iter();
-    mounts
-        .map(|one| json!({ "name": one.name, "path": one.path }))
-        .collect()
-}
+/// The version of E2B's service in a sandbox whose behaviour is kept.
+pub(crate) const ENVD_VERSION: &str = "0.6.13";
 
 /// Describes a sandbox in a list.
 fn listed(facts: &SandboxFacts) -> Value {
+    let mounts = facts.volumes.iter();
+    let mounts = mounts.map(|one| json!({ "name": one.name, "path": one.path }));
     json!({
         "templateID": facts.template,
         "alias": facts.template,
@@ -37,46 +25,33 @@ fn listed(facts: &SandboxFacts) -> Value {
         "metadata": facts.metadata,
         "state": facts.state,
         "envdVersion": ENVD_VERSION,
-        "volumeMounts": mounts(facts),
+        "volumeMounts": mounts.collect::<Vec<_>>(),
     })
 }
 
 /// Describes one sandbox.
 pub(crate) fn described(facts: &SandboxFacts) -> Value {
-    let mut all = listed(facts);
-    if let Some(fields) = all.as_object_mut() {
-        let asked = facts.asked.as_ref();
-        let network = asked.map(|one| json!({ "allowOut": one.allow, "denyOut": one.deny }));
-        fields.insert("domain".to_owned(), Value::Null);
-        let internet = json!(asked.and_then(|one| one.internet));
-        fields.insert("allowInternetAccess".to_owned(), internet);
-        if let Some(network) = network {
-            fields.insert("network".to_owned(), network);
-        }
-        fields.insert(
-            "lifecycle".to_owned(),
-            json!({
-                "autoResume": facts.auto_resume,
-                "onTimeout": if facts.auto_pause { "pause" } else { "kill" },
-            }),
-        );
-    }
-    all
+    let asked = facts.asked.as_ref();
+    let on_timeout = if facts.auto_pause { "pause" } else { "kill" };
+    let lifecycle = json!({ "autoResume": facts.auto_resume, "onTimeout": on_timeout });
+    let all = with(listed(facts), "domain", Some(Value::Null));
+    let all = with(
+        all,
+        "allowInternetAccess",
+        Some(asked.map(|one| one.internet)),
+    );
+    let network = asked.map(|one| json!({ "allowOut": one.allow, "denyOut": one.deny }));
+    with(with(all, "network", network), "lifecycle", Some(lifecycle))
 }
 
-pub(crate) async fn list(
-    front: &Front,
-    key: Credential,
-    query: &str,
-    is_v2: bool,
-) -> Result<Response, Refusal> {
+pub(crate) async fn list(caller: &Caller, uri: &Uri, is_v2: bool) -> Answered {
     let mut ask = ListAsk {
         limit: 100,
         // The second version has them where no state is named.
         paused: is_v2,
         ..ListAsk::default()
     };
-    for (name, value) in pairs(query) {
+    for (name, value) in pairs(uri.query().unwrap_or_default()) {
         match name.as_str() {
             "metadata" => ask.metadata = notes(&value),
             "state" => {
@@ -87,7 +62,7 @@ pub(crate) async fn list(
             "template" => ask.template = Some(value),
             "startedAfter" => ask.since_ms = Some(since(&value)?),
             "limit" => {
-                let wrong = |_| Refusal::new(Kind::Invalid, "limit is no number from 1 to 100");
+                let wrong = |_| Refusal::invalid("limit is no number from 1 to 100");
                 ask.limit = value.parse().map_err(wrong)?;
             }
             "nextToken" => ask.cursor = Some(value),
@@ -98,7 +73,7 @@ pub(crate) async fn list(
         sandboxes,
         cursor,
         running: count,
-    } = front.call(key, ListSandboxes(ask)).await?;
+    } = caller.call(ListSandboxes(ask)).await?;
     let all: Vec<Value> = sandboxes.iter().map(listed).collect();
     let mut response = answer_json(StatusCode::OK, &all);
     if is_v2 {
@@ -116,16 +91,11 @@ pub(crate) async fn list(
 const ALL_MAX: usize = 10_000;
 
 /// Returns all sandboxes of a tenant that a request names, part by part.
-pub(crate) async fn list_all(
-    front: &Front,
-    key: &Credential,
-    ask: ListAsk,
-) -> Result<Vec<SandboxFacts>, Refusal> {
+pub(crate) async fn list_all(caller: &Caller, ask: ListAsk) -> Result<Vec<SandboxFacts>, Refusal> {
     let mut ask = ListAsk { limit: 100, ..ask };
     let mut all = Vec::new();
     while all.len() < ALL_MAX {
-        let part = ListSandboxes(ask.clone());
-        let part = front.call(key.clone(), part).await?;
+        let part = caller.call(ListSandboxes(ask.clone())).await?;
         all.extend(part.sandboxes);
         match part.cursor {
             Some(cursor) => ask.cursor = Some(cursor),
@@ -142,13 +112,58 @@ fn notes(text: &str) -> BTreeMap<String, String> {
             .decode_utf8_lossy()
             .into_owned()
     };
-    pairs(text)
-        .map(|(name, value)| (plain(name), plain(value)))
-        .collect()
+    let notes = pairs(text).map(|(name, value)| (plain(name), plain(value)));
+    notes.collect()
 }
 
 fn since(text: &str) -> Result<u64, Refusal> {
-    let wrong = |_| Refusal::new(Kind::Invalid, "startedAfter is no time as of RFC 3339");
+    let wrong = |_| Refusal::invalid("startedAfter is no time as of RFC 3339");
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(wrong)?;
     Ok(u64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or(0))
+}
+
+/// Turns the answer for a missing sandbox into that for a missing template.
+pub(crate) fn no_template(refusal: Refusal) -> Refusal {
+    match refusal.kind {
+        Kind::NoSandbox => Refusal {
+            kind: Kind::NotFound,
+            ..refusal
+        },
+        _ => refusal,
+    }
+}
+
+pub(crate) fn created(made: &CreatedFacts, status: StatusCode) -> Response {
+    let response = answer_json(status, &created_body(made));
+    reaches(response, &made.sandbox.network)
+}
+
+/// Says in an answer what a sandbox's programs reach, for whoever looks.
+pub(crate) fn reaches(mut response: Response, network: &str) -> Response {
+    if let Ok(network) = HeaderValue::from_str(network) {
+        response.headers_mut().insert("atoll-network", network);
+    }
+    response
+}
+
+/// Describes a sandbox with its tokens.
+pub(crate) fn created_body(made: &CreatedFacts) -> Value {
+    let CreatedFacts {
+        sandbox,
+        token,
+        port_token,
+        code_token,
+        ..
+    } = made;
+    json!({
+        "templateID": sandbox.template,
+        "sandboxID": sandbox.id,
+        "clientID": "atoll",
+        "alias": sandbox.template,
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": token,
+        // The SDK for code sends it alone with some of its requests.
+        "trafficAccessToken": code_token.as_ref().or(port_token.as_ref()),
+        "domain": null,
+    })
 }

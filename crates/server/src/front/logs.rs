@@ -1,19 +1,11 @@
 //! Logs of a sandbox: what the ledger has of it, a line for each event.
 
-use std::collections::BTreeMap;
-
-use axum::http::StatusCode;
-use axum::response::Response;
 use serde::Serialize;
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
-use super::Front;
-use super::answers::json as answer_json;
-use super::control::pairs;
-use crate::protocol::{Credential, EventList, EventsAsk, ListEvents, Refusal};
+use super::dialect::*;
 
 /// The events that are read at once.
 const PART: usize = 1_000;
@@ -71,9 +63,8 @@ fn fields(body: &Value) -> BTreeMap<String, String> {
 
 fn level(kind: &str, body: &Value) -> &'static str {
     let is = |name: &str, value: &str| body.get(name).is_some_and(|found| found == value);
-    let is_limited = body
-        .pointer("/ending/how")
-        .is_some_and(|how| how == "limited");
+    let how = body.pointer("/ending/how");
+    let is_limited = how.is_some_and(|how| how == "limited");
     let last = kind.rsplit('.').next().unwrap_or_default();
     match last {
         _ if is_limited => "error",
@@ -126,8 +117,7 @@ fn ending(body: &Value) -> String {
 
 /// Reads lines of a sandbox's log, the oldest first, from an event on.
 pub(crate) async fn lines(
-    front: &Front,
-    key: Credential,
+    caller: &Caller,
     sandbox: &str,
     from: u64,
     limit: usize,
@@ -138,43 +128,31 @@ pub(crate) async fn lines(
         limit,
         ..EventsAsk::default()
     });
-    let EventList { events, next } = front.call(key, ask).await?;
+    let EventList { events, next } = caller.call(ask).await?;
     Ok((events.iter().map(LogLine::of).collect(), next))
 }
 
 /// Answers in the form of E2B's control API: `cursor` and `start` are times, milliseconds since
 /// 1970.
-pub(crate) async fn logs(
-    front: &Front,
-    key: Credential,
-    sandbox: &str,
-    query: &str,
-    is_v2: bool,
-) -> Result<Response, Refusal> {
-    let text = |wanted: &str| pairs(query).find(|(name, _)| name == wanted);
-    let text = |wanted: &str| text(wanted).map(|(_, value)| value);
-    let number = |wanted: &str| text(wanted).and_then(|text| text.parse::<i128>().ok());
-    let limit = number("limit").and_then(|limit| usize::try_from(limit).ok());
+pub(crate) async fn logs(caller: &Caller, sandbox: &str, query: &Query, is_v2: bool) -> Answered {
+    let limit = query.number::<i128>("limit");
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
-    let is_backward = text("direction").is_some_and(|direction| direction == "backward");
-    let cursor = number(if is_v2 { "cursor" } else { "start" });
-    let (level, search) = (text("level"), text("search"));
+    let is_backward = query.one("direction").as_deref() == Some("backward");
+    let cursor = query.number(if is_v2 { "cursor" } else { "start" });
+    let (level, search) = (query.one("level"), query.one("search"));
     let is_wanted = |line: &LogLine| {
         let is_there = cursor.is_none_or(|cursor| match is_backward {
             true => line.at_ms() <= cursor,
             false => line.at_ms() >= cursor,
         });
-        is_there
-            && level
-                .as_deref()
-                .is_none_or(|least| rank(line.level) >= rank(least))
-            && search
-                .as_deref()
-                .is_none_or(|text| line.message.contains(text))
+        let reaches = |least: &String| rank(line.level) >= rank(least);
+        let has = |text: &String| line.message.contains(text);
+        is_there && level.as_ref().is_none_or(reaches) && search.as_ref().is_none_or(has)
     };
     let (mut found, mut from) = (Vec::new(), Some(0));
     while let Some(number) = from {
-        let (part, next) = lines(front, key.clone(), sandbox, number, PART).await?;
+        let (part, next) = lines(caller, sandbox, number, PART).await?;
         found.extend(part.into_iter().filter(is_wanted));
         if is_backward {
             found.drain(..found.len().saturating_sub(limit));
@@ -195,12 +173,11 @@ pub(crate) async fn logs(
     };
     let entries: Vec<Value> = found.iter().map(entry).collect();
     if is_v2 {
-        return Ok(answer_json(StatusCode::OK, &json!({ "logs": entries })));
+        return ok(&json!({ "logs": entries }));
     }
     let line = |line: &LogLine| json!({ "timestamp": line.time, "line": line.message });
     let plain: Vec<Value> = found.iter().map(line).collect();
-    let body = json!({ "logs": plain, "logEntries": entries });
-    Ok(answer_json(StatusCode::OK, &body))
+    ok(&json!({ "logs": plain, "logEntries": entries }))
 }
 
 fn rank(level: &str) -> u8 {

@@ -1,10 +1,8 @@
 //! The methods that resources of E2B's control API take.
 
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::response::Response;
-use serde_json::json;
+use axum::http::Method;
 
-use super::answers::json as answer_json;
+use super::dialect::*;
 
 /// Returns the answer to a method that the resource at this path does not take; `None` where it takes
 /// that one, or there is no resource.

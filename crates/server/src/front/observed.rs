@@ -1,38 +1,20 @@
 //! Measurements of sandboxes, in the form of E2B's control API, and of the server.
 
-use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
-use serde_json::{Map, Value, json};
-
-use super::answers::{empty, json as answer_json};
-use super::control::pairs;
-use super::{Front, plain_id};
-use crate::protocol::{Count, Credential, Kind, Measure, Measures, Refusal};
-use crate::rfc3339::time_of;
+use super::dialect::*;
 
 /// The most sandboxes that are measured by one request, as E2B has it.
 const MEASURED_MAX: usize = 100;
 
 /// Measures a sandbox now; what it used before is not kept.
-pub(crate) async fn metrics(
-    front: &Front,
-    key: Credential,
-    id: &str,
-    query: &str,
-) -> Result<Response, Refusal> {
-    let measures = front.call_in(key, id, Measure {}).await?;
-    let bound = |wanted: &str| {
-        let found = pairs(query).find(|(name, _)| name == wanted);
-        found.and_then(|(_, value)| value.parse::<u64>().ok())
-    };
-    let is_before = bound("start").is_some_and(|start| measures.at_s < start);
-    let is_after = bound("end").is_some_and(|end| measures.at_s > end);
-    let all = match is_before || is_after {
+pub(crate) async fn metrics(sandbox: &Sandbox, query: &Query) -> Answered {
+    let measures = sandbox.call(Measure {}).await?;
+    let (start, end) = (query.number("start"), query.number("end"));
+    let is_before = start.is_some_and(|start: u64| measures.at_s < start);
+    let is_after = end.is_some_and(|end: u64| measures.at_s > end);
+    ok(&match is_before || is_after {
         true => vec![],
         false => vec![measured(&measures)],
-    };
-    Ok(answer_json(StatusCode::OK, &all))
+    })
 }
 
 fn measured(measures: &Measures) -> Value {
@@ -50,38 +32,29 @@ fn measured(measures: &Measures) -> Value {
 }
 
 /// Measures the sandboxes that `sandbox_ids` names; those that are not there are left out.
-pub(crate) async fn metrics_of_many(
-    front: &Front,
-    key: Credential,
-    query: &str,
-) -> Result<Response, Refusal> {
-    let named = pairs(query).filter(|(name, _)| name == "sandbox_ids");
-    let named: Vec<String> = named.map(|(_, value)| value).collect();
-    let ids: Vec<&str> = named.iter().flat_map(|value| value.split(',')).collect();
+pub(crate) async fn metrics_of_many(caller: &Caller, query: &Query) -> Answered {
+    let ids = query.all("sandbox_ids");
+    let ids: Vec<&str> = ids.flat_map(|value| value.split(',')).collect();
     if ids.len() > MEASURED_MAX {
-        let what = format!(
-            "sandbox_ids names {} sandboxes, and {MEASURED_MAX} is the most",
-            ids.len()
-        );
-        return Err(Refusal::new(Kind::Invalid, what));
+        let count = ids.len();
+        let what = format!("sandbox_ids names {count} sandboxes, and {MEASURED_MAX} is the most");
+        return Err(Refusal::invalid(what));
     }
     let mut all = Map::new();
     for id in ids {
-        let id = plain_id(id);
-        match front.call_in(key.clone(), &id, Measure {}).await {
-            Ok(measures) => {
-                all.insert(id, measured(&measures));
-            }
+        let sandbox = caller.sandbox(&plain_id(id));
+        match sandbox.call(Measure {}).await {
+            Ok(measures) => drop(all.insert(sandbox.id, measured(&measures))),
             Err(refusal) if refusal.kind == Kind::NoSandbox => {}
             Err(refusal) => return Err(refusal),
         }
     }
-    Ok(answer_json(StatusCode::OK, &json!({ "sandboxes": all })))
+    ok(&json!({ "sandboxes": all }))
 }
 
 /// Says whether the worker makes sandboxes.
-pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
-    let counts = front.call(Credential::Nothing, Count {}).await?;
+pub(crate) async fn ready(caller: &Caller) -> Answered {
+    let counts = caller.call(Count {}).await?;
     let status = match counts.makes && !counts.draining {
         true => StatusCode::NO_CONTENT,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -90,69 +63,56 @@ pub(crate) async fn ready(front: &Front) -> Result<Response, Refusal> {
 }
 
 /// Writes the worker's numbers in Prometheus' text format.
-pub(crate) async fn prometheus(front: &Front) -> Result<Response, Refusal> {
-    let counts = front.call(Credential::Nothing, Count {}).await?;
-    let all = [
-        (
-            "atoll_sandboxes",
-            "gauge",
-            "Sandboxes that are alive.",
-            counts.sandboxes as u64,
-        ),
-        (
-            "atoll_programs",
-            "gauge",
-            "Programs that run in them.",
-            counts.programs as u64,
-        ),
-        (
-            "atoll_sandboxes_warm",
-            "gauge",
-            "Sandboxes made ahead, that wait for whoever asks for one.",
-            counts.warm as u64,
-        ),
-        (
-            "atoll_sandboxes_assigned_total",
-            "counter",
-            "Sandboxes made ahead that have become a caller's.",
-            counts.assigned,
-        ),
-        (
-            "atoll_sandboxes_created_total",
-            "counter",
-            "Sandboxes made.",
-            counts.created,
-        ),
-        (
-            "atoll_sandboxes_ended_total",
-            "counter",
-            "Sandboxes ended.",
-            counts.ended,
-        ),
-        (
-            "atoll_requests_total",
-            "counter",
-            "Requests to the worker.",
-            counts.requests,
-        ),
-    ];
-    let mut text: String = all
-        .into_iter()
-        .map(|(name, kind, help, number)| {
-            format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {number}\n")
-        })
-        .collect();
+pub(crate) async fn prometheus(caller: &Caller) -> Answered {
+    let counts = caller.call(Count {}).await?;
+    let mut all = String::new();
+    let mut write = |name: &str, kind: &str, help: &str, number: u64| {
+        let name = format!("atoll_{name}");
+        all += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {number}\n");
+    };
+    let (gauge, counter) = ("gauge", "counter");
+    write(
+        "sandboxes",
+        gauge,
+        "Sandboxes that are alive.",
+        counts.sandboxes as u64,
+    );
+    write(
+        "programs",
+        gauge,
+        "Programs that run in them.",
+        counts.programs as u64,
+    );
+    let help = "Sandboxes made ahead, that wait for whoever asks for one.";
+    write("sandboxes_warm", gauge, help, counts.warm as u64);
+    let help = "Sandboxes made ahead that have become a caller's.";
+    write("sandboxes_assigned_total", counter, help, counts.assigned);
+    write(
+        "sandboxes_created_total",
+        counter,
+        "Sandboxes made.",
+        counts.created,
+    );
+    write(
+        "sandboxes_ended_total",
+        counter,
+        "Sandboxes ended.",
+        counts.ended,
+    );
+    write(
+        "requests_total",
+        counter,
+        "Requests to the worker.",
+        counts.requests,
+    );
     let name = "atoll_webhook_deliveries_total";
-    text += &format!("# HELP {name} Deliveries to webhooks.\n# TYPE {name} counter\n");
+    all += &format!("# HELP {name} Deliveries to webhooks.\n# TYPE {name} counter\n");
     for (outcome, number) in [
         ("delivered", counts.webhooks_delivered),
         ("given_up", counts.webhooks_given_up),
         ("dropped", counts.webhooks_dropped),
     ] {
-        text += &format!("{name}{{outcome=\"{outcome}\"}} {number}\n");
+        all += &format!("{name}{{outcome=\"{outcome}\"}} {number}\n");
     }
-    let mut response = Response::new(Body::from(text));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    Ok(response)
+    Ok(text("text/plain; version=0.0.4", all))
 }

@@ -10,11 +10,8 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::ask::Line;
-use super::control::credential;
-use super::envd::token;
-use super::{Front, Target, jupyter, opensandbox, transfer};
-use crate::protocol::{self, Credential, ENVD_PORT, Kind, Refusal};
+use super::ask::{Front, Line};
+use crate::protocol::{self, Credential, Kind, Refusal};
 
 /// The longest time, and the most bytes, for which a refused body is still read.
 const DRAINED_WITHIN: Duration = Duration::from_secs(1);
@@ -45,22 +42,17 @@ pub(super) struct Permit {
 }
 
 impl Sender {
-    pub(super) fn of(front: &Arc<Front>, target: &Target, headers: &HeaderMap, uri: &Uri) -> Self {
+    pub(super) fn new(
+        front: &Arc<Front>,
+        credential: Credential,
+        sandbox: Option<String>,
+        headers: &HeaderMap,
+        uri: &Uri,
+    ) -> Self {
         let mut names = uri.path().trim_matches('/').split('/');
         let volume = match (names.next(), names.next()) {
             (Some("volumecontent"), Some(id)) => Some(id.to_owned()),
             _ => None,
-        };
-        let (credential, sandbox) = match target {
-            Target::Control | Target::Own | Target::LibreChat => (credential(headers), None),
-            Target::Jupyter => (jupyter::credential(headers, uri), None),
-            Target::OpenSandbox => opensandbox::sender(headers, uri.path()),
-            Target::Signed => (transfer::credential(headers, uri), None),
-            Target::Sandbox {
-                id,
-                port: ENVD_PORT,
-            } if uri.path() == "/files" => (transfer::credential(headers, uri), Some(id.clone())),
-            Target::Sandbox { id, .. } => (token(headers), Some(id.clone())),
         };
         let bytes = headers.get(header::CONTENT_LENGTH);
         let bytes = bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
@@ -96,7 +88,7 @@ pub(super) async fn permitted() -> Result<Permit, Refusal> {
         sandbox: sender.sandbox,
         volume: sender.volume,
     };
-    let mut line = sender.front.begin(sender.credential, ask).await?;
+    let mut line = sender.front.begin(sender.credential, None, ask).await?;
     line.reply().await?;
     Ok(Permit { _line: line })
 }

@@ -1,6 +1,7 @@
 //! Ports of sandboxes: a request is passed on to whatever listens there, and its answer back.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
@@ -11,10 +12,12 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::UnixStream;
 
-use super::answers::{empty, gone, json as answer_json, refused};
-use super::ask::within;
-use super::envd::token;
-use super::{Front, authority};
+use super::answers::{answer_json, empty, header_of};
+use super::ask::Front;
+use super::caller::{Caller, Sandbox};
+use super::query::authority;
+use super::refusals::{Dialect, gone};
+use super::senders::token;
 use crate::line;
 use crate::protocol::{
     Credential, Kind, LINK, LINK_LASTS_S_MAX, OpenPort, OpenedPort, Refusal, is_service,
@@ -33,7 +36,7 @@ const OWN: [&str; 5] = [
 
 /// Passes a request on to a port of a sandbox.
 pub(crate) async fn answer(
-    front: &Front,
+    front: &Arc<Front>,
     sandbox: &str,
     port: u16,
     mut request: Request<Body>,
@@ -46,7 +49,8 @@ pub(crate) async fn answer(
         Credential::Nothing => link.unwrap_or(Credential::Nothing),
         other => other,
     };
-    let (stream, host) = match open(front, sandbox, port, credential).await {
+    let opened = open(&Caller::new(front, credential).sandbox(sandbox), port).await;
+    let (stream, host) = match opened {
         Ok(opened) => opened,
         Err(refusal) => return not_open(sandbox, port, &refusal),
     };
@@ -61,13 +65,10 @@ pub(crate) async fn answer(
 
 /// Connects to a port of a sandbox; returns with it the host that requests are to name.
 pub(crate) async fn open(
-    front: &Front,
-    sandbox: &str,
+    sandbox: &Sandbox,
     port: u16,
-    credential: Credential,
 ) -> Result<(UnixStream, Option<String>), Refusal> {
-    let ask = within(sandbox, OpenPort { port });
-    let mut line = front.begin(credential, ask).await?;
+    let mut line = sandbox.begin(OpenPort { port }).await?;
     let OpenedPort { host } = line.reply().await?;
     let stream = line::raw(line.reader, line.writer).map_err(|error| closed(&error))?;
     Ok((stream, host))
@@ -87,7 +88,7 @@ fn entered(request: &Request<Body>, is_secure: bool) -> Option<Response> {
     let lasts_s = until_s.saturating_sub(now.unwrap_or_default().as_secs());
     if lasts_s == 0 || lasts_s > LINK_LASTS_S_MAX {
         let expired = Refusal::new(Kind::Forbidden, "the link has expired");
-        return Some(refused(&expired.advise("ask whoever gave it for another")));
+        return Some(Dialect::E2b.refused(&expired.advise("ask whoever gave it for another")));
     }
     let rest: Vec<&str> = query.split('&').filter(|one| !is_link(one)).collect();
     // Two slashes would be another host (RFC 3986, 4.2).
@@ -136,12 +137,11 @@ fn take_link(headers: &mut HeaderMap) -> Option<Credential> {
 }
 
 fn credential(headers: &HeaderMap, port: u16) -> Credential {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let credential = match text(PORT_TOKEN) {
+    let credential = match header_of(headers, PORT_TOKEN) {
         Some(token) => Credential::Token(token.to_owned()),
         None => token(headers),
     };
-    match (credential, text("x-api-key")) {
+    match (credential, header_of(headers, "x-api-key")) {
         // Of a program's port it says nothing.
         (Credential::Nothing, Some(key)) if is_service(port) => Credential::Key(key.to_owned()),
         (credential, _) => credential,
@@ -204,6 +204,6 @@ fn not_open(sandbox: &str, port: u16, refusal: &Refusal) -> Response {
             });
             answer_json(StatusCode::BAD_GATEWAY, &body)
         }
-        _ => refused(refusal),
+        _ => Dialect::E2b.refused(refusal),
     }
 }

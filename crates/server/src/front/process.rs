@@ -1,30 +1,13 @@
 //! E2B's process service, by the Connect protocol in JSON.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use axum::body::Body;
-use axum::http::{HeaderMap, Request};
-use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use bytes::Bytes;
 
-use super::Front;
-use super::answers::{connect, gone, parsed, understood, whole};
-use super::ask::{Line, Next, within};
-use super::envd::{asked_user, token};
-use super::envelopes::{Envelopes, Out, streamed};
+use super::dialect::*;
+use super::envelopes::{self, Envelopes, connect, message, ping_every, with_bytes};
 use super::permit::permitted;
-use crate::line::Stream;
-use crate::protocol::{
-    self, Attach, CloseInput, End, Kind, ListProcesses, ProcessFacts, Refusal, Resize, Selector,
-    Signal, Start, StartAsk, StartedFacts, TerminalSize, describe_limit, limited_status,
-};
-
-/// The time between two signs of life, unless the caller says another.
-const PING: Duration = Duration::from_secs(90);
+use super::senders::asked_user;
 
 const SIGKILL: u8 = 9;
 const SIGTERM: u8 = 15;
@@ -32,12 +15,24 @@ const SIGTERM: u8 = 15;
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Asked {
-    process: Option<Value>,
+    process: Option<Process>,
     pty: Option<Pty>,
     tag: Option<String>,
     stdin: Option<bool>,
     input: Option<Input>,
     signal: Option<Value>,
+}
+
+/// A program to start, or the name of one that was.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Process {
+    cmd: String,
+    args: Vec<String>,
+    envs: BTreeMap<String, String>,
+    cwd: Option<String>,
+    pid: Option<u32>,
+    tag: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -53,48 +48,36 @@ struct Size {
     rows: u16,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Deserialize)]
 struct Input {
     stdin: Option<String>,
     pty: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Config {
-    cmd: String,
-    args: Vec<String>,
-    envs: BTreeMap<String, String>,
-    cwd: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Pointed {
-    pid: Option<u32>,
-    tag: Option<String>,
+/// A message of a stream of input.
+#[derive(Deserialize)]
+struct Streamed {
+    start: Option<Asked>,
+    data: Option<Asked>,
 }
 
 impl Asked {
     fn selector(&self) -> Result<Selector, Refusal> {
-        let pointed: Pointed = of(self.process.as_ref())?;
-        match (pointed.pid, pointed.tag) {
-            (Some(pid), _) => Ok(Selector::Pid(pid)),
-            (None, Some(tag)) => Ok(Selector::Tag(tag)),
-            (None, None) => Err(Refusal::new(
-                Kind::Invalid,
-                "process names neither pid nor tag",
-            )),
-        }
+        let process = self.process.as_ref();
+        let by_tag = || Some(Selector::Tag(process?.tag.clone()?));
+        let found = process.and_then(|process| process.pid).map(Selector::Pid);
+        let what = "process names neither pid nor tag";
+        let none = || Refusal::invalid(what);
+        found.or_else(by_tag).ok_or_else(none)
     }
-}
 
-fn of<T: Default + for<'a> Deserialize<'a>>(value: Option<&Value>) -> Result<T, Refusal> {
-    match value {
-        None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => T::deserialize(value)
-            .map_err(|error| Refusal::new(Kind::Invalid, format!("process: {error}"))),
+    /// Returns the bytes of its input.
+    fn content(&self) -> Result<Bytes, Refusal> {
+        let input = self.input.as_ref();
+        let text = input.and_then(|input| input.stdin.as_deref().or(input.pty.as_deref()));
+        let wrong = |error| Refusal::invalid(format!("input: {error}"));
+        let content = BASE64_STANDARD.decode(text.unwrap_or_default());
+        Ok(content.map_err(wrong)?.into())
     }
 }
 
@@ -108,77 +91,56 @@ impl From<&Pty> for TerminalSize {
     }
 }
 
-impl Input {
-    fn bytes(&self) -> Result<Vec<u8>, Refusal> {
-        let text = self.stdin.as_ref().or(self.pty.as_ref());
-        let text = text.map(String::as_str).unwrap_or_default();
-        BASE64_STANDARD
-            .decode(text)
-            .map_err(|error| Refusal::new(Kind::Invalid, format!("input: {error}")))
-    }
-}
-
 /// Answers a request of the service.
-pub(crate) async fn answer(
-    front: &Front,
-    sandbox: &str,
-    method: &str,
-    request: Request<Body>,
-) -> Response {
+pub(crate) async fn answer(sandbox: &Sandbox, method: &str, request: Request<Body>) -> Response {
     match method {
-        "Start" | "Connect" => return follow(front, sandbox, method, request).await,
-        "StreamInput" => return stream_input(front, sandbox, request).await,
+        "Start" | "Connect" => return follow(sandbox, method, request).await,
+        "StreamInput" => return stream_input(sandbox, request).await,
         _ => {}
     }
-    let (parts, body) = request.into_parts();
     let answered = async {
         // First, since a connection with an unread body cannot be used again.
-        let text = whole(body).await?;
-        let credential = token(&parts.headers);
-        let asked: Asked = understood(&text).await?;
-        match method {
-            "List" => {
-                let all = front.call_in(credential, sandbox, ListProcesses {}).await?;
-                let all: Vec<Value> = all.iter().map(listed).collect();
-                return Ok(json!({ "processes": all }));
-            }
-            "SendInput" => {
-                let input = asked.input.as_ref().map(Input::bytes).transpose()?;
-                let process = asked.selector()?;
-                let ask = within(sandbox, protocol::Input { process });
-                let mut line = front.begin(credential, ask).await?;
-                let content = input.unwrap_or_default();
-                // What stands in its way is in the answer.
-                let _ = line.writer.content(Stream::Output, &content).await;
-                line.finish().await?;
-            }
-            "CloseStdin" => {
-                let process = asked.selector()?;
-                let ask = CloseInput { process };
-                front.call_in(credential, sandbox, ask).await?;
-            }
-            "SendSignal" => {
-                let ask = Signal {
-                    process: asked.selector()?,
-                    number: signal(asked.signal.as_ref())?,
-                };
-                front.call_in(credential, sandbox, ask).await?;
-            }
-            "Update" => {
-                let ask = Resize {
-                    process: asked.selector()?,
-                    terminal: TerminalSize::from(&asked.pty.unwrap_or_default()),
-                };
-                front.call_in(credential, sandbox, ask).await?;
-            }
-            _ => {
-                let what = format!("process.Process has no {method}");
-                return Err(Refusal::new(Kind::NotFound, what));
-            }
-        }
-        Ok(json!({}))
+        let text = whole(request.into_body()).await?;
+        carry_out(sandbox, method, understood(&text).await?).await
     };
-    connect(sandbox, answered.await)
+    connect(&sandbox.id, answered.await)
+}
+
+async fn carry_out(sandbox: &Sandbox, method: &str, asked: Asked) -> Result<Value, Refusal> {
+    let process = || asked.selector();
+    match method {
+        "List" => {
+            let all = sandbox.call(ListProcesses {}).await?;
+            let all: Vec<Value> = all.iter().map(listed).collect();
+            return Ok(json!({ "processes": all }));
+        }
+        "SendInput" => {
+            let content = asked.content()?;
+            let process = process()?;
+            let mut line = sandbox.begin(protocol::Input { process }).await?;
+            // What stands in its way is in the answer.
+            let _ = line.writer.content(Stream::Output, &content).await;
+            line.finish().await?;
+        }
+        "CloseStdin" => {
+            let process = process()?;
+            sandbox.call(CloseInput { process }).await?;
+        }
+        "SendSignal" => {
+            let (process, number) = (process()?, signal(asked.signal.as_ref())?);
+            sandbox.call(Signal { process, number }).await?;
+        }
+        "Update" => {
+            let terminal = TerminalSize::from(asked.pty.as_ref().unwrap_or(&Pty::default()));
+            let process = process()?;
+            sandbox.call(Resize { process, terminal }).await?;
+        }
+        _ => {
+            let what = format!("process.Process has no {method}");
+            return Err(Refusal::new(Kind::NotFound, what));
+        }
+    }
+    Ok(json!({}))
 }
 
 fn signal(value: Option<&Value>) -> Result<u8, Refusal> {
@@ -187,8 +149,7 @@ fn signal(value: Option<&Value>) -> Result<u8, Refusal> {
         Some(Value::String(name)) if name == "SIGNAL_SIGTERM" => Ok(SIGTERM),
         Some(Value::Number(number)) if number.as_u64() == Some(SIGKILL.into()) => Ok(SIGKILL),
         Some(Value::Number(number)) if number.as_u64() == Some(SIGTERM.into()) => Ok(SIGTERM),
-        _ => Err(Refusal::new(
-            Kind::Invalid,
+        _ => Err(Refusal::invalid(
             "signal is SIGNAL_SIGTERM or SIGNAL_SIGKILL",
         )),
     }
@@ -196,7 +157,7 @@ fn signal(value: Option<&Value>) -> Result<u8, Refusal> {
 
 fn listed(process: &ProcessFacts) -> Value {
     let started = &process.started;
-    let mut described = json!({
+    let described = json!({
         "config": {
             "cmd": started.command.first(),
             "args": started.command.get(1..).unwrap_or_default(),
@@ -205,133 +166,101 @@ fn listed(process: &ProcessFacts) -> Value {
         },
         "pid": process.pid,
     });
-    if let (Some(fields), Some(tag)) = (described.as_object_mut(), &started.tag) {
-        fields.insert("tag".to_owned(), json!(tag));
-    }
-    described
+    with(described, "tag", started.tag.as_ref())
 }
 
 /// Starts a program, or attaches to one, and streams what it writes.
-async fn follow(front: &Front, sandbox: &str, method: &str, request: Request<Body>) -> Response {
+async fn follow(sandbox: &Sandbox, method: &str, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    let ping = ping_every(&parts.headers);
-    let began = async {
+    let begun = async {
         let text = Envelopes::only(whole(body).await?)?;
         let asked: Asked = understood(&text).await?;
-        let credential = token(&parts.headers);
-        let mut line = match method {
-            "Connect" => {
-                let process = asked.selector()?;
-                let ask = Attach {
-                    process,
-                    from: None,
-                };
-                front.begin(credential, within(sandbox, ask)).await?
-            }
-            _ => {
-                let ask = Start(Box::new(start(&asked, &parts.headers)?));
-                front.begin(credential, within(sandbox, ask)).await?
-            }
-        };
+        if method == "Start" {
+            return sandbox.start(start(asked, &parts.headers)).await;
+        }
+        let (process, from) = (asked.selector()?, None);
+        let mut line = sandbox.begin(Attach { process, from }).await?;
         line.reply().await.map(|started| (line, started.pid))
     };
-    let (out, response) = streamed();
-    match began.await {
-        Err(refusal) if refusal.kind == Kind::NoSandbox => return gone(sandbox),
-        Err(refusal) => out.end(Some(&refusal)).await,
-        Ok((line, pid)) => drop(tokio::spawn(pass_on(line, pid, out, ping))),
-    }
-    response
+    let sign = message(&json!({ "event": { "keepalive": {} } }));
+    let ping = ping_every(&parts.headers);
+    let pass_on = |(line, pid), out: Out| pass_on(line, pid, out.alive(sign, ping));
+    envelopes::stream(&sandbox.id, begun.await, pass_on).await
 }
 
 /// Passes on what a program writes, until its end.
-async fn pass_on(mut line: Line<StartedFacts, End>, pid: u32, out: Out, ping: Duration) {
-    let mut told = out
-        .message(&json!({ "event": { "start": { "pid": pid } } }))
-        .await;
-    while told {
-        told = tokio::select! {
-            next = line.next() => match next {
-                Ok(Next::Content(stream, content)) => {
-                    let (before, after) = around(stream);
-                    out.bytes(before, &content, after).await
-                }
-                Ok(Next::Message(end)) => return ended(&out, end).await,
-                // The worker is gone, and every sandbox with it.
-                Err(_) => return out.abort().await,
-            },
-            () = out.closed() => return,
-            () = tokio::time::sleep(ping) => {
-                out.message(&json!({ "event": { "keepalive": {} } })).await
-            }
+async fn pass_on(mut line: Line<StartedFacts, End>, pid: u32, out: Out) {
+    let started = json!({ "event": { "start": { "pid": pid } } });
+    let mut is_there = out.send(message(&started)).await;
+    while is_there && let Some(next) = out.next(&mut line).await {
+        is_there = match next {
+            Next::Content(stream, content) => out.send(output(stream, &content)).await,
+            Next::Message(end) => return ended(&out, end).await,
         };
     }
 }
 
-fn start(asked: &Asked, headers: &HeaderMap) -> Result<StartAsk, Refusal> {
-    let config: Config = of(asked.process.as_ref())?;
-    let timeout = headers
-        .get("connect-timeout-ms")
-        .and_then(|value| value.to_str().ok());
+fn start(asked: Asked, headers: &HeaderMap) -> StartAsk {
+    let process = asked.process.unwrap_or_default();
+    let timeout = header_of(headers, "connect-timeout-ms");
     let timeout = timeout.and_then(|value| value.parse::<u64>().ok());
-    Ok(StartAsk {
-        command: std::iter::once(config.cmd).chain(config.args).collect(),
-        environment: config.envs,
-        directory: config.cwd.filter(|directory| !directory.is_empty()),
+    StartAsk {
+        command: std::iter::once(process.cmd).chain(process.args).collect(),
+        environment: process.envs,
+        directory: process.cwd.filter(|directory| !directory.is_empty()),
         terminal: asked.pty.as_ref().map(TerminalSize::from),
-        tag: asked.tag.clone(),
+        tag: asked.tag,
         input: asked.stdin.unwrap_or(true),
         timeout_ms: timeout.filter(|timeout| *timeout > 0),
         user: asked_user(headers),
-    })
+    }
 }
 
-/// Returns the text around a program's output, of which there can be much.
-fn around(stream: Stream) -> (&'static str, &'static str) {
+/// Makes the message of a program's output, of which there can be much.
+fn output(stream: Stream, content: &[u8]) -> Bytes {
     let before = match stream {
         Stream::Output => r#"{"event":{"data":{"stdout":""#,
         Stream::Error => r#"{"event":{"data":{"stderr":""#,
         Stream::Terminal => r#"{"event":{"data":{"pty":""#,
     };
-    (before, r#""}}}"#)
+    with_bytes(before, content, r#""}}}"#)
 }
 
 /// Tells of a program's end, as far as that can be told.
 async fn ended(out: &Out, end: End) {
+    let refuse = async |kind, what: &str| {
+        let refusal = Refusal::new(kind, what);
+        out.send(envelopes::last(Some(&refusal))).await;
+    };
+    let why = end.why();
     let (code, exited, status) = match end {
-        End::Exited(status) => (i32::from(status), true, format!("exit status {status}")),
+        End::Exited(status) => (i32::from(status), true, why),
         End::Signalled(number) => (-1, false, format!("signal: {}", signal_name(number))),
         // What an SDK shows of a failed program is its standard error.
         End::Limited(limit) => {
-            let why = format!("{}\n", describe_limit(&limit));
-            let (before, after) = around(Stream::Error);
-            if !out.bytes(before, why.as_bytes(), after).await {
+            let shown = format!("{why}\n");
+            if !out.send(output(Stream::Error, shown.as_bytes())).await {
                 return;
             }
-            (
-                limited_status(&limit).into(),
-                false,
-                why.trim_end().to_owned(),
-            )
+            (limited_status(&limit).into(), false, why)
         }
         End::Late => {
-            let late = Refusal::new(Kind::Late, "the program's time was over, and it was ended");
-            return out.end(Some(&late)).await;
+            let what = "the program's time was over, and it was ended";
+            return refuse(Kind::Late, what).await;
         }
         End::TooSlow => {
             let what = "others read on, and this reader was too slow";
-            return out.end(Some(&Refusal::new(Kind::Quota, what))).await;
+            return refuse(Kind::Quota, what).await;
         }
-        End::Otherwise(why) => return out.end(Some(&Refusal::new(Kind::Invalid, why))).await,
+        End::Otherwise(_) => return refuse(Kind::Invalid, &why).await,
         // The connection breaks off, as it does with a machine that is gone.
         End::Gone(_) => return out.abort().await,
     };
-    let mut told = json!({ "exitCode": code, "exited": exited, "status": status });
-    if let (Some(fields), true) = (told.as_object_mut(), code != 0) {
-        fields.insert("error".to_owned(), json!(status));
-    }
-    if out.message(&json!({ "event": { "end": told } })).await {
-        out.end(None).await;
+    let ended = json!({ "exitCode": code, "exited": exited, "status": status });
+    let ended = with(ended, "error", (code != 0).then_some(status));
+    let ended = message(&json!({ "event": { "end": ended } }));
+    if out.send(ended).await {
+        out.send(envelopes::last(None)).await;
     }
 }
 
@@ -350,53 +279,32 @@ fn signal_name(number: u8) -> String {
 }
 
 /// Passes on a stream of input.
-async fn stream_input(front: &Front, sandbox: &str, request: Request<Body>) -> Response {
-    let (parts, body) = request.into_parts();
-    let mut envelopes = Envelopes::of(body);
+async fn stream_input(sandbox: &Sandbox, request: Request<Body>) -> Response {
+    let mut envelopes = Envelopes::of(request.into_body());
     let mut line: Option<Line<()>> = None;
     let passed = async {
         // Until the process is known, which has a place of its own.
         let mut permit = Some(permitted().await?);
         while let Some(text) = envelopes.next().await? {
-            let message: BTreeMap<String, Value> = parsed(&text)?;
-            if let Some(begin) = message.get("start") {
-                let asked: Asked = of(Some(begin))?;
+            let Streamed { start, data } = parsed(&text)?;
+            if let Some(asked) = start {
                 let process = asked.selector()?;
-                let ask = within(sandbox, protocol::Input { process });
-                line = Some(front.begin(token(&parts.headers), ask).await?);
+                line = Some(sandbox.begin(protocol::Input { process }).await?);
                 drop(permit.take());
-            } else if let (Some(data), Some(line)) = (message.get("data"), &mut line) {
-                let asked: Asked = of(Some(data))?;
-                let content = asked.input.as_ref().map(Input::bytes).transpose()?;
-                let content = content.unwrap_or_default();
+            } else if let (Some(asked), Some(line)) = (data, &mut line) {
+                let content = asked.content()?;
                 if line.writer.content(Stream::Output, &content).await.is_err() {
                     break;
                 }
             }
         }
-        let line = line.ok_or_else(|| Refusal::new(Kind::Invalid, "no process is named"))?;
+        let line = line.ok_or_else(|| Refusal::invalid("no process is named"))?;
         line.finish().await
     };
-    let (out, response) = streamed();
-    match passed.await {
-        Err(refusal) if refusal.kind == Kind::NoSandbox => return gone(sandbox),
-        Err(refusal) => out.end(Some(&refusal)).await,
-        Ok(()) => {
-            if out.message(&json!({})).await {
-                out.end(None).await;
-            }
+    let end = async |(), out: Out| {
+        if out.send(message(&json!({}))).await {
+            out.send(envelopes::last(None)).await;
         }
-    }
-    response
-}
-
-/// Returns how often a caller wants a sign of life.
-pub(crate) fn ping_every(headers: &HeaderMap) -> Duration {
-    let asked = headers
-        .get("keepalive-ping-interval")
-        .and_then(|value| value.to_str().ok());
-    let seconds = asked
-        .and_then(|value| value.parse().ok())
-        .filter(|seconds| *seconds > 0);
-    seconds.map_or(PING, Duration::from_secs)
+    };
+    envelopes::stream(&sandbox.id, passed.await, end).await
 }

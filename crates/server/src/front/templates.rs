@@ -1,23 +1,7 @@
 //! Templates that are built, in the form of E2B's control API.
 
-use std::collections::BTreeMap;
-
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::answers::{body, empty, json as answer_json};
-use super::control::{credential, not_offered, pairs};
-use super::{Front, authority, kept};
-use crate::protocol::{
-    BuildFacts, BuildFrom, BuildLine, BuildPlan, BuildState, BuildStep, CODE_INTERPRETER,
-    Credential, GetBuild, GetTemplate, Kind, LinkUpload, ListTemplates, Refusal, RegistryLogin,
-    RemoveTemplate, RequestBuild, RequestedBuild, StartBuild, TEMPLATES, TemplateFacts, Upload,
-};
-use crate::rfc3339::time_of;
+use super::dialect::*;
+use super::kept;
 
 /// The most steps of a build.
 const STEPS_MAX: usize = 200;
@@ -26,7 +10,7 @@ const TAG: &str = "default";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct Wanted {
     name: Option<String>,
     alias: Option<String>,
     tags: Option<Vec<String>>,
@@ -77,79 +61,69 @@ struct Step {
 }
 
 /// Answers a request about templates.
-pub(crate) async fn answer(
-    front: &Front,
-    parts: &Parts,
-    rest: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    let key = credential(&parts.headers);
-    let get = parts.method == Method::GET;
-    let post = parts.method == Method::POST;
-    match rest {
-        [] if get => list(front, key).await,
-        [] if post => request(front, key, body(content).await?).await,
-        ["aliases", name] if get => alias(front, key, name).await,
-        [id] if get => one(front, key, id).await,
-        [id] if parts.method == Method::DELETE => remove(front, parts, key, id).await,
-        [id, "files", upload] if get => link(front, parts, key, id, upload).await,
-        [id, "files", upload] if parts.method == Method::PUT => {
-            upload_of(front, parts, id, upload, content).await
+pub(crate) async fn answer(caller: &Caller, rest: &[&str], request: Request<Body>) -> Answered {
+    let query = Query::of(request.uri());
+    let id = rest.first().map(|id| (*id).to_owned()).unwrap_or_default();
+    match (request.method().as_str(), rest) {
+        ("GET", []) => {
+            let all = caller.call(ListTemplates {}).await?;
+            // What is shipped is nobody's own there.
+            let own = all.iter().filter(|one| one.id != CODE_INTERPRETER);
+            each(own, described)
         }
-        [id, "builds", build] if post => {
-            let plan = plan(body(content).await?)?;
-            let ask = StartBuild {
-                template: (*id).to_owned(),
-                build: (*build).to_owned(),
-                plan: Box::new(plan),
+        ("POST", []) => request_build(caller, body(request).await?).await,
+        ("GET", ["aliases", name]) => alias(caller, name).await,
+        ("GET", [_]) => ok(&described(&caller.call(GetTemplate { id }).await?)),
+        ("DELETE", [_]) => {
+            let ask = RemoveTemplate { id: id.clone() };
+            match caller.call(ask).await {
+                Ok(()) => Ok(empty(StatusCode::NO_CONTENT)),
+                // Snapshots are removed by the same path.
+                Err(refusal) if refusal.kind == Kind::NotFound => kept::remove(caller, &id).await,
+                Err(refusal) => Err(refusal),
+            }
+        }
+        ("GET", [_, "files", upload]) => link(caller, request, id, upload).await,
+        ("PUT", [_, "files", upload]) => {
+            let ask = Upload {
+                template: id,
+                upload: (*upload).to_owned(),
+                token: query.one("token").unwrap_or_default(),
             };
-            front.call(key, ask).await?;
-            Ok(empty(StatusCode::ACCEPTED))
+            let anybody = Caller::new(&caller.front, Credential::Nothing);
+            done(
+                StatusCode::OK,
+                anybody.begin(ask).await?.fill(request.into_body()).await,
+            )
         }
-        [id, "builds", build, "status"] if get => status(front, parts, key, id, build).await,
-        _ => Err(not_offered(parts)),
+        ("POST", [_, "builds", build]) => {
+            let ask = StartBuild {
+                plan: Box::new(plan(body(request).await?)?),
+                template: id,
+                build: (*build).to_owned(),
+            };
+            done(StatusCode::ACCEPTED, caller.call(ask).await)
+        }
+        ("GET", [_, "builds", build, "status"]) => {
+            let ask = GetBuild {
+                template: id.clone(),
+                build: (*build).to_owned(),
+                from: query.number("logsOffset").unwrap_or(0),
+                limit: query.number("limit").unwrap_or(usize::MAX),
+            };
+            ok(&progress(&id, build, &caller.call(ask).await?))
+        }
+        _ => Err(not_offered(&request)),
     }
 }
 
-async fn list(front: &Front, key: Credential) -> Result<Response, Refusal> {
-    let all = front.call(key, ListTemplates {}).await?;
-    // What is shipped is nobody's own there.
-    let own = all.iter().filter(|one| one.id != CODE_INTERPRETER);
-    let all: Vec<Value> = own.map(described).collect();
-    Ok(answer_json(StatusCode::OK, &all))
-}
-
-async fn one(front: &Front, key: Credential, id: &str) -> Result<Response, Refusal> {
-    let ask = GetTemplate { id: id.to_owned() };
-    let facts = front.call(key, ask).await?;
-    Ok(answer_json(StatusCode::OK, &described(&facts)))
-}
-
-async fn alias(front: &Front, key: Credential, name: &str) -> Result<Response, Refusal> {
-    let told = |id: &str, is_public: bool| {
-        let body = json!({ "templateID": id, "public": is_public });
-        Ok(answer_json(StatusCode::OK, &body))
-    };
-    if TEMPLATES.contains(&name) {
-        return told(name, true);
-    }
+async fn alias(caller: &Caller, name: &str) -> Answered {
     let id = name.to_owned();
-    told(&front.call(key, GetTemplate { id }).await?.id, false)
-}
-
-async fn remove(
-    front: &Front,
-    parts: &Parts,
-    key: Credential,
-    id: &str,
-) -> Result<Response, Refusal> {
-    let ask = RemoveTemplate { id: id.to_owned() };
-    match front.call(key, ask).await {
-        Ok(()) => Ok(empty(StatusCode::NO_CONTENT)),
-        // Snapshots are removed by the same path.
-        Err(refusal) if refusal.kind == Kind::NotFound => kept::remove(front, parts, id).await,
-        Err(refusal) => Err(refusal),
+    if TEMPLATES.contains(&name) {
+        return ok(&json!({ "templateID": id, "public": true }));
     }
+    let found = caller.call(GetTemplate { id }).await?;
+    ok(&json!({ "templateID": found.id, "public": false }))
 }
 
 fn described(one: &TemplateFacts) -> Value {
@@ -169,13 +143,13 @@ fn described(one: &TemplateFacts) -> Value {
         "spawnCount": one.sandboxes,
         "buildCount": 1,
         "buildStatus": "ready",
-        "envdVersion": super::control::ENVD_VERSION,
+        "envdVersion": super::listed::ENVD_VERSION,
     })
 }
 
-async fn request(front: &Front, key: Credential, asked: Request) -> Result<Response, Refusal> {
+async fn request_build(caller: &Caller, asked: Wanted) -> Answered {
     let name = asked.name.or(asked.alias);
-    let name = name.ok_or_else(|| Refusal::new(Kind::Invalid, "the template has no name"))?;
+    let name = name.ok_or_else(|| Refusal::invalid("the template has no name"))?;
     let tags = asked.tags.unwrap_or_default();
     // Each tag would be a template of its own: the first one is.
     let name = match tags.first() {
@@ -187,7 +161,7 @@ async fn request(front: &Front, key: Credential, asked: Request) -> Result<Respo
         cpus: asked.cpu_count,
         memory_mib: asked.memory_mib,
     };
-    let RequestedBuild { template, build } = front.call(key, ask).await?;
+    let RequestedBuild { template, build } = caller.call(ask).await?;
     let tags = match tags.is_empty() {
         true => vec![TAG.to_owned()],
         false => tags,
@@ -204,43 +178,17 @@ async fn request(front: &Front, key: Credential, asked: Request) -> Result<Respo
 }
 
 /// Tells where files for a build go. That they are there already is nothing that a caller learns.
-async fn link(
-    front: &Front,
-    parts: &Parts,
-    key: Credential,
-    id: &str,
-    upload: &str,
-) -> Result<Response, Refusal> {
-    let ask = LinkUpload {
-        template: id.to_owned(),
+async fn link(caller: &Caller, request: Request<Body>, id: String, upload: &str) -> Answered {
+    let host = authority(request.headers(), request.uri()).unwrap_or("localhost");
+    let scheme = if caller.front.is_secure {
+        "https"
+    } else {
+        "http"
     };
-    let token = front.call(key, ask).await?;
-    let host = authority(&parts.headers, &parts.uri).unwrap_or("localhost");
-    let scheme = if front.is_secure { "https" } else { "http" };
-    let url = format!("{scheme}://{host}/templates/{id}/files/{upload}?token={token}");
-    Ok(answer_json(
-        StatusCode::CREATED,
-        &json!({ "present": false, "url": url }),
-    ))
-}
-
-async fn upload_of(
-    front: &Front,
-    parts: &Parts,
-    id: &str,
-    upload: &str,
-    content: Body,
-) -> Result<Response, Refusal> {
-    let query = parts.uri.query().unwrap_or_default();
-    let token = pairs(query).find(|(name, _)| name == "token");
-    let ask = Upload {
-        template: id.to_owned(),
-        upload: upload.to_owned(),
-        token: token.map(|(_, token)| token).unwrap_or_default(),
-    };
-    let line = front.begin(Credential::Nothing, ask).await?;
-    line.fill(content).await?;
-    Ok(empty(StatusCode::OK))
+    let at = format!("{scheme}://{host}/templates/{id}/files/{upload}");
+    let token = caller.call(LinkUpload { template: id }).await?;
+    let link = json!({ "present": false, "url": format!("{at}?token={token}") });
+    Ok(answer_json(StatusCode::CREATED, &link))
 }
 
 fn plan(asked: Start) -> Result<BuildPlan, Refusal> {
@@ -255,12 +203,12 @@ fn plan(asked: Start) -> Result<BuildPlan, Refusal> {
         (None, None, None) => BuildFrom::Host,
         _ => {
             let what = "fromImage, fromTemplate and fromLayout are one or another";
-            return Err(Refusal::new(Kind::Invalid, what));
+            return Err(Refusal::invalid(what));
         }
     };
     if asked.steps.len() > STEPS_MAX {
         let what = format!("a build has {STEPS_MAX} steps at most");
-        return Err(Refusal::new(Kind::Invalid, what).advise("join commands with &&"));
+        return Err(Refusal::invalid(what).advise("join commands with &&"));
     }
     let steps = asked.steps.into_iter().map(step);
     Ok(BuildPlan {
@@ -279,7 +227,7 @@ fn login(asked: Login) -> Result<RegistryLogin, Refusal> {
         }
         _ => {
             let what = "fromImageRegistry is a user name and a password";
-            Err(Refusal::new(Kind::Invalid, what).advise("those of clouds are not taken"))
+            Err(Refusal::invalid(what).advise("those of clouds are not taken"))
         }
     }
 }
@@ -287,7 +235,7 @@ fn login(asked: Login) -> Result<RegistryLogin, Refusal> {
 fn step(asked: Step) -> Result<BuildStep, Refusal> {
     let wrong = |what: &str| {
         let what = format!("a step {} {what}", asked.kind);
-        Err(Refusal::new(Kind::Invalid, what))
+        Err(Refusal::invalid(what))
     };
     let word = |at: usize| asked.args.get(at).cloned();
     let word_of = |at: usize| word(at).filter(|word| !word.is_empty());
@@ -323,28 +271,6 @@ fn step(asked: Step) -> Result<BuildStep, Refusal> {
     })
 }
 
-async fn status(
-    front: &Front,
-    parts: &Parts,
-    key: Credential,
-    id: &str,
-    build: &str,
-) -> Result<Response, Refusal> {
-    let query = parts.uri.query().unwrap_or_default();
-    let number = |wanted: &str| {
-        let found = pairs(query).find(|(name, _)| name == wanted);
-        found.and_then(|(_, value)| value.parse::<usize>().ok())
-    };
-    let ask = GetBuild {
-        template: id.to_owned(),
-        build: build.to_owned(),
-        from: number("logsOffset").unwrap_or(0),
-        limit: number("limit").unwrap_or(usize::MAX),
-    };
-    let facts = front.call(key, ask).await?;
-    Ok(answer_json(StatusCode::OK, &progress(id, build, &facts)))
-}
-
 fn progress(id: &str, build: &str, facts: &BuildFacts) -> Value {
     let line = |one: &BuildLine| {
         json!({
@@ -362,16 +288,13 @@ fn progress(id: &str, build: &str, facts: &BuildFacts) -> Value {
         BuildState::Ready => "ready",
         BuildState::Failed => "error",
     };
-    let mut told = json!({
+    let told = json!({
         "templateID": id,
         "buildID": build,
         "status": state,
         "logs": texts,
         "logEntries": lines,
     });
-    if let (Some(why), Some(fields)) = (&facts.why, told.as_object_mut()) {
-        let reason = json!({ "message": why, "step": facts.step });
-        fields.insert("reason".to_owned(), reason);
-    }
-    told
+    let reason = |why| json!({ "message": why, "step": facts.step });
+    with(told, "reason", facts.why.as_ref().map(reason))
 }

@@ -1,24 +1,7 @@
 //! Volumes and their files, in the form of E2B's APIs.
 
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use atoll_model::RESIDENT;
-
-use super::Front;
-use super::answers::{body, empty, json as answer_json};
-use super::control::{credential, not_offered, pairs};
-use super::transfer::{asked_range, send, take};
-use crate::protocol::{
-    ContentFacts, GetVolume, Kind, ListContent, ListVolumes, MakeContentDirectory, MakeVolume,
-    OfVolume, OwnVolume, ReadContent, Refusal, RemoveContent, RemoveVolume, SetContentMode,
-    StatContent, VolumeAsk, VolumeFacts, WriteContent,
-};
-use crate::rfc3339::rfc3339;
+use super::dialect::*;
+use super::files::{asked_range, send, take};
 
 /// A volume to make, as E2B's SDKs ask for it.
 #[derive(Deserialize)]
@@ -27,90 +10,56 @@ struct New {
 }
 
 /// Carries out a request about volumes.
-pub(crate) async fn answer(
-    front: &Front,
-    parts: &Parts,
-    rest: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    let key = credential(&parts.headers);
+pub(crate) async fn answer(caller: &Caller, rest: &[&str], request: Request<Body>) -> Answered {
     let own = |status, own: OwnVolume| {
         // A key whose scopes do not reach files gets no token.
-        let told = json!({
+        let described = json!({
             "volumeID": own.volume.id,
             "name": own.volume.name,
             "token": own.token.unwrap_or_default(),
             "domain": null,
         });
-        Ok(answer_json(status, &told))
+        Ok(answer_json(status, &described))
     };
-    match (parts.method.as_str(), rest) {
+    let id = rest.first().map(|id| (*id).to_owned()).unwrap_or_default();
+    match (request.method().as_str(), rest) {
         ("GET", []) => {
-            let all = front.call(key, ListVolumes {}).await?;
+            let all = caller.call(ListVolumes {}).await?;
             let told = |one: &VolumeFacts| json!({ "volumeID": one.id, "name": one.name });
-            let all: Vec<Value> = all.iter().map(told).collect();
-            Ok(answer_json(StatusCode::OK, &all))
+            each(&all, told)
         }
         ("POST", []) => {
-            let New { name } = body(content).await?;
+            let New { name } = body(request).await?;
             let ask = MakeVolume(VolumeAsk {
                 name,
                 ..VolumeAsk::default()
             });
-            own(StatusCode::CREATED, front.call(key, ask).await?)
+            own(StatusCode::CREATED, caller.call(ask).await?)
         }
-        ("GET", [id]) => {
-            let id = (*id).to_owned();
-            own(StatusCode::OK, front.call(key, GetVolume { id }).await?)
-        }
-        ("DELETE", [id]) => {
-            let id = (*id).to_owned();
-            front.call(key, RemoveVolume { id }).await?;
-            Ok(empty(StatusCode::NO_CONTENT))
-        }
-        _ => Err(not_offered(parts)),
+        ("GET", [_]) => own(StatusCode::OK, caller.call(GetVolume { id }).await?),
+        ("DELETE", [_]) => done(
+            StatusCode::NO_CONTENT,
+            caller.call(RemoveVolume { id }).await,
+        ),
+        _ => Err(not_offered(&request)),
     }
 }
 
-/// The parameters of a request about a file.
-#[derive(Debug, Default)]
-struct Wanted {
-    path: Option<String>,
-    depth: Option<u32>,
-    mode: Option<u32>,
-    force: Option<bool>,
-}
-
-impl Wanted {
-    fn read(query: &str) -> Result<Self, Refusal> {
-        let mut wanted = Self::default();
-        for (name, value) in pairs(query) {
-            match &*name {
-                "path" => wanted.path = Some(value),
-                "depth" => wanted.depth = Some(number(&name, &value)?),
-                "mode" => wanted.mode = Some(number(&name, &value)?),
-                "uid" => check_owner(Some(number(&name, &value)?), RESIDENT.uid)?,
-                "gid" => check_owner(Some(number(&name, &value)?), RESIDENT.gid)?,
-                "force" => wanted.force = Some(matches!(&*value, "true" | "True" | "1")),
-                _ => {}
-            }
-        }
-        Ok(wanted)
-    }
-}
-
-fn number(name: &str, value: &str) -> Result<u32, Refusal> {
-    let wrong = |_| Refusal::new(Kind::Invalid, format!("{name} is {value:?}, and no number"));
-    value.parse().map_err(wrong)
+/// Reads a number of a query.
+fn number(query: &Query, name: &str) -> Result<Option<u32>, Refusal> {
+    let read = |value: &String| {
+        let what = || format!("{name} is {value:?}, and no number");
+        value.parse().map_err(|_| Refusal::invalid(what()))
+    };
+    query.all(name).next().map(read).transpose()
 }
 
 /// Refuses another owner than the one that programs are.
 fn check_owner(asked: Option<u32>, own: u32) -> Result<(), Refusal> {
     match asked {
-        Some(id) if id != own => Err(Refusal::new(
-            Kind::Invalid,
-            format!("the owner {id}: files of a volume belong to {own}, who programs are"),
-        )
+        Some(id) if id != own => Err(Refusal::invalid(format!(
+            "the owner {id}: files of a volume belong to {own}, who programs are"
+        ))
         .advise("leave uid and gid out")),
         Some(_) | None => Ok(()),
     }
@@ -127,77 +76,80 @@ struct Change {
 
 /// Carries out a request about the files of a volume.
 pub(crate) async fn content(
-    front: &Front,
-    parts: &Parts,
+    caller: &Caller,
     volume: &str,
     what: &str,
-    content: Body,
-) -> Result<Response, Refusal> {
-    let wanted = Wanted::read(parts.uri.query().unwrap_or_default())?;
-    let (mode, force) = (wanted.mode, wanted.force);
-    let missing = || Refusal::new(Kind::Invalid, "path says which file, and is missing");
-    let path = wanted.path.ok_or_else(missing)?;
-    let key = credential(&parts.headers);
+    request: Request<Body>,
+) -> Answered {
+    let query = Query::of(request.uri());
+    let (depth, mode) = (number(&query, "depth")?, number(&query, "mode")?);
+    check_owner(number(&query, "uid")?, RESIDENT.uid)?;
+    check_owner(number(&query, "gid")?, RESIDENT.gid)?;
+    let force = query.one("force");
+    let force = force.map(|force| matches!(&*force, "true" | "True" | "1"));
+    let missing = || Refusal::invalid("path says which file, and is missing");
+    let path = query.one("path").ok_or_else(missing)?;
     let volume = volume.to_owned();
-    let one = |status, entry| Ok(answer_json(status, &stat(&entry)));
-    match (&parts.method, what) {
-        (&Method::GET, "path") => {
+    let (status, entry) = match (request.method().as_str(), what) {
+        ("GET", "path") => {
             let ask = StatContent { path };
-            let found = front.call(key, OfVolume { volume, ask }).await?;
-            one(StatusCode::OK, found)
+            (StatusCode::OK, caller.call(OfVolume { volume, ask }).await?)
         }
-        (&Method::GET, "dir") => {
-            let depth = wanted.depth.unwrap_or(1);
+        ("GET", "dir") => {
+            let depth = depth.unwrap_or(1);
             let ask = ListContent { path, depth };
-            let all = front.call(key, OfVolume { volume, ask }).await?;
-            let all: Vec<Value> = all.iter().map(stat).collect();
-            Ok(answer_json(StatusCode::OK, &all))
+            let all = caller.call(OfVolume { volume, ask }).await?;
+            return each(&all, stat);
         }
-        (&Method::POST, "dir") => {
+        ("POST", "dir") => {
+            let parents = force == Some(true);
             let ask = MakeContentDirectory {
                 path,
                 mode,
-                parents: force == Some(true),
+                parents,
             };
-            let made = front.call(key, OfVolume { volume, ask }).await?;
-            one(StatusCode::CREATED, made)
+            let made = caller.call(OfVolume { volume, ask }).await?;
+            (StatusCode::CREATED, made)
         }
-        (&Method::DELETE, "path") => {
+        ("DELETE", "path") => {
             let ask = RemoveContent { path };
-            front.call(key, OfVolume { volume, ask }).await?;
-            Ok(empty(StatusCode::NO_CONTENT))
+            let removed = caller.call(OfVolume { volume, ask }).await;
+            return done(StatusCode::NO_CONTENT, removed);
         }
-        (&Method::GET, "file") => {
-            let range = asked_range(&parts.headers);
+        ("GET", "file") => {
+            let range = asked_range(request.headers());
             let ask = ReadContent { path, range };
-            let line = front.begin(key, OfVolume { volume, ask }).await?;
-            send(line, range.is_some()).await
+            let line = caller.begin(OfVolume { volume, ask }).await?;
+            return send(line, range.is_some()).await;
         }
-        (&Method::PUT, "file") => {
+        ("PUT", "file") => {
             let ask = WriteContent {
                 path: path.clone(),
                 mode,
                 replaces: force != Some(false),
             };
-            let line = front.begin(key, OfVolume { volume, ask }).await?;
-            one(StatusCode::CREATED, take(line, &path, content).await?)
+            let line = caller.begin(OfVolume { volume, ask }).await?;
+            (
+                StatusCode::CREATED,
+                take(line, &path, request.into_body()).await?,
+            )
         }
-        (&Method::PATCH, "path") => {
-            let Change { uid, gid, mode } = body(content).await?;
+        ("PATCH", "path") => {
+            let Change { uid, gid, mode } = body(request).await?;
             check_owner(uid, RESIDENT.uid)?;
             check_owner(gid, RESIDENT.gid)?;
             let ask = SetContentMode { path, mode };
-            let found = front.call(key, OfVolume { volume, ask }).await?;
-            one(StatusCode::OK, found)
+            (StatusCode::OK, caller.call(OfVolume { volume, ask }).await?)
         }
-        _ => Err(not_offered(parts)),
-    }
+        _ => return Err(not_offered(&request)),
+    };
+    Ok(answer_json(status, &stat(&entry)))
 }
 
 /// Describes a file as E2B's SDKs read it.
 fn stat(entry: &ContentFacts) -> Value {
     let name = entry.path.rsplit('/').next().unwrap_or_default();
-    let mut told = json!({
+    let described = json!({
         "name": if name.is_empty() { "/" } else { name },
         "type": entry.kind,
         "path": entry.path,
@@ -209,8 +161,5 @@ fn stat(entry: &ContentFacts) -> Value {
         "mtime": rfc3339(entry.modified_ns.into()),
         "ctime": rfc3339(entry.changed_ns.into()),
     });
-    if let (Some(told), Some(target)) = (told.as_object_mut(), &entry.target) {
-        told.insert("target".to_owned(), json!(target));
-    }
-    told
+    with(described, "target", entry.target.as_ref())
 }

@@ -276,6 +276,20 @@ pub enum End {
     TooSlow,
 }
 
+impl End {
+    /// Returns the reason in words.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Exited(status) => format!("exit status {status}"),
+            Self::Signalled(number) => format!("signal {number}"),
+            Self::Limited(limit) => describe_limit(limit),
+            Self::Late => "its time was over".to_owned(),
+            Self::TooSlow => "its reader was too slow".to_owned(),
+            Self::Otherwise(why) | Self::Gone(why) => why.clone(),
+        }
+    }
+}
+
 /// Returns the exit status of a program that a limit of this name ended, as `atoll run` has it.
 pub(crate) fn limited_status(limit: &str) -> u8 {
     match limit {

@@ -65,6 +65,12 @@ impl Refusal {
         }
     }
 
+    /// Makes one of a request that cannot be carried out as it is.
+    #[must_use]
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, what)
+    }
+
     /// Adds what to do next.
     #[must_use]
     pub fn advise(self, advice: impl Into<String>) -> Self {

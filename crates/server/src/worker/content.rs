@@ -23,11 +23,12 @@ use super::answers::refusal;
 use super::caller::Caller;
 use super::caller::check_maker;
 use super::files::part;
+use super::held::Held;
 use super::room::For;
 use super::tokens::is_equal;
+use super::volumes;
 use super::volumes::Volumes;
 use super::volumes::{Use, is_full, no_volume};
-use super::{Held, volumes};
 use crate::line::{Frame, Reader, Writer};
 use crate::protocol::{
     ContentAsk, ContentFacts, Credential, Kind, ReadContent, Refusal, WriteContent,

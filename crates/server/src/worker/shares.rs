@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::BLOCKING_THREADS_MAX;
 use crate::protocol::{Kind, Refusal};
 
 /// The times of what is left that a tenant may have.
@@ -341,3 +340,6 @@ mod tests {
 /// The part of the sandboxes that there can be up to which memory is kept, per cent: the rest is for
 /// those that are wanted now.
 pub(super) const CROWDED_FROM: u64 = 50;
+
+/// The threads for work that waits for the kernel or a sandbox, never for a caller.
+pub(super) const BLOCKING_THREADS_MAX: usize = 1_024;

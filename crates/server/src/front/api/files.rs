@@ -1,18 +1,10 @@
 //! Files of a sandbox.
 
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
-use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::json;
-use std::io;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Api, Content, Path, ProblemDetails, Query, event, events};
-use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::within;
-use crate::front::transfer::{fetch, store};
-use crate::protocol::{EntryFacts, ListDirectory, MakeDirectory, Move, Remove, Stat, Watch};
+use super::{Answered, Content, Json, Query};
+use crate::front::dialect::*;
+use crate::front::stream::{event, events};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -43,70 +35,45 @@ pub(crate) struct ChangesQuery {
 }
 
 /// List a directory.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files", params(("sandbox" = String, Path), ListQuery), tag = "files",
-    responses((status = 200, body = Vec<EntryFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn list(
-    api: Api,
-    Path(sandbox): Path<String>,
-    Query(query): Query<ListQuery>,
-) -> Answered {
-    let ask = ListDirectory {
-        path: query.path,
-        depth: query.depth.unwrap_or(1),
-    };
-    api.answer(StatusCode::OK, within(&sandbox, ask)).await
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files", params(ListQuery), tag = "files", responses((status = 200, body = Vec<EntryFacts>)))]
+pub(crate) async fn list(sandbox: Sandbox, Query(query): Query<ListQuery>) -> Answered {
+    let (path, depth) = (query.path, query.depth.unwrap_or(1));
+    sandbox.answer(ListDirectory { path, depth }).await
 }
 
 /// Remove a file, or a directory with all in it; a missing one is removed already.
-#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/files", params(("sandbox" = String, Path), FileQuery), tag = "files",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn remove(
-    api: Api,
-    Path(sandbox): Path<String>,
-    Query(query): Query<FileQuery>,
-) -> Answered {
-    let ask = Remove { path: query.path };
-    api.carry_out(within(&sandbox, ask)).await
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/files", params(FileQuery), tag = "files", responses((status = 200)))]
+pub(crate) async fn remove(sandbox: Sandbox, Query(query): Query<FileQuery>) -> Answered {
+    sandbox.carry_out(Remove { path: query.path }).await
 }
 
 /// Describe a file.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/stat", params(("sandbox" = String, Path), FileQuery), tag = "files",
-    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn stat(
-    api: Api,
-    Path(sandbox): Path<String>,
-    Query(query): Query<FileQuery>,
-) -> Answered {
-    let ask = Stat { path: query.path };
-    api.answer(StatusCode::OK, within(&sandbox, ask)).await
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/stat", params(FileQuery), tag = "files", responses((status = 200, body = EntryFacts)))]
+pub(crate) async fn stat(sandbox: Sandbox, Query(query): Query<FileQuery>) -> Answered {
+    sandbox.answer(Stat { path: query.path }).await
 }
 
 /// Read a file, or a range of it.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/content", params(("sandbox" = String, Path), FileQuery), tag = "files",
-    responses((status = 200, body = inline(Content), content_type = "application/octet-stream"), (status = 206, body = inline(Content), content_type = "application/octet-stream"),
-        (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/content", params(FileQuery), tag = "files",
+    responses((status = 200, body = inline(Content), content_type = "application/octet-stream"), (status = 206, body = inline(Content), content_type = "application/octet-stream")))]
 pub(crate) async fn download(
-    api: Api,
     headers: HeaderMap,
-    Path(sandbox): Path<String>,
+    sandbox: Sandbox,
     Query(query): Query<FileQuery>,
 ) -> Answered {
-    let key = api.key;
-    Ok(fetch(&api.front, key, Some(&sandbox), query.path, &headers).await?)
+    Ok(sandbox.fetch(query.path, &headers).await?)
 }
 
 /// Write the body to a file, and make the directories above it.
-#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/files/content", params(("sandbox" = String, Path), FileQuery), tag = "files",
+#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/files/content", params(FileQuery), tag = "files",
     request_body(content = inline(Content), content_type = "application/octet-stream"),
-    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+    responses((status = 200, body = EntryFacts)))]
 pub(crate) async fn upload(
-    api: Api,
-    Path(sandbox): Path<String>,
+    sandbox: Sandbox,
     Query(query): Query<FileQuery>,
     content: Body,
 ) -> Answered {
-    let key = api.key;
-    let entry = store(&api.front, &key, &sandbox, &query.path, content).await?;
+    let entry = sandbox.store(&query.path, content).await?;
     Ok(answer_json(StatusCode::OK, &entry))
 }
 
@@ -118,16 +85,10 @@ pub(crate) struct PathBody {
 }
 
 /// Make a directory, and those above it.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/directory", request_body = PathBody, params(("sandbox" = String, Path)), tag = "files",
-    responses((status = 201, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn make_directory(
-    api: Api,
-    Path(sandbox): Path<String>,
-    content: Body,
-) -> Answered {
-    let asked: PathBody = body(content).await?;
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/directory", request_body = PathBody, tag = "files", responses((status = 201, body = EntryFacts)))]
+pub(crate) async fn make_directory(sandbox: Sandbox, Json(asked): Json<PathBody>) -> Answered {
     let ask = MakeDirectory { path: asked.path };
-    api.answer(StatusCode::CREATED, within(&sandbox, ask)).await
+    sandbox.made(ask).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -140,48 +101,26 @@ pub(crate) struct MoveBody {
 }
 
 /// Move a file or directory.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/move", request_body = MoveBody, params(("sandbox" = String, Path)), tag = "files",
-    responses((status = 200, body = EntryFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn move_to(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let asked: MoveBody = body(content).await?;
-    let ask = Move {
-        from: asked.from,
-        to: asked.to,
-    };
-    api.answer(StatusCode::OK, within(&sandbox, ask)).await
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/files/move", request_body = MoveBody, tag = "files", responses((status = 200, body = EntryFacts)))]
+pub(crate) async fn move_to(sandbox: Sandbox, Json(asked): Json<MoveBody>) -> Answered {
+    let MoveBody { from, to } = asked;
+    sandbox.answer(Move { from, to }).await
 }
 
 /// Follow the changes in a directory, as server-sent events: `begun`, then `change`s.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/changes", params(("sandbox" = String, Path), ChangesQuery), tag = "files",
-    responses((status = 200, content_type = "text/event-stream"),
-        (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn changes(
-    api: Api,
-    Path(sandbox): Path<String>,
-    Query(query): Query<ChangesQuery>,
-) -> Answered {
-    let ask = Watch {
-        path: query.path,
-        recursive: query.recursive.unwrap_or(false),
-    };
-    let mut line = api.front.begin(api.key, within(&sandbox, ask)).await?;
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/files/changes", params(ChangesQuery), tag = "files", responses((status = 200, content_type = "text/event-stream")))]
+pub(crate) async fn changes(sandbox: Sandbox, Query(query): Query<ChangesQuery>) -> Answered {
+    let (path, recursive) = (query.path, query.recursive.unwrap_or(false));
+    let mut line = sandbox.begin(Watch { path, recursive }).await?;
     line.reply().await?;
-    let begin = (Some(event("begun", None, &json!({}))), line);
-    let told = futures_util::stream::unfold(Some(begin), async |state| {
-        let (begun, mut line) = state?;
-        if let Some(begun) = begun {
-            return Some((Ok(Bytes::from(begun)), Some((None, line))));
+    let (out, response) = events();
+    tokio::spawn(async move {
+        let mut is_there = out.send(event("begun", None, &json!({}))).await;
+        while is_there && let Some(Next::Message(changes)) = out.next(&mut line).await {
+            let events = changes.iter().map(|one| event("change", None, &json!(one)));
+            let text: String = events.collect();
+            is_there = out.send(text).await;
         }
-        Some(match line.last().await {
-            Ok(changes) => {
-                let text: String = changes
-                    .iter()
-                    .map(|change| event("change", None, &json!(change)))
-                    .collect();
-                (Ok(text.into()), Some((None, line)))
-            }
-            Err(refusal) => (Err(io::Error::other(refusal)), None),
-        })
     });
-    Ok(events(Body::from_stream(told)))
+    Ok(response)
 }

@@ -1,19 +1,12 @@
 //! Pauses, snapshots and forks.
 
-use axum::body::Body;
-use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::sandboxes::Created;
-use super::{Answered, Api, Path, ProblemDetails};
-use crate::front::answers::{body, json as answer_json};
-use crate::front::control::reaches;
+use super::sandboxes::{Created, created};
+use super::{Answered, Json, Path};
+use crate::front::dialect::*;
 use crate::front::kept::{filed, keeps};
-use crate::protocol::{
-    Connect, CreatedFacts, Fork, ListSnapshots, Pause, Refusal, RemoveSnapshot, RollBack, Snapshot,
-    SnapshotFacts,
-};
 
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -30,14 +23,10 @@ pub(crate) struct PausedBody {
 }
 
 /// Have the programs of a sandbox stand still, or end them, and keep its files until it goes on.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/pause", request_body = PauseBody, params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200, body = PausedBody), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn pause(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let PauseBody { memory } = body(content).await?;
-    let ask = Pause {
-        memory: memory != Some(false),
-    };
-    let memory_kept = api.front.call_in(api.key, &sandbox, ask).await?;
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/pause", request_body = PauseBody, tag = "sandboxes", responses((status = 200, body = PausedBody)))]
+pub(crate) async fn pause(sandbox: Sandbox, Json(asked): Json<PauseBody>) -> Answered {
+    let memory = asked.memory != Some(false);
+    let memory_kept = sandbox.call(Pause { memory }).await?;
     let response = answer_json(StatusCode::OK, &PausedBody { memory_kept });
     Ok(keeps(response, memory_kept))
 }
@@ -50,19 +39,16 @@ pub(crate) struct ConnectBody {
 }
 
 /// Describe a sandbox with its tokens; one that is paused goes on, with its files.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/connect", request_body = ConnectBody, params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200, body = Created), (status = 201, body = Created, description = "it was paused"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn connect(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let ConnectBody { timeout_s } = body(content).await?;
-    let ask = Connect { timeout_s };
-    let connected = api.front.call_in(api.key, &sandbox, ask).await?;
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/connect", request_body = ConnectBody, tag = "sandboxes",
+    responses((status = 200, body = Created), (status = 201, body = Created, description = "it was paused")))]
+pub(crate) async fn connect(sandbox: Sandbox, Json(asked): Json<ConnectBody>) -> Answered {
+    let timeout_s = asked.timeout_s;
+    let connected = sandbox.call(Connect { timeout_s }).await?;
     let status = match connected.resumed {
         true => StatusCode::CREATED,
         false => StatusCode::OK,
     };
-    let created = Created::from(connected);
-    let response = answer_json(status, &created);
-    Ok(reaches(response, &created.sandbox.network))
+    Ok(created(status, connected))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -74,30 +60,24 @@ pub(crate) struct SnapshotBody {
 }
 
 /// Copy the files of a sandbox, as a template for others: it stands still meanwhile.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/snapshots", request_body = SnapshotBody, params(("sandbox" = String, Path)), tag = "snapshots",
-    responses((status = 201, body = SnapshotFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshot(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let SnapshotBody { name } = body(content).await?;
-    let ask = Snapshot { name };
-    let made = api.front.call_in(api.key, &sandbox, ask).await?;
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/snapshots", request_body = SnapshotBody, tag = "snapshots", responses((status = 201, body = SnapshotFacts)))]
+pub(crate) async fn snapshot(sandbox: Sandbox, Json(asked): Json<SnapshotBody>) -> Answered {
+    let made = sandbox.call(Snapshot { name: asked.name }).await?;
     let response = answer_json(StatusCode::CREATED, &made.facts);
     Ok(filed(keeps(response, false), made.filed))
 }
 
 /// List the snapshots of the tenant, the latest first.
-#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots",
-    responses((status = 200, body = Vec<SnapshotFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshots(api: Api) -> Answered {
+#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", responses((status = 200, body = Vec<SnapshotFacts>)))]
+pub(crate) async fn snapshots(caller: Caller) -> Answered {
     let ask = ListSnapshots { sandbox: None };
-    api.answer(StatusCode::OK, ask).await
+    caller.answer(ask).await
 }
 
 /// Remove a snapshot.
-#[utoipa::path(delete, path = "/v1/snapshots/{snapshot}", params(("snapshot" = String, Path)), tag = "snapshots",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn remove_snapshot(api: Api, Path(id): Path<String>) -> Answered {
-    let ask = RemoveSnapshot { id };
-    api.carry_out(ask).await
+#[utoipa::path(delete, path = "/v1/snapshots/{snapshot}", tag = "snapshots", responses((status = 200)))]
+pub(crate) async fn remove_snapshot(caller: Caller, Path(id): Path<String>) -> Answered {
+    caller.carry_out(RemoveSnapshot { id }).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -108,12 +88,10 @@ pub(crate) struct RollBackBody {
 }
 
 /// End the programs of a sandbox, which goes on with the files of a snapshot.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/rollback", request_body = RollBackBody, params(("sandbox" = String, Path)), tag = "snapshots",
-    responses((status = 200, body = Created), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn roll_back(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let RollBackBody { snapshot } = body(content).await?;
-    let ask = RollBack { snapshot };
-    let again = api.front.call_in(api.key, &sandbox, ask).await?;
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/rollback", request_body = RollBackBody, tag = "snapshots", responses((status = 200, body = Created)))]
+pub(crate) async fn roll_back(sandbox: Sandbox, Json(asked): Json<RollBackBody>) -> Answered {
+    let snapshot = asked.snapshot;
+    let again = sandbox.call(RollBack { snapshot }).await?;
     Ok(answer_json(StatusCode::OK, &Created::from(again)))
 }
 
@@ -134,16 +112,11 @@ pub(crate) struct Forked {
 }
 
 /// Make further sandboxes that begin with the files of one, as they are at one moment.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/fork", request_body = ForkBody, params(("sandbox" = String, Path)), tag = "snapshots",
-    responses((status = 201, body = Vec<Forked>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn fork(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let asked: ForkBody = body(content).await?;
-    let ask = Fork {
-        count: asked.count.unwrap_or(1),
-        timeout_s: asked.timeout_s,
-    };
-    let made = api.front.call_in(api.key, &sandbox, ask).await?;
-    let one = |fork: Result<CreatedFacts, Refusal>| match fork {
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/fork", request_body = ForkBody, tag = "snapshots", responses((status = 201, body = Vec<Forked>)))]
+pub(crate) async fn fork(sandbox: Sandbox, Json(asked): Json<ForkBody>) -> Answered {
+    let (count, timeout_s) = (asked.count.unwrap_or(1), asked.timeout_s);
+    let made = sandbox.call(Fork { count, timeout_s }).await?;
+    let forks = made.forks.into_iter().map(|fork| match fork {
         Ok(created) => Forked {
             created: Some(created.into()),
             problem: None,
@@ -152,7 +125,7 @@ pub(crate) async fn fork(api: Api, Path(sandbox): Path<String>, content: Body) -
             created: None,
             problem: Some(refusal.told()),
         },
-    };
-    let all: Vec<Forked> = made.forks.into_iter().map(one).collect();
+    });
+    let all: Vec<Forked> = forks.collect();
     Ok(filed(answer_json(StatusCode::CREATED, &all), made.filed))
 }

@@ -1,19 +1,14 @@
 //! The keys of callers.
 
-use axum::body::Body;
-use axum::http::StatusCode;
-use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Answered, Api, Path, ProblemDetails};
-use crate::front::answers::body;
-use crate::protocol::{KeyFacts, ListKeys, MadeKey, MakeKey, RevokeKey};
+use super::{Answered, Json, Path};
+use crate::front::dialect::*;
 
 /// List the keys of callers, without what they are.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys",
-    responses((status = 200, body = Vec<KeyFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn keys(api: Api) -> Answered {
-    api.answer(StatusCode::OK, ListKeys {}).await
+#[utoipa::path(get, path = "/v1/keys", tag = "keys", responses((status = 200, body = Vec<KeyFacts>)))]
+pub(crate) async fn keys(caller: Caller) -> Answered {
+    caller.answer(ListKeys {}).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -32,10 +27,8 @@ pub(crate) struct KeyBody {
 }
 
 /// Make a key.
-#[utoipa::path(post, path = "/v1/keys", request_body = KeyBody, tag = "keys",
-    responses((status = 201, body = MadeKey), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn make_key(api: Api, content: Body) -> Answered {
-    let asked: KeyBody = body(content).await?;
+#[utoipa::path(post, path = "/v1/keys", request_body = KeyBody, tag = "keys", responses((status = 201, body = MadeKey)))]
+pub(crate) async fn make_key(caller: Caller, Json(asked): Json<KeyBody>) -> Answered {
     let ask = MakeKey {
         tenant: asked.tenant,
         name: asked.name,
@@ -43,13 +36,11 @@ pub(crate) async fn make_key(api: Api, content: Body) -> Answered {
         scopes: asked.scopes,
         expires_s: asked.expires_s,
     };
-    api.answer(StatusCode::CREATED, ask).await
+    caller.made(ask).await
 }
 
 /// Revoke a key, from now on.
-#[utoipa::path(delete, path = "/v1/keys/{key}", params(("key" = String, Path)), tag = "keys",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn revoke_key(api: Api, Path(id): Path<String>) -> Answered {
-    let ask = RevokeKey { id };
-    api.carry_out(ask).await
+#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", responses((status = 200)))]
+pub(crate) async fn revoke_key(caller: Caller, Path(id): Path<String>) -> Answered {
+    caller.carry_out(RevokeKey { id }).await
 }

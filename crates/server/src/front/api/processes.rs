@@ -1,26 +1,16 @@
 //! Programs in a sandbox: run to their end, or started, followed, fed and signalled.
 
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
-use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use std::io;
+use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Api, Content, Path, ProblemDetails, Query, done, event, events, resumes};
-use crate::front::Front;
-use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::{Line, Next, within};
-use crate::front::control::once;
-use crate::line::Stream;
-use crate::protocol::{
-    Attach, CloseInput, Credential, End, Input, Kind, Launch, ListProcesses, ProcessFacts, Refusal,
-    Resize, Selector, Signal, Start, StartAsk, StartedFacts, TerminalSize, describe_limit,
-};
+use super::{Answered, Content, Json, Process, Query, done, resumes};
+use crate::front::ask::within;
+use crate::front::dialect::*;
+use crate::front::exec::collect;
+use crate::front::senders::once;
+use crate::front::stream::{event, events};
 
 /// The most of each output that a run returns, bytes.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -41,7 +31,7 @@ pub(crate) struct RunBody {
 }
 
 /// A program that has run.
-#[derive(Default, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Ran {
     pid: u32,
     /// The status that it returned.
@@ -59,15 +49,13 @@ pub(crate) struct Ran {
 
 /// Run a program to its end.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/run", request_body = RunBody, tag = "processes",
-    params(("sandbox" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "the same again does not run again")),
-    responses((status = 200, body = Ran), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+    params(("Idempotency-Key" = Option<String>, Header, description = "the same again does not run again")),
+    responses((status = 200, body = Ran)))]
 pub(crate) async fn run(
-    api: Api,
+    sandbox: Sandbox,
     headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
+    Json(asked): Json<RunBody>,
 ) -> Answered {
-    let asked: RunBody = body(content).await?;
     let ask = StartAsk {
         command: asked.command,
         environment: asked.environment,
@@ -75,49 +63,26 @@ pub(crate) async fn run(
         timeout_ms: asked.timeout_ms,
         ..StartAsk::default()
     };
-    let ask = within(&sandbox, Start(Box::new(ask)));
-    let line = api.front.begin_once(api.key, once(&headers), ask);
-    let mut line = line.await?;
-    let mut ran = Ran {
-        pid: line.reply().await?.pid,
-        ..Ran::default()
+    let ask = within(&sandbox.id, Start(Box::new(ask)));
+    let mut line = sandbox.caller.begin_once(once(&headers), ask).await?;
+    let pid = line.reply().await?.pid;
+    let ran = collect(line, OUTPUT_BYTES_MAX).await?;
+    let (mut exit, mut signal, mut ended) = (None, None, None);
+    match ran.end {
+        End::Exited(status) => exit = Some(status),
+        End::Signalled(number) => signal = Some(number),
+        _ => ended = Some(ran.end.why()),
+    }
+    let ran = Ran {
+        pid,
+        exit,
+        signal,
+        ended,
+        stdout: ran.stdout.text(),
+        stderr: ran.stderr.text(),
+        truncated: ran.stdout.is_cut || ran.stderr.is_cut,
     };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    loop {
-        match line.next().await? {
-            Next::Content(stream, content) => {
-                let kept = match stream {
-                    Stream::Output | Stream::Terminal => &mut stdout,
-                    Stream::Error => &mut stderr,
-                };
-                let room = OUTPUT_BYTES_MAX
-                    .saturating_sub(kept.len())
-                    .min(content.len());
-                kept.extend_from_slice(content.get(..room).unwrap_or_default());
-                ran.truncated |= room < content.len();
-            }
-            Next::Message(end) => {
-                ran.end(end);
-                break;
-            }
-        }
-    }
-    ran.stdout = String::from_utf8_lossy(&stdout).into_owned();
-    ran.stderr = String::from_utf8_lossy(&stderr).into_owned();
     Ok(answer_json(StatusCode::OK, &ran))
-}
-
-impl Ran {
-    fn end(&mut self, end: End) {
-        match end {
-            End::Exited(status) => self.exit = Some(status),
-            End::Signalled(number) => self.signal = Some(number),
-            End::Limited(limit) => self.ended = Some(describe_limit(&limit)),
-            End::Otherwise(why) | End::Gone(why) => self.ended = Some(why),
-            End::Late => self.ended = Some("its time was over".to_owned()),
-            End::TooSlow => self.ended = Some("its reader was too slow".to_owned()),
-        }
-    }
 }
 
 /// A program that was started.
@@ -129,27 +94,23 @@ pub(crate) struct Started {
 
 /// Start a program, which goes on whoever follows it.
 #[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes", request_body = StartAsk, tag = "processes",
-    params(("sandbox" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "the same again does not start again")),
-    responses((status = 201, body = Started), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+    params(("Idempotency-Key" = Option<String>, Header, description = "the same again does not start again")),
+    responses((status = 201, body = Started)))]
 pub(crate) async fn start(
-    api: Api,
+    sandbox: Sandbox,
     headers: HeaderMap,
-    Path(sandbox): Path<String>,
-    content: Body,
+    Json(asked): Json<StartAsk>,
 ) -> Answered {
-    let asked: StartAsk = body(content).await?;
-    let ask = within(&sandbox, Launch(Box::new(asked)));
-    let line = api.front.begin_once(api.key, once(&headers), ask);
+    let ask = within(&sandbox.id, Launch(Box::new(asked)));
+    let line = sandbox.caller.begin_once(once(&headers), ask);
     let pid = line.await?.reply().await?.pid;
     Ok(answer_json(StatusCode::CREATED, &Started { pid }))
 }
 
 /// List the running programs.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes", params(("sandbox" = String, Path)), tag = "processes",
-    responses((status = 200, body = Vec<ProcessFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn list(api: Api, Path(sandbox): Path<String>) -> Answered {
-    api.answer(StatusCode::OK, within(&sandbox, ListProcesses {}))
-        .await
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes", tag = "processes", responses((status = 200, body = Vec<ProcessFacts>)))]
+pub(crate) async fn list(sandbox: Sandbox) -> Answered {
+    sandbox.answer(ListProcesses {}).await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -169,17 +130,11 @@ impl OutputQuery {
 /// Begins to follow a program's output from an offset on; returns with it the bytes that are lost,
 /// and the offset of what follows.
 pub(super) async fn attach(
-    front: &Front,
-    key: &Credential,
-    sandbox: &str,
-    pid: u32,
+    of: &Process,
     from: u64,
 ) -> Result<(Line<StartedFacts, End>, StartedFacts), Refusal> {
-    let ask = Attach {
-        process: Selector::Pid(pid),
-        from: Some(from),
-    };
-    let mut line = front.begin(key.clone(), within(sandbox, ask)).await?;
+    let (process, from) = (of.selector(), Some(from));
+    let mut line = of.sandbox.begin(Attach { process, from }).await?;
     let started = line.reply().await?;
     Ok((line, started))
 }
@@ -189,39 +144,38 @@ pub(super) async fn attach(
 /// `output` has `stream` (`stdout`, `stderr` or `terminal`) and `base64`; its id is the offset
 /// behind it. `lost` has the `bytes` that are not kept any more. `end` has `exited`, `signalled`
 /// or another reason.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/output", params(("sandbox" = String, Path), ("pid" = u32, Path), OutputQuery), tag = "processes",
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/output", params(OutputQuery), tag = "processes",
+    responses((status = 200, content_type = "text/event-stream")))]
 pub(crate) async fn output(
-    api: Api,
     headers: HeaderMap,
-    Path((sandbox, pid)): Path<(String, u32)>,
+    process: Process,
     Query(query): Query<OutputQuery>,
 ) -> Answered {
     let from = resumes(&headers).unwrap_or(query.from());
-    let (line, started) = attach(&api.front, &api.key, &sandbox, pid, from).await?;
-    let StartedFacts { lost, at, .. } = started;
-    let mut first = String::new();
-    if lost > 0 {
-        first = event("lost", Some(at), &json!({ "bytes": lost }));
-    }
-    let first = futures_util::stream::once(async move { Ok(Bytes::from(first)) });
-    let rest = futures_util::stream::unfold(Some((line, at)), async |state| {
-        let (mut line, at) = state?;
-        Some(match line.next().await {
-            Ok(Next::Content(stream, content)) => {
-                let at = at + content.len() as u64;
-                let data =
-                    json!({ "stream": name(stream), "base64": BASE64_STANDARD.encode(&content) });
-                (
-                    Ok(event("output", Some(at), &data).into()),
-                    Some((line, at)),
-                )
-            }
-            Ok(Next::Message(end)) => (Ok(event("end", None, &json!(end)).into()), None),
-            Err(refusal) => (Err(io::Error::other(refusal)), None),
-        })
+    let (mut line, StartedFacts { lost, mut at, .. }) = attach(&process, from).await?;
+    let (out, response) = events();
+    tokio::spawn(async move {
+        let lost = match lost {
+            0 => String::new(),
+            _ => event("lost", Some(at), &json!({ "bytes": lost })),
+        };
+        let mut is_there = out.send(lost).await;
+        while is_there && let Some(next) = out.next(&mut line).await {
+            is_there = match next {
+                Next::Content(stream, content) => {
+                    at += content.len() as u64;
+                    let content = BASE64_STANDARD.encode(&content);
+                    let output = json!({ "stream": name(stream), "base64": content });
+                    out.send(event("output", Some(at), &output)).await
+                }
+                Next::Message(end) => {
+                    out.send(event("end", None, &json!(end))).await;
+                    false
+                }
+            };
+        }
     });
-    Ok(events(Body::from_stream(first.chain(rest))))
+    Ok(response)
 }
 
 fn name(stream: Stream) -> &'static str {
@@ -233,28 +187,21 @@ fn name(stream: Stream) -> &'static str {
 }
 
 /// Write the body to a program's input.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", tag = "processes",
     request_body(content = inline(Content), content_type = "application/octet-stream"),
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn input(
-    api: Api,
-    Path((sandbox, pid)): Path<(String, u32)>,
-    content: Body,
-) -> Answered {
-    let process = Selector::Pid(pid);
-    let ask = within(&sandbox, Input { process });
-    let line = api.front.begin(api.key, ask).await?;
+    responses((status = 200)))]
+pub(crate) async fn input(of: Process, content: Body) -> Answered {
+    let process = of.selector();
+    let line = of.sandbox.begin(Input { process }).await?;
     line.fill(content).await?;
     Ok(done())
 }
 
 /// Close a program's input.
-#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn close_input(api: Api, Path((sandbox, pid)): Path<(String, u32)>) -> Answered {
-    let process = Selector::Pid(pid);
-    let ask = CloseInput { process };
-    api.carry_out(within(&sandbox, ask)).await
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}/processes/{pid}/input", tag = "processes", responses((status = 200)))]
+pub(crate) async fn close_input(of: Process) -> Answered {
+    let process = of.selector();
+    of.sandbox.carry_out(CloseInput { process }).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -265,36 +212,18 @@ pub(crate) struct SignalBody {
 }
 
 /// Send a program's process group a signal.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/signal", request_body = SignalBody, params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn signal(
-    api: Api,
-    Path((sandbox, pid)): Path<(String, u32)>,
-    content: Body,
-) -> Answered {
-    let asked: SignalBody = body(content).await?;
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/signal", request_body = SignalBody, tag = "processes", responses((status = 200)))]
+pub(crate) async fn signal(of: Process, Json(asked): Json<SignalBody>) -> Answered {
     if !(1..=64).contains(&asked.number) {
-        return Err(Refusal::new(Kind::Invalid, "number is 1 to 64: a signal's").into());
+        return Err(Refusal::invalid("number is 1 to 64: a signal's").into());
     }
-    let ask = Signal {
-        process: Selector::Pid(pid),
-        number: asked.number,
-    };
-    api.carry_out(within(&sandbox, ask)).await
+    let (process, number) = (of.selector(), asked.number);
+    of.sandbox.carry_out(Signal { process, number }).await
 }
 
 /// Set the size of a program's terminal.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/terminal", request_body = TerminalSize, params(("sandbox" = String, Path), ("pid" = u32, Path)), tag = "processes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn resize(
-    api: Api,
-    Path((sandbox, pid)): Path<(String, u32)>,
-    content: Body,
-) -> Answered {
-    let terminal: TerminalSize = body(content).await?;
-    let ask = Resize {
-        process: Selector::Pid(pid),
-        terminal,
-    };
-    api.carry_out(within(&sandbox, ask)).await
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/processes/{pid}/terminal", request_body = TerminalSize, tag = "processes", responses((status = 200)))]
+pub(crate) async fn resize(of: Process, Json(terminal): Json<TerminalSize>) -> Answered {
+    let process = of.selector();
+    of.sandbox.carry_out(Resize { process, terminal }).await
 }

@@ -1,20 +1,13 @@
 //! Sandboxes, their logs, events and ports.
 
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Api, Path, ProblemDetails, Query};
-use crate::front::answers::{body, json as answer_json};
-use crate::front::ask::within;
-use crate::front::control::{no_template, once, reaches};
+use super::{Answered, Json, Path, Query};
+use crate::front::dialect::*;
+use crate::front::listed::{no_template, reaches};
 use crate::front::logs::{LogLine, lines};
-use crate::protocol::{
-    Create, CreateAsk, CreatedFacts, GetSandbox, Kill, LifecycleEventFacts, Link, LinkPort,
-    ListAsk, ListLifecycleEvents, ListPorts, ListSandboxes, Listed, Measure, Measures, PortFacts,
-    SandboxFacts, SetSizes, SetTimeout, SizesAsk,
-};
+use crate::front::senders::once;
 
 /// The lines of a log that are returned at once unless the caller says otherwise.
 const LOG_LINES: usize = 100;
@@ -22,7 +15,7 @@ const LOG_LINES: usize = 100;
 /// A sandbox that was made.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Created {
-    pub(super) sandbox: SandboxFacts,
+    sandbox: SandboxFacts,
     /// The token for the services inside, as E2B's SDKs take it; empty without the scopes `exec` and
     /// `files`.
     token: String,
@@ -40,6 +33,12 @@ impl From<CreatedFacts> for Created {
     }
 }
 
+/// Describes a sandbox that was made, and says what it reaches.
+pub(super) fn created(status: StatusCode, made: CreatedFacts) -> Response {
+    let created = Created::from(made);
+    reaches(answer_json(status, &created), &created.sandbox.network)
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -55,46 +54,43 @@ pub(crate) struct ListQuery {
 /// Make a sandbox.
 #[utoipa::path(post, path = "/v1/sandboxes", request_body = CreateAsk, tag = "sandboxes",
     params(("Idempotency-Key" = Option<String>, Header, description = "the same again is the same sandbox")),
-    responses((status = 201, body = Created), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn create(api: Api, headers: HeaderMap, content: Body) -> Answered {
-    let mut ask: CreateAsk = body(content).await?;
+    responses((status = 201, body = Created)))]
+pub(crate) async fn create(
+    caller: Caller,
+    headers: HeaderMap,
+    Json(mut ask): Json<CreateAsk>,
+) -> Answered {
     if ask.template.is_empty() {
         ask.template = "base".to_owned();
     }
     let ask = Create(Box::new(ask));
-    let mut line = api.front.begin_once(api.key, once(&headers), ask).await?;
-    let created = Created::from(line.reply().await.map_err(no_template)?);
-    let response = answer_json(StatusCode::CREATED, &created);
-    Ok(reaches(response, &created.sandbox.network))
+    let mut line = caller.begin_once(once(&headers), ask).await?;
+    let made = line.reply().await.map_err(no_template)?;
+    Ok(created(StatusCode::CREATED, made))
 }
 
 /// List the sandboxes of the tenant, the latest first.
-#[utoipa::path(get, path = "/v1/sandboxes", params(ListQuery), tag = "sandboxes",
-    responses((status = 200, body = Listed), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn list(api: Api, Query(query): Query<ListQuery>) -> Answered {
+#[utoipa::path(get, path = "/v1/sandboxes", params(ListQuery), tag = "sandboxes", responses((status = 200, body = Listed)))]
+pub(crate) async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Answered {
     let ask = ListAsk {
         limit: query.limit.unwrap_or(100),
         cursor: query.cursor,
         paused: query.paused.unwrap_or(false),
         ..ListAsk::default()
     };
-    let ask = ListSandboxes(ask);
-    api.answer(StatusCode::OK, ask).await
+    caller.answer(ListSandboxes(ask)).await
 }
 
 /// Describe a sandbox.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}", params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200, body = SandboxFacts), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn get(api: Api, Path(sandbox): Path<String>) -> Answered {
-    api.answer(StatusCode::OK, within(&sandbox, GetSandbox {}))
-        .await
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}", tag = "sandboxes", responses((status = 200, body = SandboxFacts)))]
+pub(crate) async fn get(sandbox: Sandbox) -> Answered {
+    sandbox.answer(GetSandbox {}).await
 }
 
 /// End a sandbox, with everything in it.
-#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}", params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn delete(api: Api, Path(sandbox): Path<String>) -> Answered {
-    api.carry_out(within(&sandbox, Kill {})).await
+#[utoipa::path(delete, path = "/v1/sandboxes/{sandbox}", tag = "sandboxes", responses((status = 200)))]
+pub(crate) async fn delete(sandbox: Sandbox) -> Answered {
+    sandbox.carry_out(Kill {}).await
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -105,31 +101,22 @@ pub(crate) struct TimeoutBody {
 }
 
 /// Set the life of a sandbox from now on.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/timeout", request_body = TimeoutBody, params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn set_timeout(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let asked: TimeoutBody = body(content).await?;
-    let ask = SetTimeout {
-        timeout_s: asked.timeout_s,
-        extends: false,
-    };
-    api.carry_out(within(&sandbox, ask)).await
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/timeout", request_body = TimeoutBody, tag = "sandboxes", responses((status = 200)))]
+pub(crate) async fn set_timeout(sandbox: Sandbox, Json(asked): Json<TimeoutBody>) -> Answered {
+    let (timeout_s, extends) = (asked.timeout_s, false);
+    sandbox.carry_out(SetTimeout { timeout_s, extends }).await
 }
 
 /// Change the processors and the memory of a living sandbox: what is left out stays.
-#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/resources", request_body = SizesAsk, params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn resize(api: Api, Path(sandbox): Path<String>, content: Body) -> Answered {
-    let ask = SetSizes(body(content).await?);
-    api.carry_out(within(&sandbox, ask)).await
+#[utoipa::path(put, path = "/v1/sandboxes/{sandbox}/resources", request_body = SizesAsk, tag = "sandboxes", responses((status = 200)))]
+pub(crate) async fn resize(sandbox: Sandbox, Json(sizes): Json<SizesAsk>) -> Answered {
+    sandbox.carry_out(SetSizes(sizes)).await
 }
 
 /// Measure the resources that a sandbox uses.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/metrics", params(("sandbox" = String, Path)), tag = "sandboxes",
-    responses((status = 200, body = Measures), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn metrics(api: Api, Path(sandbox): Path<String>) -> Answered {
-    api.answer(StatusCode::OK, within(&sandbox, Measure {}))
-        .await
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/metrics", tag = "sandboxes", responses((status = 200, body = Measures)))]
+pub(crate) async fn metrics(sandbox: Sandbox) -> Answered {
+    sandbox.answer(Measure {}).await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -145,24 +132,21 @@ pub(crate) struct EventsQuery {
 }
 
 /// List what happened to sandboxes of the tenant, the latest first.
-#[utoipa::path(get, path = "/v1/events", params(EventsQuery), tag = "sandboxes",
-    responses((status = 200, body = Vec<LifecycleEventFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn events(api: Api, Query(query): Query<EventsQuery>) -> Answered {
+#[utoipa::path(get, path = "/v1/events", params(EventsQuery), tag = "sandboxes", responses((status = 200, body = Vec<LifecycleEventFacts>)))]
+pub(crate) async fn events(caller: Caller, Query(query): Query<EventsQuery>) -> Answered {
     let ask = ListLifecycleEvents {
         sandbox: query.sandbox,
         offset: query.offset.unwrap_or(0),
         limit: query.limit.unwrap_or(100).clamp(1, 100),
         oldest_first: false,
     };
-    api.answer(StatusCode::OK, ask).await
+    caller.answer(ask).await
 }
 
 /// List the ports at which programs of a sandbox listen.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/ports", params(("sandbox" = String, Path)), tag = "ports",
-    responses((status = 200, body = Vec<PortFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn ports(api: Api, Path(sandbox): Path<String>) -> Answered {
-    api.answer(StatusCode::OK, within(&sandbox, ListPorts {}))
-        .await
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/ports", tag = "ports", responses((status = 200, body = Vec<PortFacts>)))]
+pub(crate) async fn ports(sandbox: Sandbox) -> Answered {
+    sandbox.answer(ListPorts {}).await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -184,16 +168,10 @@ pub(crate) struct Logs {
 }
 
 /// Read the log of a sandbox, also of one that has ended: what the ledger has of it.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/logs", params(("sandbox" = String, Path), LogsQuery), tag = "sandboxes",
-    responses((status = 200, body = Logs), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn logs(
-    api: Api,
-    Path(sandbox): Path<String>,
-    Query(query): Query<LogsQuery>,
-) -> Answered {
-    let from = query.from.unwrap_or(0);
-    let limit = query.limit.unwrap_or(LOG_LINES);
-    let (lines, next) = lines(&api.front, api.key, &sandbox, from, limit).await?;
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/logs", params(LogsQuery), tag = "sandboxes", responses((status = 200, body = Logs)))]
+pub(crate) async fn logs(sandbox: Sandbox, Query(query): Query<LogsQuery>) -> Answered {
+    let (from, limit) = (query.from.unwrap_or(0), query.limit.unwrap_or(LOG_LINES));
+    let (lines, next) = lines(&sandbox.caller, &sandbox.id, from, limit).await?;
     Ok(answer_json(StatusCode::OK, &Logs { lines, next }))
 }
 
@@ -205,18 +183,13 @@ pub(crate) struct LinkBody {
 }
 
 /// Make a link to a port, for whoever gets it: signed, for this port and a time.
-#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/ports/{port}/link", request_body = LinkBody, tag = "ports",
-    params(("sandbox" = String, Path), ("port" = u16, Path)),
-    responses((status = 201, body = Link), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+#[utoipa::path(post, path = "/v1/sandboxes/{sandbox}/ports/{port}/link", request_body = LinkBody, tag = "ports", responses((status = 201, body = Link)))]
 pub(crate) async fn link(
-    api: Api,
+    caller: Caller,
     Path((sandbox, port)): Path<(String, u16)>,
-    content: Body,
+    Json(asked): Json<LinkBody>,
 ) -> Answered {
-    let asked: LinkBody = body(content).await?;
-    let ask = LinkPort {
-        port,
-        lasts_s: asked.lasts_s.unwrap_or(3600),
-    };
-    api.answer(StatusCode::CREATED, within(&sandbox, ask)).await
+    let lasts_s = asked.lasts_s.unwrap_or(3600);
+    let sandbox = caller.sandbox(&sandbox);
+    sandbox.made(LinkPort { port, lasts_s }).await
 }

@@ -1,24 +1,14 @@
 //! A program over a WebSocket (RFC 6455): its output, its input and its terminal at once.
 
-use std::sync::Arc;
-
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::processes::{OutputQuery, attach};
-use super::{Answered, Api, Path, ProblemDetails, Query};
-use crate::front::Front;
-use crate::front::ask::{Line, Next, within};
-use crate::line::{Stream, Writer};
-use crate::protocol::{
-    CloseInput, Credential, End, Input, Kind, ProcessAsk, Refusal, Request, Resize, Selector,
-    Signal, StartedFacts, TerminalSize,
-};
+use super::{Answered, Process, Query};
+use crate::front::dialect::*;
 
 /// The longest message of a caller, bytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -40,14 +30,6 @@ enum Control {
     CloseInput,
 }
 
-/// The program of a connection.
-struct Of {
-    front: Arc<Front>,
-    key: Credential,
-    sandbox: String,
-    pid: u32,
-}
-
 /// Follow and feed a program over a WebSocket.
 ///
 /// Binary messages begin with a byte: 0 for input, 1 for output or the terminal, 2 for standard
@@ -55,26 +37,17 @@ struct Of {
 /// `"close_input"`. From it: `{"at": …, "lost": …}` first, the offset of what follows and the bytes
 /// that are not kept any more; `{"end": …}` last, with `exited`, `signalled` or another reason;
 /// `{"problem": …}` for what was refused meanwhile. After a break, ask again with `from`.
-#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/socket", params(("sandbox" = String, Path), ("pid" = u32, Path), OutputQuery), tag = "processes",
-    responses((status = 101), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
+#[utoipa::path(get, path = "/v1/sandboxes/{sandbox}/processes/{pid}/socket", params(OutputQuery), tag = "processes", responses((status = 101)))]
 pub(crate) async fn socket(
-    api: Api,
-    Path((sandbox, pid)): Path<(String, u32)>,
+    of: Process,
     Query(query): Query<OutputQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answered {
     let no_socket = |error: WebSocketUpgradeRejection| {
-        Refusal::new(Kind::Invalid, error.body_text()).advise("ask for a WebSocket by HTTP/1.1")
+        Refusal::invalid(error.body_text()).advise("ask for a WebSocket by HTTP/1.1")
     };
     let upgrade = upgrade.map_err(no_socket)?;
-    let key = api.key;
-    let (line, started) = attach(&api.front, &key, &sandbox, pid, query.from()).await?;
-    let of = Of {
-        front: api.front,
-        key,
-        sandbox,
-        pid,
-    };
+    let (line, started) = attach(&of, query.from()).await?;
     let first = json!({ "at": started.at, "lost": started.lost });
     Ok(upgrade
         .max_message_size(MESSAGE_BYTES_MAX)
@@ -82,7 +55,7 @@ pub(crate) async fn socket(
 }
 
 /// Passes both ways until the program or the caller is gone.
-async fn joined(of: Of, line: Line<StartedFacts, End>, first: Value, socket: WebSocket) {
+async fn joined(of: Process, line: Line<StartedFacts, End>, first: Value, socket: WebSocket) {
     let (mut send, receive) = socket.split();
     let (problems, mut told) = tokio::sync::mpsc::channel(16);
     if send.send(text(&first)).await.is_err() {
@@ -137,7 +110,7 @@ fn binary(stream: Stream, content: &Bytes) -> Message {
 
 /// Carries out what a caller sends, until they are gone.
 async fn feed(
-    of: &Of,
+    of: &Process,
     mut receive: SplitStream<WebSocket>,
     problems: tokio::sync::mpsc::Sender<Value>,
 ) {
@@ -159,44 +132,26 @@ async fn feed(
     }
 }
 
-impl Of {
-    fn process(&self) -> Selector {
-        Selector::Pid(self.pid)
-    }
-
-    async fn call<R>(&self, ask: R) -> Result<(), Refusal>
-    where
-        R: Request<Of = ProcessAsk, Reply = ()>,
-    {
-        let called = self.front.call_in(self.key.clone(), &self.sandbox, ask);
-        called.await
-    }
-
+impl Process {
     /// Writes to the program's input, over one request for as long as there is no other.
     async fn write(&self, input: &mut Option<Line<()>>, message: &[u8]) -> Result<(), Refusal> {
         let Some((&STDIN, content)) = message.split_first() else {
-            return Err(Refusal::new(
-                Kind::Invalid,
-                "a binary message begins with 0, for input",
-            ));
+            let what = "a binary message begins with 0, for input";
+            return Err(Refusal::invalid(what));
         };
-        let line = match input {
+        let process = self.selector();
+        let mut line = match input.take() {
             Some(line) => line,
-            None => {
-                let process = self.process();
-                let ask = within(&self.sandbox, Input { process });
-                input.insert(self.front.begin(self.key.clone(), ask).await?)
-            }
+            None => self.sandbox.begin(Input { process }).await?,
         };
-        if written(&mut line.writer, content).await.is_err() {
+        match line.writer.content(Stream::Output, content).await {
+            Ok(()) => {
+                *input = Some(line);
+                Ok(())
+            }
             // The answer says why.
-            let broken = input.take();
-            return match broken {
-                Some(mut line) => line.reply().await,
-                None => Ok(()),
-            };
+            Err(_) => line.reply().await,
         }
-        Ok(())
     }
 
     /// Waits until all input is written.
@@ -208,29 +163,21 @@ impl Of {
     }
 
     async fn control(&self, text: &str, input: &mut Option<Line<()>>) -> Result<(), Refusal> {
-        let control = serde_json::from_str(text).map_err(|error| {
-            Refusal::new(
-                Kind::Invalid,
-                format!("the message is not understood: {error}"),
-            )
-        })?;
-        let process = self.process();
+        let control = serde_json::from_str(text)
+            .map_err(|error| Refusal::invalid(format!("the message is not understood: {error}")))?;
+        let process = self.selector();
+        let sandbox = &self.sandbox;
         match control {
-            Control::Resize(terminal) => self.call(Resize { process, terminal }).await,
+            Control::Resize(terminal) => sandbox.call(Resize { process, terminal }).await,
             Control::CloseInput => {
                 // What came before is written before.
                 self.settle(input).await;
-                self.call(CloseInput { process }).await
+                sandbox.call(CloseInput { process }).await
             }
-            Control::Signal(number @ 1..=64) => self.call(Signal { process, number }).await,
-            Control::Signal(_) => Err(Refusal::new(Kind::Invalid, "a signal's number is 1 to 64")),
+            Control::Signal(number @ 1..=64) => sandbox.call(Signal { process, number }).await,
+            Control::Signal(_) => Err(Refusal::invalid("a signal's number is 1 to 64")),
         }
     }
-}
-
-async fn written(writer: &mut Writer, content: &[u8]) -> std::io::Result<()> {
-    let content = Bytes::copy_from_slice(content);
-    writer.content(Stream::Output, &content).await
 }
 
 #[cfg(test)]

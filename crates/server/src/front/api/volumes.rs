@@ -1,45 +1,32 @@
 //! Volumes.
 
-use axum::body::Body;
-use axum::http::StatusCode;
-use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Answered, Api, Path, ProblemDetails};
-use crate::front::answers::body;
-use crate::protocol::{
-    GetVolume, ListVolumes, MakeVolume, OwnVolume, RemoveVolume, SnapshotVolume, VolumeAsk,
-    VolumeFacts,
-};
+use super::{Answered, Json, Path};
+use crate::front::dialect::*;
 
 /// Make a volume: a directory that outlives the sandboxes it is mounted in.
-#[utoipa::path(post, path = "/v1/volumes", request_body = VolumeAsk, tag = "volumes",
-    responses((status = 201, body = OwnVolume), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn make(api: Api, content: Body) -> Answered {
-    let ask = MakeVolume(body(content).await?);
-    api.answer(StatusCode::CREATED, ask).await
+#[utoipa::path(post, path = "/v1/volumes", request_body = VolumeAsk, tag = "volumes", responses((status = 201, body = OwnVolume)))]
+pub(crate) async fn make(caller: Caller, Json(asked): Json<VolumeAsk>) -> Answered {
+    caller.made(MakeVolume(asked)).await
 }
 
 /// List the volumes of the tenant, the oldest first.
-#[utoipa::path(get, path = "/v1/volumes", tag = "volumes",
-    responses((status = 200, body = Vec<VolumeFacts>), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn list(api: Api) -> Answered {
-    api.answer(StatusCode::OK, ListVolumes {}).await
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses((status = 200, body = Vec<VolumeFacts>)))]
+pub(crate) async fn list(caller: Caller) -> Answered {
+    caller.answer(ListVolumes {}).await
 }
 
 /// Describe a volume, by its id or name, with its token.
-#[utoipa::path(get, path = "/v1/volumes/{volume}", params(("volume" = String, Path)), tag = "volumes",
-    responses((status = 200, body = OwnVolume), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn get(api: Api, Path(id): Path<String>) -> Answered {
-    api.answer(StatusCode::OK, GetVolume { id }).await
+#[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes", responses((status = 200, body = OwnVolume)))]
+pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Answered {
+    caller.answer(GetVolume { id }).await
 }
 
 /// Remove a volume that no living sandbox has, with its files.
-#[utoipa::path(delete, path = "/v1/volumes/{volume}", params(("volume" = String, Path)), tag = "volumes",
-    responses((status = 200), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn remove(api: Api, Path(id): Path<String>) -> Answered {
-    let ask = RemoveVolume { id };
-    api.carry_out(ask).await
+#[utoipa::path(delete, path = "/v1/volumes/{volume}", tag = "volumes", responses((status = 200)))]
+pub(crate) async fn remove(caller: Caller, Path(id): Path<String>) -> Answered {
+    caller.carry_out(RemoveVolume { id }).await
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -50,10 +37,11 @@ pub(crate) struct VolumeSnapshotBody {
 }
 
 /// Copy a volume that nothing changes meanwhile to one that is only read: others can begin with it.
-#[utoipa::path(post, path = "/v1/volumes/{volume}/snapshots", request_body = VolumeSnapshotBody, params(("volume" = String, Path)), tag = "volumes",
-    responses((status = 201, body = OwnVolume), (status = "default", body = ProblemDetails, content_type = "application/problem+json")))]
-pub(crate) async fn snapshot(api: Api, Path(id): Path<String>, content: Body) -> Answered {
-    let VolumeSnapshotBody { name } = body(content).await?;
-    let ask = SnapshotVolume { id, name };
-    api.answer(StatusCode::CREATED, ask).await
+#[utoipa::path(post, path = "/v1/volumes/{volume}/snapshots", request_body = VolumeSnapshotBody, tag = "volumes", responses((status = 201, body = OwnVolume)))]
+pub(crate) async fn snapshot(
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(VolumeSnapshotBody { name }): Json<VolumeSnapshotBody>,
+) -> Answered {
+    caller.made(SnapshotVolume { id, name }).await
 }

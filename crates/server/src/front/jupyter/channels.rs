@@ -1,7 +1,6 @@
 //! The channels of a kernel over a WebSocket: requests in, and what comes of them.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_ledger::{hex, random};
@@ -10,16 +9,14 @@ use bytes::Bytes;
 use futures_util::stream::SplitStream;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::Spec;
 use super::contents::{Content, error, failure, info, result, unknown};
 use super::messages::{Answer, BINARY, Form, MESSAGE_BYTES_MAX, Request};
-use crate::front::Front;
-use crate::front::interpreter::{Interpreter, Place, broken_off};
-use crate::protocol::{self, Credential, Kill, Kind, LifeAsk, Refusal, SetTimeout};
+use crate::front::dialect::*;
+use crate::front::interpreter::{Place, broken_off};
 
 /// The messages that wait for a slow client, and the longest time for it to take one.
 const MESSAGES_MAX: usize = 2;
@@ -32,44 +29,24 @@ const LIFE_S_MAX: u64 = 600;
 
 /// A kernel, as one client uses it.
 pub(super) struct Kernel {
-    front: Arc<Front>,
-    key: Credential,
-    sandbox: String,
+    sandbox: Sandbox,
     spec: &'static Spec,
     /// The name of this connection in its messages.
     session: String,
 }
 
 impl Kernel {
-    pub(super) fn new(
-        front: Arc<Front>,
-        key: Credential,
-        sandbox: String,
-        spec: &'static Spec,
-    ) -> Result<Self, Refusal> {
+    pub(super) fn new(sandbox: Sandbox, spec: &'static Spec) -> Result<Self, Refusal> {
         Ok(Self {
-            front,
-            key,
             sandbox,
             spec,
             session: name()?,
         })
     }
 
-    fn interpreter(&self) -> Interpreter<'_> {
-        Interpreter {
-            front: &self.front,
-            credential: &self.key,
-            sandbox: &self.sandbox,
-        }
-    }
-
-    async fn call<R>(&self, ask: R) -> Result<(), Refusal>
-    where
-        R: protocol::Request<Of = LifeAsk, Reply = ()>,
-    {
-        let called = self.front.call_in(self.key.clone(), &self.sandbox, ask);
-        called.await
+    /// Has its interpreter interrupted, or started again.
+    async fn steer(&self, what: &str) -> Result<(), Refusal> {
+        self.sandbox.steer(self.spec.language, what).await
     }
 }
 
@@ -95,11 +72,8 @@ struct Client {
 
 /// Serves a client until it is gone, or the kernel.
 pub(super) async fn serve(kernel: Kernel, life_s: u64, socket: WebSocket) {
-    let form = match socket
-        .protocol()
-        .and_then(|protocol| protocol.to_str().ok())
-    {
-        Some(BINARY) => Form::Binary,
+    let form = match socket.protocol() {
+        Some(protocol) if protocol == BINARY => Form::Binary,
         _ => Form::Text,
     };
     let (mut sink, receive) = socket.split();
@@ -132,10 +106,10 @@ impl Client {
                 timeout_s: life_s,
                 extends: true,
             };
-            match self.kernel.call(ask).await {
-                Err(refusal) if refusal.kind == Kind::NoSandbox => return,
-                // Beyond its quota it ends at its time.
-                Ok(()) | Err(_) => {}
+            let extended = self.kernel.sandbox.call(ask).await;
+            // Beyond its quota it ends at its time.
+            if extended.is_err_and(|refusal| refusal.kind == Kind::NoSandbox) {
+                return;
             }
             tokio::time::sleep(Duration::from_secs(life_s / 3)).await;
             // One that has gone without a word does not take it.
@@ -220,10 +194,8 @@ impl Client {
             return;
         }
         self.state(request, "busy").await;
-        let content = match self.answered(request).await {
-            Ok(content) => content,
-            Err(refusal) => failure(&refusal),
-        };
+        let answered = self.answered(request).await;
+        let content = answered.unwrap_or_else(|refusal| failure(&refusal));
         self.reply(request, &content).await;
         self.state(request, "idle").await;
     }
@@ -247,19 +219,13 @@ impl Client {
             "history_request" => json!({ "status": "ok", "history": [] }),
             "comm_info_request" => json!({ "status": "ok", "comms": {} }),
             "interrupt_request" => {
-                kernel
-                    .interpreter()
-                    .steer(kernel.spec.language, "interrupt")
-                    .await?;
+                kernel.steer("interrupt").await?;
                 json!({ "status": "ok" })
             }
             "shutdown_request" => {
                 match asked.restart {
-                    true => {
-                        let interpreter = kernel.interpreter();
-                        interpreter.steer(kernel.spec.language, "restart").await?;
-                    }
-                    false => kernel.call(Kill {}).await?,
+                    true => kernel.steer("restart").await?,
+                    false => kernel.sandbox.call(Kill {}).await?,
                 }
                 json!({ "status": "ok", "restart": asked.restart })
             }
@@ -276,9 +242,7 @@ impl Client {
             let request = &cell.request;
             self.state(request, "busy").await;
             let asked = Content::of(request);
-            let goes_on = asked
-                .as_ref()
-                .is_ok_and(|one| one.stop_on_error == Some(false));
+            let goes_on = matches!(&asked, Ok(one) if one.stop_on_error == Some(false));
             let (reply, failed) = match asked {
                 Ok(asked) => self.execute(request, &asked).await,
                 Err(refusal) => (failure(&refusal), true),
@@ -338,9 +302,8 @@ impl Client {
         asked: &Content<'_>,
     ) -> Result<(u64, Option<Value>), Refusal> {
         let (mut count, mut failed) = (0, None);
-        let interpreter = self.kernel.interpreter();
-        let language = self.kernel.spec.language;
-        let mut events = interpreter.execute(language, &asked.code).await?;
+        let Kernel { sandbox, spec, .. } = &self.kernel;
+        let mut events = sandbox.execute(spec.language, &asked.code).await?;
         loop {
             let line = events.next().await?;
             let line = line.ok_or_else(|| broken_off("its answer has no end"))?;

@@ -1,16 +1,12 @@
 //! The contents of messages: of requests, as far as they count here, and of what answers them.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use super::Spec;
 use super::messages::{Request, VERSION};
+use crate::front::dialect::*;
 use crate::front::interpreter::Event;
-use crate::protocol::{Kind, Refusal};
 
 /// The most lines of a traceback, and the most bytes of expressions beside the code.
 const TRACEBACK_LINES_MAX: usize = 1_000;
@@ -33,41 +29,23 @@ impl<'a> Content<'a> {
     pub(super) fn of(request: &'a Request) -> Result<Self, Refusal> {
         serde_json::from_str(&request.content).map_err(|error| {
             let what = format!("the content of {} is not understood: {error}", request.kind);
-            Refusal::new(Kind::Invalid, what)
+            Refusal::invalid(what)
         })
     }
 }
 
 /// Makes the message of a result: its kind and its content, in which its parts are as they came.
 pub(super) fn result(event: &Event<'_>, count: u64) -> (&'static str, String) {
-    let parts = [
-        ("text/plain", event.text),
-        ("text/html", event.html),
-        ("text/markdown", event.markdown),
-        ("text/latex", event.latex),
-        ("image/svg+xml", event.svg),
-        ("image/png", event.png),
-        ("image/jpeg", event.jpeg),
-        ("application/pdf", event.pdf),
-        ("application/json", event.json),
-        ("application/javascript", event.javascript),
-    ];
-    let known = parts
-        .iter()
-        .filter_map(|(kind, part)| Some((*kind, (*part)?)));
-    let known: Vec<String> = known
-        .map(|(kind, part)| format!(r#""{kind}":{part}"#))
-        .collect();
+    let known = event.parts("text/plain").into_iter();
+    let known = known.filter_map(|(kind, part)| Some(format!(r#""{kind}":{}"#, part?)));
+    let known: Vec<String> = known.collect();
     let extra = event.extra.and_then(|extra| {
         let inner = extra.get().strip_prefix('{')?.strip_suffix('}')?.trim();
         Some(inner).filter(|inner| !inner.is_empty())
     });
     // Of two parts of one type the last one counts.
-    let all: Vec<&str> = extra
-        .into_iter()
-        .chain(known.iter().map(String::as_str))
-        .collect();
-    let data = all.join(",");
+    let all = extra.into_iter().chain(known.iter().map(String::as_str));
+    let data = all.collect::<Vec<_>>().join(",");
     match event.is_main_result {
         true => {
             let rest = format!(r#""metadata":{{}},"execution_count":{count}"#);
@@ -99,20 +77,13 @@ pub(super) fn failure(refusal: &Refusal) -> Value {
 
 /// Returns the answers to expressions beside the code, which are not evaluated here.
 pub(super) fn unknown(asked: Option<&RawValue>) -> Map<String, Value> {
-    let asked = asked
-        .map(RawValue::get)
-        .filter(|text| text.len() <= EXPRESSIONS_BYTES_MAX);
-    let asked: BTreeMap<String, IgnoredAny> = asked
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let what = Refusal::new(
-        Kind::Invalid,
-        "expressions beside the code are not evaluated",
-    );
-    asked
-        .into_keys()
-        .map(|name| (name, failure(&what)))
-        .collect()
+    let asked = asked.map(RawValue::get);
+    let asked = asked.filter(|text| text.len() <= EXPRESSIONS_BYTES_MAX);
+    let asked = asked.and_then(|text| serde_json::from_str(text).ok());
+    let asked: BTreeMap<String, IgnoredAny> = asked.unwrap_or_default();
+    let what = Refusal::invalid("expressions beside the code are not evaluated");
+    let names = asked.into_keys();
+    names.map(|name| (name, failure(&what))).collect()
 }
 
 pub(super) fn info(spec: &Spec) -> Value {

@@ -5,11 +5,10 @@ use std::borrow::Cow;
 
 use axum::extract::ws::Message;
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::now;
+use crate::front::dialect::*;
 
 /// The name of the form in which every message is binary.
 pub(super) const BINARY: &str = "v1.kernel.websocket.jupyter.org";
@@ -166,10 +165,9 @@ fn parts(message: &[u8]) -> Option<Vec<&[u8]>> {
         return None;
     }
     let places: Vec<usize> = (1..=count).map(word).collect::<Option<_>>()?;
-    places
-        .windows(2)
-        .map(|pair| message.get(*pair.first()?..*pair.last()?))
-        .collect()
+    let pairs = places.windows(2);
+    let parts = pairs.map(|pair| message.get(*pair.first()?..*pair.last()?));
+    parts.collect()
 }
 
 fn joined(parts: &[&str]) -> Bytes {

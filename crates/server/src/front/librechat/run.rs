@@ -1,21 +1,8 @@
 //! One run of code, in a sandbox of its own that begins with the files that it is given.
 
-use std::collections::BTreeMap;
-
-use atoll_model::RESIDENT;
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::{FILES_MAX, Session, file_id, name_of};
-use crate::front::Front;
-use crate::front::answers::{json as answer_json, refuse_rest};
-use crate::front::ask::{Next, within};
-use crate::front::transfer::{fetch, store};
-use crate::line::Stream;
-use crate::protocol::{Credential, End, Kind, Refusal, Start, StartAsk, describe_limit};
+use super::{Session, check_count, file_id, name_of};
+use crate::front::dialect::*;
+use crate::front::exec::Output;
 
 /// The longest time of a run, milliseconds.
 const RUN_MS_MAX: u64 = 240_000;
@@ -85,46 +72,30 @@ struct Input {
 }
 
 /// Runs code, and tells what came of it.
-pub(super) async fn answer(
-    front: &Front,
-    key: &Credential,
-    headers: &HeaderMap,
-    asked: Run,
-) -> Result<Response, Refusal> {
-    refuse_rest(&asked.rest)?;
+pub(super) async fn answer(caller: &Caller, request: Request<Body>) -> Answered {
     let (header, profile) = PROFILE;
-    if headers
-        .get(header)
-        .is_some_and(|expected| expected != profile)
-    {
+    let expected = request.headers().get(header).cloned();
+    let asked: Run = body(request).await?;
+    refuse_rest(&asked.rest)?;
+    if expected.is_some_and(|expected| expected != profile) {
         let what = "every run begins anew: sessions that keep their state are not offered";
-        return Err(Refusal::new(Kind::Invalid, what));
+        return Err(Refusal::invalid(what));
     }
     let command = command(&asked)?;
-    if asked.files.len() > FILES_MAX {
-        let what = format!("{FILES_MAX} files are the most at once");
-        return Err(Refusal::new(Kind::Invalid, what));
+    check_count(asked.files.len())?;
+    let session = Session::begin(caller).await?;
+    let ran = run(&session, &asked, command).await;
+    if !matches!(ran, Ok((_, true))) {
+        session.end().await;
     }
-    let session = Session::begin(front, key).await?;
-    match run(&session, &asked, command).await {
-        Ok((body, has_files)) => {
-            if !has_files {
-                session.end().await;
-            }
-            Ok(answer_json(StatusCode::OK, &body))
-        }
-        Err(refusal) => {
-            session.end().await;
-            Err(refusal)
-        }
-    }
+    ok(&ran?.0)
 }
 
 fn language(name: &str) -> Result<Language, Refusal> {
     let found = LANGUAGES.iter().find(|(one, ..)| *one == name);
     found.copied().ok_or_else(|| {
         let all = LANGUAGES.map(|(name, ..)| name).join(", ");
-        Refusal::new(Kind::Invalid, format!("lang {name:?} is not offered"))
+        Refusal::invalid(format!("lang {name:?} is not offered"))
             .advise(format!("the languages are {all}"))
     })
 }
@@ -135,36 +106,37 @@ fn command(asked: &Run) -> Result<Vec<String>, Refusal> {
     let script = script.replace(" main", &format!(" {PLACE}/{file}"));
     let script = script.replace(" out", &format!(" {PLACE}/out"));
     let begin = ["/bin/sh", "-c", &script, "sh"].map(str::to_owned);
-    Ok(begin
-        .into_iter()
-        .chain(asked.args.iter().cloned())
-        .collect())
+    let all = begin.into_iter().chain(asked.args.iter().cloned());
+    Ok(all.collect())
 }
 
 /// Runs code in a session; returns the answer, and whether it has files.
 async fn run(
-    session: &Session<'_>,
+    session: &Session,
     asked: &Run,
     command: Vec<String>,
 ) -> Result<(Value, bool), Refusal> {
-    let (front, key) = (session.front, session.key);
+    let sandbox = &session.0;
     let mut before = BTreeMap::new();
     for input in &asked.files {
-        let from = Session::new(front, key, &input.storage_session_id);
-        let path = from.file(&input.id).await?.path;
-        let none = HeaderMap::new();
-        let content = fetch(front, key.clone(), Some(&from.sandbox), path, &none).await?;
-        let stored = session.store(&input.name, content.into_body()).await?;
+        let from = Session(sandbox.caller.sandbox(&input.storage_session_id));
+        let content = from.content(&input.id).await?.into_body();
+        let stored = session.store(&input.name, content).await?;
         before.insert(stored.path, (stored.modified_ns, stored.size));
     }
     let (_, file, _) = language(&asked.lang)?;
-    let path = format!("{PLACE}/{file}");
     let code = Body::from(asked.code.clone());
-    let _ = store(front, key, &session.sandbox, &path, code).await?;
-    let (stdout, stderr, is_good) = outcome(session, command).await?;
+    sandbox.store(&format!("{PLACE}/{file}"), code).await?;
+    let ask = StartAsk {
+        command,
+        directory: Some(RESIDENT.home.to_owned()),
+        timeout_ms: Some(RUN_MS_MAX),
+        ..StartAsk::default()
+    };
+    let ran = sandbox.run(ask, OUTPUT_BYTES_MAX).await?;
     let mut files = Vec::new();
     // What a run that has failed leaves behind is not kept.
-    if is_good {
+    if ran.end == End::Exited(0) {
         for file in session.files().await? {
             if before.get(&file.path) != Some(&(file.modified_ns, file.size)) {
                 let name = name_of(&file);
@@ -172,86 +144,42 @@ async fn run(
                     "id": file_id(name),
                     "name": name,
                     "path": name,
-                    "session_id": session.sandbox,
-                    "storage_session_id": session.sandbox,
+                    "session_id": sandbox.id,
+                    "storage_session_id": sandbox.id,
                 }));
             }
         }
     }
     let has_files = !files.is_empty();
     let body = json!({
-        "session_id": session.sandbox,
-        "stdout": stdout,
-        "stderr": stderr,
+        "session_id": sandbox.id,
+        "stdout": shown(&ran.stdout),
+        "stderr": with_end(shown(&ran.stderr), &ran.end),
         "files": files,
     });
     Ok((body, has_files))
 }
 
-/// Runs a program to its end; returns its outputs, and whether it ended well.
-async fn outcome(
-    session: &Session<'_>,
-    command: Vec<String>,
-) -> Result<(String, String, bool), Refusal> {
-    let ask = StartAsk {
-        command,
-        directory: Some(RESIDENT.home.to_owned()),
-        timeout_ms: Some(RUN_MS_MAX),
-        ..StartAsk::default()
+fn shown(output: &Output) -> String {
+    let rest = if output.is_cut {
+        "\n(there is more, which is left out)"
+    } else {
+        ""
     };
-    let ask = within(&session.sandbox, Start(Box::new(ask)));
-    let mut line = session.front.begin(session.key.clone(), ask).await?;
-    line.reply().await?;
-    let (mut stdout, mut stderr) = (Output::default(), Output::default());
-    let why = loop {
-        match line.next().await? {
-            Next::Content(Stream::Error, content) => stderr.take(&content),
-            Next::Content(_, content) => stdout.take(&content),
-            Next::Message(end) => match end {
-                End::Exited(0) => break None,
-                End::Exited(status) => break Some(format!("exit status {status}")),
-                End::Signalled(number) => break Some(format!("ended by signal {number}")),
-                End::Limited(limit) => break Some(describe_limit(&limit)),
-                End::Late => break Some("its time was over".to_owned()),
-                End::TooSlow => break Some("its reader was too slow".to_owned()),
-                End::Otherwise(why) | End::Gone(why) => break Some(why),
-            },
-        }
-    };
-    let (stdout, mut stderr) = (stdout.text(), stderr.text());
-    if let Some(why) = &why {
-        if !stderr.is_empty() && !stderr.ends_with('\n') {
-            stderr.push('\n');
-        }
-        stderr += why;
-    }
-    Ok((stdout, stderr, why.is_none()))
+    output.text() + rest
 }
 
-/// One output of a program, up to a limit.
-#[derive(Default)]
-struct Output {
-    kept: Vec<u8>,
-    is_cut: bool,
-}
-
-impl Output {
-    fn take(&mut self, content: &[u8]) {
-        let room = OUTPUT_BYTES_MAX
-            .saturating_sub(self.kept.len())
-            .min(content.len());
-        self.kept
-            .extend_from_slice(content.get(..room).unwrap_or_default());
-        self.is_cut |= room < content.len();
+/// Adds to a run's errors why it has failed, if it has.
+fn with_end(mut stderr: String, end: &End) -> String {
+    let why = match end {
+        End::Exited(0) => return stderr,
+        End::Signalled(_) => format!("ended by {}", end.why()),
+        _ => end.why(),
+    };
+    if !stderr.is_empty() && !stderr.ends_with('\n') {
+        stderr.push('\n');
     }
-
-    fn text(self) -> String {
-        let mut text = String::from_utf8_lossy(&self.kept).into_owned();
-        if self.is_cut {
-            text += "\n(there is more, which is left out)";
-        }
-        text
-    }
+    stderr + &why
 }
 
 #[cfg(test)]

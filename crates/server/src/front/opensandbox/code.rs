@@ -1,76 +1,49 @@
 //! Cells of code in a sandbox, as execd runs them: contexts, and events while a cell is executed.
 
-use axum::body::Body;
-use axum::http::StatusCode;
-use axum::http::request::Parts;
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-
 use super::commands::Events;
-use super::{Inside, named};
-use crate::front::answers::{body, empty, json as answer_json};
-use crate::front::control::not_offered;
-use crate::front::interpreter::{self, Context, Event, Interpreter};
-use crate::protocol::{Kind, Refusal};
+use crate::front::dialect::*;
+use crate::front::interpreter::{self, Context};
 
 /// The beginning of the id of an execution in the default context of a language.
 const DEFAULT: &str = "default-";
 
 /// Answers a request about code.
-pub(super) async fn answer(
-    inside: &Inside<'_>,
-    parts: &Parts,
-    path: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    let interpreter = Interpreter {
-        front: inside.front,
-        credential: &inside.credential,
-        sandbox: inside.sandbox,
-    };
-    let language = named(parts, "language").next();
+pub(super) async fn answer(sandbox: &Sandbox, path: &[&str], request: Request<Body>) -> Answered {
+    let query = Query::of(request.uri());
+    let language = query.one("language");
     let is_asked = |one: &&Context| language.as_ref().is_none_or(|name| one.language == *name);
-    match (parts.method.as_str(), path) {
-        ("POST", [_]) => run(&interpreter, body(content).await?).await,
+    match (request.method().as_str(), path) {
+        ("POST", [_]) => return run(sandbox, body(request).await?).await,
         ("DELETE", [_]) => {
-            let id = named(parts, "id").next().unwrap_or_default();
+            let id = query.one("id").unwrap_or_default();
             match id.strip_prefix(DEFAULT) {
-                Some(language) => interpreter.steer(language, "interrupt").await?,
-                None => interpreter.steer_by_id(&id, "interrupt").await?,
+                Some(language) => sandbox.steer(language, "interrupt").await?,
+                None => sandbox.steer_by_id(&id, "interrupt").await?,
             }
-            Ok(empty(StatusCode::OK))
         }
         ("POST", [_, "context"]) => {
-            let asked: Asked = body(content).await?;
-            let made = interpreter.make_context(&asked.language).await?;
-            Ok(answer_json(StatusCode::OK, &facts(&made)))
+            let asked: Asked = body(request).await?;
+            return ok(&facts(&sandbox.make_context(&asked.language).await?));
         }
         ("GET", [_, "contexts"]) => {
-            let all = interpreter.contexts().await?;
-            let all: Vec<Value> = all.iter().filter(is_asked).map(facts).collect();
-            Ok(answer_json(StatusCode::OK, &json!(all)))
+            let all = sandbox.contexts().await?;
+            return each(all.iter().filter(is_asked), facts);
         }
         ("GET", [_, "contexts", id]) => {
-            let all = interpreter.contexts().await?;
+            let all = sandbox.contexts().await?;
             let found = all.iter().find(|one| one.id == *id);
             let none = || Refusal::new(Kind::NotFound, format!("there is no context {id:?}"));
-            Ok(answer_json(StatusCode::OK, &facts(found.ok_or_else(none)?)))
+            return ok(&facts(found.ok_or_else(none)?));
         }
-        ("DELETE", [_, "contexts", id]) => {
-            interpreter.remove_context(id).await?;
-            Ok(empty(StatusCode::OK))
-        }
+        ("DELETE", [_, "contexts", id]) => sandbox.remove_context(id).await?,
         ("DELETE", [_, "contexts"]) => {
-            let all = interpreter.contexts().await?;
-            for one in all.iter().filter(is_asked) {
-                interpreter.remove_context(&one.id).await?;
+            for one in sandbox.contexts().await?.iter().filter(is_asked) {
+                sandbox.remove_context(&one.id).await?;
             }
-            Ok(empty(StatusCode::OK))
         }
-        _ => Err(not_offered(parts)),
+        _ => return Err(not_offered(&request)),
     }
+    Ok(empty(StatusCode::OK))
 }
 
 #[derive(Deserialize)]
@@ -84,7 +57,7 @@ struct Cell {
     context: Option<InContext>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct InContext {
     id: Option<String>,
     language: Option<String>,
@@ -96,19 +69,16 @@ fn facts(context: &Context) -> Value {
 
 /// Executes a cell and streams what happens. The id of the execution is its context's: that executes
 /// one after the other.
-async fn run(interpreter: &Interpreter<'_>, cell: Cell) -> Result<Response, Refusal> {
-    let context = cell.context.unwrap_or(InContext {
-        id: None,
-        language: None,
-    });
+async fn run(sandbox: &Sandbox, cell: Cell) -> Answered {
+    let context = cell.context.unwrap_or_default();
     let language = context.language.unwrap_or_else(|| "python".to_owned());
     let (id, cells) = match context.id {
         Some(id) => {
-            let cells = interpreter.execute_by_id(&id, &cell.code).await?;
+            let cells = sandbox.execute_by_id(&id, &cell.code).await?;
             (id, cells)
         }
         None => {
-            let cells = interpreter.execute(&language, &cell.code).await?;
+            let cells = sandbox.execute(&language, &cell.code).await?;
             (format!("{DEFAULT}{language}"), cells)
         }
     };
@@ -117,37 +87,30 @@ async fn run(interpreter: &Interpreter<'_>, cell: Cell) -> Result<Response, Refu
         if events.send("init", json!({ "text": id })).await {
             // To drop them, where the other side is gone, interrupts the cell.
             tokio::select! {
-                () = follow(cells, &events) => (),
-                () = events.closed() => (),
+                followed = follow(cells, &events) => if let Err(refusal) = followed {
+                    events.failed("Interrupted", &refusal.told(), "").await;
+                },
+                () = events.out.closed() => (),
             }
         }
     });
     Ok(response)
 }
 
-async fn follow(mut cells: interpreter::Events, events: &Events) {
+async fn follow(mut cells: interpreter::Events, events: &Events) -> Result<(), Refusal> {
     let mut has_failed = false;
-    loop {
-        let line = match cells.next().await {
-            Ok(Some(line)) => line,
-            Ok(None) if has_failed => return,
-            Ok(None) => return events.complete().await,
-            Err(refusal) => return events.failed("Interrupted", &refusal.told(), "").await,
-        };
-        let event = match line.event() {
-            Ok(event) => event,
-            Err(refusal) => return events.failed("Interrupted", &refusal.told(), "").await,
-        };
-        let is_there = match &*event.kind {
+    while let Some(line) = cells.next().await? {
+        let event = line.event()?;
+        let (kind, fields) = match &*event.kind {
             "number_of_executions" => {
                 let count = json!({ "execution_count": event.execution_count });
-                events.send("execution_count", count).await
+                ("execution_count", count)
             }
-            kind @ ("stdout" | "stderr") => events.send(kind, json!({ "text": event.text })).await,
+            kind @ ("stdout" | "stderr") => (kind, json!({ "text": event.text })),
             "result" => {
-                events
-                    .send("result", json!({ "results": results(&event) }))
-                    .await
+                let parts = event.parts("text").into_iter();
+                let there = parts.filter_map(|(name, part)| Some((name.to_owned(), json!(part?))));
+                ("result", json!({ "results": there.collect::<Value>() }))
             }
             "error" => {
                 has_failed = true;
@@ -156,32 +119,16 @@ async fn follow(mut cells: interpreter::Events, events: &Events) {
                     "evalue": event.value,
                     "traceback": [event.traceback],
                 });
-                events.send("error", json!({ "error": error })).await
+                ("error", json!({ "error": error }))
             }
-            _ => true,
+            _ => continue,
         };
-        if !is_there {
-            return;
+        if !events.send(kind, fields).await {
+            return Ok(());
         }
     }
-}
-
-/// Returns the parts of a result: its text, and the others by their types.
-fn results(event: &Event<'_>) -> Value {
-    let parts: [(&str, Option<&RawValue>); 10] = [
-        ("text", event.text),
-        ("text/html", event.html),
-        ("text/markdown", event.markdown),
-        ("text/latex", event.latex),
-        ("image/svg+xml", event.svg),
-        ("image/png", event.png),
-        ("image/jpeg", event.jpeg),
-        ("application/pdf", event.pdf),
-        ("application/json", event.json),
-        ("application/javascript", event.javascript),
-    ];
-    let there = parts
-        .into_iter()
-        .filter_map(|(name, part)| Some((name.to_owned(), json!(part?))));
-    Value::Object(there.collect::<Map<_, _>>())
+    if !has_failed {
+        events.complete().await;
+    }
+    Ok(())
 }

@@ -1,32 +1,11 @@
 //! Commands in a sandbox, as execd runs them: followed as server-sent events, or in the background.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use atoll_model::RESIDENT;
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
-use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Inside, named, number};
-use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
-use crate::front::ask::{Line, Next, within};
-use crate::front::control::not_offered;
-use crate::line::Stream;
-use crate::protocol::{
-    Attach, End, Kind, ListProcesses, Refusal, Selector, Signal, StartAsk, StartedFacts,
-    describe_limit, limited_status,
-};
+use crate::front::dialect::*;
 
-/// The events that wait for a slow reader.
-const EVENTS_MAX: usize = 16;
 /// The time after which nothing more of the output that is kept is to come.
 const QUIET: Duration = Duration::from_millis(100);
 /// The longest output that is returned at once, bytes.
@@ -34,26 +13,23 @@ const LOG_BYTES_MAX: usize = 4 << 20;
 const SIGTERM: u8 = 15;
 
 /// Answers a request about commands.
-pub(super) async fn answer(
-    inside: &Inside<'_>,
-    parts: &Parts,
-    path: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    match (parts.method.as_str(), path) {
-        ("POST", [_]) => run(inside, body(content).await?).await,
+pub(super) async fn answer(sandbox: &Sandbox, path: &[&str], request: Request<Body>) -> Answered {
+    let query = Query::of(request.uri());
+    match (request.method().as_str(), path) {
+        ("POST", [_]) => run(sandbox, body(request).await?).await,
         ("DELETE", [_]) => {
-            let id = named(parts, "id").next().unwrap_or_default();
             let ask = Signal {
-                process: process(&id)?,
+                process: process(&query.one("id").unwrap_or_default())?,
                 number: SIGTERM,
             };
-            inside.call(ask).await?;
-            Ok(empty(StatusCode::OK))
+            done(StatusCode::OK, sandbox.call(ask).await)
         }
-        ("GET", [_, "status", id]) => status(inside, id).await,
-        ("GET", [_, id, "logs"]) => logs(inside, id, number(parts, "cursor")?.unwrap_or(0)).await,
-        _ => Err(not_offered(parts)),
+        ("GET", [_, "status", id]) => status(sandbox, id).await,
+        ("GET", [_, id, "logs"]) => {
+            let cursor = query.checked_number("cursor")?;
+            logs(sandbox, id, cursor.unwrap_or(0)).await
+        }
+        _ => Err(not_offered(&request)),
     }
 }
 
@@ -86,10 +62,7 @@ impl Run {
             (Some(command), None) => shell(command),
             (None, Some(argv)) => argv,
             _ => {
-                return Err(Refusal::new(
-                    Kind::Invalid,
-                    "one of command and argv is needed",
-                ));
+                return Err(Refusal::invalid("one of command and argv is needed"));
             }
         };
         Ok(StartAsk {
@@ -109,15 +82,13 @@ fn process(id: &str) -> Result<Selector, Refusal> {
 }
 
 /// Runs a command and streams what it writes; one in the background goes on by itself.
-async fn run(inside: &Inside<'_>, asked: Run) -> Result<Response, Refusal> {
+async fn run(sandbox: &Sandbox, asked: Run) -> Answered {
     let background = asked.background;
-    let (line, pid) = inside.start(asked.ask()?).await?;
+    let (line, pid) = sandbox.start(asked.ask()?).await?;
     let (events, response) = Events::stream();
     tokio::spawn(async move {
-        if events
-            .send("init", json!({ "text": pid.to_string() }))
-            .await
-        {
+        let started = json!({ "text": pid.to_string() });
+        if events.send("init", started).await {
             match background {
                 true => events.complete().await,
                 false => follow(line, &events).await,
@@ -129,29 +100,16 @@ async fn run(inside: &Inside<'_>, asked: Run) -> Result<Response, Refusal> {
 
 /// The events of one command, or of one cell.
 pub(super) struct Events {
-    send: mpsc::Sender<io::Result<Bytes>>,
+    pub(super) out: Out,
     began: Instant,
 }
 
 impl Events {
     /// Begins a stream of events; returns the answer that it is.
     pub(super) fn stream() -> (Self, Response) {
-        let (send, receive) = mpsc::channel::<io::Result<Bytes>>(EVENTS_MAX);
-        let stream = futures_util::stream::unfold(receive, async |mut receive| {
-            receive.recv().await.map(|event| (event, receive))
-        });
-        let mut response = Response::new(Body::from_stream(stream));
-        let headers = response.headers_mut();
-        let kind = HeaderValue::from_static("text/event-stream");
-        headers.insert(header::CONTENT_TYPE, kind);
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let (out, response) = crate::front::stream::events();
         let began = Instant::now();
-        (Self { send, began }, response)
-    }
-
-    /// Waits until the other side is gone.
-    pub(super) async fn closed(&self) {
-        self.send.closed().await;
+        (Self { out, began }, response)
     }
 
     /// Sends an event; returns whether the other side is there.
@@ -160,16 +118,13 @@ impl Events {
         if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
             event.extend(fields);
         }
-        self.send
-            .send(Ok(format!("data: {event}\n\n").into()))
-            .await
-            .is_ok()
+        self.out.send(format!("data: {event}\n\n")).await
     }
 
     pub(super) async fn complete(&self) {
         let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.send("execution_complete", json!({ "execution_time": took }))
-            .await;
+        let took = json!({ "execution_time": took });
+        self.send("execution_complete", took).await;
     }
 
     pub(super) async fn failed(&self, name: &str, value: &str, why: &str) {
@@ -178,39 +133,20 @@ impl Events {
     }
 }
 
-fn now_ms() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Passes on what a command writes, until its end or the reader's.
 async fn follow(mut line: Line<StartedFacts, End>, events: &Events) {
     let (mut stdout, mut stderr) = (Characters::default(), Characters::default());
-    loop {
-        let next = tokio::select! {
-            next = line.next() => next,
-            () = events.closed() => return,
-        };
+    while let Some(next) = events.out.next(&mut line).await {
         let (kind, text) = match next {
-            Ok(Next::Content(Stream::Error, content)) => ("stderr", stderr.take(&content)),
-            Ok(Next::Content(_, content)) => ("stdout", stdout.take(&content)),
-            Ok(Next::Message(end)) => {
+            Next::Content(Stream::Error, content) => ("stderr", stderr.take(&content)),
+            Next::Content(_, content) => ("stdout", stdout.take(&content)),
+            Next::Message(end) => {
                 for (kind, rest) in [("stdout", stdout.rest()), ("stderr", stderr.rest())] {
                     if !rest.is_empty() {
                         events.send(kind, json!({ "text": rest })).await;
                     }
                 }
                 return ended(&end, events).await;
-            }
-            // The worker is gone: the connection breaks off.
-            Err(_) => {
-                let _ = events
-                    .send
-                    .send(Err(io::ErrorKind::ConnectionAborted.into()))
-                    .await;
-                return;
             }
         };
         if !text.is_empty() && !events.send(kind, json!({ "text": text })).await {
@@ -221,24 +157,23 @@ async fn follow(mut line: Line<StartedFacts, End>, events: &Events) {
 
 /// Returns the exit code that clients read, if there is one, and the reason.
 fn outcome(end: &End) -> (Option<i32>, String) {
-    match end {
-        End::Exited(code) => (Some((*code).into()), format!("exit status {code}")),
+    let code = match end {
+        End::Exited(code) => Some((*code).into()),
         // As shells have it.
-        End::Signalled(number) => (Some(128 + i32::from(*number)), format!("signal {number}")),
-        End::Limited(limit) => (Some(limited_status(limit).into()), describe_limit(limit)),
-        End::Late => (None, "its time was over, and it was ended".to_owned()),
-        End::TooSlow => (None, "its reader was too slow".to_owned()),
-        End::Otherwise(why) | End::Gone(why) => (None, why.clone()),
-    }
+        End::Signalled(number) => Some(128 + i32::from(*number)),
+        End::Limited(limit) => Some(limited_status(limit).into()),
+        End::Late => return (None, format!("{}, and it was ended", end.why())),
+        End::TooSlow | End::Otherwise(_) | End::Gone(_) => None,
+    };
+    (code, end.why())
 }
 
 async fn ended(end: &End, events: &Events) {
     match outcome(end) {
         (Some(0), _) => events.complete().await,
         (Some(code), why) => {
-            events
-                .failed("CommandExecError", &code.to_string(), &why)
-                .await
+            let code = code.to_string();
+            events.failed("CommandExecError", &code, &why).await;
         }
         (None, why) => events.failed("CommandEnded", &why, &why).await,
     }
@@ -266,65 +201,46 @@ impl Characters {
 
 /// Returns the number of bytes at the end that begin a character which is not whole.
 fn cut(bytes: &[u8]) -> usize {
-    for back in 1..=3.min(bytes.len()) {
-        let length = match bytes.get(bytes.len() - back) {
-            Some(0x80..=0xbf) => continue,
-            Some(0xc2..=0xdf) => 2,
-            Some(0xe0..=0xef) => 3,
-            Some(0xf0..=0xf4) => 4,
-            _ => 1,
-        };
-        return if length > back { back } else { 0 };
+    let last = bytes.utf8_chunks().last();
+    let last = last.map(|chunk| chunk.invalid()).unwrap_or_default();
+    match str::from_utf8(last) {
+        Err(error) if error.error_len().is_none() => last.len(),
+        _ => 0,
     }
-    0
 }
 
 /// Tells whether a command runs, and how it ended.
-async fn status(inside: &Inside<'_>, id: &str) -> Result<Response, Refusal> {
+async fn status(sandbox: &Sandbox, id: &str) -> Answered {
     let wanted = process(id)?;
-    let all = inside.call(ListProcesses {}).await?;
-    let running = all.iter().find(|one| wanted == Selector::Pid(one.pid));
-    let told = match running {
-        Some(process) => {
-            let content = process.started.command.last();
-            json!({ "id": id, "running": true, "content": content })
-        }
-        None => {
-            let (_, _, end) = output(inside, id, None).await?;
-            match end.as_ref().map(outcome).unwrap_or_default() {
-                (Some(0), _) => json!({ "id": id, "running": false, "exit_code": 0 }),
-                (code, why) => {
-                    json!({ "id": id, "running": false, "exit_code": code, "error": why })
-                }
-            }
-        }
-    };
-    Ok(answer_json(StatusCode::OK, &told))
+    let all = sandbox.call(ListProcesses {}).await?;
+    if let Some(running) = all.iter().find(|one| wanted == Selector::Pid(one.pid)) {
+        let content = running.started.command.last();
+        return ok(&json!({ "id": id, "running": true, "content": content }));
+    }
+    let (_, _, end) = output(sandbox, id, None).await?;
+    let (code, why) = end.as_ref().map(outcome).unwrap_or_default();
+    let ended = json!({ "id": id, "running": false, "exit_code": code });
+    ok(&with(ended, "error", (code != Some(0)).then_some(why)))
 }
 
 /// Returns what is kept of a command's output from a place on, the place behind it, and the end if
 /// it has come.
 async fn output(
-    inside: &Inside<'_>,
+    sandbox: &Sandbox,
     id: &str,
     from: Option<u64>,
 ) -> Result<(Vec<u8>, u64, Option<End>), Refusal> {
     let process = process(id)?;
-    let ask = within(inside.sandbox, Attach { process, from });
-    let mut line = inside.front.begin(inside.credential.clone(), ask).await?;
+    let mut line = sandbox.begin(Attach { process, from }).await?;
     let at = line.reply().await?.at;
-    let mut all = Vec::new();
-    let mut end = None;
-    while all.len() < LOG_BYTES_MAX {
+    let (mut all, mut end) = (Vec::new(), None);
+    while end.is_none() && all.len() < LOG_BYTES_MAX {
         let Ok(next) = timeout(QUIET, line.next()).await else {
             break;
         };
         match next? {
             Next::Content(_, content) => all.extend_from_slice(&content),
-            Next::Message(told) => {
-                end = Some(told);
-                break;
-            }
+            Next::Message(last) => end = Some(last),
         }
     }
     let next = at + all.len() as u64;
@@ -332,13 +248,11 @@ async fn output(
 }
 
 /// Returns what a command has written; the cursor is the number of bytes before.
-async fn logs(inside: &Inside<'_>, id: &str, cursor: u64) -> Result<Response, Refusal> {
-    let (content, next, _) = output(inside, id, Some(cursor)).await?;
-    let text = String::from_utf8_lossy(&content).into_owned();
-    let mut response = Response::new(Body::from(text));
+async fn logs(sandbox: &Sandbox, id: &str, cursor: u64) -> Answered {
+    let (content, next, _) = output(sandbox, id, Some(cursor)).await?;
+    let content = String::from_utf8_lossy(&content).into_owned();
+    let mut response = text("text/plain; charset=utf-8", content);
     let headers = response.headers_mut();
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    headers.insert(header::CONTENT_TYPE, kind);
     // A program has written it: no browser is to take it for a page.
     let sniffed = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, sniffed);

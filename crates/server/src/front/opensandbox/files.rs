@@ -1,31 +1,12 @@
 //! Files of a sandbox, as execd has them.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::BTreeSet;
 
-use atoll_model::RESIDENT;
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::Response;
 use bytes::BytesMut;
-use futures_util::StreamExt;
 use http_body_util::{BodyExt, Limited};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use super::{Inside, named, number};
-use crate::front::answers::{body, body_list, empty, json as answer_json, parsed};
-use crate::front::ask::Next;
-use crate::front::control::not_offered;
-use crate::front::form::{drained, parts_of, wrong_body};
-use crate::front::transfer::{fetch, store};
-use crate::line::Stream;
-use crate::protocol::{
-    self, End, EntryFacts, Kind, ListDirectory, MakeDirectory, Refusal, Remove, StartAsk, Stat,
-};
-use crate::rfc3339::rfc3339;
+use crate::front::dialect::*;
 
 /// The longest description of a file in an upload, bytes.
 const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
@@ -41,62 +22,50 @@ const PATTERN_BYTES_MAX: usize = 256;
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// Answers a request about files.
-pub(super) async fn answer(
-    inside: &Inside<'_>,
-    parts: &Parts,
-    path: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    match (parts.method.as_str(), path) {
-        ("GET", ["files", "info"]) => info(inside, parts).await,
-        ("GET", ["files", "download"]) => download(inside, parts).await,
+pub(super) async fn answer(sandbox: &Sandbox, path: &[&str], request: Request<Body>) -> Answered {
+    let query = Query::of(request.uri());
+    match (request.method().as_str(), path) {
+        ("GET", ["files", "info"]) => return info(sandbox, &query).await,
+        ("GET", ["files", "download"]) => {
+            return download(sandbox, &query, request.headers()).await;
+        }
         ("POST", ["files", "upload"]) => {
-            drained(content, async |content| {
-                upload(inside, parts, content).await
-            })
-            .await
+            let (parts, content) = request.into_parts();
+            let upload = async |content| upload(sandbox, &parts.headers, content).await;
+            drained(content, upload).await?;
         }
-        ("POST", ["files", "permissions"]) => {
-            let all: BTreeMap<String, Permission> = body(content).await?;
-            set_modes(inside, &all).await?;
-            Ok(empty(StatusCode::OK))
-        }
+        ("POST", ["files", "permissions"]) => set_modes(sandbox, &body(request).await?).await?,
         ("POST", ["files", "mv"]) => {
-            for Move { src, dest } in body_list::<Move>(content).await? {
+            for Move { src, dest } in body_list::<Move>(request).await? {
                 let (from, to) = (src, dest);
-                inside.call(protocol::Move { from, to }).await?;
+                sandbox.call(protocol::Move { from, to }).await?;
             }
-            Ok(empty(StatusCode::OK))
         }
-        ("POST", ["files", "replace"]) => replace(inside, body(content).await?).await,
-        ("GET", ["files", "search"]) => search(inside, parts).await,
+        ("POST", ["files", "replace"]) => return replace(sandbox, body(request).await?).await,
+        ("GET", ["files", "search"]) => return search(sandbox, &query).await,
         ("GET", ["directories", "list"]) => {
-            let depth = number(parts, "depth")?
-                .unwrap_or(1)
-                .clamp(1, u64::from(SEARCHED_DEPTH));
-            let depth = u32::try_from(depth).unwrap_or(1);
-            let path = path_of(parts)?;
-            let entries = inside.call(ListDirectory { path, depth }).await?;
-            let all: Vec<Value> = entries.iter().map(described).collect();
-            Ok(answer_json(StatusCode::OK, &all))
+            let depth = query.checked_number("depth")?.unwrap_or(1_u64);
+            let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+            let depth = depth.clamp(1, SEARCHED_DEPTH);
+            let path = path_of(&query)?;
+            let entries = sandbox.call(ListDirectory { path, depth }).await?;
+            return each(&entries, described);
         }
         ("POST", ["directories"]) => {
-            let all: BTreeMap<String, Permission> = body(content).await?;
-            for path in all.keys() {
-                let path = path.clone();
-                inside.call(MakeDirectory { path }).await?;
+            let all: BTreeMap<String, Permission> = body(request).await?;
+            for path in all.keys().cloned() {
+                sandbox.call(MakeDirectory { path }).await?;
             }
-            set_modes(inside, &all).await?;
-            Ok(empty(StatusCode::OK))
+            set_modes(sandbox, &all).await?;
         }
         ("DELETE", ["files" | "directories"]) => {
-            for path in named(parts, "path") {
-                inside.call(Remove { path }).await?;
+            for path in query.all("path").cloned() {
+                sandbox.call(Remove { path }).await?;
             }
-            Ok(empty(StatusCode::OK))
         }
-        _ => Err(not_offered(parts)),
+        _ => return Err(not_offered(&request)),
     }
+    Ok(empty(StatusCode::OK))
 }
 
 /// The permissions of a file, whose digits are octal.
@@ -130,9 +99,9 @@ struct Description {
     permission: Permission,
 }
 
-fn path_of(parts: &Parts) -> Result<String, Refusal> {
-    let missing = || Refusal::new(Kind::Invalid, "path is missing");
-    named(parts, "path").next().ok_or_else(missing)
+fn path_of(query: &Query) -> Result<String, Refusal> {
+    let missing = || Refusal::invalid("path is missing");
+    query.one("path").ok_or_else(missing)
 }
 
 fn described(entry: &EntryFacts) -> Value {
@@ -143,14 +112,12 @@ fn described(entry: &EntryFacts) -> Value {
     };
     let changed = rfc3339(entry.modified_ns.into());
     // Its digits are octal.
-    let mode = format!("{:o}", entry.mode & 0o7777)
-        .parse::<u32>()
-        .unwrap_or(0);
+    let mode = format!("{:o}", entry.mode & 0o7777).parse::<u32>();
     json!({
         "path": entry.path,
         "type": kind,
         "size": entry.size,
-        "mode": mode,
+        "mode": mode.unwrap_or(0),
         "owner": entry.owner,
         "group": entry.group,
         "modified_at": changed,
@@ -159,96 +126,71 @@ fn described(entry: &EntryFacts) -> Value {
     })
 }
 
-async fn info(inside: &Inside<'_>, parts: &Parts) -> Result<Response, Refusal> {
+async fn info(sandbox: &Sandbox, query: &Query) -> Answered {
     let mut all = Map::new();
-    for path in named(parts, "path") {
-        let ask = Stat { path: path.clone() };
-        all.insert(path, described(&inside.call(ask).await?));
+    for path in query.all("path").cloned() {
+        let entry = sandbox.call(Stat { path: path.clone() }).await?;
+        all.insert(path, described(&entry));
     }
-    Ok(answer_json(StatusCode::OK, &all))
+    ok(&all)
 }
 
-async fn download(inside: &Inside<'_>, parts: &Parts) -> Result<Response, Refusal> {
-    if named(parts, "offset")
-        .chain(named(parts, "limit"))
-        .next()
-        .is_some()
+async fn download(sandbox: &Sandbox, query: &Query, headers: &HeaderMap) -> Answered {
+    if ["offset", "limit"]
+        .iter()
+        .any(|name| query.one(name).is_some())
     {
         let what = "offset and limit: files are not read by lines here";
-        return Err(Refusal::new(Kind::Invalid, what).advise("use Range for a part of a file"));
+        return Err(Refusal::invalid(what).advise("use Range for a part of a file"));
     }
-    let (credential, path) = (inside.credential.clone(), path_of(parts)?);
-    let sandbox = Some(inside.sandbox);
-    fetch(inside.front, credential, sandbox, path, &parts.headers).await
+    sandbox.fetch(path_of(query)?, headers).await
 }
 
 /// Writes the files of a form, each after its description.
-async fn upload(inside: &Inside<'_>, parts: &Parts, content: Body) -> Result<Response, Refusal> {
-    let kind = parts
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    let boundary = multer::parse_boundary(kind.unwrap_or_default());
-    let mut all = parts_of(content, boundary.map_err(|error| wrong_body(&error))?).await?;
+async fn upload(sandbox: &Sandbox, headers: &HeaderMap, content: Body) -> Result<(), Refusal> {
+    let mut form = form_of(headers, content).await?;
     let mut described: Option<Description> = None;
     let mut modes = BTreeMap::new();
-    while let Some(mut part) = all.next().await? {
+    while let Some(mut part) = form.next().await? {
         match part.name() {
             Some("metadata") => {
                 let mut text = BytesMut::new();
                 while let Some(block) = part.chunk().await.map_err(|error| wrong_body(&error))? {
                     text.extend_from_slice(&block);
                     if text.len() > DESCRIPTION_BYTES_MAX {
-                        return Err(Refusal::new(Kind::Invalid, "metadata is too long"));
+                        return Err(Refusal::invalid("metadata is too long"));
                     }
                 }
-                let description: Description = parsed(&text)?;
-                described = Some(description);
+                described = Some(parsed(&text)?);
             }
             Some("file") => {
-                let missing = || Refusal::new(Kind::Invalid, "a file has no metadata before it");
+                let missing = || Refusal::invalid("a file has no metadata before it");
                 let Description { path, permission } = described.take().ok_or_else(missing)?;
                 permission.check()?;
-                let blocks = part.map(|block| block.map_err(io::Error::other));
-                let (front, credential) = (inside.front, &inside.credential);
-                let blocks = Body::from_stream(blocks);
-                store(front, credential, inside.sandbox, &path, blocks).await?;
+                sandbox.store(&path, content_of(part)).await?;
                 modes.insert(path, permission);
             }
             _ => {
-                return Err(Refusal::new(
-                    Kind::Invalid,
-                    "a part is neither metadata nor file",
-                ));
+                return Err(Refusal::invalid("a part is neither metadata nor file"));
             }
         }
     }
-    set_modes(inside, &modes).await?;
-    Ok(empty(StatusCode::OK))
+    set_modes(sandbox, &modes).await
 }
 
 impl Permission {
     /// Refuses what nobody in a sandbox can set.
     fn check(&self) -> Result<(), Refusal> {
-        let is_other = |name: &Option<String>| {
-            name.as_ref()
-                .is_some_and(|name| !name.is_empty() && name != RESIDENT.name)
-        };
-        if is_other(&self.owner) || is_other(&self.group) {
+        let mut names = self.owner.iter().chain(&self.group);
+        if names.any(|name| !name.is_empty() && name != RESIDENT.name) {
             let what = format!("every file is of {} here", RESIDENT.name);
             return Err(Refusal::new(Kind::Forbidden, what).advise("leave out owner and group"));
         }
-        let is_octal = |mode: u32| {
-            mode <= 7777
-                && mode
-                    .to_string()
-                    .bytes()
-                    .all(|digit| (b'0'..=b'7').contains(&digit))
-        };
+        let is_octal = |mode: u32| mode <= 7777 && !mode.to_string().contains(['8', '9']);
         match self.mode {
             Some(mode) if !is_octal(mode) => {
                 let what = format!("mode {mode} is none: four octal digits at most");
-                Err(Refusal::new(Kind::Invalid, what))
+                Err(Refusal::invalid(what))
             }
             _ => Ok(()),
         }
@@ -256,7 +198,7 @@ impl Permission {
 }
 
 /// Sets the modes of files, by the sandbox's own program.
-async fn set_modes(inside: &Inside<'_>, all: &BTreeMap<String, Permission>) -> Result<(), Refusal> {
+async fn set_modes(sandbox: &Sandbox, all: &BTreeMap<String, Permission>) -> Result<(), Refusal> {
     let mut by_mode: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for (path, permission) in all {
         permission.check()?;
@@ -270,67 +212,41 @@ async fn set_modes(inside: &Inside<'_>, all: &BTreeMap<String, Permission>) -> R
             command: command.into_iter().chain(paths).collect(),
             ..StartAsk::default()
         };
-        run(inside, ask).await?;
-    }
-    Ok(())
-}
-
-/// Runs a program to its end, which is to be a good one.
-async fn run(inside: &Inside<'_>, ask: StartAsk) -> Result<(), Refusal> {
-    let (mut line, _) = inside.start(ask).await?;
-    let mut message = Vec::new();
-    loop {
-        match line.next().await? {
-            Next::Content(Stream::Error, content) => {
-                let room = MESSAGE_BYTES_MAX.saturating_sub(message.len());
-                message
-                    .extend_from_slice(content.get(..room.min(content.len())).unwrap_or_default());
-            }
-            Next::Content(..) => {}
-            Next::Message(End::Exited(0)) => return Ok(()),
-            Next::Message(_) => {
-                let message = String::from_utf8_lossy(&message);
-                return Err(Refusal::new(Kind::Invalid, message.trim()));
-            }
+        let ran = sandbox.run(ask, MESSAGE_BYTES_MAX).await?;
+        if ran.end != End::Exited(0) {
+            return Err(Refusal::invalid(ran.stderr.text().trim()));
         }
     }
+    Ok(())
 }
 
 /// The files in which text is replaced.
 static REPLACED: Semaphore = Semaphore::const_new(REPLACED_MAX);
 
 /// Replaces text in files.
-async fn replace(inside: &Inside<'_>, all: BTreeMap<String, Replace>) -> Result<Response, Refusal> {
-    let mut told = Map::new();
+async fn replace(sandbox: &Sandbox, all: BTreeMap<String, Replace>) -> Answered {
+    let mut counts = Map::new();
     for (path, Replace { old, new }) in all {
+        let wrong = |what: &str| Refusal::invalid(format!("{path}: {what}"));
         if old.is_empty() {
-            return Err(Refusal::new(
-                Kind::Invalid,
-                format!("{path}: there is no text to replace"),
-            ));
+            return Err(wrong("there is no text to replace"));
         }
         let _place = REPLACED.acquire().await;
-        let (front, credential) = (inside.front, &inside.credential);
-        let none = HeaderMap::new();
-        let sandbox = Some(inside.sandbox);
-        let file = fetch(front, credential.clone(), sandbox, path.clone(), &none).await?;
-        let read = Limited::new(file.into_body(), REPLACED_BYTES_MAX)
-            .collect()
-            .await;
-        let long = |_| Refusal::new(Kind::Invalid, format!("{path}: it is too long for that"));
-        let text = read.map_err(long)?.to_bytes();
-        let other = |_| Refusal::new(Kind::Invalid, format!("{path}: it is no text"));
-        let text = String::from_utf8(text.to_vec()).map_err(other)?;
+        let file = sandbox.fetch(path.clone(), &HeaderMap::new()).await?;
+        let read = Limited::new(file.into_body(), REPLACED_BYTES_MAX).collect();
+        let text = read.await.map_err(|_| wrong("it is too long for that"))?;
+        let text = String::from_utf8(text.to_bytes().to_vec());
+        let text = text.map_err(|_| wrong("it is no text"))?;
         let (count, bytes) = replaced(&text, &old, &new);
         if bytes > REPLACED_BYTES_MAX {
-            let what = format!("{path}: it would have {bytes} bytes, of {REPLACED_BYTES_MAX}");
-            return Err(Refusal::new(Kind::Invalid, what));
+            let what = format!("it would have {bytes} bytes, of {REPLACED_BYTES_MAX}");
+            return Err(wrong(&what));
         }
-        let text = Body::from(text.replace(&old, &new));
-        store(front, credential, inside.sandbox, &path, text).await?;
-        told.insert(path, json!({ "replacedCount": count }));
+        let text = text.replace(&old, &new);
+        sandbox.store(&path, Body::from(text)).await?;
+        counts.insert(path, json!({ "replacedCount": count }));
     }
-    Ok(answer_json(StatusCode::OK, &told))
+    ok(&counts)
 }
 
 /// Returns how often a text is replaced, and the bytes of what becomes of it.
@@ -341,65 +257,53 @@ fn replaced(text: &str, old: &str, new: &str) -> (usize, usize) {
 }
 
 /// Finds files by a pattern of their names, or of their paths below the directory.
-async fn search(inside: &Inside<'_>, parts: &Parts) -> Result<Response, Refusal> {
-    let root = path_of(parts)?;
-    let pattern = named(parts, "pattern")
-        .next()
-        .unwrap_or_else(|| "**".to_owned());
+async fn search(sandbox: &Sandbox, query: &Query) -> Answered {
+    let root = path_of(query)?;
+    let pattern = query.one("pattern").unwrap_or_else(|| "**".to_owned());
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(Refusal::new(Kind::Invalid, "the pattern is too long"));
+        return Err(Refusal::invalid("the pattern is too long"));
     }
     let ask = ListDirectory {
         path: root.clone(),
         depth: SEARCHED_DEPTH,
     };
-    let entries = inside.call(ask).await?;
+    let entries = sandbox.call(ask).await?;
     let is_one = |entry: &&EntryFacts| {
-        let below = entry
-            .path
-            .strip_prefix(root.as_str())
-            .unwrap_or(&entry.path);
+        let below = entry.path.strip_prefix(&root).unwrap_or(&entry.path);
         let below = below.trim_start_matches('/');
         let name = below.rsplit('/').next().unwrap_or_default();
         let whole = if pattern.contains('/') { below } else { name };
         entry.kind != "directory" && matches(pattern.as_bytes(), whole.as_bytes())
     };
-    let all: Vec<Value> = entries.iter().filter(is_one).map(described).collect();
-    Ok(answer_json(StatusCode::OK, &all))
+    each(entries.iter().filter(is_one), described)
 }
 
 /// Returns whether a pattern is good for a text: `?` is one character, `*` any of one name, `**` any.
 /// The time is that of both lengths together multiplied, whatever the pattern.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // For each beginning of the text whether the pattern so far is good for it.
-    let mut good = vec![false; text.len() + 1];
-    if let Some(first) = good.first_mut() {
-        *first = true;
-    }
-    let mut rest = pattern;
-    while let Some((&first, after)) = rest.split_first() {
-        let is_deep = first == b'*' && after.first() == Some(&b'*');
-        rest = if is_deep {
-            after.get(1..).unwrap_or_default()
-        } else {
-            after
-        };
-        let mut next = vec![false; text.len() + 1];
-        let mut before = false;
-        for (place, (now, was)) in next.iter_mut().zip(&good).enumerate() {
-            let last = place.checked_sub(1).and_then(|last| text.get(last));
-            let was_before = place.checked_sub(1).and_then(|last| good.get(last)) == Some(&true);
-            *now = match (first, last) {
-                (b'*', last) => *was || (before && (is_deep || last != Some(&b'/'))),
-                (b'?', Some(last)) => was_before && *last != b'/',
-                (first, Some(last)) => was_before && first == *last,
-                (_, None) => false,
-            };
-            before = *now;
+fn matches(mut pattern: &[u8], text: &[u8]) -> bool {
+    // The places of the text up to which the pattern so far is good for it.
+    let mut good = BTreeSet::from([0]);
+    while let Some((&first, after)) = pattern.split_first() {
+        let deep = pattern.strip_prefix(b"**");
+        pattern = deep.unwrap_or(after);
+        let mut next = BTreeSet::new();
+        for at in good {
+            match (first, text.get(at)) {
+                // What follows it is there already.
+                (b'*', _) if next.contains(&at) => {}
+                (b'*', _) => {
+                    let rest = text.iter().skip(at);
+                    let any = rest.take_while(|byte| deep.is_some() || **byte != b'/');
+                    next.extend(at..=at + any.count());
+                }
+                (b'?', Some(b'/')) | (_, None) => {}
+                (first, Some(byte)) if first != b'?' && first != *byte => {}
+                (_, Some(_)) => drop(next.insert(at + 1)),
+            }
         }
         good = next;
     }
-    good.last() == Some(&true)
+    good.contains(&text.len())
 }
 
 #[cfg(test)]

@@ -1,18 +1,8 @@
 //! The network of a sandbox as OpenSandbox' policies have it: a default, and rules by target.
 
-use axum::body::Body;
-use axum::http::StatusCode;
-use axum::http::request::Parts;
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Serialize;
 
-use crate::front::Front;
-use crate::front::answers::{body, body_list, json as answer_json};
-use crate::front::control::not_offered;
-use crate::protocol::{
-    Credential, GetSandbox, Kind, NetworkAsk, Refusal, SandboxFacts, SetNetwork,
-};
+use crate::front::dialect::*;
 
 /// A policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,9 +33,8 @@ impl Policy {
     /// Returns the request for it: everything, or what is named and nothing else.
     pub(super) fn ask(self) -> Result<NetworkAsk, Refusal> {
         let rules = self.egress.unwrap_or_default();
-        let (allow, deny): (Vec<Rule>, Vec<Rule>) = rules
-            .into_iter()
-            .partition(|rule| rule.action == Action::Allow);
+        let is_allowed = |rule: &Rule| rule.action == Action::Allow;
+        let (allow, deny): (Vec<_>, Vec<_>) = rules.into_iter().partition(is_allowed);
         match (self.default_action, deny.first()) {
             // What is closed needs no rule that closes it.
             (Action::Deny, _) => Ok(NetworkAsk {
@@ -54,23 +43,17 @@ impl Policy {
                 deny: Vec::new(),
             }),
             (Action::Allow, None) => Ok(NetworkAsk::default()),
-            (Action::Allow, Some(rule)) => Err(Refusal::new(
-                Kind::Forbidden,
-                format!(
-                    "{}: this server closes single targets only by default",
-                    rule.target
-                ),
-            )
-            .advise("deny by default, and allow what is reached")),
+            (Action::Allow, Some(Rule { target, .. })) => {
+                let what = format!("{target}: this server closes single targets only by default");
+                Err(Refusal::new(Kind::Forbidden, what)
+                    .advise("deny by default, and allow what is reached"))
+            }
         }
     }
 
     /// Returns the policy of a sandbox.
     fn of(facts: &SandboxFacts) -> Self {
-        let asked = facts.asked.as_ref();
-        let allowed = asked
-            .map(|asked| asked.allow.as_slice())
-            .unwrap_or_default();
+        let allowed = facts.asked.iter().flat_map(|asked| &asked.allow);
         let rule = |target: &String| Rule {
             action: Action::Allow,
             target: target.clone(),
@@ -80,7 +63,7 @@ impl Policy {
                 "internet" => Action::Allow,
                 _ => Action::Deny,
             },
-            egress: Some(allowed.iter().map(rule).collect()),
+            egress: Some(allowed.map(rule).collect()),
         }
     }
 
@@ -98,29 +81,21 @@ impl Policy {
 }
 
 /// Answers a request about the policy of a sandbox.
-pub(super) async fn answer(
-    front: &Front,
-    key: Credential,
-    parts: &Parts,
-    id: &str,
-    content: Body,
-) -> Result<Response, Refusal> {
-    let facts = front.call_in(key.clone(), id, GetSandbox {}).await?;
-    let mut policy = Policy::of(&facts);
-    match parts.method.as_str() {
+pub(super) async fn answer(sandbox: &Sandbox, request: Request<Body>) -> Answered {
+    let mut policy = Policy::of(&sandbox.call(GetSandbox {}).await?);
+    let is_read = request.method() == "GET";
+    match request.method().as_str() {
         "GET" => {}
-        "PUT" => policy = body(content).await?,
-        "PATCH" => policy.merge(body_list(content).await?),
-        "DELETE" => policy.remove(&body_list::<String>(content).await?),
-        _ => return Err(not_offered(parts)),
+        "PUT" => policy = body(request).await?,
+        "PATCH" => policy.merge(body_list(request).await?),
+        "DELETE" => policy.remove(&body_list::<String>(request).await?),
+        _ => return Err(not_offered(&request)),
     }
-    if parts.method != "GET" {
-        let ask = SetNetwork(policy.ask()?);
-        front.call_in(key.clone(), id, ask).await?;
+    if !is_read {
+        sandbox.call(SetNetwork(policy.ask()?)).await?;
     }
-    let facts = front.call_in(key, id, GetSandbox {}).await?;
-    let told = json!({ "status": "ok", "mode": facts.network, "policy": Policy::of(&facts) });
-    Ok(answer_json(StatusCode::OK, &told))
+    let facts = sandbox.call(GetSandbox {}).await?;
+    ok(&json!({ "status": "ok", "mode": facts.network, "policy": Policy::of(&facts) }))
 }
 
 #[cfg(test)]

@@ -1,30 +1,12 @@
 //! OpenSandbox' lifecycle API: sandboxes, their endpoints and snapshots.
 
-use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use axum::body::Body;
-use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::network::{self, Policy};
-use super::{PREFIX, TOKEN, key, named, number};
-use crate::front::answers::{body, empty, json as answer_json, refuse_rest};
-use crate::front::control::{no_template, not_offered, pairs};
-use crate::front::interpreter::Interpreter;
-use crate::front::listed::list_all;
-use crate::front::{Front, authority};
-use crate::protocol::{
-    self, CODE_INTERPRETER, Connect, CreateAsk, CreatedFacts, Credential, GetSandbox,
-    INTERPRETER_PORT, Kill, Kind, ListAsk, ListSnapshots, Pause, Refusal, RemoveSnapshot,
-    SandboxFacts, SetTimeout, Snapshot, SnapshotFacts, is_service,
-};
-use crate::rfc3339::time_of;
+use super::{PREFIX, TOKEN};
+use crate::front::dialect::*;
+use crate::front::listed::{list_all, no_template};
 
 /// The port at which clients look for the service in a sandbox.
 const EXECD_PORT: u16 = 44772;
@@ -44,49 +26,37 @@ const PAGE: u64 = 20;
 const PAGE_MAX: u64 = 200;
 
 /// Answers a request of the API.
-pub(super) async fn answer(
-    front: &Front,
-    parts: &Parts,
-    path: &[&str],
-    content: Body,
-) -> Result<Response, Refusal> {
-    let key = key(&parts.headers);
-    match (parts.method.as_str(), path) {
-        ("POST", ["sandboxes"]) => create(front, key, body(content).await?).await,
-        ("GET", ["sandboxes"]) => list(front, key, parts).await,
-        ("GET", ["sandboxes", id]) => {
-            let facts = front.call_in(key, id, GetSandbox {}).await?;
-            Ok(answer_json(StatusCode::OK, &described(&facts)))
-        }
-        ("DELETE", ["sandboxes", id]) => {
-            front.call_in(key, id, Kill {}).await?;
-            Ok(empty(StatusCode::NO_CONTENT))
-        }
-        ("POST", ["sandboxes", id, "pause"]) => {
-            front.call_in(key, id, Pause { memory: true }).await?;
-            Ok(empty(StatusCode::ACCEPTED))
-        }
-        ("POST", ["sandboxes", id, "resume"]) => {
-            let ask = Connect { timeout_s: None };
-            front.call_in(key, id, ask).await?;
-            Ok(empty(StatusCode::ACCEPTED))
-        }
-        ("POST", ["sandboxes", id, "renew-expiration"]) => {
-            renew(front, key, id, body(content).await?).await
-        }
-        ("GET", ["sandboxes", id, "endpoints", port]) => {
-            endpoint(front, key, id, port, parts).await
-        }
-        ("POST", ["sandboxes", id, "snapshots"]) => {
-            let Named { name } = body(content).await?;
-            let made = front.call_in(key, id, Snapshot { name }).await?;
+pub(super) async fn answer(caller: &Caller, path: &[&str], request: Request<Body>) -> Answered {
+    match (request.method().as_str(), path) {
+        ("POST", ["sandboxes"]) => create(caller, body(request).await?).await,
+        ("GET", ["sandboxes"]) => list(caller, &Query::of(request.uri())).await,
+        (_, ["sandboxes", id, rest @ ..]) => of_sandbox(&caller.sandbox(id), rest, request).await,
+        (_, ["snapshots", ..]) => snapshots(caller, path, request).await,
+        _ => Err(not_offered(&request)),
+    }
+}
+
+async fn of_sandbox(sandbox: &Sandbox, rest: &[&str], request: Request<Body>) -> Answered {
+    match (request.method().as_str(), rest) {
+        ("GET", []) => ok(&described(&sandbox.call(GetSandbox {}).await?)),
+        ("DELETE", []) => done(StatusCode::NO_CONTENT, sandbox.call(Kill {}).await),
+        ("POST", ["pause"]) => done(
+            StatusCode::ACCEPTED,
+            sandbox.call(Pause { memory: true }).await,
+        ),
+        ("POST", ["resume"]) => done(
+            StatusCode::ACCEPTED,
+            sandbox.call(Connect { timeout_s: None }).await,
+        ),
+        ("POST", ["renew-expiration"]) => renew(sandbox, body(request).await?).await,
+        ("GET", ["endpoints", port]) => endpoint(sandbox, port, request).await,
+        ("POST", ["snapshots"]) => {
+            let Named { name } = body(request).await?;
+            let made = sandbox.call(Snapshot { name }).await?;
             Ok(answer_json(StatusCode::ACCEPTED, &kept(&made.facts)))
         }
-        (_, ["sandboxes", id, "networkpolicy"]) => {
-            network::answer(front, key, parts, id, content).await
-        }
-        (_, ["snapshots", ..]) => snapshots(front, key, parts, path).await,
-        _ => Err(not_offered(parts)),
+        (_, ["networkpolicy"]) => network::answer(sandbox, request).await,
+        _ => Err(not_offered(&request)),
     }
 }
 
@@ -131,12 +101,11 @@ impl Create {
                 refuse_rest(&image.rest)?;
                 let name = image.uri.split(':').next().unwrap_or_default();
                 let shipped = IMAGES.iter().find(|(one, _)| *one == name);
-                Ok(shipped
-                    .map_or_else(|| image.uri.clone(), |(_, template)| (*template).to_owned()))
+                let template = shipped.map_or(&*image.uri, |(_, template)| template);
+                Ok(template.to_owned())
             }
             (None, Some(id), None) | (None, None, Some(id)) => Ok(id.clone()),
-            _ => Err(Refusal::new(
-                Kind::Invalid,
+            _ => Err(Refusal::invalid(
                 "a sandbox begins with one of image, templateId and snapshotId",
             )),
         }
@@ -148,16 +117,11 @@ impl Create {
             && !ENTRYPOINTS.iter().any(|known| entrypoint == known)
         {
             let what = "entrypoint: nothing has to run for a sandbox to live";
-            return Err(Refusal::new(Kind::Invalid, what)
+            return Err(Refusal::invalid(what)
                 .advise("leave it out, and run the program as a command in the background"));
         }
-        let no_end = || {
-            Refusal::new(
-                Kind::Invalid,
-                "timeout: every sandbox has an end on this server",
-            )
-            .advise("set a timeout, and renew it")
-        };
+        let no_end = "timeout: every sandbox has an end on this server";
+        let no_end = || Refusal::invalid(no_end).advise("set a timeout, and renew it");
         let mut ask = CreateAsk {
             template: self.template()?,
             timeout_s: Some(self.timeout.ok_or_else(no_end)?),
@@ -168,7 +132,7 @@ impl Create {
             ..CreateAsk::default()
         };
         for (name, value) in &self.resource_limits {
-            let wrong = || Refusal::new(Kind::Invalid, format!("resourceLimits: {name}={value:?}"));
+            let wrong = || Refusal::invalid(format!("resourceLimits: {name}={value:?}"));
             match name.as_str() {
                 "cpu" => ask.cpus = Some(processors(value).ok_or_else(wrong)?),
                 "memory" => ask.memory_mib = Some(mebibytes(value).ok_or_else(wrong)?),
@@ -203,24 +167,18 @@ fn mebibytes(text: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()?.checked_mul(unit)? >> 20)
 }
 
-async fn create(front: &Front, key: Credential, asked: Create) -> Result<Response, Refusal> {
+async fn create(caller: &Caller, asked: Create) -> Answered {
     let mut ask = asked.ask()?;
     if ask.template == CODE_INTERPRETER {
         // Its SDK looks inside, by a command, whether something listens there.
         let port = INTERPRETER_PORT.to_string();
         ask.environment.insert(PORT_VARIABLE.to_owned(), port);
     }
-    let ask = protocol::Create(Box::new(ask));
-    let made = front.call(key.clone(), ask).await.map_err(no_template)?;
-    let sandbox = made.sandbox;
+    let made = caller.call(protocol::Create(Box::new(ask))).await;
+    let sandbox = made.map_err(no_template)?.sandbox;
     if sandbox.template == CODE_INTERPRETER {
         // The first request starts it; one that fails is told when code is to run.
-        let interpreter = Interpreter {
-            front,
-            credential: &key,
-            sandbox: &sandbox.id,
-        };
-        let _ = interpreter.contexts().await;
+        let _ = caller.sandbox(&sandbox.id).contexts().await;
     }
     Ok(answer_json(StatusCode::ACCEPTED, &described(&sandbox)))
 }
@@ -245,36 +203,33 @@ fn described(facts: &SandboxFacts) -> Value {
 }
 
 /// Lists a tenant's sandboxes by pages.
-async fn list(front: &Front, key: Credential, parts: &Parts) -> Result<Response, Refusal> {
-    let notes = named(parts, "metadata").next().unwrap_or_default();
-    let states: Vec<String> = named(parts, "state").collect();
+async fn list(caller: &Caller, query: &Query) -> Answered {
+    let notes = query.one("metadata").unwrap_or_default();
+    let states: Vec<&String> = query.all("state").collect();
     let ask = ListAsk {
         metadata: pairs(&notes).collect(),
         paused: true,
         ..ListAsk::default()
     };
-    let mut all = list_all(front, &key, ask).await?;
+    let mut all = list_all(caller, ask).await?;
     all.retain(|one| {
-        let is_it = |wanted: &String| wanted.eq_ignore_ascii_case(state(one));
+        let is_it = |wanted: &&String| wanted.eq_ignore_ascii_case(state(one));
         states.is_empty() || states.iter().any(is_it)
     });
-    let described: Vec<Value> = all.iter().map(described).collect();
-    paged(parts, &described)
+    paged(query, &all.iter().map(described).collect::<Vec<_>>())
 }
 
 /// Answers with one page of a list.
-fn paged(parts: &Parts, all: &[Value]) -> Result<Response, Refusal> {
-    let page = number(parts, "page")?.unwrap_or(1).max(1);
-    let size = number(parts, "pageSize")?
-        .unwrap_or(PAGE)
-        .clamp(1, PAGE_MAX);
+fn paged(query: &Query, all: &[Value]) -> Answered {
+    let page = query.checked_number("page")?.unwrap_or(1_u64).max(1);
+    let size: u64 = query.checked_number("pageSize")?.unwrap_or(PAGE);
+    let size = size.clamp(1, PAGE_MAX);
     let total = all.len() as u64;
     let pages = total.div_ceil(size);
     let begin = usize::try_from((page - 1).saturating_mul(size)).unwrap_or(usize::MAX);
     let most = usize::try_from(size).unwrap_or(usize::MAX);
-    let items: Vec<&Value> = all.iter().skip(begin).take(most).collect();
-    let body = json!({
-        "items": items,
+    ok(&json!({
+        "items": all.iter().skip(begin).take(most).collect::<Vec<_>>(),
         "pagination": {
             "page": page,
             "pageSize": size,
@@ -282,8 +237,7 @@ fn paged(parts: &Parts, all: &[Value]) -> Result<Response, Refusal> {
             "totalPages": pages,
             "hasNextPage": page < pages,
         },
-    });
-    Ok(answer_json(StatusCode::OK, &body))
+    }))
 }
 
 #[derive(Deserialize)]
@@ -292,58 +246,42 @@ struct Renew {
     expires_at: String,
 }
 
-async fn renew(
-    front: &Front,
-    key: Credential,
-    id: &str,
-    asked: Renew,
-) -> Result<Response, Refusal> {
-    let wrong = |_| Refusal::new(Kind::Invalid, "expiresAt is no time as of RFC 3339");
+async fn renew(sandbox: &Sandbox, asked: Renew) -> Answered {
+    let wrong = |_| Refusal::invalid("expiresAt is no time as of RFC 3339");
     let end = OffsetDateTime::parse(&asked.expires_at, &Rfc3339).map_err(wrong)?;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let left_ms =
-        end.unix_timestamp_nanos() / 1_000_000 - i128::try_from(now.as_millis()).unwrap_or(0);
+    let left_ms = end.unix_timestamp_nanos() / 1_000_000 - i128::from(now_ms());
     let left_ms = u64::try_from(left_ms).map_err(|_| {
-        Refusal::new(Kind::Invalid, "expiresAt is over").advise("delete the sandbox to end it")
+        Refusal::invalid("expiresAt is over").advise("delete the sandbox to end it")
     })?;
     let ask = SetTimeout {
         timeout_s: left_ms.div_ceil(1000).max(1),
         extends: false,
     };
-    front.call_in(key.clone(), id, ask).await?;
-    let facts = front.call_in(key, id, GetSandbox {}).await?;
-    let body = json!({ "expiresAt": time_of(facts.ends_ms) });
-    Ok(answer_json(StatusCode::OK, &body))
+    sandbox.call(ask).await?;
+    let facts = sandbox.call(GetSandbox {}).await?;
+    ok(&json!({ "expiresAt": time_of(facts.ends_ms) }))
 }
 
 /// Tells where a port is reached, and by which headers.
-async fn endpoint(
-    front: &Front,
-    key: Credential,
-    id: &str,
-    port: &str,
-    parts: &Parts,
-) -> Result<Response, Refusal> {
-    let no_port = |_| Refusal::new(Kind::Invalid, format!("{port} is no port"));
+async fn endpoint(sandbox: &Sandbox, port: &str, request: Request<Body>) -> Answered {
+    let id = &sandbox.id;
+    let no_port = |_| Refusal::invalid(format!("{port} is no port"));
     let port: u16 = port.parse().map_err(no_port)?;
-    if named(parts, "expires").next().is_some() {
+    if Query::of(request.uri()).one("expires").is_some() {
         let what = "expires: endpoints are not signed here";
-        return Err(Refusal::new(Kind::Invalid, what)
+        return Err(Refusal::invalid(what)
             .advise("POST /v1/sandboxes/ID/ports/PORT/link makes a link that is"));
     }
     // Whoever only asks wakes nobody.
-    let facts = front.call_in(key.clone(), id, GetSandbox {}).await?;
-    if facts.state != "running" {
+    if sandbox.call(GetSandbox {}).await?.state != "running" {
         let what = format!("sandbox {id} is paused");
         return Err(Refusal::new(Kind::Exists, what).advise("resume it first"));
     }
-    let ask = Connect { timeout_s: None };
+    let connected = sandbox.call(Connect { timeout_s: None }).await?;
     let CreatedFacts {
         token, port_token, ..
-    } = front.call_in(key, id, ask).await?;
-    let host = authority(&parts.headers, &parts.uri).unwrap_or_default();
+    } = connected;
+    let host = authority(request.headers(), request.uri()).unwrap_or_default();
     let body = match port {
         EXECD_PORT if token.is_empty() => {
             let what = "the key lacks a scope: the service in a sandbox takes exec and files";
@@ -354,14 +292,15 @@ async fn endpoint(
             "headers": { TOKEN: token },
         }),
         port => {
-            let mut headers = json!({ "e2b-sandbox-id": id, "e2b-sandbox-port": port.to_string() });
-            let token = match is_service(port) {
-                true => Some(("x-access-token", token)).filter(|(_, token)| !token.is_empty()),
-                false => port_token.map(|token| ("e2b-traffic-access-token", token)),
+            let (name, token) = match is_service(port) {
+                true => (
+                    "x-access-token",
+                    Some(token).filter(|token| !token.is_empty()),
+                ),
+                false => ("e2b-traffic-access-token", port_token),
             };
-            if let (Some(headers), Some((name, token))) = (headers.as_object_mut(), token) {
-                headers.insert(name.to_owned(), json!(token));
-            }
+            let headers = json!({ "e2b-sandbox-id": id, "e2b-sandbox-port": port.to_string() });
+            let headers = with(headers, name, token);
             json!({ "endpoint": host, "headers": headers })
         }
     };
@@ -372,46 +311,40 @@ async fn endpoint(
     Ok(response)
 }
 
-async fn snapshots(
-    front: &Front,
-    key: Credential,
-    parts: &Parts,
-    path: &[&str],
-) -> Result<Response, Refusal> {
-    if let ("DELETE", [_, id]) = (parts.method.as_str(), path) {
+async fn snapshots(caller: &Caller, path: &[&str], request: Request<Body>) -> Answered {
+    if let ("DELETE", [_, id]) = (request.method().as_str(), path) {
         let id = (*id).to_owned();
-        front.call(key, RemoveSnapshot { id }).await?;
-        return Ok(empty(StatusCode::NO_CONTENT));
+        return done(
+            StatusCode::NO_CONTENT,
+            caller.call(RemoveSnapshot { id }).await,
+        );
     }
-    let sandbox = named(parts, "sandboxId").next();
-    let name = named(parts, "name").next();
-    let all = front.call(key, ListSnapshots { sandbox }).await?;
-    match (parts.method.as_str(), path) {
+    let query = Query::of(request.uri());
+    let (sandbox, name) = (query.one("sandboxId"), query.one("name"));
+    let all = caller.call(ListSnapshots { sandbox }).await?;
+    match (request.method().as_str(), path) {
         ("GET", [_]) => {
             let own = all.iter().filter(|one| name.is_none() || one.name == name);
-            let all: Vec<Value> = own.map(kept).collect();
-            paged(parts, &all)
+            paged(&query, &own.map(kept).collect::<Vec<_>>())
         }
         ("GET", [_, id]) => {
             let none = || Refusal::new(Kind::NotFound, format!("there is no snapshot {id:?}"));
-            let one = all.iter().find(|one| one.id == *id).ok_or_else(none)?;
-            Ok(answer_json(StatusCode::OK, &kept(one)))
+            ok(&kept(
+                all.iter().find(|one| one.id == *id).ok_or_else(none)?,
+            ))
         }
-        _ => Err(not_offered(parts)),
+        _ => Err(not_offered(&request)),
     }
 }
 
 fn kept(facts: &SnapshotFacts) -> Value {
-    let mut told = json!({
+    let described = json!({
         "id": facts.id,
         "sandboxId": facts.sandbox,
         "status": { "state": "Ready" },
         "createdAt": time_of(facts.created_ms),
     });
-    if let (Some(fields), Some(name)) = (told.as_object_mut(), &facts.name) {
-        fields.insert("name".to_owned(), json!(name));
-    }
-    told
+    with(described, "name", facts.name.as_ref())
 }
 
 #[cfg(test)]

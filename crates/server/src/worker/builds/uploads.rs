@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use tokio::fs::{File, create_dir_all, read_dir, remove_file, rename};
 use tokio::io::AsyncWriteExt;
 
-use super::super::Held;
 use super::super::answers::fault;
 use super::super::answers::name;
 use super::super::builds::Templates;
+use super::super::held::Held;
 use super::super::room::For;
 use crate::line::{Frame, Reader};
 use crate::protocol::{Kind, Refusal, Upload};

@@ -32,7 +32,7 @@ use super::target::Target;
 use super::{Sender, Webhooks};
 use crate::lifecycle::rendered;
 use crate::rfc3339::milliseconds;
-use crate::worker::AGAIN;
+use crate::worker::answers::AGAIN;
 use crate::worker::events::facts;
 use crate::worker::shares::{Of, Share};
 
