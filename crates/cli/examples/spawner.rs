@@ -256,6 +256,7 @@ impl Many {
                 now,
                 placeholders: &[],
                 labels: None,
+                living: None,
             },
             git: &GitEnvironment::default(),
             state: &self.state,

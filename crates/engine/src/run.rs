@@ -80,6 +80,7 @@ pub fn facts<'a>(
         now,
         placeholders: handover.map_or(&[], CredentialBundle::placeholders),
         labels: None,
+        living: None,
     }
 }
 

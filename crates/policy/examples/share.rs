@@ -120,6 +120,7 @@ impl Place {
             now: SystemTime::now(),
             placeholders: &[],
             labels: None,
+            living: None,
         };
         let verdict = decide(&rules, call, &facts);
         assert!(matches!(verdict, Verdict::Allow(_)), "it was not allowed");

@@ -265,6 +265,7 @@ impl World {
             now: now(),
             placeholders: &[],
             labels: None,
+            living: None,
         }
     }
 

@@ -417,7 +417,7 @@ fn put(both: &Both, pick: Pick, profile: &str, seen: &mut Seen) {
         }),
         15 => check(Asked::Administer {
             run: "run",
-            operation: RELOAD,
+            operation: "reload",
         }),
         7 => {
             if let HostPart::Name(name) = &host {

@@ -222,7 +222,7 @@ fn flow(text: &str, action: Action) -> Cell {
         },
         Action::Administer => Asked::Administer {
             run: "run",
-            operation: RELOAD,
+            operation: "reload",
         },
         other => panic!("{other:?}"),
     };

@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
-use atoll_model::{RunId, Served};
+use atoll_model::{PublishPort, RunId, Served};
 use atoll_sandbox::{
     Decision, Declined, Listening, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
 };
 
-use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State, Wider};
+use super::{CallGate, ExecGate, FlowEvent, Outside, PortEffect, State};
 use crate::supervision::approvals::{DualControlRule, SECOND_PATIENCE, UNHEARD};
 use crate::supervision::control::{Answer, Control, Others, Question, Standing};
 use crate::supervision::doors;
@@ -34,9 +34,6 @@ const UNTOLD_MAX: usize = 16;
 /// event.
 const YESES_OF_OTHERS_MAX: u32 = 64;
 
-/// Decides whether one more port is published, given those published already.
-pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
-
 /// The controls of a running sandbox, and what decides about them.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
@@ -46,14 +43,8 @@ pub struct Live<'a> {
     pub has_network: bool,
     /// Opens the directory of the control sockets.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
-    /// Decides whether a port is published.
-    pub decide: Publisher<'a>,
-    /// Reloads the policies.
-    pub reload: Reloader<'a>,
-    /// Compares the policies in force with those on disk.
-    pub compare: Comparer<'a>,
-    /// Decides about what widens the rights of the run.
-    pub wider: &'a dyn Wider,
+    /// Decides about actions on it, and records them.
+    pub gate: &'a dyn CallGate,
     /// The rule for approving lasting rights.
     pub widening: &'a DualControlRule,
     /// Takes over whom a sandbox made ahead was given to.
@@ -310,18 +301,16 @@ impl<'a> Outside<'a> {
         };
         if suffices.map_err(declined)? {
             self.agreed_port = None;
-            let published = self.publish(port, by, first);
+            let published = self.publish(asked(port, by, first), Effect::Open);
             self.settled_port((port, first), by, &published);
             return published.map(Answer::Published);
         }
         self.begin_yes(by)?;
-        // Nobody else is asked for what is not published whoever says so.
-        let _ = self.decided(port)?;
-        if !self.recorded(&[FlowEvent::AgreedPort { port, by }]) {
-            return Err(unrecorded());
-        }
-        let until = now + SECOND_PATIENCE;
-        self.agreed_port = Some(AgreedPort { port, by, until });
+        let asked = PublishPort {
+            waits_for_second: true,
+            ..asked(port, by, None)
+        };
+        self.publish(asked, Effect::Wait { by })?;
         self.waits_for(Waits::Port);
         let second = self.approvals.widening().second(Some(by));
         Ok(second.map_or(Answer::Done {}, Answer::Agreed))
@@ -407,39 +396,106 @@ impl<'a> Outside<'a> {
         told
     }
 
-    /// Decides whether one more port is published; a refusal is recorded.
-    fn decided(&mut self, port: PublishedPort) -> Result<Published, Declined> {
+    /// Publishes one more port, or takes note of its first approval: decided, recorded, and only
+    /// then in effect.
+    fn publish(&mut self, asked: PublishPort, effect: Effect) -> Result<Published, Declined> {
         let live = self.live.ok_or_else(over)?;
-        (live.decide)(port, &self.published).inspect_err(|declined| {
-            let why = &declined.why;
-            self.is_unrecorded |= !(self.record)(&[FlowEvent::Unpublished { port, why }]);
-        })
+        let already = self.published.clone();
+        let mut publishing = Publishing {
+            outside: self,
+            port: asked.port,
+            effect,
+            listeners: Vec::new(),
+            published: None,
+        };
+        let decided = live.gate.publish(asked, &already, &mut publishing);
+        let published = publishing.published;
+        self.note_recorded();
+        decided.and(published.ok_or_else(over))
     }
 
-    /// Publishes one more port: decided, recorded, and only then opened.
-    fn publish(
-        &mut self,
-        port: PublishedPort,
-        by: Who,
-        first: Option<Who>,
-    ) -> Result<Published, Declined> {
-        let published = self.decided(port)?;
-        if matches!(self.state, State::None) {
-            return Err(over());
+    /// Lets callers of a server reach a port: decided and recorded, the first time.
+    fn reach(&mut self, port: u16, by: Who) -> Result<(), Declined> {
+        let port = PublishedPort {
+            outside: port,
+            inside: port,
+        };
+        if self.published.iter().any(|one| one.port == port) {
+            return Ok(());
         }
-        let listeners = doors::listen(port).map_err(|error| Declined {
+        self.publish(asked(port, by, None), Effect::Reach).map(drop)
+    }
+}
+
+fn asked(port: PublishedPort, by: Who, first: Option<Who>) -> PublishPort {
+    PublishPort {
+        port,
+        by: by.into(),
+        first: first.map(Into::into),
+        waits_for_second: false,
+    }
+}
+
+/// The effect of a port that is published.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// It can be connected to on the host.
+    Open,
+    /// Callers of a server reach it.
+    Reach,
+    /// A second person is waited for.
+    Wait {
+        /// The first.
+        by: Who,
+    },
+}
+
+/// A port on its way.
+struct Publishing<'o, 'a> {
+    outside: &'o mut Outside<'a>,
+    port: PublishedPort,
+    effect: Effect,
+    listeners: Vec<OwnedFd>,
+    published: Option<Published>,
+}
+
+impl PortEffect for Publishing<'_, '_> {
+    fn prepare(&mut self) -> Result<(), Declined> {
+        match self.effect {
+            Effect::Reach | Effect::Wait { .. } => return Ok(()),
+            Effect::Open if matches!(self.outside.state, State::None) => return Err(over()),
+            Effect::Open => {}
+        }
+        self.listeners = doors::listen(self.port).map_err(|error| Declined {
             why: error.to_string(),
             advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
                 .to_owned(),
         })?;
-        let news = FlowEvent::Published {
-            published: &published,
-            by,
-            first,
-        };
-        if !self.recorded(&[news]) {
-            return Err(unrecorded());
+        Ok(())
+    }
+
+    fn carry_out(&mut self, published: &Published) {
+        self.published = Some(published.clone());
+        match self.effect {
+            Effect::Wait { by } => {
+                let until = Instant::now() + SECOND_PATIENCE;
+                let port = self.port;
+                self.outside.agreed_port = Some(AgreedPort { port, by, until });
+                return;
+            }
+            Effect::Open => {
+                let listeners = std::mem::take(&mut self.listeners);
+                self.outside.open_port(published, listeners);
+                self.outside.flows.published_later.push(published.clone());
+            }
+            Effect::Reach => {}
         }
+        self.outside.published.push(published.clone());
+    }
+}
+
+impl Outside<'_> {
+    fn open_port(&mut self, published: &Published, listeners: Vec<OwnedFd>) {
         match &mut self.state {
             State::None => {}
             State::Listening {
@@ -455,33 +511,6 @@ impl<'a> Outside<'a> {
                 self.tell(FlowOrder::Publish { published }, &listeners);
             }
         }
-        self.published.push(published.clone());
-        self.flows.published_later.push(published.clone());
-        Ok(published)
-    }
-}
-
-impl Outside<'_> {
-    /// Lets callers of a server reach a port: decided and recorded, the first time.
-    fn reach(&mut self, port: u16, by: Who) -> Result<(), Declined> {
-        let port = PublishedPort {
-            outside: port,
-            inside: port,
-        };
-        if self.published.iter().any(|one| one.port == port) {
-            return Ok(());
-        }
-        let published = self.decided(port)?;
-        let news = FlowEvent::Published {
-            published: &published,
-            by,
-            first: None,
-        };
-        if !self.recorded(&[news]) {
-            return Err(unrecorded());
-        }
-        self.published.push(published);
-        Ok(())
     }
 }
 
@@ -489,12 +518,5 @@ pub(super) fn over() -> Declined {
     Declined {
         why: "its connections are not carried any more".to_owned(),
         advice: "start the run anew, with --publish".to_owned(),
-    }
-}
-
-pub(super) fn unrecorded() -> Declined {
-    Declined {
-        why: "it cannot be recorded".to_owned(),
-        advice: "atoll ledger verify".to_owned(),
     }
 }
