@@ -257,6 +257,7 @@ impl Many {
                 placeholders: &[],
                 labels: None,
                 living: None,
+                changes: None,
             },
             git: &GitEnvironment::default(),
             state: &self.state,

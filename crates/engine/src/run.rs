@@ -81,6 +81,7 @@ pub fn facts<'a>(
         placeholders: handover.map_or(&[], CredentialBundle::placeholders),
         labels: None,
         living: None,
+        changes: None,
     }
 }
 

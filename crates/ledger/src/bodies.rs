@@ -63,6 +63,8 @@ impl Kinds {
                 ("policy.reloaded", "policy.reload-refused", false)
             }
             Action::ChangeLimits(_) => ("limits.changed", "limits.refused", false),
+            Action::Promote(_) => ("promotion.opened", "promotion.refused", false),
+            Action::Restore => ("restore.opened", "restore.refused", false),
         };
         Self {
             opened,
@@ -117,6 +119,8 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
             }
         }
         Action::Administer(Administer::ReloadPolicies { by }) => with(decision, asker_members(*by)),
+        Action::Promote(paths) => with(decision, [("paths", json!(paths))]),
+        Action::Restore => decision,
         Action::ChangeLimits(asked) => with(
             with(decision, caller_members(call)),
             [

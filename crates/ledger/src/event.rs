@@ -55,7 +55,7 @@ pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// The types that only this crate writes, so that their content can be relied on.
-const RESERVED_KINDS: [&str; 42] = [
+const RESERVED_KINDS: [&str; 46] = [
     LOST,
     ROTATED,
     "approval.agreed",
@@ -85,6 +85,10 @@ const RESERVED_KINDS: [&str; 42] = [
     "port.agreed",
     "port.published",
     "port.refused",
+    "promotion.opened",
+    "promotion.refused",
+    "restore.opened",
+    "restore.refused",
     RIGHTS_GIVEN_UP,
     "run.opened",
     "run.closed",

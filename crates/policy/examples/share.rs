@@ -121,6 +121,7 @@ impl Place {
             placeholders: &[],
             labels: None,
             living: None,
+            changes: None,
         };
         let verdict = decide(&rules, call, &facts);
         assert!(matches!(verdict, Verdict::Allow(_)), "it was not allowed");

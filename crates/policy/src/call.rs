@@ -7,6 +7,7 @@ use crate::allowed::allowing;
 use crate::decide::sandbox;
 use crate::exec::exec;
 use crate::grant::Granted;
+use crate::promotion::changing;
 use crate::publishing::publishing;
 use crate::rules::Rules;
 use crate::source::Facts;
@@ -33,6 +34,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Granted>
         Action::Administer(asked) => {
             administration(rules, call, facts, asked).map(Granted::Permission)
         }
+        Action::Promote(_) | Action::Restore => changing(rules, call, facts).map(Granted::Change),
         Action::ChangeLimits(asked) => limits(rules, call, facts, asked).map(Granted::Permission),
     }
 }

@@ -179,6 +179,35 @@ impl HostGrant {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Permission(pub(crate) ());
 
+/// The right to write changes to the person's own files, or to undo them there. Only
+/// [`decide`](crate::decide) creates one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ChangeGrant {
+    pub(crate) policy_digest: Option<String>,
+    pub(crate) has_checkpoint: bool,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl ChangeGrant {
+    /// Returns the version of the policies that decided; `None` if there are none.
+    #[must_use]
+    pub fn policy_digest(&self) -> Option<&str> {
+        self.policy_digest.as_deref()
+    }
+
+    /// Returns whether policies require a state to roll back to.
+    #[must_use]
+    pub fn has_checkpoint(&self) -> bool {
+        self.has_checkpoint
+    }
+
+    /// Returns the notices for the person.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+}
+
 /// The rights of one call, by what it asks for. Only [`decide`](crate::decide) creates one.
 #[derive(Debug)]
 pub enum Granted {
@@ -190,6 +219,8 @@ pub enum Granted {
     Port(PortGrant),
     /// A host that a living sandbox may reach.
     Host(Box<HostGrant>),
+    /// Changes to the person's own files.
+    Change(ChangeGrant),
     /// An action that needs no further right.
     Permission(Permission),
 }
@@ -213,6 +244,7 @@ right_of!(Grant, Granted::Sandbox(grant) => *grant);
 right_of!(ExecGrant, Granted::Exec(grant) => grant);
 right_of!(PortGrant, Granted::Port(grant) => grant);
 right_of!(HostGrant, Granted::Host(grant) => *grant);
+right_of!(ChangeGrant, Granted::Change(grant) => grant);
 right_of!(Permission, Granted::Permission(grant) => grant);
 
 /// A notice to the person about how the rules were compiled.

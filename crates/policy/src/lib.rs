@@ -83,7 +83,7 @@ pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use file::SourceFile;
 pub use git_settings::{GIT_KEYS, GitSettings};
-pub use grant::{ExecGrant, Grant, Granted, HostGrant, Notice, Permission, PortGrant};
+pub use grant::{ChangeGrant, ExecGrant, Grant, Granted, HostGrant, Notice, Permission, PortGrant};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
 pub use login::{Holds, IssuedTo, Login, LoginIssue};
@@ -94,7 +94,7 @@ pub use origin::Origin;
 pub use persons::{Approver, Widened};
 pub use policies::check_policies;
 pub use presets::PresetSummary;
-pub use promotion::{AskedChange, Maker, Promoted, Promoter, Promotion, PromotionError, promote};
+pub use promotion::{ChangeRulesError, Maker, Promoted, change_rules, taking_over};
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use repository::SharedRepository;
@@ -102,7 +102,7 @@ pub use rules::{PriorAnswer, Rules};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
-    AllowedHost, EarlierPurposes, Facts, HostFacts, Living, NoProfiles, PolicySources,
+    AllowedHost, Changes, EarlierPurposes, Facts, HostFacts, Living, NoProfiles, PolicySources,
     ProfileSource, Requested, RequestedProfile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};

@@ -8,6 +8,7 @@ use atoll_model::{Call, LimitKey, Mode, Verdict};
 
 use crate::TrustList;
 use crate::file::SourceFile;
+use crate::promotion::{Maker, Promoted};
 use crate::refusal::reason;
 
 /// A source of the user's own profiles by name (without `.toml`). A user's profile replaces a
@@ -200,6 +201,23 @@ pub struct Facts<'a> {
     pub labels: Option<&'a BTreeSet<String>>,
     /// For a call about a living sandbox beside its programs, what it has by now.
     pub living: Option<Living<'a>>,
+    /// For a call about changes to the person's own files, what is known of them.
+    pub changes: Option<Changes<'a>>,
+}
+
+/// The facts about changes that are written to the person's own files, or undone there.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes<'a> {
+    /// The changes to be written; none for an undo, which is asked about as a whole.
+    pub written: &'a [Promoted<'a>],
+    /// True if nobody has seen the changes: an option of the run asked to apply them before there
+    /// were any.
+    pub is_unseen: bool,
+    /// The workspace of the run that made the changes; `None` if they were made elsewhere.
+    pub workspace: Option<&'a Path>,
+    /// Every run that may have made one of the changes, as far as they differ, or why that is
+    /// unknown. They matter where [`Rules::makers_read`](crate::Rules::makers_read) says so.
+    pub makers: Result<&'a [Maker], &'a str>,
 }
 
 /// The facts about a living sandbox.

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use atoll_ledger::{Armed, Durability, Refused};
 use atoll_model::network::{CallDigest, Listener};
-use atoll_model::{Action, Call, ChangeLimits, Place, ServedExec, Verdict};
+use atoll_model::{Action, Call, ChangeLimits, Place, RunId, ServedExec, Verdict};
 use atoll_policy::{Grant, Permission};
 use atoll_sandbox::{Decision, Declined, Pending, resize};
 use serde_json::{Value, json};
@@ -87,6 +87,36 @@ fn unchanged(error: &io::Error) -> Failure {
             .because("no control group holds the sandbox to them")
             .advise("atoll doctor says what is missing"),
         _ => failure.because(error),
+    }
+}
+
+/// Returns a call of this caller of the server for an action on it.
+fn call_by(sandbox: &Sandbox, action: Action, by: &ServedExec) -> Call {
+    let call = sandbox.call(action);
+    match call.place {
+        Place::Served(served) => Call {
+            place: Place::Served(Box::new(served.by(by))),
+            ..call
+        },
+        Place::Directory { .. } => call,
+    }
+}
+
+/// Returns the failure of a call on a sandbox that did not have its effect.
+fn not_done(run: &RunId, error: CallError, unrecorded: &str) -> Failure {
+    match error {
+        CallError::Unanswered(error) => unanswered(run, &error),
+        CallError::Declined(why) => refused(run, why),
+        CallError::Refused(Refused::Denied(refusal)) => refused(run, declined(refusal.reasons)),
+        CallError::Refused(Refused::NeedsApproval(refusal)) => {
+            let declined = Declined {
+                advice: "make another sandbox with it: an approver is asked about that".to_owned(),
+                ..declined(refusal.reasons)
+            };
+            refused(run, declined)
+        }
+        CallError::Limits(error) => unchanged(&error),
+        other => Failure::new(unrecorded).because(other),
     }
 }
 
@@ -192,7 +222,7 @@ impl Sandbox {
             &handed.words.environment,
             None,
         );
-        let call = self.call_by(Action::ReplaceNetwork, by);
+        let call = call_by(self, Action::ReplaceNetwork, by);
         let gate = Gate {
             rules: &rules,
             facts,
@@ -203,7 +233,7 @@ impl Sandbox {
             wanted: asked,
         };
         carry_out(&gate, &call, effect)
-            .map_err(|error| self.not_done(error, "the network is not recorded"))
+            .map_err(|error| not_done(&self.run, error, "the network is not recorded"))
     }
 
     /// Changes the memory, bytes, and the processor time, thousandths of a processor, that its
@@ -237,40 +267,8 @@ impl Sandbox {
             sandbox: self,
             policy: prepared.rules.digest(),
         };
-        carry_out(&gate, &self.call_by(action, by), effect)
-            .map_err(|error| self.not_done(error, "the limits are not recorded"))
-    }
-
-    /// Returns a call of this caller of the server for an action on it.
-    fn call_by(&self, action: Action, by: &ServedExec) -> Call {
-        let call = self.call(action);
-        match call.place {
-            Place::Served(served) => Call {
-                place: Place::Served(Box::new(served.by(by))),
-                ..call
-            },
-            Place::Directory { .. } => call,
-        }
-    }
-
-    fn not_done(&self, error: CallError, unrecorded: &str) -> Failure {
-        match error {
-            CallError::Unanswered(error) => unanswered(&self.run, &error),
-            CallError::Declined(why) => refused(&self.run, why),
-            CallError::Refused(Refused::Denied(refusal)) => {
-                refused(&self.run, declined(refusal.reasons))
-            }
-            CallError::Refused(Refused::NeedsApproval(refusal)) => {
-                let declined = Declined {
-                    advice: "make another sandbox with it: an approver is asked about that"
-                        .to_owned(),
-                    ..declined(refusal.reasons)
-                };
-                refused(&self.run, declined)
-            }
-            CallError::Limits(error) => unchanged(&error),
-            other => Failure::new(unrecorded).because(other),
-        }
+        carry_out(&gate, &call_by(self, action, by), effect)
+            .map_err(|error| not_done(&self.run, error, "the limits are not recorded"))
     }
 
     fn done(&self, question: Question) -> Result<(), Failure> {

@@ -237,7 +237,7 @@ impl Approvals {
         by: Who,
         now: Instant,
     ) -> Result<Step, String> {
-        let (at, weighed) = self.weighed((approval, digest), decision, by, now)?;
+        let (at, weighed) = self.weighed(approval, digest, decision, by, now)?;
         let (decision, lasting) = match weighed {
             Weighed::First(said) => return Ok(self.agree(at, said)),
             Weighed::Counts(decision, lasting) => (decision, lasting),
@@ -267,40 +267,6 @@ impl Approvals {
             }
         }
         Ok(step)
-    }
-
-    /// Checks that a person's decision is not void.
-    ///
-    /// # Errors
-    /// The reason why it is.
-    pub(crate) fn check(
-        &self,
-        about: (u32, CallDigest),
-        decision: Decision,
-        by: Who,
-        now: Instant,
-    ) -> Result<(), String> {
-        self.weighed(about, decision, by, now).map(drop)
-    }
-
-    /// Returns the place of the waiting request, and what the decision on it comes to.
-    fn weighed(
-        &self,
-        (approval, digest): (u32, CallDigest),
-        decision: Decision,
-        by: Who,
-        now: Instant,
-    ) -> Result<(usize, Weighed), String> {
-        let mut open = self.open.iter().enumerate();
-        let waits = open.find(|(_, one)| one.approval == approval);
-        let (at, open) = waits.ok_or_else(|| self.missing(approval))?;
-        if open.digest != digest {
-            return Err("the digest is of something else than what waits".to_owned());
-        }
-        if now >= open.until {
-            return Err("its time is over".to_owned());
-        }
-        Ok((at, self.weigh(open, decision, by, now)?))
     }
 
     /// Grants the first waiting call; the others become a new request.

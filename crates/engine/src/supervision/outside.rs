@@ -8,6 +8,7 @@ mod gate;
 mod given_up;
 mod live;
 mod network;
+mod publishing;
 mod reload;
 mod starting;
 mod wider;
@@ -555,17 +556,10 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Records changes; returns whether everything so far is recorded.
+    /// Records changes; returns whether everything so far is recorded, also by others.
     fn recorded(&mut self, news: &[FlowEvent<'_>]) -> bool {
-        if !news.is_empty() {
-            self.is_unrecorded |= !(self.record)(news);
-        }
+        self.is_unrecorded |= !(self.record)(news);
         !self.is_unrecorded
-    }
-
-    /// Takes note of whether what others record of the run is recorded.
-    fn note_recorded(&mut self) {
-        self.is_unrecorded |= !(self.record)(&[]);
     }
 
     /// Reads messages, but not all if there are many: the caller watches limits too. Returns

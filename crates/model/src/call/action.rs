@@ -29,6 +29,10 @@ pub enum Action {
     Administer(Administer),
     /// Change the limits of a living sandbox.
     ChangeLimits(ChangeLimits),
+    /// Write so many paths of a run's changes to the person's own files.
+    Promote(u64),
+    /// Undo what was written there, or an undo of it.
+    Restore,
 }
 
 /// A program of a sandbox.
@@ -139,7 +143,9 @@ impl Action {
             | Self::AllowHost(_)
             | Self::Escalate(_)
             | Self::Administer(_)
-            | Self::ChangeLimits(_) => &[],
+            | Self::ChangeLimits(_)
+            | Self::Promote(_)
+            | Self::Restore => &[],
         }
     }
 
@@ -155,7 +161,9 @@ impl Action {
             | Self::AllowHost(_)
             | Self::Escalate(_)
             | Self::Administer(_)
-            | Self::ChangeLimits(_) => false,
+            | Self::ChangeLimits(_)
+            | Self::Promote(_)
+            | Self::Restore => false,
         }
     }
 }

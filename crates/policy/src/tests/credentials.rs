@@ -33,6 +33,7 @@ fn decided(world: &World, placeholders: &[(&str, &str)]) -> Verdict<Grant> {
         placeholders: &placeholders,
         labels: None,
         living: None,
+        changes: None,
     };
     decide(&world.rules(), &world.call, &facts)
 }

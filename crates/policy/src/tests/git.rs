@@ -18,6 +18,7 @@ fn granted(world: &World, mode: atoll_model::Mode) -> Boundary {
         placeholders: &placeholders,
         labels: None,
         living: None,
+        changes: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Allow(grant) => grant.boundary().clone(),
@@ -329,6 +330,7 @@ fn a_key_that_can_be_read_inside_signs_nothing() {
             placeholders: &[],
             labels: None,
             living: None,
+            changes: None,
         };
         let decided = decide(&world.rules(), &world.call, &facts);
         assert_eq!(matches!(decided, Verdict::Deny(_)), is_shown, "{file}");

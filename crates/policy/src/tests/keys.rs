@@ -27,6 +27,7 @@ fn environment(world: &World, parts: &[(Part, &str)]) -> Vec<(String, String)> {
         placeholders: &placeholders,
         labels: None,
         living: None,
+        changes: None,
     };
     let Verdict::Allow(grant) = decide(&world.rules(), &world.call, &facts) else {
         panic!("denied");

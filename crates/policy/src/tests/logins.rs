@@ -315,6 +315,7 @@ fn nothing_starts(profile: &str, said: &str) {
         placeholders: &[],
         labels: None,
         living: None,
+        changes: None,
     };
     let Verdict::Deny(reasons) = decide(&world.rules(), &world.call, &facts) else {
         panic!("{said}");

@@ -28,6 +28,7 @@ fn in_mode(world: &World, mode: Mode) -> Verdict<Grant> {
         placeholders: &[],
         labels: None,
         living: None,
+        changes: None,
     };
     decide(&world.rules(), &world.call, &facts)
 }

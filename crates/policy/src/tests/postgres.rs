@@ -29,6 +29,7 @@ fn boundary(world: &World) -> Boundary {
         placeholders: &placeholders,
         labels: None,
         living: None,
+        changes: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Allow(grant) => grant.boundary().clone(),

@@ -119,6 +119,7 @@ fn what_cannot_be_published_is_refused() {
         placeholders: &[],
         labels: None,
         living: None,
+        changes: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Deny(reasons) => {

@@ -91,7 +91,7 @@ impl Outside<'_> {
         decision: Decision,
         by: Who,
     ) -> Answer {
-        if let Err(refused) = self.escalate(about, decision, by) {
+        if let Err(refused) = self.escalate(about.0, about.1, decision, by) {
             return refused;
         }
         let agreed = self.approvals.agreed(about.0);
@@ -119,7 +119,8 @@ impl Outside<'_> {
     /// Has a lasting approval decided and recorded, unless it is void anyway.
     fn escalate(
         &mut self,
-        about: (u32, CallDigest),
+        approval: u32,
+        digest: CallDigest,
         decision: Decision,
         by: Who,
     ) -> Result<(), Answer> {
@@ -129,7 +130,8 @@ impl Outside<'_> {
         let Some(seconds) = scope.lasts() else {
             return Ok(());
         };
-        let valid = self.approvals.check(about, decision, by, Instant::now());
+        let now = Instant::now();
+        let valid = self.approvals.check(approval, digest, decision, by, now);
         valid.map_err(declined)?;
         if self.refused_escalations >= REFUSED_ESCALATIONS_MAX {
             return Err(declined(
@@ -138,10 +140,10 @@ impl Outside<'_> {
         }
         let escalated = live.gate.escalate(Escalate {
             by: by.into(),
-            approval: about.0,
+            approval,
             seconds,
         });
-        self.note_recorded();
+        self.recorded(&[]);
         escalated.map_err(|refused| {
             self.refused_escalations = self.refused_escalations.saturating_add(1);
             Answer::Refused(refused)

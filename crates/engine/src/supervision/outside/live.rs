@@ -5,16 +5,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
+use atoll_model::network::{Listener, Published, PublishedPort, Scope};
 use atoll_model::{PublishPort, RunId, Served};
 use atoll_sandbox::{
     Decision, Declined, Listening, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
 };
 
-use super::{CallGate, ExecGate, FlowEvent, Outside, PortEffect, State};
-use crate::supervision::approvals::{DualControlRule, SECOND_PATIENCE, UNHEARD};
+use super::publishing::{Effect, Publishing, asked};
+use super::{CallGate, ExecGate, FlowEvent, Outside};
+use crate::supervision::approvals::{DualControlRule, UNHEARD};
 use crate::supervision::control::{Answer, Control, Others, Question, Standing};
-use crate::supervision::doors;
 use crate::supervision::owner::{OwnerAsk, OwnerEnd};
 
 /// The first port that the kernel assigns by itself (ip(7), `ip_local_port_range`): a listener
@@ -59,9 +59,9 @@ pub struct Live<'a> {
 /// A port with the first of two approvals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgreedPort {
-    port: PublishedPort,
-    by: Who,
-    until: Instant,
+    pub(super) port: PublishedPort,
+    pub(super) by: Who,
+    pub(super) until: Instant,
 }
 
 /// A pending notice about dual control.
@@ -410,7 +410,7 @@ impl<'a> Outside<'a> {
         };
         let decided = live.gate.publish(asked, &already, &mut publishing);
         let published = publishing.published;
-        self.note_recorded();
+        self.recorded(&[]);
         decided.and(published.ok_or_else(over))
     }
 
@@ -424,93 +424,6 @@ impl<'a> Outside<'a> {
             return Ok(());
         }
         self.publish(asked(port, by, None), Effect::Reach).map(drop)
-    }
-}
-
-fn asked(port: PublishedPort, by: Who, first: Option<Who>) -> PublishPort {
-    PublishPort {
-        port,
-        by: by.into(),
-        first: first.map(Into::into),
-        waits_for_second: false,
-    }
-}
-
-/// The effect of a port that is published.
-#[derive(Clone, Copy)]
-enum Effect {
-    /// It can be connected to on the host.
-    Open,
-    /// Callers of a server reach it.
-    Reach,
-    /// A second person is waited for.
-    Wait {
-        /// The first.
-        by: Who,
-    },
-}
-
-/// A port on its way.
-struct Publishing<'o, 'a> {
-    outside: &'o mut Outside<'a>,
-    port: PublishedPort,
-    effect: Effect,
-    listeners: Vec<OwnedFd>,
-    published: Option<Published>,
-}
-
-impl PortEffect for Publishing<'_, '_> {
-    fn prepare(&mut self) -> Result<(), Declined> {
-        match self.effect {
-            Effect::Reach | Effect::Wait { .. } => return Ok(()),
-            Effect::Open if matches!(self.outside.state, State::None) => return Err(over()),
-            Effect::Open => {}
-        }
-        self.listeners = doors::listen(self.port).map_err(|error| Declined {
-            why: error.to_string(),
-            advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
-                .to_owned(),
-        })?;
-        Ok(())
-    }
-
-    fn carry_out(&mut self, published: &Published) {
-        self.published = Some(published.clone());
-        match self.effect {
-            Effect::Wait { by } => {
-                let until = Instant::now() + SECOND_PATIENCE;
-                let port = self.port;
-                self.outside.agreed_port = Some(AgreedPort { port, by, until });
-                return;
-            }
-            Effect::Open => {
-                let listeners = std::mem::take(&mut self.listeners);
-                self.outside.open_port(published, listeners);
-                self.outside.flows.published_later.push(published.clone());
-            }
-            Effect::Reach => {}
-        }
-        self.outside.published.push(published.clone());
-    }
-}
-
-impl Outside<'_> {
-    fn open_port(&mut self, published: &Published, listeners: Vec<OwnedFd>) {
-        match &mut self.state {
-            State::None => {}
-            State::Listening {
-                listeners: waiting,
-                comers,
-                ..
-            } => {
-                *comers += listeners.len();
-                waiting.splice(0..0, listeners);
-            }
-            State::Carrying { .. } => {
-                let published = published.clone();
-                self.tell(FlowOrder::Publish { published }, &listeners);
-            }
-        }
     }
 }
 

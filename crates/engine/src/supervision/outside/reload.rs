@@ -36,7 +36,7 @@ impl Outside<'_> {
             });
         }
         let reloading = live.gate.reload(by, only);
-        self.note_recorded();
+        self.recorded(&[]);
         let NewPolicies { reloaded, handed } = match reloading {
             Ok(new) => new,
             Err(declined) => return Answer::Refused(declined),

@@ -41,7 +41,7 @@ impl Outside<'_> {
             prepared: None,
         };
         let allowed = live.gate.allow(by, text, lasts, &mut effect);
-        self.note_recorded();
+        self.recorded(&[]);
         allowed?;
         match lasts {
             Allowance::Project => live.gate.remember(text),
