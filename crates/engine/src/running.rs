@@ -229,7 +229,7 @@ fn prepare(
     let held = detect_groups(host);
     let resumed = request.resume.map(|earlier| earlier.run.clone());
     let purposes = request.rules.narrowed();
-    let mut record = record::begun(request.call, grant, purposes, resumed, request.now);
+    let mut record = record::begun(request.call, grant, purposes, resumed, request.now());
     if request.is_scratch() {
         create_scratch(request.state, &record.run)?;
     } else {
