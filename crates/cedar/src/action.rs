@@ -26,6 +26,8 @@ pub enum Action {
     UseCredential,
     /// Applying a change to the person's own files.
     Promote,
+    /// Undoing what was written to the person's own files.
+    Restore,
     /// Making a port of the sandbox reachable from the host.
     Publish,
     /// Widening a sandbox for a while.
@@ -36,7 +38,7 @@ pub enum Action {
 
 impl Action {
     /// All actions, each at its own index.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Run,
         Self::Exec,
         Self::Read,
@@ -47,6 +49,7 @@ impl Action {
         Self::Call,
         Self::UseCredential,
         Self::Promote,
+        Self::Restore,
         Self::Publish,
         Self::Escalate,
         Self::Administer,
@@ -66,6 +69,7 @@ impl Action {
             Self::Call => "call",
             Self::UseCredential => "use_credential",
             Self::Promote => "promote",
+            Self::Restore => "restore",
             Self::Publish => "publish",
             Self::Escalate => "escalate",
             Self::Administer => "administer",
@@ -93,7 +97,7 @@ impl Action {
     pub fn principal(self) -> Option<&'static str> {
         match self {
             // Before there is a session, and after it.
-            Self::Run | Self::Promote => Some("Person"),
+            Self::Run | Self::Promote | Self::Restore => Some("Person"),
             // Who answers, and who administers.
             Self::Escalate | Self::Administer => Some("Person"),
             Self::Read | Self::Write | Self::Connect | Self::Request | Self::Resolve => {
@@ -113,7 +117,7 @@ impl Action {
             Self::Connect | Self::Request | Self::Resolve => Some("Host"),
             Self::UseCredential => Some("Credential"),
             Self::Publish => Some("Port"),
-            Self::Escalate | Self::Administer => Some("Run"),
+            Self::Restore | Self::Escalate | Self::Administer => Some("Run"),
             Self::Call => None,
         }
     }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::obligation::carried;
 use crate::{
-    Action, Asked, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question, Served,
+    Action, Asked, ChangeFacts, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question,
+    Served,
 };
 
 /// The most cases in one file.
@@ -69,6 +70,13 @@ pub struct Case {
     pub seconds: Option<u64>,
     /// The operation by which a run is administered. Default: `reload`.
     pub operation: Option<String>,
+    /// The run that made a change. Default: none.
+    #[serde(rename = "run")]
+    pub run_of: Option<String>,
+    /// The user number of who started the run that made a change. Default: none.
+    pub made_by: Option<u32>,
+    /// The number of paths that are written at once. Default: none.
+    pub paths: Option<u64>,
     /// The time, seconds since 1970. Default: 0 in a test, now for a question.
     pub time: u64,
     /// The sandbox mode. Default: `full`.
@@ -228,6 +236,9 @@ impl Case {
                 port.outside = self.port.unwrap_or(port.outside);
                 put(Asked::Publish(port))
             }
+            Some(Action::Restore) => put(Asked::Restore {
+                run: &self.resource,
+            }),
             Some(Action::Escalate) => put(self.escalation()),
             Some(Action::Administer) => put(self.administration()),
             Some(Action::Call) | None => Err(self.unasked()),
@@ -283,6 +294,11 @@ impl Case {
             labels: self.labels.clone(),
             reputation: self.reputation.unwrap_or(0).min(REPUTATION_MAX),
             served: self.served.clone(),
+            changes: ChangeFacts {
+                run: self.run_of.clone(),
+                made_by: self.made_by,
+                paths: self.paths,
+            },
             trusted: Vec::new(),
             models: match self.model {
                 true => vec![self.resource.clone()],
@@ -380,9 +396,9 @@ impl Case {
     /// Rejects fields that are not of this action, which would otherwise be ignored.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
         use Action::{
-            Administer, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Run,
+            Administer, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Restore, Run,
         };
-        let said: [(&str, bool, &[Action]); 17] = [
+        let said: [(&str, bool, &[Action]); 20] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -391,6 +407,9 @@ impl Case {
             ("body", self.body, &[Request]),
             ("control", self.control, &[Promote]),
             ("within", self.within.is_some(), &[Promote]),
+            ("run", self.run_of.is_some(), &[Promote]),
+            ("made_by", self.made_by.is_some(), &[Promote, Restore]),
+            ("paths", self.paths.is_some(), &[Promote]),
             ("model", self.model, &[Resolve, Connect, Request]),
             ("workspace", self.workspace.is_some(), &[Run]),
             ("root, nesting", self.root || self.nesting, &[Run]),

@@ -36,6 +36,18 @@ impl From<&atoll_model::Served> for Served {
     }
 }
 
+/// The facts about changes that are written to the person's own files, or undone there. What is not
+/// known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeFacts {
+    /// The run that made them.
+    pub run: Option<String>,
+    /// The user number of who started it.
+    pub made_by: Option<u32>,
+    /// The number of paths.
+    pub paths: Option<u64>,
+}
+
 /// The facts that are the same for every question of a run. Facts that nobody has stated are
 /// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +72,8 @@ pub struct Facts {
     pub reputation: u8,
     /// The caller of a server that the sandbox was made for; absent for any other sandbox.
     pub served: Option<Served>,
+    /// What is known of the changes that are asked about.
+    pub changes: ChangeFacts,
     /// Hosts whose answers are trusted: names, or `*.` and a name. No policy sees this list.
     pub trusted: Vec<String>,
     /// The hosts among them that serve models, written alike. Policies see of a host whether it is
@@ -84,6 +98,7 @@ impl Facts {
             labels: None,
             reputation: 0,
             served: None,
+            changes: ChangeFacts::default(),
             trusted: Vec::new(),
             models: Vec::new(),
             is_strict: false,

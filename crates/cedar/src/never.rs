@@ -165,8 +165,9 @@ fn advice(principal: &Head) -> String {
                 .to_owned()
         }
         (_, _) => {
-            "; `run`, `promote`, `escalate` and `administer` are a Person's, all else is a Session's in \
-             that".to_owned()
+            "; `run`, `promote`, `restore`, `escalate` and `administer` are a Person's, all else is a \
+             Session's in that"
+                .to_owned()
         }
     }
 }

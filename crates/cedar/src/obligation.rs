@@ -98,6 +98,7 @@ pub fn carried(action: Action) -> &'static [Obligation] {
         Action::UseCredential | Action::Publish => &[Obligation::Approve, Obligation::Log],
         // What is written over is kept first, and can be put back; who takes it over is asked.
         Action::Promote => &[Obligation::Approve, Obligation::Checkpoint, Obligation::Log],
+        Action::Restore => &[Obligation::Approve, Obligation::Log],
         // Of a connection there is nobody to tell but its record.
         Action::Connect => &[Obligation::Approve, Obligation::Label, Obligation::Rate],
         Action::Request => &[

@@ -14,7 +14,9 @@ use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 use crate::quoting::quoted;
 use crate::vocabulary::{Kind, Vocabulary};
 use crate::{Action, Facts};
-use members::{address, long, of_exec, of_request, of_server, sends, text, texts, truth};
+use members::{
+    address, long, made_by, of_changes, of_exec, of_request, of_server, sends, text, texts, truth,
+};
 
 /// The most directories above a path.
 const PATH_DEPTH_MAX: usize = 256;
@@ -112,6 +114,11 @@ pub enum Asked<'a> {
         /// True if other programs run the file.
         control: bool,
     },
+    /// Undoing what was written to the person's files.
+    Restore {
+        /// The id of the run that made the changes.
+        run: &'a str,
+    },
     /// Publishing a port.
     Publish(PublishedPort),
     /// Allowing a run more than its rules, for longer than once.
@@ -144,6 +151,7 @@ impl Asked<'_> {
             Self::Request(_, _) => Action::Request,
             Self::UseCredential(_) => Action::UseCredential,
             Self::Promote { .. } => Action::Promote,
+            Self::Restore { .. } => Action::Restore,
             Self::Publish(_) => Action::Publish,
             Self::Escalate { .. } => Action::Escalate,
             Self::Administer { .. } => Action::Administer,
@@ -174,7 +182,7 @@ impl Asked<'_> {
             }
             Self::UseCredential(name) => format!("== Credential::{}", quoted(name.as_str())),
             Self::Publish(port) => format!("== Port::\"{}\"", port.inside),
-            Self::Escalate { run, .. } | Self::Administer { run, .. } => {
+            Self::Restore { run } | Self::Escalate { run, .. } | Self::Administer { run, .. } => {
                 format!("== Run::{}", quoted(run))
             }
         };
@@ -257,7 +265,7 @@ impl Question<'_> {
                 Asked::Run { .. } | Asked::Exec(_) | Asked::Read(_) | Asked::Write(_) => None,
                 Asked::Resolve(_) => None,
                 Asked::Connect { .. } | Asked::UseCredential(_) => None,
-                Asked::Promote { .. } | Asked::Publish(_) => None,
+                Asked::Promote { .. } | Asked::Restore { .. } | Asked::Publish(_) => None,
                 Asked::Escalate { .. } | Asked::Administer { .. } => None,
             },
         })
@@ -294,9 +302,9 @@ impl Question<'_> {
                 let inside = port.inside.to_string();
                 Ok((id(words, Kind::Port, &inside)?, Vec::new()))
             }
-            Asked::Escalate { run, .. } | Asked::Administer { run, .. } => {
-                Ok((id(words, Kind::Run, run)?, Vec::new()))
-            }
+            Asked::Restore { run }
+            | Asked::Escalate { run, .. }
+            | Asked::Administer { run, .. } => Ok((id(words, Kind::Run, run)?, Vec::new())),
         }
     }
 
@@ -376,7 +384,9 @@ impl Question<'_> {
                 to.push(truth("control", *control));
                 let within = within.map(|within| format!("/{}", within.to_ascii_lowercase()));
                 to.extend(within.map(|within| text("within", &within)));
+                of_changes(&self.facts.changes, to);
             }
+            Asked::Restore { .. } => to.extend(made_by(&self.facts.changes)),
             Asked::Publish(port) => to.push(long("outside", i64::from(port.outside))),
             Asked::Escalate { seconds, .. } => {
                 let seconds = seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));

@@ -81,6 +81,13 @@ pub fn written(granted: &Granted<'_>) -> String {
     out.section("Who says yes for longer than once, and gives the run other policies");
     let head = "action in [Action::\"escalate\", Action::\"administer\"], resource is Run";
     out.policy("permit", head, &[], &[]);
+    out.section("Who undoes what was taken over");
+    out.policy(
+        "permit",
+        "action == Action::\"restore\", resource is Run",
+        &[],
+        &[],
+    );
     out.section("What is taken over into the person's own files");
     match granted.workspace.0 {
         WorkspaceMode::ReadOnly => out.none_if_empty("promote", "the workspace is read-only"),

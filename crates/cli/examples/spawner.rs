@@ -22,11 +22,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use atoll_cli::escape::EscapeFilter;
 use atoll_engine::roles;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Sandbox, Workspace};
 use atoll_engine::supervision::{DualControlRule, ExecRequest};
-use atoll_engine::{ChangeRetention, Request, call};
+use atoll_engine::{ChangeRetention, Request, RequestBase, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Action, Call, Ending, Mode, Principal, Program, RunId};
@@ -245,7 +244,8 @@ impl Many {
                 ..Program::default()
             }),
         );
-        let request = Request {
+        let git = GitEnvironment::default();
+        let request = Request::new(RequestBase {
             call: &asked,
             host: &self.host,
             rules: &self.rules,
@@ -256,26 +256,15 @@ impl Many {
                 now,
                 placeholders: &[],
                 labels: None,
+                living: None,
+                changes: None,
             },
-            git: &GitEnvironment::default(),
+            git: &git,
             state: &self.state,
             ledger: &self.ledger,
-            terminal: None,
-            handover: None,
-            signing: None,
-            tokens: None,
             fate: ChangeRetention::Scratch,
-            unattended: false,
             widening: &DualControlRule::OnePerson,
-            resume: None,
-            remember: &|_| Ok(()),
-            reread: &|rules| Ok(rules.clone()),
-            filter: &|rights| Box::new(EscapeFilter::new(rights)),
-            owner: None,
-            home: None,
-            asks_caller: false,
-            now,
-        };
+        });
         let nothing = File::options().read(true).write(true).open("/dev/null")?;
         let attach = |_: &_| Silent { nothing, held };
         let called = call(&request, Starting::by(&self.spawner), attach)?;

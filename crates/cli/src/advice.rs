@@ -46,6 +46,7 @@ impl About<'_> {
             | CallError::Ledger(_)
             | CallError::Run(_)
             | CallError::SharedLabels(_)
+            | CallError::Limits(_)
             | CallError::Place(_) => vec![self.advice(error)],
         }
     }
@@ -82,7 +83,9 @@ impl About<'_> {
                 Refused::Contradiction(_) => REPORT.to_owned(),
                 Refused::Ledger(error) => ledger(error),
             },
-            CallError::NeedsApproval(_) | CallError::Unanswered(_) => self.why(),
+            CallError::NeedsApproval(_) | CallError::Unanswered(_) | CallError::Limits(_) => {
+                self.why()
+            }
             CallError::Declined(declined) => declined.advice.clone(),
             CallError::Sandbox(error) => self.sandbox(error),
             CallError::Ledger(error) => ledger(error),

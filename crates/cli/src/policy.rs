@@ -326,9 +326,10 @@ fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
             atoll_cedar::Action::Run | atoll_cedar::Action::Exec | atoll_cedar::Action::Publish,
         ) => "at the terminal of `atoll run`",
         Some(atoll_cedar::Action::Promote) => "at the terminal of `atoll apply`",
+        Some(atoll_cedar::Action::Restore) => "at the terminal of `atoll undo`",
         Some(_) | None => "at the run's terminal or by `atoll approvals`",
     };
-    let goes_out = !["run", "publish", "promote"].contains(&action);
+    let goes_out = !["run", "publish", "promote", "restore"].contains(&action);
     let two = match takes_two && goes_out {
         true => "; what lasts takes two (widen = 2)",
         false => "",

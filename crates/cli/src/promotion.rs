@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
-use atoll_engine::promotion::{self, Agreed, Approver, Meant, Taking, Written, digests};
+use atoll_engine::promotion::{
+    self, Agreed, Approver, AskedChange, Meant, Taking, Written, digests,
+};
 use atoll_layer::{PlanDigest, Thing, Write, Writing};
 use atoll_ledger::Asked;
 use atoll_model::network::NoConsent;
-use atoll_policy::AskedChange;
 use atoll_sandbox::Signals;
 use serde_json::{Value, json};
 
@@ -42,6 +43,7 @@ impl Approver for Output {
             plans: digests(meant.plans)?,
             asked,
             policies,
+            words: Words::of(meant),
             taking,
             output: self,
         };
@@ -111,8 +113,39 @@ struct Question<'a> {
     asked: &'a [AskedChange],
     /// The version of the policies that ask.
     policies: Option<&'a str>,
+    words: Words,
     taking: &'a Taking<'a>,
     output: &'a Output,
+}
+
+/// The words for an apply, or for an undo.
+struct Words {
+    action: &'static str,
+    first: &'static str,
+    letters: &'static str,
+    unwritten: &'static str,
+    nothing: &'static str,
+}
+
+impl Words {
+    fn of(meant: &Meant<'_>) -> Self {
+        match meant.is_undo {
+            true => Self {
+                action: "restore",
+                first: "Policies ask you before what was written here is undone:",
+                letters: "A letter, then Enter: o undo it once, d deny: ",
+                unwritten: "undone in",
+                nothing: "policies ask a person first; nothing was undone",
+            },
+            false => Self {
+                action: "promote",
+                first: "Policies ask you before these changes are taken over:",
+                letters: "A letter, then Enter: o take them over once, v view the diff, d deny: ",
+                unwritten: "changed",
+                nothing: "policies ask a person first; nothing was applied",
+            },
+        }
+    }
 }
 
 impl Question<'_> {
@@ -139,7 +172,7 @@ impl Question<'_> {
             if !terminal::settle(until).doing(UNASKED)? {
                 return Ok(Err(NoConsent::Late));
             }
-            output.say("A letter, then Enter: o take them over once, v view the diff, d deny: ");
+            output.say(self.words.letters);
             let line = match terminal::typed(signals, Some(until)) {
                 Typed::Line(line) => line,
                 Typed::Late => return Ok(Err(NoConsent::Late)),
@@ -149,7 +182,7 @@ impl Question<'_> {
                 "o" if (meant.anew)()? == self.plans => return Ok(Ok(())),
                 "o" => return Ok(Err(NoConsent::Mismatch)),
                 "d" => return Ok(Err(NoConsent::Person)),
-                "v" => {
+                "v" if !meant.is_undo => {
                     show_diff(meant.all, output)?;
                     is_shown = false;
                 }
@@ -160,7 +193,7 @@ impl Question<'_> {
 
     /// Returns the rows shown to the person: nothing in them can be a row of its own, or hide.
     fn rows(&self) -> Vec<String> {
-        let mut rows = vec!["Policies ask you before these changes are taken over:".to_owned()];
+        let mut rows = vec![self.words.first.to_owned()];
         rows.extend(self.asked.iter().map(|one| self.row(one)));
         let further = self.changes.len().saturating_sub(self.asked.len()) as u64;
         if further > 0 {
@@ -183,7 +216,7 @@ impl Question<'_> {
                 };
                 format!("  {how}: {path}{thing}{mode}{control} ({why})")
             }
-            None => format!("  changed: {path} ({why})"),
+            None => format!("  {}: {path} ({why})", self.words.unwritten),
         }
     }
 
@@ -196,7 +229,7 @@ impl Question<'_> {
 
     fn record(&self, step: Asked, mut body: Value) -> Result<(), Failure> {
         if let Some(members) = body.as_object_mut() {
-            members.insert("action".to_owned(), json!("promote"));
+            members.insert("action".to_owned(), json!(self.words.action));
             let digest = PlanDigest::of_all(&self.plans).to_string();
             members.insert("digest".to_owned(), json!(digest));
             if let Some(approval) = self.approval {
@@ -247,12 +280,10 @@ impl Question<'_> {
             | NoConsent::Mismatch
             | NoConsent::Unattended => format!("{command} at a terminal asks you"),
         };
-        Ok(
-            Failure::new("policies ask a person first; nothing was applied")
-                .because(why)
-                .advise(advice)
-                .of_kind(Kind::Denied),
-        )
+        Ok(Failure::new(self.words.nothing)
+            .because(why)
+            .advise(advice)
+            .of_kind(Kind::Denied))
     }
 }
 

@@ -21,7 +21,9 @@ use atoll_engine::run::{
     refuse_nesting, refused,
 };
 use atoll_engine::supervision::OutputFilter;
-use atoll_engine::{CallError, CallOutcome, ChangeRetention, Request, Tokens, call, configuration};
+use atoll_engine::{
+    CallError, CallOutcome, ChangeRetention, Request, RequestBase, Tokens, call, configuration,
+};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, TerminalRights};
 use atoll_policy::{EarlierPurposes, Grant, Rules};
@@ -95,29 +97,28 @@ pub fn carry_out(
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
     let facts = facts(&host, mode, now, &words.environment, handover);
     asking::ask(&mut rules, (&asked, &facts), arguments, output)?;
+    let git_environment = configuration::git_environment();
     let request = Request {
-        call: &asked,
-        host: &machine,
-        rules: &rules,
-        facts,
-        git: &configuration::git_environment(),
-        state: &state,
-        ledger: &ledger,
         handover,
         signing: handed.signing.as_ref(),
         terminal: asked.has_terminal().then(terminal_size).flatten(),
         tokens: tokens.as_ref().map(|tokens| tokens as &dyn Tokens),
-        fate: fate(arguments, mode),
         unattended: arguments.no_ask,
-        widening: &widening,
         resume: from,
         reread: &rereading(&places, asked.workspace()),
         remember: &|to| remember(&places, asked.workspace(), rules.profile(), to),
         filter: &filter,
-        owner: None,
-        home: None,
-        asks_caller: false,
-        now,
+        ..Request::new(RequestBase {
+            call: &asked,
+            host: &machine,
+            rules: &rules,
+            facts,
+            git: &git_environment,
+            state: &state,
+            ledger: &ledger,
+            fate: fate(arguments, mode),
+            widening: &widening,
+        })
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {

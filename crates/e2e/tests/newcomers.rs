@@ -605,7 +605,10 @@ fn what_is_answered_at_the_question_is_recorded_as_by_commands() {
     }
     assert_eq!(by_question[0], by_command[0]);
     assert_eq!(kinds(&by_question[0]), ["run.discarded"]);
-    assert_eq!(kinds(&by_question[1]), ["apply.started", "apply.finished"]);
+    assert_eq!(
+        kinds(&by_question[1]),
+        ["promotion.opened", "apply.started", "apply.finished"]
+    );
 }
 
 #[test]

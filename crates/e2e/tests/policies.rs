@@ -938,7 +938,14 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
     let (mut begun, mut denied) = (0, 0);
     for (annotation, cells) in table() {
         for (action, cell) in cells {
-            let later = ["resolve", "connect", "request", "escalate", "administer"];
+            let later = [
+                "resolve",
+                "connect",
+                "request",
+                "restore",
+                "escalate",
+                "administer",
+            ];
             if later.contains(&action.as_str()) {
                 continue;
             }
@@ -1599,4 +1606,77 @@ fn the_schema_is_printed_and_closing_permits_are_named() {
             .success();
         assert_eq!(checked.out().contains(closes), is_told, "{text}: {checked}");
     }
+}
+
+/// An undo that policies deny, that errs, or that a person denies restores nothing, leaves no mark
+/// of an undo, and is in the ledger; so does a denied apply.
+#[test]
+fn denied_apply_and_undo_change_nothing() {
+    let world = World::new("denied_apply_and_undo_change_nothing");
+    world.write("a", "before\n");
+    let permit =
+        |action: &str| format!("permit(principal, action == Action::\"{action}\", resource);\n");
+    let forbid = |action: &str, when: &str| {
+        format!(
+            "{}@id(\"no\") forbid(principal, action == Action::\"{action}\", resource){when};\n",
+            permit(action)
+        )
+    };
+    let errs = " when { context.time + 9223372036854775807 > 0 }";
+    let work = || {
+        let run = world.atoll([
+            "run",
+            "--keep",
+            "--",
+            "sh",
+            "-c",
+            "echo after > a; echo x > new",
+        ]);
+        let _ = run.run().success();
+    };
+    work();
+    for when in ["", errs] {
+        own(&world, &forbid("promote", when));
+        let denied = world.atoll(["apply", "last"]).run().expect_status(126);
+        denied.says(["nothing was applied", "own.cedar:"]);
+        assert_eq!(world.read("a"), "before\n");
+        assert!(!world.exists("new"));
+    }
+    assert_eq!(events(&world, "promotion.refused").len(), 2);
+    assert_eq!(events(&world, "apply.started"), [] as [Value; 0]);
+    // What one policy is about says nothing of the other.
+    own(&world, &forbid("restore", ""));
+    let _ = world.atoll(["apply", "last"]).run().success();
+    for when in ["", errs] {
+        own(&world, &forbid("restore", when));
+        for options in [&["undo", "last"][..], &["undo", "last", "--force"]] {
+            let denied = world.atoll(options).run().expect_status(126);
+            denied.says(["nothing was undone", "own.cedar:"]);
+            assert_eq!(world.read("a"), "after\n");
+            assert!(world.exists("new"));
+        }
+    }
+    assert_eq!(events(&world, "restore.refused").len(), 4);
+    assert_eq!(events(&world, "undo.started"), [] as [Value; 0]);
+    // A person is asked at a terminal alone.
+    own(
+        &world,
+        &format!("@approve(\"person\") {}", permit("restore")),
+    );
+    let _ = world.atoll(["undo", "last"]).run().expect_status(126);
+    for (answer, status, expected) in [("d", 126, "after\n"), ("o", 0, "before\n")] {
+        let mut asked = world.atoll(["undo", "last"]).on_terminal(24, 200);
+        let _ = asked.expect(ANSWER);
+        asked.line(answer);
+        let _ = asked.wait().expect_status(status);
+        assert_eq!(world.read("a"), expected);
+    }
+    // An undo of it is one too.
+    own(&world, &forbid("restore", ""));
+    let again = ["undo", "last", "--take-back"];
+    let _ = world.atoll(again).run().expect_status(126);
+    assert_eq!(world.read("a"), "before\n");
+    own(&world, &permit("restore"));
+    let _ = world.atoll(again).run().success();
+    assert_eq!(world.read("a"), "after\n");
 }

@@ -443,6 +443,7 @@ fn with(labels: &Labels, asked: &Asked<'_>) -> BTreeSet<String> {
         | Asked::Resolve(_)
         | Asked::UseCredential(_)
         | Asked::Promote { .. }
+        | Asked::Restore { .. }
         | Asked::Publish(_)
         | Asked::Escalate { .. }
         | Asked::Administer { .. } => None,

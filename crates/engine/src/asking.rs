@@ -1,5 +1,9 @@
 //! Requests to a running sandbox: policy decides them too, and may be reloaded.
 
+mod gate;
+
+pub(crate) use gate::Acts;
+
 use std::cell::{Ref, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,17 +11,13 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use atoll_ledger::StateDir;
-use atoll_model::network::{NetworkRule, Published, PublishedPort, Scope};
 use atoll_model::{Boundary, Call, Place, Reason, Served};
-use atoll_policy::{
-    Facts, RELOAD, Reconsidered, Rules, compared, decide_administration, decide_allowing,
-    decide_escalation, decide_publishing, reconsider,
-};
-use atoll_sandbox::{Allowance, Declined, Who};
+use atoll_policy::{Facts, Reconsidered, Rules, compared};
+use atoll_sandbox::Declined;
 use atoll_store::control_directory;
 
 use crate::Request;
-use crate::supervision::{NewPolicies, Reloaded, Versions, Wider};
+use crate::supervision::Versions;
 
 /// Opens the directory of the control sockets of runs.
 pub(crate) fn directory(state: &StateDir) -> io::Result<OwnedFd> {
@@ -86,26 +86,8 @@ impl<'a> Rereading<'a> {
         )
     }
 
-    /// Decides whether a port is published.
-    pub(crate) fn publish(
-        &self,
-        port: PublishedPort,
-        already: &[Published],
-    ) -> Result<Published, Declined> {
-        let tokens = self.request.tokens;
-        if let Some(Err(why)) = tokens.map(|tokens| tokens.publishes(port.inside)) {
-            return Err(Declined {
-                why,
-                advice: "start another run, with a token that carries it".to_owned(),
-            });
-        }
-        let call = self.call();
-        self.with(|rules, facts| decide_publishing(rules, &call, facts, already, port))
-            .map_err(declined)
-    }
-
     /// Reads the policies again; returns both versions, and the text that a prover compares.
-    pub(crate) fn compare(&self) -> Result<(Versions, String), Declined> {
+    fn compare(&self) -> Result<(Versions, String), Declined> {
         self.with(|rules, _| {
             let after = (self.request.reread)(rules)?;
             let text = compared(rules, &after).map_err(|why| Declined {
@@ -120,78 +102,15 @@ impl<'a> Rereading<'a> {
         })
     }
 
-    /// Reloads the policies and decides by them from then on. If `only` is given, reloads only
-    /// from its one version to its other.
-    pub(crate) fn reload(
-        &self,
-        only: Option<&Versions>,
-    ) -> Result<NewPolicies, (String, Declined)> {
-        let from = self.with(|rules, _| rules.digest().to_owned());
-        let call = self.call();
-        self.with(|rules, facts| decide_administration(rules, &call, facts, RELOAD))
-            .map_err(|reasons| (from.clone(), declined(reasons)))?;
-        let reread = |rules: &Rules, facts: &Facts<'_>| {
-            let rules = (self.request.reread)(rules)?;
-            proven(only, &from, rules.digest())?;
-            let reconsidered = reconsider(&rules, &call, facts, self.boundary);
-            let reconsidered = reconsidered.map_err(|why| Declined {
-                why,
-                advice: "write fewer policies".to_owned(),
-            })?;
-            Ok((rules, reconsidered))
-        };
-        let read = self.with(reread);
-        let (rules, reconsidered) = read.map_err(|declined| (from.clone(), declined))?;
-        let (told, handed) = told(&rules, reconsidered);
-        let to = rules.digest().to_owned();
-        let signed = rules.signed().map(ToString::to_string);
-        if from != to {
-            self.versions.borrow_mut().push(to.clone());
-            *self.rules.borrow_mut() = Some(Rc::new(rules));
-        }
-        let reloaded = Reloaded { from, to, told };
-        Ok(NewPolicies {
-            reloaded,
-            signed,
-            handed,
-        })
-    }
-}
-
-impl Wider for Rereading<'_> {
-    fn escalate(&self, by: Who, scope: Scope) -> Result<(), Declined> {
-        let seconds = match scope {
-            Scope::Once => return Ok(()),
-            Scope::Run => None,
-            Scope::Seconds { seconds } => Some(u64::from(seconds)),
-        };
-        let call = self.call();
-        self.with(|rules, facts| decide_escalation(rules, &call, facts, by.uid, seconds))
-            .map_err(declined)
+    /// Decides by reloaded rules from now on.
+    fn reload(&self, rules: Rules) {
+        self.versions.borrow_mut().push(rules.digest().to_owned());
+        self.decide_by(rules);
     }
 
-    fn allow(&self, by: Who, text: &str, lasts: Allowance) -> Result<NetworkRule, Declined> {
-        self.escalate(by, lasts.scope())?;
-        let call = self.call();
-        let decided = self.with(|rules, facts| {
-            decide_allowing(
-                rules,
-                &call,
-                facts,
-                text,
-                self.boundary.network.is_inspected(),
-            )
-        });
-        let (rules, rule) = decided.map_err(declined)?;
-        match lasts {
-            Allowance::Once => {}
-            Allowance::Run | Allowance::Project => *self.rules.borrow_mut() = Some(Rc::new(rules)),
-        }
-        Ok(rule)
-    }
-
-    fn remember(&self, text: &str) -> Result<(), Declined> {
-        (self.request.remember)(text)
+    /// Decides by these rules from now on.
+    fn decide_by(&self, rules: Rules) {
+        *self.rules.borrow_mut() = Some(Rc::new(rules));
     }
 }
 

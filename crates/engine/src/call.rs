@@ -1,5 +1,7 @@
 //! The one way from a request to its effect.
 
+use std::io;
+
 use atoll_ledger::{Armed, Ledger, LedgerError, Refused, SessionError};
 use atoll_model::{Call, Reason, Verdict};
 use atoll_policy::{Facts, Granted, Rules, decide};
@@ -37,6 +39,9 @@ pub enum CallError {
     /// The sandbox that it is about cannot do it.
     #[error("{}", .0.why)]
     Declined(Declined),
+    /// The limits could not be changed.
+    #[error(transparent)]
+    Limits(io::Error),
     /// The run's layers could not be made.
     #[error(transparent)]
     Place(#[from] PlaceError),

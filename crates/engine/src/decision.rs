@@ -1,5 +1,6 @@
 //! The decisions about a run's changes: apply, keep, discard, and undo.
 
+mod allowed;
 pub(crate) mod applying;
 mod conflicts;
 pub mod killed;
@@ -29,10 +30,9 @@ use self::others::Others;
 use self::taking_back::cut_short;
 use self::undoing::shown_in;
 use crate::changes::{self, LayerChanges};
-use crate::events::next_question;
 use crate::failure::{Doing, Failure};
 use crate::notice::Notice;
-use crate::promotion::{self, Allowed, Approver, By, Meant, Planned, Taking};
+use crate::promotion::{self, Allowed, Approver};
 
 const UNRECORDED: &str = "the decision could not be recorded";
 
@@ -165,8 +165,8 @@ impl Work<'_> {
         self.refuse_interrupted(record)?;
         self.refuse_half_undone(record)?;
         let plans = promotion::plans(all, selection)?;
-        let allowed = self.allowed(record, all, selection, &plans)?;
         (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
+        let allowed = allowed::to_apply(self, record, all, selection, &plans)?;
         let mut held = plans.iter().any(|one| !one.plan.held_control.is_empty());
         let is_left_out = plans.iter().any(|one| one.plan.leaves_out());
         held |= is_left_out || all.iter().any(|one| applying::is_partly(one, selection));
@@ -202,35 +202,6 @@ impl Work<'_> {
             return Err(failure);
         }
         Ok(extent)
-    }
-
-    /// Returns the permission to apply the changes, asking a person where one is needed.
-    fn allowed(
-        &self,
-        record: &RunRecord,
-        all: &[LayerChanges],
-        selection: &Selection,
-        plans: &[Planned<'_>],
-    ) -> Result<Allowed, Failure> {
-        let taking = Taking {
-            surface: self.surface,
-            is_unattended: self.is_unattended,
-            command: &format!("atoll apply {}", record.run),
-            number: &|| next_question(self.state, &record.run).map(Some),
-            record: &|step, body| {
-                let recorded = self.ledger.record_question(Some(&record.run), step, &body);
-                recorded.map(drop).doing(UNRECORDED)
-            },
-        };
-        let meant = Meant {
-            workspace: Some(&record.workspace),
-            purposes: &record.purposes,
-            by: By::Run(self.state, record, self.is_unseen),
-            all,
-            plans,
-            anew: &|| promotion::digests(&promotion::plans(all, selection)?),
-        };
-        promotion::allowed(&meant, &taking)
     }
 
     /// Applies a plan to one layer, with a journal of its own.
@@ -404,7 +375,12 @@ impl Work<'_> {
         self.refuse_half_undone(record)?;
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
             let command = format!("atoll undo {}", record.run);
-            let report = Box::new(self.restore(record, How::Plainly)?);
+            let allowed = allowed::to_undo(self, record)?;
+            let how = How::Restoring {
+                allowed: &allowed,
+                force: false,
+            };
+            let report = Box::new(self.restore(record, how)?);
             self.surface.notice(Notice::Undone { report, command });
         }
         // Others may have worked on it since the first look.

@@ -2,8 +2,7 @@
 
 use atoll_ledger::{Durability, EventBody, Ledger, LedgerError, RIGHTS_GIVEN_UP, SharedLabels};
 use atoll_model::RunId;
-use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
-use atoll_sandbox::Who;
+use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind};
 
 use crate::approvals::version;
 use crate::supervision::FlowEvent;
@@ -20,18 +19,9 @@ pub(crate) fn record(
 ) -> Result<(), LedgerError> {
     let waits = |news: &FlowEvent<'_>| match news {
         FlowEvent::Opened { waits, .. } => *waits,
-        FlowEvent::Published { .. }
-        | FlowEvent::Allowed { .. }
-        | FlowEvent::GivenUp(_)
-        | FlowEvent::Labelled { .. }
-        | FlowEvent::Reloaded { .. }
-        | FlowEvent::Unreloaded { .. } => true,
+        FlowEvent::GivenUp(_) | FlowEvent::Labelled { .. } => true,
         FlowEvent::Approval(news) => approvals::waits(news),
-        FlowEvent::Closed { .. }
-        | FlowEvent::Refused(_)
-        | FlowEvent::Unpublished { .. }
-        | FlowEvent::AgreedPort { .. }
-        | FlowEvent::Unheard { .. } => false,
+        FlowEvent::Closed { .. } | FlowEvent::Refused(_) | FlowEvent::Unheard { .. } => false,
     };
     let durability = match news.iter().any(waits) {
         true => Durability::Durable,
@@ -78,53 +68,12 @@ fn event(news: &FlowEvent<'_>, versions: &[String]) -> (&'static str, EventBody)
             let body = described(&refused.flow, (None, "count", refused.count), versions);
             ("flow.refused", body.text("why", &refused.why))
         }
-        FlowEvent::Published {
-            published,
-            by,
-            first,
-        } => {
-            let body = port_published(published, (*by, *first), versions);
-            ("port.published", body)
-        }
-        FlowEvent::Allowed { rule, lasts, by } => {
-            let body = EventBody::default().text("lasts", lasts.name());
-            let body = body.number("pid", by.pid.into()).text("rule", rule);
-            ("host.allowed", body.number("uid", by.uid.into()))
-        }
-        FlowEvent::AgreedPort { port, by } => {
-            let body = ports((EventBody::default(), *port), Some(*by), versions);
-            ("port.agreed", body.number("uid", by.uid.into()))
-        }
         FlowEvent::Unheard { why } => ("approval.unheard", EventBody::default().text("why", why)),
         FlowEvent::Approval(news) => approvals::event(news, versions),
         FlowEvent::GivenUp(given) => (RIGHTS_GIVEN_UP, given_up::event(given)),
         FlowEvent::Labelled { label, by } => {
             let body = EventBody::default().text("by", by).text("label", label);
             ("label.gained", body)
-        }
-        FlowEvent::Unpublished { port, why } => {
-            let body = ports((EventBody::default(), *port), None, versions);
-            ("port.refused", body.text("why", why))
-        }
-        FlowEvent::Reloaded {
-            from,
-            to,
-            signed,
-            by,
-        } => {
-            let body = EventBody::default().text("from", from);
-            let body = body.number("pid", by.pid.into());
-            let body = match signed {
-                Some(signed) => body.text("signed", signed),
-                None => body,
-            };
-            let body = body.text("to", to);
-            ("policy.reloaded", body.number("uid", by.uid.into()))
-        }
-        FlowEvent::Unreloaded { policy, why, by } => {
-            let body = EventBody::default().number("pid", by.pid.into());
-            let body = body.text("policy", policy).number("uid", by.uid.into());
-            ("policy.reload-refused", body.text("why", why))
         }
     }
 }
@@ -151,41 +100,6 @@ fn closed(id: u64, end: &FlowEnd) -> EventBody {
         body = body.truth("unreached");
     }
     body.number("up_bytes", end.up_bytes)
-}
-
-/// Describes a published port, with its approver, and the first approver under dual control.
-fn port_published(
-    published: &Published,
-    (by, first): (Who, Option<Who>),
-    versions: &[String],
-) -> EventBody {
-    let body = match first {
-        Some(first) => EventBody::default()
-            .number("first_pid", first.pid.into())
-            .number("first_uid", first.uid.into()),
-        None => EventBody::default(),
-    };
-    let body = ports((body, published.port), Some(by), versions);
-    let body = body.text("rule", &published.told());
-    body.number("uid", by.uid.into())
-}
-
-/// Adds the ports, who asked, and the version of the policies in force.
-fn ports(
-    (body, port): (EventBody, PublishedPort),
-    by: Option<Who>,
-    versions: &[String],
-) -> EventBody {
-    let body = body.number("host_port", port.outside.into());
-    let body = match by {
-        Some(by) => body.number("pid", by.pid.into()),
-        None => body,
-    };
-    let body = match versions.last() {
-        Some(version) => body.text("policy", version),
-        None => body,
-    };
-    body.number("port", port.inside.into())
 }
 
 /// Describes a flow, with the number of its approval, and one more number whose name sorts
@@ -275,7 +189,7 @@ fn kind(kind: FlowKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::supervision::Refused;
-    use atoll_model::network::{FlowEnd, FlowLogin, FlowRequest, Limit, Published, Scheme};
+    use atoll_model::network::{FlowEnd, FlowLogin, FlowRequest, Limit, Scheme};
 
     use super::*;
 
@@ -396,48 +310,10 @@ mod tests {
             "flow.closed",
             r#"{"down_bytes":2,"duration_us":3,"failure":"late","flow":7,"limit":"duration","masked":"one,two","status":200,"unreached":true,"up_bytes":1}"#,
         );
-        let port = PublishedPort {
-            outside: 80,
-            inside: 3000,
-        };
-        let published = Published {
-            port,
-            origin: "atoll publish".to_owned(),
-            asked: None,
-        };
-        check(
-            &FlowEvent::Published {
-                published: &published,
-                by: Who { uid: 7, pid: 8 },
-                first: Some(Who { uid: 5, pid: 6 }),
-            },
-            "port.published",
-            r#"{"first_pid":6,"first_uid":5,"host_port":80,"pid":8,"policy":"v1","port":3000,"rule":"publish 80:3000 (atoll publish)","uid":7}"#,
-        );
-        check(
-            &FlowEvent::Published {
-                published: &published,
-                by: Who { uid: 7, pid: 8 },
-                first: None,
-            },
-            "port.published",
-            r#"{"host_port":80,"pid":8,"policy":"v1","port":3000,"rule":"publish 80:3000 (atoll publish)","uid":7}"#,
-        );
-        let by = Who { uid: 7, pid: 8 };
-        check(
-            &FlowEvent::AgreedPort { port, by },
-            "port.agreed",
-            r#"{"host_port":80,"pid":8,"policy":"v1","port":3000,"uid":7}"#,
-        );
         check(
             &FlowEvent::Unheard { why: "no" },
             "approval.unheard",
             r#"{"why":"no"}"#,
-        );
-        check(
-            &FlowEvent::Unpublished { port, why: "no" },
-            "port.refused",
-            r#"{"host_port":80,"policy":"v1","port":3000,"why":"no"}"#,
         );
         let (label, by) = ("untrusted", "example.com");
         check(
@@ -470,28 +346,5 @@ mod tests {
             };
             check(&opened, "flow.opened", expected);
         }
-        let by = atoll_sandbox::Who { uid: 7, pid: 8 };
-        let (from, to) = ("v0", "v1");
-        for (signed, expected) in [
-            (None, r#"{"from":"v0","pid":8,"to":"v1","uid":7}"#),
-            (
-                Some("acme, number 2 (key k)"),
-                r#"{"from":"v0","pid":8,"signed":"acme, number 2 (key k)","to":"v1","uid":7}"#,
-            ),
-        ] {
-            let reloaded = FlowEvent::Reloaded {
-                from,
-                to,
-                signed,
-                by,
-            };
-            check(&reloaded, "policy.reloaded", expected);
-        }
-        let (policy, why) = ("v1", "own.cedar:1:1: no");
-        check(
-            &FlowEvent::Unreloaded { policy, why, by },
-            "policy.reload-refused",
-            r#"{"pid":8,"policy":"v1","uid":7,"why":"own.cedar:1:1: no"}"#,
-        );
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn before(request: &Request<'_>) -> Result<GivenUps, LedgerError> {
         None => GivenUps::default(),
     };
     if let Some(time_s) = request.tokens.and_then(Tokens::end_s) {
-        let since = request.now.duration_since(SystemTime::UNIX_EPOCH);
+        let since = request.now().duration_since(SystemTime::UNIX_EPOCH);
         let end = GivenUp {
             at_s: since.map_or(0, |since| since.as_secs()),
             by: GivenUpBy::TokenEnd {},

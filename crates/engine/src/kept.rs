@@ -149,7 +149,7 @@ impl Wanted<'_> {
         first: Option<RunId>,
         earlier: Option<&KeptRecord>,
     ) -> KeptRecord {
-        let used_at = self.request.now.duration_since(SystemTime::UNIX_EPOCH);
+        let used_at = self.request.now().duration_since(SystemTime::UNIX_EPOCH);
         let used_at_ms = used_at.map_or(0, |time| time.as_millis());
         KeptRecord {
             v: KEPT_VERSION,

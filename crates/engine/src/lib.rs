@@ -89,7 +89,7 @@ pub use login::is_taken_over;
 pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;
-pub use request::{ChangeRetention, MakeFilter, PolicyReloader, Request, Tokens};
+pub use request::{ChangeRetention, MakeFilter, PolicyReloader, Request, RequestBase, Tokens};
 pub use rooted::missing_ids;
 pub use running::{CallOutcome, call};
 

@@ -242,7 +242,7 @@ impl Placing<'_> {
         let below = PathBuf::from("upper");
         let home = self.run_dir().join(&below);
         let home = make_home(&home, self.base, self.request.home)?;
-        self.note_workspace(LayerHow::Copy, below, self.request.now);
+        self.note_workspace(LayerHow::Copy, below, self.request.now());
         Ok(home)
     }
 

@@ -4,13 +4,18 @@ mod makers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
-use atoll_ledger::{Asked, host_text};
-use atoll_policy::{AskedChange, Promoted, Promoter, PromotionError, promote};
+use atoll_ledger::{Armed, Asked, Ledger, LedgerError, Refused, host_text};
+use atoll_model::{Action, Call, Mode, Place, Reason, Verdict};
+use atoll_policy::{
+    ChangeGrant, ChangeRulesError, Changes, Facts, Maker, Promoted, agreement, change_rules,
+    taking_over,
+};
 use atoll_store::LayerKind;
 
+use crate::call::{Effect, Gate, carry_out, preview};
 use crate::changes::LayerChanges;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, Kind};
@@ -27,11 +32,22 @@ pub struct Agreed {
     pub plans: Vec<PlanDigest>,
 }
 
-/// A question that policies put to a person before changes are applied.
+/// A change that may be applied, or undone, once a person approves.
+#[derive(Clone, Debug)]
+pub struct AskedChange {
+    /// The path to write to, absolute; of an undo the directory.
+    pub path: PathBuf,
+    /// The policies that require the approval, and why.
+    pub why: String,
+    /// The place of the first of them.
+    pub rule: String,
+}
+
+/// A question that policies put to a person before changes are applied, or undone.
 pub struct Question<'a> {
     /// The context.
     pub taking: &'a Taking<'a>,
-    /// The changes that policies ask about.
+    /// The changes that policies ask about, or the directory of an undo.
     pub asked: &'a [AskedChange],
     /// The version of the policies that ask.
     pub policies: Option<&'a str>,
@@ -59,19 +75,18 @@ pub struct Taking<'a> {
     pub is_unattended: bool,
     /// The command that can ask at a terminal.
     pub command: &'a str,
+    /// The ledger.
+    pub ledger: &'a Ledger,
     /// The number of the run's next question; `None` if it belongs to no run.
     pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
     /// Records a step of the question, on disk before it returns.
     pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
 }
 
-/// The permission to apply changes.
-#[derive(Clone, Debug, Default)]
+/// The permission to apply changes, or to undo them: decided, and recorded on disk.
+#[derive(Debug)]
 pub struct Allowed {
-    /// The version of the policies; none where there are none.
-    policies: Option<String>,
-    /// True if the policies require a checkpoint to return to.
-    has_checkpoint: bool,
+    armed: Armed<ChangeGrant>,
     /// The approval of a person, where the policies require one.
     agreed: Option<Agreed>,
 }
@@ -86,10 +101,11 @@ impl Allowed {
         if let Some(approval) = self.agreed.as_ref().and_then(|agreed| agreed.approval) {
             to.insert("approval".to_owned(), json!(approval));
         }
-        if let (true, Some(name)) = (self.has_checkpoint, journal.file_name()) {
+        let grant = self.armed.grant();
+        if let (true, Some(name)) = (grant.has_checkpoint(), journal.file_name()) {
             to.insert("checkpoint".to_owned(), host_text(name));
         }
-        if let Some(policies) = &self.policies {
+        if let Some(policies) = grant.policy_digest() {
             to.insert("policy".to_owned(), json!(policies));
         }
     }
@@ -136,6 +152,8 @@ pub struct Meant<'a> {
     pub by: By<'a>,
     /// The changes a diff shows.
     pub all: &'a [LayerChanges],
+    /// True for an undo, of which there are no plans.
+    pub is_undo: bool,
     /// The plans, in the order in which they are carried out.
     pub plans: &'a [Planned<'a>],
     /// Plans anew, and returns the digests.
@@ -143,56 +161,160 @@ pub struct Meant<'a> {
 }
 
 /// Refuses what policies refuse, before anything is written, and asks the person if they require
-/// approval. Returns the permission.
+/// approval. Returns the permission, which is recorded.
 ///
 /// # Errors
 /// With every reason; also when a policy file has mistakes, and when the person denies or is not
 /// there.
 pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
-    let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
-    if files.policies().next().is_none() && meant.purposes.is_empty() {
-        return Ok(Allowed::default());
-    }
+    let places = Places::read()?;
+    let (files, host) = (
+        PolicyFiles::read(&places, meant.workspace)?,
+        configuration::host_facts(&places)?,
+    );
+    let rules = change_rules(&files.sources(), &host, meant.purposes);
+    let mut rules = rules.map_err(|error| no_rules(error, meant))?;
     let written = written(meant.plans);
-    let changes: Vec<Promoted<'_>> = written
-        .iter()
-        .map(|(path, (control, write))| Promoted {
-            path,
-            control: *control,
-            is_moved: write.how == Writing::Moved,
-            is_directory: write.how == Writing::Made && write.thing == Thing::Directory,
-            is_link: matches!(write.thing, Thing::Link { .. }),
-        })
-        .collect();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let promoter = Promoter {
-        user: configuration::principal().uid,
-        time: now.map_or(0, |time| time.as_secs()),
-        is_unseen: meant.by.is_unseen(),
-        workspace: meant.workspace,
-        purposes: meant.purposes,
-        makers: &|asks_for_reputation| meant.by.makers(asks_for_reputation),
+    let changes = promoted(&written);
+    let call = call(meant, changes.len());
+    let makers = match rules.makers_read(&call) {
+        Some(reads_reputation) => meant.by.makers(reads_reputation),
+        None => Ok(Vec::new()),
     };
-    let promotion = promote(&files.sources(), &promoter, &changes);
-    let promotion = promotion.map_err(|error| refused(error, meant))?;
-    for notice in promotion.notices {
+    let facts = Facts {
+        host: &host,
+        mode: Mode::Full,
+        environment: &[],
+        now: SystemTime::now(),
+        placeholders: &[],
+        labels: None,
+        living: None,
+        changes: Some(Changes {
+            written: &changes,
+            is_unseen: meant.by.is_unseen(),
+            workspace: meant.workspace,
+            makers: makers.as_deref().map_err(String::as_str),
+        }),
+    };
+    let agreed = match preview::<ChangeGrant>(&rules, &call, &facts) {
+        Verdict::Ask(reasons) => {
+            let asked = asked_changes(&reasons, &written, meant);
+            let agreed = taking.surface.agreed(Question {
+                taking,
+                asked: &asked,
+                policies: Some(rules.digest()),
+                written: written.clone(),
+                meant,
+            })?;
+            rules.agree(agreement(&rules, &call, &reasons));
+            Some(agreed)
+        }
+        Verdict::Allow(_) | Verdict::Deny(_) => None,
+    };
+    let gate = Gate {
+        rules: &rules,
+        facts,
+        ledger: taking.ledger,
+    };
+    let effect = Opening {
+        agreed: agreed.as_ref(),
+    };
+    let armed =
+        carry_out(&gate, &call, effect).map_err(|error| not_allowed(error, meant, &makers))?;
+    for notice in armed.grant().notices() {
         taking.surface.warn(notice.to_string());
     }
-    let agreed = match promotion.asked.as_slice() {
-        [] => None,
-        asked => Some(taking.surface.agreed(Question {
-            taking,
-            asked,
-            policies: promotion.policy_digest.as_deref(),
-            written,
-            meant,
-        })?),
+    Ok(Allowed { armed, agreed })
+}
+
+/// Returns the call for changes, or for undoing them, by this process's user.
+fn call(meant: &Meant<'_>, paths: usize) -> Call {
+    let directory = meant.by.directory().to_owned();
+    let place = Place::Directory {
+        workspace: directory.clone(),
+        directory,
     };
-    Ok(Allowed {
-        policies: promotion.policy_digest,
-        has_checkpoint: promotion.has_checkpoint,
-        agreed,
-    })
+    let action = match meant.is_undo {
+        true => Action::Restore,
+        false => Action::Promote(u64::try_from(paths).unwrap_or(u64::MAX)),
+    };
+    let run = meant.by.run().clone();
+    Call::new(run, configuration::principal(), place, action)
+}
+
+fn promoted(written: &Written) -> Vec<Promoted<'_>> {
+    let changes = written.iter().map(|(path, (control, write))| Promoted {
+        path,
+        control: *control,
+        is_moved: write.how == Writing::Moved,
+        is_directory: write.how == Writing::Made && write.thing == Thing::Directory,
+        is_link: matches!(write.thing, Thing::Link { .. }),
+    });
+    changes.collect()
+}
+
+/// Returns what policies ask about, each with the path that it is about.
+fn asked_changes(reasons: &[Reason], written: &Written, meant: &Meant<'_>) -> Vec<AskedChange> {
+    let about = |reason: &Reason| {
+        let mut paths = written.keys();
+        let path = paths.find(|path| taking_over(path) == reason.what);
+        path.map_or(meant.by.directory(), PathBuf::as_path)
+            .to_owned()
+    };
+    let asked = reasons.iter().map(|one| AskedChange {
+        path: about(one),
+        why: one.why.clone(),
+        rule: one.rule.clone(),
+    });
+    asked.collect()
+}
+
+/// Having the permission recorded, for whoever writes then.
+struct Opening<'a> {
+    agreed: Option<&'a Agreed>,
+}
+
+impl Effect for Opening<'_> {
+    type Grant = ChangeGrant;
+    type Done = Armed<ChangeGrant>;
+    type Error = NotAllowed;
+
+    fn told(&self, verdict: &Verdict<ChangeGrant>) -> Value {
+        let mut body = json!({});
+        let policy = match verdict {
+            Verdict::Allow(grant) => grant.policy_digest(),
+            Verdict::Ask(_) | Verdict::Deny(_) => None,
+        };
+        let approval = self.agreed.and_then(|agreed| agreed.approval);
+        if let Some(body) = body.as_object_mut() {
+            body.extend(policy.map(|policy| ("policy".to_owned(), json!(policy))));
+            body.extend(approval.map(|approval| ("approval".to_owned(), json!(approval))));
+        }
+        body
+    }
+
+    fn carry_out(self, armed: Armed<ChangeGrant>) -> Result<Armed<ChangeGrant>, NotAllowed> {
+        Ok(armed)
+    }
+}
+
+/// The reason why there is no permission.
+#[derive(Debug)]
+enum NotAllowed {
+    Refused(Refused),
+    Unrecorded(LedgerError),
+}
+
+impl From<Refused> for NotAllowed {
+    fn from(error: Refused) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<LedgerError> for NotAllowed {
+    fn from(error: LedgerError) -> Self {
+        Self::Unrecorded(error)
+    }
 }
 
 /// Plans the writes to each directory.
@@ -256,30 +378,71 @@ fn written(plans: &[Planned<'_>]) -> Written {
     written
 }
 
-fn refused(error: PromotionError, meant: &Meant<'_>) -> Failure {
+/// Returns how far a refused call has come.
+fn nothing_done(meant: &Meant<'_>) -> &'static str {
+    match meant.is_undo {
+        true => "nothing was undone",
+        false => "nothing was applied",
+    }
+}
+
+fn no_rules(error: ChangeRulesError, meant: &Meant<'_>) -> Failure {
     match error {
-        PromotionError::Broken(error) => {
-            Failure::new("the policies have mistakes, so nothing is applied")
+        ChangeRulesError::Broken(error) => {
+            let nothing = match meant.is_undo {
+                true => "nothing is undone",
+                false => "nothing is applied",
+            };
+            Failure::new(format!("the policies have mistakes, so {nothing}"))
                 .because(&error)
                 .advise(error)
         }
-        PromotionError::Untold(why) => Failure::new(
-            "policies ask about these changes, and what they ask cannot be told; nothing was applied",
-        )
+        ChangeRulesError::Gone(reason) => refused(&[*reason], meant),
+    }
+}
+
+fn not_allowed(
+    error: NotAllowed,
+    meant: &Meant<'_>,
+    makers: &Result<Vec<Maker>, String>,
+) -> Failure {
+    match (error, makers) {
+        (NotAllowed::Refused(Refused::Denied(_)), Err(why)) => Failure::new(format!(
+            "policies ask about these changes, and what they ask cannot be told; {}",
+            nothing_done(meant)
+        ))
         .because(why)
         .advise("look at the changes, and take what you want of them over by hand")
         .of_kind(Kind::Denied),
-        PromotionError::Refused(reasons) => {
-            let lines = reasons
-                .iter()
-                .map(|one| format!("{}: {}", one.what, one.why));
-            let lines: Vec<String> = lines.chain(meant.by.mixed()).collect();
-            let failure =
-                Failure::new("policies refuse to take these changes over; nothing was applied")
-                    .because(lines.join("\n"))
-                    .of_kind(Kind::Denied);
-            let instead = meant.by.instead().into_iter();
-            instead.fold(failure, Failure::advise)
+        (NotAllowed::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)), _) => {
+            refused(&refusal.reasons, meant)
+        }
+        (NotAllowed::Refused(error), _) => {
+            Failure::new("the decision could not be recorded").because(error)
+        }
+        (NotAllowed::Unrecorded(error), _) => {
+            Failure::new("the decision could not be recorded").because(error)
         }
     }
+}
+
+fn refused(reasons: &[Reason], meant: &Meant<'_>) -> Failure {
+    let lines = reasons
+        .iter()
+        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
+    let lines: Vec<String> = lines.chain(meant.by.mixed()).collect();
+    let what = match meant.is_undo {
+        true => "policies refuse to undo this",
+        false => "policies refuse to take these changes over",
+    };
+    let failure = Failure::new(format!("{what}; {}", nothing_done(meant)))
+        .because(lines.join("\n"))
+        .of_kind(Kind::Denied);
+    let how_to_ask = reasons.first().map(|one| one.how_to_ask.clone());
+    let instead = match meant.is_undo {
+        true => Vec::new(),
+        false => meant.by.instead(),
+    };
+    let instead = instead.into_iter().chain(how_to_ask);
+    instead.fold(failure, Failure::advise)
 }

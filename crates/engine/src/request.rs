@@ -60,8 +60,29 @@ pub struct Request<'a> {
     pub filter: MakeFilter<'a>,
     /// The requests of the program that holds the sandbox, for one that lives.
     pub owner: Option<&'a OwnerEnd>,
-    /// The time of the call.
-    pub now: SystemTime,
+}
+
+/// The inputs that every call has.
+#[derive(Clone, Copy)]
+pub struct RequestBase<'a> {
+    /// See [`Request::call`].
+    pub call: &'a Call,
+    /// See [`Request::host`].
+    pub host: &'a Host,
+    /// See [`Request::rules`].
+    pub rules: &'a Rules,
+    /// See [`Request::facts`].
+    pub facts: Facts<'a>,
+    /// See [`Request::git`].
+    pub git: &'a GitEnvironment,
+    /// See [`Request::state`].
+    pub state: &'a StateDir,
+    /// See [`Request::ledger`].
+    pub ledger: &'a Ledger,
+    /// See [`Request::fate`].
+    pub fate: ChangeRetention,
+    /// See [`Request::widening`].
+    pub widening: &'a DualControlRule,
 }
 
 /// Makes a filter for what programs write to a person's terminal.
@@ -72,6 +93,40 @@ pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
 pub type PolicyReloader<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
 
 impl<'a> Request<'a> {
+    /// Creates a request without credentials, terminal and tokens, whose policies stay as they are
+    /// and whose caller lets nothing through beyond them.
+    #[must_use]
+    pub fn new(base: RequestBase<'a>) -> Self {
+        Self {
+            call: base.call,
+            host: base.host,
+            rules: base.rules,
+            facts: base.facts,
+            git: base.git,
+            state: base.state,
+            ledger: base.ledger,
+            terminal: None,
+            handover: None,
+            signing: None,
+            tokens: None,
+            fate: base.fate,
+            unattended: false,
+            widening: base.widening,
+            home: None,
+            asks_caller: false,
+            resume: None,
+            reread: &unchanged,
+            remember: &unremembered,
+            filter: &unfiltered,
+            owner: None,
+        }
+    }
+
+    /// Returns the time of the call.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.facts.now
+    }
+
     /// Returns whether nothing of the run is kept but its ledger entries.
     pub(crate) fn is_scratch(&self) -> bool {
         match self.fate {
@@ -79,6 +134,32 @@ impl<'a> Request<'a> {
             ChangeRetention::Open | ChangeRetention::Discarded => false,
         }
     }
+}
+
+fn unchanged(rules: &Rules) -> Result<Rules, Declined> {
+    Ok(rules.clone())
+}
+
+fn unremembered(_: &str) -> Result<(), Declined> {
+    Err(Declined {
+        why: "nothing of a sandbox that a program made is remembered".to_owned(),
+        advice: "allow it in the next one".to_owned(),
+    })
+}
+
+fn unfiltered(_: TerminalRights) -> Box<dyn OutputFilter> {
+    Box::new(Unfiltered)
+}
+
+/// The filter where the caller's streams are no person's terminal.
+struct Unfiltered;
+
+impl OutputFilter for Unfiltered {
+    fn push(&mut self, written: &[u8], shown: &mut Vec<u8>) {
+        shown.extend_from_slice(written);
+    }
+
+    fn finish(&mut self, _: &mut Vec<u8>) {}
 }
 
 /// The tokens of a run. What leaves must be allowed by them as well as by policy.

@@ -80,6 +80,8 @@ pub fn facts<'a>(
         now,
         placeholders: handover.map_or(&[], CredentialBundle::placeholders),
         labels: None,
+        living: None,
+        changes: None,
     }
 }
 

@@ -16,7 +16,7 @@ use atoll_store::{
 };
 use serde_json::{Value, json};
 
-use crate::asking::Rereading;
+use crate::asking::{Acts, Rereading};
 use crate::call::{CallError, Effect, Gate, NeedsApproval, carry_out};
 use crate::describe::describe;
 use crate::execs::Execs;
@@ -229,7 +229,7 @@ fn prepare(
     let held = detect_groups(host);
     let resumed = request.resume.map(|earlier| earlier.run.clone());
     let purposes = request.rules.narrowed();
-    let mut record = record::begun(request.call, grant, purposes, resumed, request.now);
+    let mut record = record::begun(request.call, grant, purposes, resumed, request.now());
     if request.is_scratch() {
         create_scratch(request.state, &record.run)?;
     } else {
@@ -284,6 +284,9 @@ impl Prepared {
         let rereading = Rereading::new(request, &boundary);
         let labels = RefCell::new(armed.grant().labels().clone());
         let mut record_flow = |news: &[FlowEvent<'_>]| {
+            if news.is_empty() {
+                return noted(Ok(()));
+            }
             let recorded = flows::record(ledger, &run, news, &rereading.versions());
             let gains = flows::labels(news).map(str::to_owned);
             labels.borrow_mut().extend(gains);
@@ -299,14 +302,15 @@ impl Prepared {
             filter: request.filter,
             rights: boundary.terminal,
         };
+        let acts = Acts {
+            rereading: &rereading,
+            noted: &noted,
+        };
         let live = Live {
             run: &run,
             has_network: request.facts.mode == Mode::Full,
             directory: &|| asking::directory(request.state),
-            decide: &|port, already| rereading.publish(port, already),
-            reload: &|only| rereading.reload(only),
-            compare: &|| rereading.compare(),
-            wider: &rereading,
+            gate: &acts,
             widening: request.widening,
             assign: &|served| rereading.assign(served),
             execs: &execs,

@@ -42,8 +42,8 @@ pub use login_file::{
 pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
 pub(crate) use outside::OUTSIDE;
 pub use outside::{
-    AskedExec, Comparer, ExecGate, FlowEvent, IsRevoked, Issuer, Live, NewPolicies, Outside,
-    ProjectAllowance, Publisher, Recorder, Reloader, Wider,
+    AskedExec, CallGate, ExecGate, FlowEvent, HostEffect, IsRevoked, Issuer, Live, NewPolicies,
+    Outside, PortEffect, ProjectAllowance, Recorder,
 };
 pub use owner::{Owner, OwnerEnd, owner};
 pub(crate) use signing::SIGNER;

@@ -35,13 +35,13 @@ impl Trust {
         if !boundary.network.is_inspected() {
             return Ok(None);
         }
-        let authority = CertificateAuthority::open(request.state, request.now)?;
+        let authority = CertificateAuthority::open(request.state, request.now())?;
         if authority.is_new() {
             let body = json!({ "fingerprint": authority.fingerprint() });
             let ledger = request.ledger;
             ledger.record(None, "authority.made", body, Durability::Buffered)?;
         }
-        let files = TrustFiles::of(request.state, &authority, request.now)?;
+        let files = TrustFiles::of(request.state, &authority, request.now())?;
         let limit = boundary.limits.wall_clock;
         Ok(Some(Self {
             authority,

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use atoll_model::{
-    Action, Attempt, Call, Exec, Once, Outcome, Program, Reason, Served, Verdict, ViolationKind,
-    VolumeMount,
+    Action, Administer, Asker, Attempt, Call, Exec, Once, Outcome, Program, Reason, Served,
+    Verdict, ViolationKind, VolumeMount,
 };
 use serde_json::{Map, Value, json};
 
@@ -53,6 +53,18 @@ impl Kinds {
             Action::Exec(_) => ("exec.opened", "exec.denied", true),
             Action::AssignSandbox => ("sandbox.assigned", "sandbox.refused", false),
             Action::ReplaceNetwork => ("network.replaced", "network.refused", false),
+            Action::PublishPort(asked) if asked.waits_for_second => {
+                ("port.agreed", "port.refused", false)
+            }
+            Action::PublishPort(_) => ("port.published", "port.refused", false),
+            Action::AllowHost(_) => ("host.allowed", "host.refused", false),
+            Action::Escalate(_) => ("escalation.opened", "escalation.refused", false),
+            Action::Administer(Administer::ReloadPolicies { .. }) => {
+                ("policy.reloaded", "policy.reload-refused", false)
+            }
+            Action::ChangeLimits(_) => ("limits.changed", "limits.refused", false),
+            Action::Promote(_) => ("promotion.opened", "promotion.refused", false),
+            Action::Restore => ("restore.opened", "restore.refused", false),
         };
         Self {
             opened,
@@ -75,16 +87,60 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
                 ("served", json!(call.served().map(served_body))),
             ],
         ),
-        Action::ReplaceNetwork => {
-            let by = call.served();
-            let caller = by.and_then(|served| served.caller.as_ref());
-            let trace = by.and_then(|served| served.trace.as_ref());
-            with(
-                decision,
-                [("caller", json!(caller)), ("trace", json!(trace))],
-            )
+        Action::ReplaceNetwork => with(decision, caller_members(call)),
+        Action::PublishPort(asked) => {
+            let body = with(
+                with(decision, asker_members(asked.by)),
+                [
+                    ("host_port", json!(asked.port.outside)),
+                    ("port", json!(asked.port.inside)),
+                ],
+            );
+            match asked.first {
+                Some(first) => with(
+                    body,
+                    [
+                        ("first_pid", json!(first.pid)),
+                        ("first_uid", json!(first.uid)),
+                    ],
+                ),
+                None => body,
+            }
         }
+        Action::AllowHost(asked) => with(decision, asker_members(asked.by)),
+        Action::Escalate(asked) => {
+            let body = with(
+                with(decision, asker_members(asked.by)),
+                [("approval", json!(asked.approval))],
+            );
+            match asked.seconds {
+                Some(seconds) => with(body, [("seconds", json!(seconds))]),
+                None => body,
+            }
+        }
+        Action::Administer(Administer::ReloadPolicies { by }) => with(decision, asker_members(*by)),
+        Action::Promote(paths) => with(decision, [("paths", json!(paths))]),
+        Action::Restore => decision,
+        Action::ChangeLimits(asked) => with(
+            with(decision, caller_members(call)),
+            [
+                ("memory-bytes", json!(asked.memory_bytes)),
+                ("cpu-millis", json!(asked.cpu_millis)),
+            ],
+        ),
     }
+}
+
+fn asker_members(by: Asker) -> [(&'static str, Value); 2] {
+    [("pid", json!(by.pid)), ("uid", json!(by.uid))]
+}
+
+/// Returns the members about the caller of a server.
+fn caller_members(call: &Call) -> [(&'static str, Value); 2] {
+    let by = call.served();
+    let caller = by.and_then(|served| served.caller.as_ref());
+    let trace = by.and_then(|served| served.trace.as_ref());
+    [("caller", json!(caller)), ("trace", json!(trace))]
 }
 
 fn with<const N: usize>(mut body: Value, members: [(&str, Value); N]) -> Value {

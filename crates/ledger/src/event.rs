@@ -55,7 +55,7 @@ pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// The types that only this crate writes, so that their content can be relied on.
-const RESERVED_KINDS: [&str; 37] = [
+const RESERVED_KINDS: [&str; 46] = [
     LOST,
     ROTATED,
     "approval.agreed",
@@ -64,6 +64,8 @@ const RESERVED_KINDS: [&str; 37] = [
     "approval.granted",
     "approval.unheard",
     "attempt.seen",
+    "escalation.opened",
+    "escalation.refused",
     "exec.closed",
     "exec.denied",
     "exec.opened",
@@ -71,8 +73,11 @@ const RESERVED_KINDS: [&str; 37] = [
     "flow.closed",
     "flow.refused",
     "host.allowed",
+    "host.refused",
     LABEL_GAINED,
     "lease.ended",
+    "limits.changed",
+    "limits.refused",
     "network.refused",
     "network.replaced",
     "policy.reload-refused",
@@ -80,6 +85,10 @@ const RESERVED_KINDS: [&str; 37] = [
     "port.agreed",
     "port.published",
     "port.refused",
+    "promotion.opened",
+    "promotion.refused",
+    "restore.opened",
+    "restore.refused",
     RIGHTS_GIVEN_UP,
     "run.opened",
     "run.closed",

@@ -1,8 +1,13 @@
+mod action;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::{RunId, SessionId, VolumeMount};
+pub use action::{
+    Action, Administer, AllowHost, Asker, ChangeLimits, Escalate, Exec, Program, PublishPort,
+};
 
 /// The caller: taken from the kernel (the process's user id), never from a name that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,52 +57,6 @@ pub enum Place {
     },
     /// A home of a served sandbox's own, that of [`RESIDENT`], and no directory of the host.
     Served(Box<Served>),
-}
-
-/// The effects that there are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Make a sandbox, and run one program in it to its end.
-    Run(Program),
-    /// Make a sandbox that lives until it is ended, and begins without a program.
-    CreateSandbox,
-    /// Give a sandbox that was made ahead to a caller.
-    AssignSandbox,
-    /// Start one more program in a living sandbox.
-    Exec(Box<Exec>),
-    /// Put another network in the place of a living sandbox's own.
-    ReplaceNetwork,
-}
-
-/// A program of a sandbox.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
-    /// The program and its arguments; never empty.
-    pub command: Vec<OsString>,
-    /// The options by which its boundary was requested, to show them again. No decision depends on
-    /// them, and they hold no value of a variable.
-    pub options: Vec<OsString>,
-    /// True if the program gets a terminal of its own.
-    pub terminal: bool,
-}
-
-/// One more program of a living sandbox.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exec {
-    /// The program and its arguments; never empty.
-    pub command: Vec<OsString>,
-    /// Its working directory at its start, absolute.
-    pub directory: PathBuf,
-    /// True if it gets a terminal of its own.
-    pub terminal: bool,
-    /// The names of the variables that it has besides the sandbox's own.
-    pub variables: Vec<String>,
-    /// The process that asked for it, as the kernel says: user and process id.
-    pub by_uid: u32,
-    /// See [`Exec::by_uid`].
-    pub by_pid: u32,
-    /// Set for one in a served sandbox.
-    pub served: Option<ServedExec>,
 }
 
 impl Call {
@@ -150,11 +109,7 @@ impl Call {
     /// Returns the program that is started, and its arguments; empty where none is.
     #[must_use]
     pub fn command(&self) -> &[OsString] {
-        match &self.action {
-            Action::Run(program) => &program.command,
-            Action::Exec(exec) => &exec.command,
-            Action::CreateSandbox | Action::AssignSandbox | Action::ReplaceNetwork => &[],
-        }
+        self.action.command()
     }
 
     /// Returns the exec that is asked for, if it is one, with its number.
@@ -169,11 +124,7 @@ impl Call {
     /// Returns whether the program that is started gets a terminal of its own.
     #[must_use]
     pub fn has_terminal(&self) -> bool {
-        match &self.action {
-            Action::Run(program) => program.terminal,
-            Action::Exec(exec) => exec.terminal,
-            Action::CreateSandbox | Action::AssignSandbox | Action::ReplaceNetwork => false,
-        }
+        self.action.has_terminal()
     }
 
     /// Returns whether its sandbox lives until it is ended, and is not that of one program.

@@ -30,8 +30,8 @@ pub use boundary::{
     WorkspaceMode,
 };
 pub use call::{
-    Action, Call, CallId, Exec, Once, Place, Principal, Program, RESIDENT, Resident, Served,
-    ServedExec,
+    Action, Administer, AllowHost, Asker, Call, CallId, ChangeLimits, Escalate, Exec, Once, Place,
+    Principal, Program, PublishPort, RESIDENT, Resident, Served, ServedExec,
 };
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};

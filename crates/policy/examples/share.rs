@@ -120,6 +120,8 @@ impl Place {
             now: SystemTime::now(),
             placeholders: &[],
             labels: None,
+            living: None,
+            changes: None,
         };
         let verdict = decide(&rules, call, &facts);
         assert!(matches!(verdict, Verdict::Allow(_)), "it was not allowed");

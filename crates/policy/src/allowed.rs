@@ -2,60 +2,73 @@
 
 use std::path::Path;
 
+use atoll_cedar::Asked;
 use atoll_model::network::{NetworkRule, Way};
-use atoll_model::{Call, Reason, Verdict};
+use atoll_model::{AllowHost, Call, Verdict};
 
 use crate::SourceFile;
+use crate::administration::administering;
 use crate::decide::sandbox;
 use crate::document::{Complaint, Document};
 use crate::error::ProfileError;
+use crate::grant::HostGrant;
 use crate::network::rule::{self, Effect};
 use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
 use crate::rules::Rules;
-use crate::source::{AllowedHost, Facts};
+use crate::source::{AllowedHost, Facts, unknown_sandbox};
 
 /// The origin of a rule that a person added at a run's terminal.
 const TERMINAL: Origin = Origin::CommandLine("you, at the terminal");
 
-/// Decides on a run with one more rule of the person's, as if it had been started with it. Returns
-/// the rules with it, and the rule as it counts: a tunnel where the run's programs trust no authority
-/// of Atoll's, unless `is_inspected`.
-///
-/// # Errors
-/// The reasons against it, each with its rule. A policy that would ask about the run is one.
-pub fn decide_allowing(
+/// Decides on a living sandbox with one more rule of the person's, as if it had been started with
+/// it. A policy that would ask about the sandbox is a reason against it.
+pub(crate) fn allowing(
     rules: &Rules,
     call: &Call,
     facts: &Facts<'_>,
-    text: &str,
-    is_inspected: bool,
-) -> Result<(Rules, NetworkRule), Vec<Reason>> {
-    let no = |why: String, instead: &str| {
-        let what = format!("--allow {text}");
-        vec![reason(what, &why, &TERMINAL, instead)]
+    asked: &AllowHost,
+) -> Verdict<HostGrant> {
+    let Some(living) = facts.living else {
+        return unknown_sandbox("allowing a host");
     };
-    let mut meant = rule::parse(text, Effect::Allow)
-        .map_err(|complaint: Complaint| no(complaint.what, "start the run anew, with --allow"))?;
-    if !is_inspected && meant.requests.is_empty() {
+    if let Some(seconds) = asked.scope.lasts() {
+        let run = call.run().as_str();
+        let seconds = seconds.map(u64::from);
+        let escalated = Asked::Escalate { run, seconds };
+        let what = "allowing more for longer";
+        let reasons = administering(rules, call, facts, asked.by.uid, escalated, what);
+        if !reasons.is_empty() {
+            return Verdict::Deny(reasons);
+        }
+    }
+    let no = |why: String| {
+        let what = format!("--allow {}", asked.rule);
+        let instead = "start the run anew, with --allow";
+        Verdict::Deny(vec![reason(what, &why, &TERMINAL, instead)])
+    };
+    let mut meant = match rule::parse(&asked.rule, Effect::Allow) {
+        Ok(meant) => meant,
+        Err(complaint) => return no(complaint.what),
+    };
+    if !living.is_inspected && meant.requests.is_empty() {
         // What is allowed as some requests alone is never carried unseen.
         meant.way = Way::Tunnel;
     }
     let mut with = rules.clone();
     with.network.allow.push(Sourced::new(meant, TERMINAL));
-    let network = match sandbox(&with, call, facts) {
+    let network = match sandbox(&with, living.call, facts) {
         Verdict::Allow(grant) => grant.boundary().network.clone(),
-        Verdict::Deny(reasons) | Verdict::Ask(reasons) => return Err(reasons),
+        Verdict::Deny(reasons) | Verdict::Ask(reasons) => return Verdict::Deny(reasons),
     };
     let is_new = |one: &&NetworkRule| one.origin == TERMINAL.to_string();
-    let added = network.allow.iter().rfind(is_new).cloned();
-    let added = added.ok_or_else(|| {
-        no(
-            "this run can have no network".to_owned(),
-            "start the run anew, with --allow",
-        )
-    })?;
-    Ok((with, added))
+    match network.allow.iter().rfind(is_new) {
+        Some(rule) => Verdict::Allow(HostGrant {
+            rules: with,
+            rule: rule.clone(),
+        }),
+        None => no("this run can have no network".to_owned()),
+    }
 }
 
 /// Hosts that a person has allowed for projects, at the terminals of runs in them.

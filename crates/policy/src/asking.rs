@@ -268,6 +268,7 @@ impl Asking<'_> {
             | Asked::Request(_, _)
             | Asked::UseCredential(_)
             | Asked::Promote { .. }
+            | Asked::Restore { .. }
             | Asked::Publish(_)
             | Asked::Escalate { .. }
             | Asked::Administer { .. } => None,
@@ -305,9 +306,11 @@ enum AskTime {
 
 fn ask_time(asked: Asked<'_>) -> AskTime {
     match asked {
-        Asked::Promote { .. } | Asked::Run { .. } | Asked::Exec(_) | Asked::Publish(_) => {
-            AskTime::Now
-        }
+        Asked::Promote { .. }
+        | Asked::Restore { .. }
+        | Asked::Run { .. }
+        | Asked::Exec(_)
+        | Asked::Publish(_) => AskTime::Now,
         Asked::UseCredential(_) => AskTime::Later,
         Asked::Read(_)
         | Asked::Write(_)

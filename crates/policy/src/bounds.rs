@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use atoll_model::{ViewKind, WorkspaceMode};
+use atoll_model::{LimitKey, ViewKind, WorkspaceMode};
 
 use crate::error::ProfileError;
 use crate::error::invalid;
@@ -71,6 +71,18 @@ pub(crate) fn bound_by_organisation(
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();
+        let mut most = rules.limits.limits.clone();
+        most.set(key, &text.value, memory)
+            .map_err(|error| invalid(&text.origin, format!("[limits]: {error}")))?;
+        if key == LimitKey::Memory {
+            let most = Sourced::new(most.memory_bytes, origin.clone());
+            rules.limits.memory_most = Some(most);
+        } else if key == LimitKey::Cpu {
+            let most = most
+                .cpu_millis
+                .map(|most| Sourced::new(most, origin.clone()));
+            rules.limits.cpu_most = most;
+        }
         let tightened = rules
             .limits
             .tighten(key, &text.value, origin.clone(), memory);

@@ -2,9 +2,13 @@
 
 use atoll_model::{Action, Call, Verdict};
 
+use crate::administration::{administration, escalation, limits};
+use crate::allowed::allowing;
 use crate::decide::sandbox;
 use crate::exec::exec;
 use crate::grant::Granted;
+use crate::promotion::changing;
+use crate::publishing::publishing;
 use crate::rules::Rules;
 use crate::source::Facts;
 
@@ -20,5 +24,17 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Granted>
             sandbox(rules, call, facts).map(|grant| Granted::Sandbox(Box::new(grant)))
         }
         Action::Exec(_) => exec(rules, call, facts).map(Granted::Exec),
+        Action::PublishPort(asked) => publishing(rules, call, facts, asked.port).map(Granted::Port),
+        Action::AllowHost(asked) => {
+            allowing(rules, call, facts, asked).map(|grant| Granted::Host(Box::new(grant)))
+        }
+        Action::Escalate(asked) => {
+            escalation(rules, call, facts, asked.by, asked.seconds).map(Granted::Permission)
+        }
+        Action::Administer(asked) => {
+            administration(rules, call, facts, asked).map(Granted::Permission)
+        }
+        Action::Promote(_) | Action::Restore => changing(rules, call, facts).map(Granted::Change),
+        Action::ChangeLimits(asked) => limits(rules, call, facts, asked).map(Granted::Permission),
     }
 }

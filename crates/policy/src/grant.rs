@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_model::Boundary;
+use atoll_model::network::{NetworkRule, Published};
 
 use crate::Origin;
+use crate::rules::Rules;
 
 /// The exact rights of one sandbox. Only [`decide`](crate::decide) creates one, so a holder knows that
 /// policy has allowed what it grants.
@@ -137,36 +139,113 @@ impl ExecGrant {
     }
 }
 
-/// The rights of one call, by what it asks for. Only [`decide`](crate::decide) creates one.
+/// The right to publish one port of a living sandbox. Only [`decide`](crate::decide) creates one.
 #[derive(Debug, PartialEq, Eq)]
+pub struct PortGrant(pub(crate) Published);
+
+impl PortGrant {
+    /// Returns the port, with its origin.
+    #[must_use]
+    pub fn published(&self) -> &Published {
+        &self.0
+    }
+}
+
+/// The right to let a living sandbox reach one more host. Only [`decide`](crate::decide) creates
+/// one.
+#[derive(Debug)]
+pub struct HostGrant {
+    pub(crate) rules: Rules,
+    pub(crate) rule: NetworkRule,
+}
+
+impl HostGrant {
+    /// Returns the rules of the sandbox with that of the host.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Returns the rule of the host as it counts: a tunnel where the sandbox's programs trust no
+    /// authority of Atoll's.
+    #[must_use]
+    pub fn rule(&self) -> &NetworkRule {
+        &self.rule
+    }
+}
+
+/// The permission for an action that needs no further right. Only [`decide`](crate::decide) creates
+/// one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Permission(pub(crate) ());
+
+/// The right to write changes to the person's own files, or to undo them there. Only
+/// [`decide`](crate::decide) creates one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ChangeGrant {
+    pub(crate) policy_digest: Option<String>,
+    pub(crate) has_checkpoint: bool,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl ChangeGrant {
+    /// Returns the version of the policies that decided; `None` if there are none.
+    #[must_use]
+    pub fn policy_digest(&self) -> Option<&str> {
+        self.policy_digest.as_deref()
+    }
+
+    /// Returns whether policies require a state to roll back to.
+    #[must_use]
+    pub fn has_checkpoint(&self) -> bool {
+        self.has_checkpoint
+    }
+
+    /// Returns the notices for the person.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+}
+
+/// The rights of one call, by what it asks for. Only [`decide`](crate::decide) creates one.
+#[derive(Debug)]
 pub enum Granted {
     /// Those of a sandbox.
     Sandbox(Box<Grant>),
     /// Those of an exec.
     Exec(ExecGrant),
+    /// A port of a living sandbox.
+    Port(PortGrant),
+    /// A host that a living sandbox may reach.
+    Host(Box<HostGrant>),
+    /// Changes to the person's own files.
+    Change(ChangeGrant),
+    /// An action that needs no further right.
+    Permission(Permission),
 }
 
-impl TryFrom<Granted> for Grant {
-    type Error = Granted;
+macro_rules! right_of {
+    ($right:ty, $granted:pat => $own:expr) => {
+        impl TryFrom<Granted> for $right {
+            type Error = Granted;
 
-    fn try_from(granted: Granted) -> Result<Self, Granted> {
-        match granted {
-            Granted::Sandbox(grant) => Ok(*grant),
-            other @ Granted::Exec(_) => Err(other),
+            fn try_from(granted: Granted) -> Result<Self, Granted> {
+                match granted {
+                    $granted => Ok($own),
+                    other => Err(other),
+                }
+            }
         }
-    }
+    };
 }
 
-impl TryFrom<Granted> for ExecGrant {
-    type Error = Granted;
-
-    fn try_from(granted: Granted) -> Result<Self, Granted> {
-        match granted {
-            Granted::Exec(grant) => Ok(grant),
-            other @ Granted::Sandbox(_) => Err(other),
-        }
-    }
-}
+right_of!(Grant, Granted::Sandbox(grant) => *grant);
+right_of!(ExecGrant, Granted::Exec(grant) => grant);
+right_of!(PortGrant, Granted::Port(grant) => grant);
+right_of!(HostGrant, Granted::Host(grant) => *grant);
+right_of!(ChangeGrant, Granted::Change(grant) => grant);
+right_of!(Permission, Granted::Permission(grant) => grant);
 
 /// A notice to the person about how the rules were compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -70,9 +70,8 @@ mod unjudged;
 mod variables;
 mod words;
 
-pub use administration::{RELOAD, decide_administration, decide_escalation};
 pub use agreement::agreement;
-pub use allowed::{AllowedHosts, decide_allowing};
+pub use allowed::AllowedHosts;
 pub use call::decide;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
@@ -84,7 +83,7 @@ pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use file::SourceFile;
 pub use git_settings::{GIT_KEYS, GitSettings};
-pub use grant::{ExecGrant, Grant, Granted, Notice};
+pub use grant::{ChangeGrant, ExecGrant, Grant, Granted, HostGrant, Notice, Permission, PortGrant};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
 pub use login::{Holds, IssuedTo, Login, LoginIssue};
@@ -95,8 +94,7 @@ pub use origin::Origin;
 pub use persons::{Approver, Widened};
 pub use policies::check_policies;
 pub use presets::PresetSummary;
-pub use promotion::{AskedChange, Maker, Promoted, Promoter, Promotion, PromotionError, promote};
-pub use publishing::decide_publishing;
+pub use promotion::{ChangeRulesError, Maker, Promoted, change_rules, taking_over};
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use repository::SharedRepository;
@@ -104,8 +102,8 @@ pub use rules::{PriorAnswer, Rules};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
-    AllowedHost, EarlierPurposes, Facts, HostFacts, NoProfiles, PolicySources, ProfileSource,
-    Requested, RequestedProfile, Sources,
+    AllowedHost, Changes, EarlierPurposes, Facts, HostFacts, Living, NoProfiles, PolicySources,
+    ProfileSource, Requested, RequestedProfile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::{misspelt, nearest};

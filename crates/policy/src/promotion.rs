@@ -1,20 +1,24 @@
-//! Policies on applying changes to the person's own files.
+//! Policies on applying changes to the person's own files, and on undoing them there.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
-use atoll_cedar::{Action, Asked, Facts as CedarFacts, Layer, Layers, Principal};
-use atoll_model::{Mode, Reason};
+use atoll_cedar::{Action, Asked, ChangeFacts, Facts as CedarFacts, Layer, Layers, Principal};
+use atoll_model::{Call, Mode, Reason, Verdict};
 
+use crate::agreement::agreement;
 use crate::asking::{Answer, Asking};
 use crate::error::ProfileError;
-use crate::grant::Notice;
-use crate::origin::Origin;
+use crate::grant::ChangeGrant;
+use crate::origin::{Origin, Sourced};
 use crate::policies::read;
 use crate::purposes::NotThere;
 use crate::refusal::reason;
-use crate::source::Sources;
+use crate::rules::{PriorAnswer, Rules};
+use crate::source::{Changes, Facts, HostFacts, Sources};
 
 /// A change to be applied to the person's files.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,8 @@ pub struct Promoted<'a> {
 /// The facts about a run that has made changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker {
+    /// The user number of who started it, if known.
+    pub user: Option<u32>,
     /// Its profile.
     pub profile: String,
     /// The run's sandbox mode.
@@ -55,202 +61,188 @@ pub struct Maker {
     pub reputation: u8,
 }
 
-/// The person who applies changes.
-#[derive(Clone, Copy)]
-pub struct Promoter<'a> {
-    /// The user's number.
-    pub user: u32,
-    /// The time, seconds since 1970.
-    pub time: u64,
-    /// True if nobody has seen the changes: an option of the run asked to apply them before there
-    /// were any.
-    pub is_unseen: bool,
-    /// The workspace of the run that made the changes; `None` if they were made elsewhere.
-    pub workspace: Option<&'a Path>,
-    /// The names of the purposes that narrowed the runs that made them.
-    pub purposes: &'a [String],
-    /// Returns every run that may have made one of the changes, as far as they differ, or why that
-    /// is unknown. It is called only if policies are about changes, with whether some policy reads
-    /// reputations.
-    pub makers: &'a dyn Fn(bool) -> Result<Vec<Maker>, String>,
-}
-
-impl Promoter<'_> {
-    /// Returns the paths in the workspace under which a change is asked about; a path that is not
-    /// UTF-8 is refused as a whole. A link has to be allowed both as a file and as a directory of
-    /// that name, since it can be either.
-    fn within(&self, change: &Promoted<'_>) -> Vec<Option<String>> {
-        let within = self.workspace.map(|place| change.path.strip_prefix(place));
-        let text = within.and_then(|within| within.ok()?.to_str());
-        let Some(text) = text.filter(|text| !text.is_empty()) else {
-            return vec![None];
-        };
-        let ends: &[&str] = match (change.is_link, change.is_directory) {
-            (true, _) => &["", "/"],
-            (false, true) => &["/"],
-            (false, false) => &[""],
-        };
-        let all = ends.iter().map(|end| Some(format!("{text}{end}")));
-        all.collect()
-    }
-}
-
-impl std::fmt::Debug for Promoter<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = out.debug_struct("Promoter");
-        out.field("user", &self.user).field("time", &self.time);
-        out.finish_non_exhaustive()
-    }
-}
-
-/// A change that may be applied once a person approves.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct AskedChange {
-    /// The path to write to, absolute.
-    pub path: PathBuf,
-    /// The policies that require the approval, and why.
-    pub why: String,
-    /// The place of the first of them.
-    pub rule: String,
-}
-
-/// The permission to apply changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Promotion {
-    /// Notices for the person.
-    pub notices: Vec<Notice>,
-    /// The version of the policies that decided; `None` if there are none.
-    pub policy_digest: Option<String>,
-    /// Set when policies require a state to roll back to.
-    pub has_checkpoint: bool,
-    /// The changes that need a person's approval; without it none of all the changes is written.
-    pub asked: Vec<AskedChange>,
-}
-
-/// The reason why changes are not applied.
+/// The reason why there are no rules for changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PromotionError {
+pub enum ChangeRulesError {
     /// A policy file has problems.
     #[error(transparent)]
     Broken(#[from] ProfileError),
-    /// Policies refuse it; never empty.
-    #[error("policies refuse it")]
-    Refused(Vec<Reason>),
-    /// A fact that policies read is unknown.
-    #[error("{0}")]
-    Untold(String),
+    /// A purpose that narrowed what made them has no file any more.
+    #[error("{}", .0.why)]
+    Gone(Box<Reason>),
 }
 
-impl From<NotThere> for PromotionError {
+impl From<NotThere> for ChangeRulesError {
     fn from(one: NotThere) -> Self {
         match one {
             NotThere::Broken(error) => Self::Broken(error),
-            NotThere::Gone(name) => Self::Refused(vec![reason(
+            NotThere::Gone(name) => Self::Gone(Box::new(reason(
                 "taking changes over",
                 format!(
                     "purpose {name} has narrowed what made them, and there is no file of it any more"
                 ),
                 &Origin::BuiltIn,
                 format!("put {name}.purpose.cedar back beside config.toml"),
-            )]),
+            ))),
         }
     }
 }
 
-/// Decides whether policies allow these changes to be applied to the person's files. Without
-/// policies nothing is refused. If several runs may have made them, each question is asked for each
-/// run.
+/// Compiles the rules that decide about changes to the person's own files: policies alone, with
+/// those of the purposes that narrowed the runs which made them.
 ///
 /// # Errors
-/// [`PromotionError`].
-pub fn promote(
+/// [`ChangeRulesError`].
+pub fn change_rules(
     sources: &Sources<'_>,
-    promoter: &Promoter<'_>,
-    changes: &[Promoted<'_>],
-) -> Result<Promotion, PromotionError> {
+    host: &HostFacts,
+    purposes: &[String],
+) -> Result<Rules, ChangeRulesError> {
     let mut read = read(sources)?;
-    let files = read.purposes.still(promoter.purposes)?;
+    let files = read.purposes.still(purposes)?;
     if !files.is_empty() {
         read.add(Layer::Purpose, files)?;
     }
-    let mut notices = read.notices;
-    let Some(policies) = read.policies else {
-        return Ok(Promotion {
-            notices,
-            ..Promotion::default()
-        });
-    };
-    let mut promotion = Promotion {
-        policy_digest: Some(read.version.finish()),
-        ..Promotion::default()
-    };
-    // What none of them is about is allowed, whoever has made it.
-    if policies.layers.are_about(&[Action::Promote]) {
-        let mut refused = Vec::new();
-        for maker in makers(&policies.layers, promoter)? {
-            let mut facts = maker.facts(promoter.time);
-            // The run is over, and who takes its changes over is there to be asked.
-            facts.is_strict &= promoter.is_unseen;
-            refused.extend(put(
-                &policies.layers,
-                promoter,
-                &facts,
-                changes,
-                &mut promotion,
-            ));
-        }
-        if !refused.is_empty() {
-            return Err(PromotionError::Refused(each_once(refused)));
-        }
+    let mut rules = Rules::built_in(host, Sourced::built_in("default".to_owned()));
+    rules.notices.append(&mut read.notices);
+    rules.digest = read.version.finish();
+    rules.policies = read.policies.map(Arc::new);
+    Ok(rules)
+}
+
+impl Rules {
+    /// Returns whether some policy reads the reputation of the runs that made changes, where
+    /// policies are about this at all.
+    #[must_use]
+    pub fn makers_read(&self, call: &Call) -> Option<bool> {
+        let action = action_of(call);
+        let layers = &self.policies.as_ref()?.layers;
+        layers
+            .are_about(&[action])
+            .then(|| layers.are_about_reputation())
     }
-    notices.append(&mut promotion.notices);
-    Ok(Promotion {
-        notices: each_once(notices),
-        asked: each_once(promotion.asked),
-        ..promotion
-    })
+}
+
+/// Decides whether changes are written to the person's own files, or undone there. Without policies
+/// nothing is refused. If several runs may have made them, each question is asked for each run.
+pub(crate) fn changing(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<ChangeGrant> {
+    let action = action_of(call);
+    let mut grant = ChangeGrant {
+        policy_digest: rules.policies.as_ref().map(|_| rules.digest.clone()),
+        has_checkpoint: false,
+        notices: rules.notices.clone(),
+    };
+    // What no policy is about is allowed, whoever has made it.
+    let layers = match &rules.policies {
+        Some(policies) if policies.layers.are_about(&[action]) => &policies.layers,
+        Some(_) | None => return Verdict::Allow(grant),
+    };
+    let Some(changes) = facts.changes else {
+        return unknown("nobody says what is written");
+    };
+    let makers = match makers(layers, action, changes.makers) {
+        Ok(makers) => makers,
+        Err(why) => return unknown(&why),
+    };
+    let (mut reasons, mut asked) = (Vec::new(), Vec::new());
+    for maker in makers {
+        let answer = put(layers, call, facts, &changes, maker);
+        reasons.extend(answer.reasons);
+        asked.extend(answer.asked);
+        grant.has_checkpoint |= answer.has_checkpoint;
+        grant.notices.extend(answer.notices);
+    }
+    if !reasons.is_empty() {
+        return Verdict::Deny(each_once(reasons));
+    }
+    let asked = each_once(asked);
+    let agreed = match &rules.answered {
+        PriorAnswer::Agreed(agreed) => *agreed == agreement(rules, call, &asked),
+        PriorAnswer::Nobody | PriorAnswer::Denied(_) => false,
+    };
+    if !asked.is_empty() && !agreed {
+        return Verdict::Ask(asked);
+    }
+    grant.notices = each_once(grant.notices);
+    Verdict::Allow(grant)
+}
+
+fn action_of(call: &Call) -> Action {
+    match call.action {
+        atoll_model::Action::Restore => Action::Restore,
+        _ => Action::Promote,
+    }
+}
+
+fn unknown<G>(why: &str) -> Verdict<G> {
+    Verdict::Deny(vec![reason(
+        "these changes",
+        why,
+        &Origin::BuiltIn,
+        "look at the changes, and take what you want of them over by hand",
+    )])
 }
 
 /// Returns the runs that may have made the changes. A fact that policies read and that was not
 /// recorded denies.
-fn makers(layers: &Layers, promoter: &Promoter<'_>) -> Result<Vec<Maker>, PromotionError> {
-    let makers = (promoter.makers)(layers.are_about_reputation());
-    let makers = makers.map_err(PromotionError::Untold)?;
+fn makers<'m>(
+    layers: &Layers,
+    action: Action,
+    makers: Result<&'m [Maker], &str>,
+) -> Result<&'m [Maker], String> {
+    let makers = makers.map_err(str::to_owned)?;
     if makers.is_empty() {
-        let why = "nobody knows which run has made these changes";
-        return Err(PromotionError::Untold(why.to_owned()));
+        return Err("nobody knows which run has made these changes".to_owned());
     }
     let is_unnoted = makers.iter().any(|maker| maker.labels.is_none());
-    if is_unnoted && layers.look_at_labels(Action::Promote) {
+    if is_unnoted && layers.look_at_labels(action) {
         let why = "policies ask which data the session has touched, and its run noted none: they \
                    are newer than it";
-        return Err(PromotionError::Untold(why.to_owned()));
+        return Err(why.to_owned());
     }
     Ok(makers)
 }
 
-/// Asks about each change, and returns the reasons for denials.
+/// Asks about each change, as made by this run, or about the undo.
 fn put(
     layers: &Layers,
-    promoter: &Promoter<'_>,
-    facts: &CedarFacts,
-    changes: &[Promoted<'_>],
-    to: &mut Promotion,
-) -> Vec<Reason> {
+    call: &Call,
+    facts: &Facts<'_>,
+    changes: &Changes<'_>,
+    maker: &Maker,
+) -> Answer {
+    let time = facts.now.duration_since(UNIX_EPOCH);
+    let time = time.map_or(0, |time| time.as_secs());
+    let run = call.run().as_str();
+    let facts = CedarFacts {
+        // The run is over, and who takes its changes over is there to be asked.
+        is_strict: maker.is_strict && changes.is_unseen,
+        changes: ChangeFacts {
+            run: Some(run.to_owned()),
+            made_by: maker.user,
+            paths: u64::try_from(changes.written.len()).ok(),
+        },
+        ..maker.clone().facts(time)
+    };
     let mut asking = Asking {
         layers,
-        facts,
+        facts: &facts,
         trust: None,
         workspace: None,
         answer: Answer::default(),
     };
     let person = Principal {
-        person: promoter.user,
+        person: call.principal.uid,
         session: None,
     };
-    for change in changes {
+    if action_of(call) == Action::Restore {
+        let what = format!("undoing what run {run} changed");
+        asking.ask(&person, Asked::Restore { run }, what);
+        return asking.answer;
+    }
+    for change in changes.written {
         let path = change.path;
-        let what = format!("taking over {}", path.display());
+        let what = taking_over(path);
         if change.is_moved {
             asking.answer.reasons.push(reason(
                 what,
@@ -260,24 +252,40 @@ fn put(
             ));
             continue;
         }
-        for within in promoter.within(change) {
+        for within in within(changes.workspace, change) {
             let promoted = Asked::Promote {
                 path,
                 within: within.as_deref(),
                 control: change.control,
             };
             asking.ask(&person, promoted, what.clone());
-            let asked = asking.answer.asked.drain(..).map(|one| AskedChange {
-                path: path.to_owned(),
-                why: one.why,
-                rule: one.rule,
-            });
-            to.asked.extend(asked);
         }
     }
-    to.has_checkpoint |= asking.answer.has_checkpoint;
-    to.notices.append(&mut asking.answer.notices);
-    asking.answer.reasons
+    asking.answer
+}
+
+/// Returns what a reason about a change of this path is about.
+#[must_use]
+pub fn taking_over(path: &Path) -> String {
+    format!("taking over {}", path.display())
+}
+
+/// Returns the paths in the workspace under which a change is asked about; a path that is not
+/// UTF-8 is refused as a whole. A link has to be allowed both as a file and as a directory of that
+/// name, since it can be either.
+fn within(workspace: Option<&Path>, change: &Promoted<'_>) -> Vec<Option<String>> {
+    let within = workspace.map(|place| change.path.strip_prefix(place));
+    let text = within.and_then(|within| within.ok()?.to_str());
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return vec![None];
+    };
+    let ends: &[&str] = match (change.is_link, change.is_directory) {
+        (true, _) => &["", "/"],
+        (false, true) => &["/"],
+        (false, false) => &[""],
+    };
+    let all = ends.iter().map(|end| Some(format!("{text}{end}")));
+    all.collect()
 }
 
 impl Maker {

@@ -237,6 +237,8 @@ impl Rules {
             limits: LimitRules {
                 limits: Limits::for_run(host.memory_bytes),
                 origins: BTreeMap::new(),
+                memory_most: None,
+                cpu_most: None,
                 unenforced: Origin::BuiltIn,
             },
             terminal: TerminalRules {
@@ -288,6 +290,10 @@ pub(crate) struct LimitRules {
     pub(crate) limits: Limits,
     /// The origins; a limit without one has its default.
     pub(crate) origins: BTreeMap<LimitKey, Origin>,
+    /// The memory, bytes, that the organisation allows at most.
+    pub(crate) memory_most: Option<Sourced<u64>>,
+    /// The processor time, thousandths of a processor, that the organisation allows at most.
+    pub(crate) cpu_most: Option<Sourced<u64>>,
     pub(crate) unenforced: Origin,
 }
 

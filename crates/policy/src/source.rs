@@ -3,11 +3,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_model::network::{CredentialName, Placeholder};
-use atoll_model::{LimitKey, Mode};
+use atoll_model::network::{CredentialName, Placeholder, Published};
+use atoll_model::{Call, LimitKey, Mode, Verdict};
 
 use crate::TrustList;
 use crate::file::SourceFile;
+use crate::promotion::{Maker, Promoted};
+use crate::refusal::reason;
 
 /// A source of the user's own profiles by name (without `.toml`). A user's profile replaces a
 /// shipped one of the same name.
@@ -197,4 +199,46 @@ pub struct Facts<'a> {
     /// For an exec, the labels of the data that the session has touched by now, those of the
     /// sandbox's grant included.
     pub labels: Option<&'a BTreeSet<String>>,
+    /// For a call about a living sandbox beside its programs, what it has by now.
+    pub living: Option<Living<'a>>,
+    /// For a call about changes to the person's own files, what is known of them.
+    pub changes: Option<Changes<'a>>,
+}
+
+/// The facts about changes that are written to the person's own files, or undone there.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes<'a> {
+    /// The changes to be written; none for an undo, which is asked about as a whole.
+    pub written: &'a [Promoted<'a>],
+    /// True if nobody has seen the changes: an option of the run asked to apply them before there
+    /// were any.
+    pub is_unseen: bool,
+    /// The workspace of the run that made the changes; `None` if they were made elsewhere.
+    pub workspace: Option<&'a Path>,
+    /// Every run that may have made one of the changes, as far as they differ, or why that is
+    /// unknown. They matter where [`Rules::makers_read`](crate::Rules::makers_read) says so.
+    pub makers: Result<&'a [Maker], &'a str>,
+}
+
+/// The facts about a living sandbox.
+#[derive(Clone, Copy, Debug)]
+pub struct Living<'a> {
+    /// The call that made it.
+    pub call: &'a Call,
+    /// The ports that are published.
+    pub published: &'a [Published],
+    /// True if its programs trust an authority of Atoll's, so that requests can be looked into.
+    pub is_inspected: bool,
+    /// The reason why a token of the sandbox does not carry the port that is to be published.
+    pub token_refusal: Option<&'a str>,
+}
+
+/// Returns the denial of an action on a living sandbox of which nothing is known.
+pub(crate) fn unknown_sandbox<G>(what: &str) -> Verdict<G> {
+    Verdict::Deny(vec![reason(
+        what,
+        "nobody says what the sandbox has by now",
+        &"built in",
+        "report it: this is a defect of Atoll",
+    )])
 }

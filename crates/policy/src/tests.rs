@@ -56,6 +56,7 @@ struct World {
 /// Returns a run without stated facts.
 fn maker() -> Maker {
     Maker {
+        user: Some(1000),
         profile: "default".to_owned(),
         mode: atoll_model::Mode::Full,
         trust: None,
@@ -265,6 +266,8 @@ impl World {
             now: now(),
             placeholders: &[],
             labels: None,
+            living: None,
+            changes: None,
         }
     }
 
@@ -337,4 +340,92 @@ impl World {
             .find(|(one, _)| one == OsStr::new(name))
             .map(|(_, value)| value.to_string_lossy().into_owned())
     }
+}
+
+/// The person who applies changes in a test.
+struct Promoter<'a> {
+    user: u32,
+    time: u64,
+    is_unseen: bool,
+    workspace: Option<&'a std::path::Path>,
+    purposes: &'a [String],
+    makers: &'a dyn Fn(bool) -> Result<Vec<Maker>, String>,
+}
+
+/// The permission to apply changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Promotion {
+    notices: Vec<Notice>,
+    policy_digest: Option<String>,
+    has_checkpoint: bool,
+    /// The reasons to ask, each about a path.
+    asked: Vec<atoll_model::Reason>,
+}
+
+/// The reason why changes are not applied.
+#[derive(Debug, PartialEq, Eq)]
+enum PromotionError {
+    Broken(ProfileError),
+    Refused(Vec<atoll_model::Reason>),
+    Untold(String),
+}
+
+/// Decides on changes, or on undoing them where there are none.
+fn promote(
+    sources: &Sources<'_>,
+    promoter: &Promoter<'_>,
+    written: &[Promoted<'_>],
+) -> Result<Promotion, PromotionError> {
+    let world = world();
+    let rules = match crate::change_rules(sources, &world.host, promoter.purposes) {
+        Ok(rules) => rules,
+        Err(crate::ChangeRulesError::Broken(error)) => return Err(PromotionError::Broken(error)),
+        Err(crate::ChangeRulesError::Gone(reason)) => {
+            return Err(PromotionError::Refused(vec![*reason]));
+        }
+    };
+    let mut call = world.call.with(match written {
+        [] => Action::Restore,
+        written => Action::Promote(written.len() as u64),
+    });
+    call.principal.uid = promoter.user;
+    let makers = match rules.makers_read(&call) {
+        Some(reads_reputation) => (promoter.makers)(reads_reputation),
+        None => Ok(Vec::new()),
+    };
+    let facts = Facts {
+        now: std::time::UNIX_EPOCH + std::time::Duration::from_secs(promoter.time),
+        changes: Some(crate::Changes {
+            written,
+            is_unseen: promoter.is_unseen,
+            workspace: promoter.workspace,
+            makers: makers.as_deref().map_err(String::as_str),
+        }),
+        ..world.facts()
+    };
+    let mut promotion = Promotion::default();
+    let mut take = |grant: &crate::ChangeGrant| {
+        promotion.notices = grant.notices().to_vec();
+        promotion.policy_digest = grant.policy_digest().map(str::to_owned);
+        promotion.has_checkpoint = grant.has_checkpoint();
+    };
+    match crate::decide(&rules, &call, &facts) {
+        Verdict::Allow(Granted::Change(grant)) => take(&grant),
+        Verdict::Ask(asked) => {
+            // Once it is agreed to, nothing but that is in the way.
+            let mut agreed = rules.clone();
+            agreed.agree(agreement(&rules, &call, &asked));
+            match crate::decide(&agreed, &call, &facts) {
+                Verdict::Allow(Granted::Change(grant)) => take(&grant),
+                other => panic!("{other:?}"),
+            }
+            promotion.asked = asked;
+        }
+        Verdict::Deny(reasons) if reasons[0].what == "these changes" => {
+            return Err(PromotionError::Untold(reasons[0].why.clone()));
+        }
+        Verdict::Deny(reasons) => return Err(PromotionError::Refused(reasons)),
+        other => panic!("{other:?}"),
+    }
+    Ok(promotion)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use atoll_model::Asker;
 use atoll_model::network::{ApprovalScope, AskedCall, CallDigest, NoConsent, PublishedPort, Scope};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,12 @@ impl Who {
             uid: rustix::process::getuid().as_raw(),
             pid: std::process::id(),
         }
+    }
+}
+
+impl From<Who> for Asker {
+    fn from(Who { uid, pid }: Who) -> Self {
+        Self { uid, pid }
     }
 }
 

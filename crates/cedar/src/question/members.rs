@@ -8,7 +8,7 @@ use atoll_model::network::{HostPart, Request};
 use cedar_policy::RestrictedExpression;
 
 use super::{Exec, Follows, Needs};
-use crate::{Served, segments};
+use crate::{ChangeFacts, Served, segments};
 
 /// The most arguments of an exec that policies are asked about.
 const ARGUMENTS_MAX: usize = 4096;
@@ -129,4 +129,18 @@ pub(super) fn long(name: &str, value: i64) -> (String, RestrictedExpression) {
 
 pub(super) fn truth(name: &str, value: bool) -> (String, RestrictedExpression) {
     (name.to_owned(), RestrictedExpression::new_bool(value))
+}
+
+/// Adds what is known of changes that are applied.
+pub(super) fn of_changes(changes: &ChangeFacts, to: &mut Vec<(String, RestrictedExpression)>) {
+    to.extend(changes.run.as_deref().map(|run| text("run", run)));
+    let paths = changes.paths;
+    let paths = paths.map(|paths| i64::try_from(paths).unwrap_or(i64::MAX));
+    to.extend(paths.map(|paths| long("paths", paths)));
+    to.extend(made_by(changes));
+}
+
+/// Returns the user number of who started the run that made changes.
+pub(super) fn made_by(changes: &ChangeFacts) -> Option<(String, RestrictedExpression)> {
+    changes.made_by.map(|user| long("made_by", user.into()))
 }

@@ -328,6 +328,7 @@ fn every_question_is_one_of_the_schema() {
                 within: Some("a"),
                 control: true,
             },
+            Asked::Restore { run: "run-1" },
             Asked::Publish(PublishedPort {
                 outside: 8080,
                 inside: 3000,

@@ -143,7 +143,7 @@ pub struct VerifyLedgerArguments {
 }
 
 /// What policies are asked about, and events tell of.
-const ACTIONS: [&str; 9] = [
+const ACTIONS: [&str; 10] = [
     "run",
     "read",
     "write",
@@ -153,6 +153,7 @@ const ACTIONS: [&str; 9] = [
     "connect",
     "request",
     "promote",
+    "restore",
 ];
 
 /// Print the events that fit all that is asked for
@@ -174,7 +175,7 @@ pub struct QueryLedgerArguments {
     pub principal: Option<String>,
 
     /// About this action of policies: run, read, write, use_credential, publish, resolve,
-    /// connect, request or promote. Default: any.
+    /// connect, request, promote or restore. Default: any.
     #[arg(long, value_name = "ACTION", value_parser = ACTIONS, verbatim_doc_comment)]
     pub action: Option<String>,
 

@@ -209,7 +209,16 @@ fn is_about(action: &str, event: &Event) -> bool {
                 && said("host").is_some()
                 && !(is_request || is_published || said("kind") == Some("name"))
         }
-        "promote" => kind.starts_with("apply.") || said("action") == Some("promote"),
+        "promote" => {
+            kind.starts_with("apply.")
+                || kind.starts_with("promotion.")
+                || said("action") == Some("promote")
+        }
+        "restore" => {
+            kind.starts_with("undo.")
+                || kind.starts_with("restore.")
+                || said("action") == Some("restore")
+        }
         _ => false,
     }
 }

@@ -89,14 +89,28 @@ fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option
 }
 
 /// The way in which a live run's changes are undone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// Nothing is undone where something changed since.
-    Plainly,
-    /// A path changed since is overwritten too, and kept aside.
-    ByForce,
+#[derive(Clone, Copy, Debug)]
+pub enum How<'a> {
+    /// They are undone.
+    Restoring {
+        /// The permission.
+        allowed: &'a Allowed,
+        /// True if a path changed since is overwritten too, and kept aside. Otherwise nothing is
+        /// undone where something changed since.
+        force: bool,
+    },
     /// Nothing is written: only the report of a forced undo is returned.
     Looking,
+}
+
+impl How<'_> {
+    fn is_by_force(self) -> bool {
+        matches!(self, Self::Restoring { force: true, .. })
+    }
+
+    fn writes(self) -> bool {
+        matches!(self, Self::Restoring { .. })
+    }
 }
 
 impl Work<'_> {
@@ -105,7 +119,7 @@ impl Work<'_> {
     /// # Errors
     /// When it was done already, or when something changed there since the run's end: nothing is
     /// written then, unless it is forced.
-    pub fn restore(&self, record: &RunRecord, how: How) -> Result<UndoReport, Failure> {
+    pub fn restore(&self, record: &RunRecord, how: How<'_>) -> Result<UndoReport, Failure> {
         if record.state == RunState::Undone {
             return Err(Failure::new(format!(
                 "what run {} changed was taken back already",
@@ -128,10 +142,10 @@ impl Work<'_> {
         &self,
         record: &RunRecord,
         one: &LayerChanges,
-        how: How,
+        how: How<'_>,
     ) -> Result<UndoReport, Failure> {
         let note = read_note(self.state, record, one);
-        if note.is_none() && how != How::ByForce {
+        if note.is_none() && !how.is_by_force() {
             return Err(refuse_unseen(record, &plan_back(one)?));
         }
         let unopened = "what the run made unreadable cannot be opened up";
@@ -139,7 +153,7 @@ impl Work<'_> {
         let opened = Opened::up(&one.paths, &one.set, note.as_ref(), &bounds).doing(unopened)?;
         let restored = self.restore_opened(record, one, note, &opened, how);
         let settled = match &restored {
-            Ok((refused, _)) if how != How::Looking => opened.settle(refused),
+            Ok((refused, _)) if how.writes() => opened.settle(refused),
             Ok(_) | Err(_) => opened.close(),
         };
         let (_, met) = restored?;
@@ -155,7 +169,7 @@ impl Work<'_> {
         one: &LayerChanges,
         note: Option<LiveSnapshot>,
         opened: &Opened,
-        how: How,
+        how: How<'_>,
     ) -> Result<(Vec<Refusal>, UndoReport), Failure> {
         let unread = "the workspace cannot be read";
         let mut plan = match opened.is_empty() {
@@ -179,8 +193,8 @@ impl Work<'_> {
         let mut met = UndoReport::default();
         met.add_changed(&plan.conflicts, &shown);
         met.foresee(&meets, &shown);
-        let by_force = how == How::ByForce;
-        if by_force || (how == How::Plainly && !met.in_the_way.is_empty()) {
+        let by_force = how.is_by_force();
+        if by_force || (how.writes() && !met.in_the_way.is_empty()) {
             let command = format!("atoll undo {}", record.run);
             met.settle(&command, by_force)?;
             self.tell_force(&met, by_force, &command);
@@ -190,9 +204,9 @@ impl Work<'_> {
         }
         met.add_refused(&plan.refused, &shown);
         let refused = plan.refused.clone();
-        if how == How::Looking {
+        let How::Restoring { allowed, .. } = how else {
             return Ok((refused, met));
-        }
+        };
         refuse_later_changes(&plan, record)?;
         if !plan.is_empty() {
             let journal = changes::next_journal(self.state, record, &one.layer)?;
@@ -200,7 +214,7 @@ impl Work<'_> {
             let last = LastUndo::of_live(&directory, &journal, record.state)?;
             let last = last.meeting(&met);
             last.write(&directory)?;
-            self.apply_layer(record, one, plan, &Allowed::default())?;
+            self.apply_layer(record, one, plan, allowed)?;
             let owners = owners_not_given(&journal).doing("the journal cannot be read")?;
             met.add_owners(&owners, &shown);
             last.with_owners(&met, &directory)?;

@@ -11,10 +11,10 @@ use atoll_model::WorkspaceMode;
 use atoll_store::{LayerRecord, RunRecord, RunState};
 use serde_json::json;
 
-use super::Work;
 use super::last_undo::LastUndo;
 use super::others::Others;
 use super::undoing::shown_in;
+use super::{Work, allowed};
 use crate::changes;
 use crate::events::events_of;
 use crate::failure::{Doing, Failure};
@@ -60,6 +60,7 @@ impl Work<'_> {
     /// Where nothing was undone, or something changed or was applied since.
     pub fn take_undo_back(&self, record: &mut RunRecord) -> Result<(), Failure> {
         let _lock = self.lock(record)?;
+        let _allowed = allowed::to_undo(self, record)?;
         let was_cut_short = self.settle_undo(record, false)?;
         self.refuse_interrupted(record)?;
         let last = LastUndo::read(&changes::journals_of(self.state, record))?;

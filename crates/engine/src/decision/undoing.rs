@@ -12,13 +12,14 @@ use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, LayerRecord, RunRecord, RunState};
 use serde_json::json;
 
-use super::Work;
 use super::last_undo::LastUndo;
 use super::live::How;
 use super::others::Others;
+use super::{Work, allowed};
 use crate::changes;
 use crate::failure::{Doing, Failure};
 use crate::notice::Notice;
+use crate::promotion::Allowed;
 use crate::undo_report::UndoReport;
 
 /// Returns a path of a layer as people know it.
@@ -39,14 +40,17 @@ impl Work<'_> {
     /// Conflicts with later changes on the host; nothing was applied.
     pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<UndoReport, Failure> {
         let _lock = self.lock(record)?;
+        let allowed = allowed::to_undo(self, record)?;
         self.settle_undo(record, true)?;
         let others = Others::of(|| changes::read(self.state, record));
         let met = match (self.undone_unnoted(record)?, record.mode, force) {
             (Some(met), ..) => met,
-            (None, WorkspaceMode::Live, false) => self.restore(record, How::Plainly)?,
-            (None, WorkspaceMode::Live, true) => self.restore(record, How::ByForce)?,
+            (None, WorkspaceMode::Live, force) => {
+                let allowed = &allowed;
+                self.restore(record, How::Restoring { allowed, force })?
+            }
             (None, WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly, _) => {
-                self.undo_applied(record, force)?
+                self.undo_applied(record, &allowed, force)?
             }
         };
         let command = format!("atoll undo {}", record.run);
@@ -99,7 +103,12 @@ impl Work<'_> {
         self.count_others_from(record, SystemTime::now())
     }
 
-    fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<UndoReport, Failure> {
+    fn undo_applied(
+        &self,
+        record: &RunRecord,
+        _: &Allowed,
+        force: bool,
+    ) -> Result<UndoReport, Failure> {
         self.refuse_interrupted(record)?;
         let done = self.done(record)?;
         if done.is_empty() {

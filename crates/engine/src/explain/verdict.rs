@@ -218,6 +218,7 @@ impl Deciders {
             | Action::Read
             | Action::Write
             | Action::Promote
+            | Action::Restore
             | Action::Exec
             | Action::Call
             | Action::Escalate

@@ -32,6 +32,11 @@ pub fn apply_kept(
     let state = writable()?;
     let ledger = crate::events::open_ledger(&state)?;
     let opened = open_all(&state, name, surface)?;
+    let keeping = Keeping {
+        state: &state,
+        ledger: &ledger,
+        surface,
+    };
     let mut all = Vec::new();
     for one in &opened {
         refuse_interrupted(one)?;
@@ -44,7 +49,7 @@ pub fn apply_kept(
         for one in &plans {
             refuse_conflicts(&one.plan, name)?;
         }
-        let allowed = allowed(one, all, &plans, selection, &state, &ledger, surface)?;
+        let allowed = allowed(one, all, &plans, selection, keeping)?;
         meant.push((plans, allowed));
     }
     // Where one of several is another than was agreed to, none is written.
@@ -82,27 +87,54 @@ fn allowed(
     all: &[LayerChanges],
     plans: &[Planned<'_>],
     selection: &Selection,
-    state: &StateDir,
-    ledger: &Ledger,
-    surface: &dyn Approver,
+    keeping: Keeping<'_>,
 ) -> Result<Allowed, Failure> {
-    let name = one.layer.name();
-    let taking = Taking {
-        surface,
-        is_unattended: false,
-        command: &format!("atoll kept apply {name}"),
-        number: &|| Ok(None),
-        record: &|step, body| one.tell_question(ledger, step, body),
-    };
     let meant = Meant {
         workspace: None,
         purposes: &one.record.purposes,
-        by: By::Kept(state, &one.record, name),
+        by: By::Kept(keeping.state, &one.record, one.layer.name()),
+        is_undo: false,
         all,
         plans,
         anew: &|| promotion::digests(&planned(&one.changes()?, selection)?),
     };
-    promotion::allowed(&meant, &taking)
+    keeping.ask(one, &meant, "apply")
+}
+
+/// The context in which kept changes are applied or undone.
+#[derive(Clone, Copy)]
+pub(super) struct Keeping<'a> {
+    pub(super) state: &'a StateDir,
+    pub(super) ledger: &'a Ledger,
+    pub(super) surface: &'a dyn Approver,
+}
+
+impl Keeping<'_> {
+    /// Returns the permission to undo what was applied of one directory, or to undo an undo of it.
+    pub(super) fn allowed_undo(self, one: &Opened) -> Result<Allowed, Failure> {
+        let meant = Meant {
+            workspace: None,
+            purposes: &one.record.purposes,
+            by: By::Kept(self.state, &one.record, one.layer.name()),
+            is_undo: true,
+            all: &[],
+            plans: &[],
+            anew: &|| Ok(Vec::new()),
+        };
+        self.ask(one, &meant, "undo")
+    }
+
+    fn ask(self, one: &Opened, meant: &Meant<'_>, command: &str) -> Result<Allowed, Failure> {
+        let taking = Taking {
+            surface: self.surface,
+            is_unattended: false,
+            command: &format!("atoll kept {command} {}", one.layer.name()),
+            ledger: self.ledger,
+            number: &|| Ok(None),
+            record: &|step, body| one.tell_question(self.ledger, step, body),
+        };
+        promotion::allowed(meant, &taking)
+    }
 }
 
 /// Plans the writes of both parts: the second is planned as if the first were applied.

@@ -7,15 +7,17 @@ use atoll_layer::{
     ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_preview,
     take_undo_back, undo, undo_preview,
 };
-use atoll_ledger::Ledger;
+use atoll_ledger::{Ledger, StateDir};
 use serde_json::json;
 
+use super::applying::Keeping;
 use super::{Opened, journals, open_all, writable};
 use crate::decision::last_undo::LastUndo;
 use crate::decision::others::Others;
 use crate::decision::taking_back::cut_short;
 use crate::failure::{Doing, Failure};
-use crate::notice::{Notice, Notices};
+use crate::notice::Notice;
+use crate::promotion::{Allowed, Approver};
 use crate::undo_report::UndoReport;
 
 const UNDONE: &str = "what was applied could not be taken back";
@@ -25,8 +27,8 @@ const UNDONE: &str = "what was applied could not be taken back";
 pub struct Undoing<'a> {
     /// The argument: a name, or a profile's.
     pub name: &'a str,
-    /// The surface that takes notices.
-    pub surface: &'a dyn Notices,
+    /// The surface that takes notices, and asks the person.
+    pub surface: &'a dyn Approver,
 }
 
 /// Undoes what was applied of what is kept, and returns the report.
@@ -38,6 +40,7 @@ pub fn undo_kept(undoing: &Undoing<'_>, force: bool) -> Result<UndoReport, Failu
     let ledger = crate::events::open_ledger(&state)?;
     let mut opened = open_all(&state, undoing.name, undoing.surface)?;
     let command = format!("atoll kept undo {}", undoing.name);
+    let allowed = allowed(&state, &ledger, undoing, &opened)?;
     let mut done = Vec::new();
     let mut foreseen = UndoReport::default();
     for (at, one) in opened.iter().enumerate() {
@@ -83,8 +86,8 @@ pub fn undo_kept(undoing: &Undoing<'_>, force: bool) -> Result<UndoReport, Failu
         .collect();
     let mut met = UndoReport::default();
     for (at, applied) in &done {
-        if let Some(one) = opened.get(*at) {
-            met = met.and(undo_all(one, applied, force, &ledger)?);
+        if let (Some(one), Some(allowed)) = (opened.get(*at), allowed.get(*at)) {
+            met = met.and(undo_all(one, allowed, applied, force, &ledger)?);
         }
     }
     undoing.surface.notice(Notice::Undone {
@@ -133,8 +136,24 @@ pub fn foresee(undoing: &Undoing<'_>) -> Result<UndoReport, Failure> {
     Ok(met)
 }
 
+/// Returns the permission to undo, or to undo an undo, of each of these.
+fn allowed(
+    state: &StateDir,
+    ledger: &Ledger,
+    undoing: &Undoing<'_>,
+    opened: &[Opened],
+) -> Result<Vec<Allowed>, Failure> {
+    let keeping = Keeping {
+        state,
+        ledger,
+        surface: undoing.surface,
+    };
+    opened.iter().map(|one| keeping.allowed_undo(one)).collect()
+}
+
 fn undo_all(
     one: &Opened,
+    _: &Allowed,
     applied: &[PathBuf],
     force: bool,
     ledger: &Ledger,
@@ -216,6 +235,7 @@ pub fn take_undo_back_of(undoing: &Undoing<'_>) -> Result<(), Failure> {
     let state = writable()?;
     let ledger = &crate::events::open_ledger(&state)?;
     let mut opened = open_all(&state, undoing.name, undoing.surface)?;
+    let _allowed = allowed(&state, ledger, undoing, &opened)?;
     let failed = "the undo could not be taken back";
     let command = format!("atoll kept undo {}", undoing.name);
     let mut is_any = false;

@@ -2,6 +2,7 @@
 //! influence.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_ledger::{Event, Filter, LABEL_GAINED, Ledger, LedgerError, StateDir, host_text};
@@ -29,6 +30,22 @@ pub enum By<'a> {
 }
 
 impl By<'_> {
+    /// Returns the run that made the changes; of kept ones the last that has used them.
+    pub fn run(&self) -> &RunId {
+        match self {
+            Self::Run(_, record, _) => &record.run,
+            Self::Kept(_, record, _) => &record.run,
+        }
+    }
+
+    /// Returns the directory of the changes.
+    pub fn directory(&self) -> &Path {
+        match self {
+            Self::Run(_, record, _) => &record.workspace,
+            Self::Kept(_, record, _) => &record.host,
+        }
+    }
+
     /// Returns whether nobody has reviewed the changes.
     pub fn is_unseen(&self) -> bool {
         matches!(self, Self::Run(_, _, true))
@@ -235,7 +252,10 @@ impl Run {
             true => standing(state, &profile, SystemTime::now()).0.points,
             false => 0,
         };
+        let user = self.opened.body.pointer("/principal/uid");
+        let user = user.and_then(Value::as_u64);
         Ok(Maker {
+            user: user.and_then(|user| u32::try_from(user).ok()),
             mode,
             trust: owned("trust"),
             is_strict: text("trust-mode") == Some("strict"),

@@ -44,6 +44,7 @@ pub fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
                 | CallError::Ledger(_)
                 | CallError::Run(_)
                 | CallError::SharedLabels(_)
+                | CallError::Limits(_)
                 | CallError::Place(_) => "the run failed",
             };
             let failure = Failure::new(what).because(&other);

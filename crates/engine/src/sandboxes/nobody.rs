@@ -2,10 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use atoll_sandbox::{Attachment, Declined, Reaction, Stream};
+use atoll_sandbox::{Attachment, Reaction, Stream};
 
 use crate::notice::{Notice, Notices};
-use crate::supervision::OutputFilter;
 
 /// The attachment of a sandbox without a program of its own.
 pub(super) struct NoStreams(pub(super) OwnedFd);
@@ -37,23 +36,4 @@ pub(super) struct Unheard;
 
 impl Notices for Unheard {
     fn notice(&self, _: Notice) {}
-}
-
-/// The filter where the caller's streams are no person's terminal.
-pub(super) struct Unfiltered;
-
-impl OutputFilter for Unfiltered {
-    fn push(&mut self, written: &[u8], shown: &mut Vec<u8>) {
-        shown.extend_from_slice(written);
-    }
-
-    fn finish(&mut self, _: &mut Vec<u8>) {}
-}
-
-/// Says why nothing is allowed beyond one sandbox: whoever makes it states the next one's rules.
-pub(super) fn unremembered() -> Declined {
-    Declined {
-        why: "nothing of a sandbox that a program made is remembered".to_owned(),
-        advice: "allow it in the next one".to_owned(),
-    }
 }

@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 
 use atoll_ledger::{Armed, Durability, Refused};
 use atoll_model::network::{CallDigest, Listener};
-use atoll_model::{Action, Call, Place, ServedExec, Verdict};
-use atoll_policy::Grant;
+use atoll_model::{Action, Call, ChangeLimits, Place, RunId, ServedExec, Verdict};
+use atoll_policy::{Grant, Permission};
 use atoll_sandbox::{Decision, Declined, Pending, resize};
 use serde_json::{Value, json};
 
@@ -50,6 +50,73 @@ impl Effect for Replacing<'_> {
         let network = armed.grant().boundary().network.clone();
         let replaced = self.sandbox.owner.replace(network)?;
         replaced.map_err(CallError::Declined)
+    }
+}
+
+/// Changing the limits of a sandbox.
+struct Resizing<'a> {
+    sandbox: &'a Sandbox,
+    /// The version of the policies that decide.
+    policy: &'a str,
+}
+
+impl Effect for Resizing<'_> {
+    type Grant = Permission;
+    type Done = ();
+    type Error = CallError;
+
+    fn told(&self, _: &Verdict<Permission>) -> Value {
+        json!({ "policy": self.policy })
+    }
+
+    fn carry_out(self, armed: Armed<Permission>) -> Result<(), CallError> {
+        let Action::ChangeLimits(wanted) = armed.call().action else {
+            return Err(CallError::Limits(io::ErrorKind::InvalidInput.into()));
+        };
+        let (machine, run) = (&self.sandbox.shared.machine, armed.run());
+        resize(machine, run, wanted.memory_bytes, wanted.cpu_millis).map_err(CallError::Limits)
+    }
+}
+
+/// Returns the failure for limits that are as they were.
+fn unchanged(error: &io::Error) -> Failure {
+    let failure = Failure::new("the limits are as they were");
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => failure.because("more memory than that is in use"),
+        io::ErrorKind::Unsupported => failure
+            .because("no control group holds the sandbox to them")
+            .advise("atoll doctor says what is missing"),
+        _ => failure.because(error),
+    }
+}
+
+/// Returns a call of this caller of the server for an action on it.
+fn call_by(sandbox: &Sandbox, action: Action, by: &ServedExec) -> Call {
+    let call = sandbox.call(action);
+    match call.place {
+        Place::Served(served) => Call {
+            place: Place::Served(Box::new(served.by(by))),
+            ..call
+        },
+        Place::Directory { .. } => call,
+    }
+}
+
+/// Returns the failure of a call on a sandbox that did not have its effect.
+fn not_done(run: &RunId, error: CallError, unrecorded: &str) -> Failure {
+    match error {
+        CallError::Unanswered(error) => unanswered(run, &error),
+        CallError::Declined(why) => refused(run, why),
+        CallError::Refused(Refused::Denied(refusal)) => refused(run, declined(refusal.reasons)),
+        CallError::Refused(Refused::NeedsApproval(refusal)) => {
+            let declined = Declined {
+                advice: "make another sandbox with it: an approver is asked about that".to_owned(),
+                ..declined(refusal.reasons)
+            };
+            refused(run, declined)
+        }
+        CallError::Limits(error) => unchanged(&error),
+        other => Failure::new(unrecorded).because(other),
     }
 }
 
@@ -155,14 +222,7 @@ impl Sandbox {
             &handed.words.environment,
             None,
         );
-        let call = self.call(Action::ReplaceNetwork);
-        let call = match call.place {
-            Place::Served(served) => Call {
-                place: Place::Served(Box::new(served.by(by))),
-                ..call
-            },
-            Place::Directory { .. } => call,
-        };
+        let call = call_by(self, Action::ReplaceNetwork, by);
         let gate = Gate {
             rules: &rules,
             facts,
@@ -172,56 +232,43 @@ impl Sandbox {
             sandbox: self,
             wanted: asked,
         };
-        carry_out(&gate, &call, effect).map_err(|error| match error {
-            CallError::Unanswered(error) => unanswered(&self.run, &error),
-            CallError::Declined(why) => refused(&self.run, why),
-            CallError::Refused(Refused::Denied(refusal)) => {
-                refused(&self.run, declined(refusal.reasons))
-            }
-            CallError::Refused(Refused::NeedsApproval(refusal)) => {
-                let declined = Declined {
-                    advice: "make another sandbox with it: an approver is asked about that"
-                        .to_owned(),
-                    ..declined(refusal.reasons)
-                };
-                refused(&self.run, declined)
-            }
-            other => Failure::new("the network is not recorded").because(other),
-        })
+        carry_out(&gate, &call, effect)
+            .map_err(|error| not_done(&self.run, error, "the network is not recorded"))
     }
 
     /// Changes the memory, bytes, and the processor time, thousandths of a processor, that its
-    /// programs may use, while they run: recorded first.
+    /// programs may use, while they run: decided and recorded first.
     ///
     /// # Errors
-    /// When this host cannot hold them to that, or more memory is in use.
+    /// When it is refused, this host cannot hold them to that, or more memory is in use.
     pub fn resize(
         &self,
         memory_bytes: Option<u64>,
         cpu_millis: Option<u64>,
         by: &ServedExec,
     ) -> Result<(), Failure> {
-        let body = json!({
-            "memory-bytes": memory_bytes,
-            "cpu-millis": cpu_millis,
-            "caller": by.caller,
-            "trace": by.trace,
+        let _one_by_one = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let prepared = prepare_served(&self.shared, &self.wanted)?;
+        let (words, mode) = (&prepared.handed.words, self.shared.mode);
+        let facts = facts(&prepared.host, mode, prepared.now, &words.environment, None);
+        let gate = Gate {
+            rules: &prepared.rules,
+            facts,
+            ledger: &self.shared.ledger,
+        };
+        let action = Action::ChangeLimits(ChangeLimits {
+            memory_bytes,
+            cpu_millis,
         });
-        let ledger = &self.shared.ledger;
-        let run = Some(&self.run);
-        let recorded = ledger.record(run, "limits.changed", body, Durability::Durable);
-        recorded.doing("the limits are not recorded")?;
-        let resized = resize(&self.shared.machine, &self.run, memory_bytes, cpu_millis);
-        resized.map_err(|error| {
-            let failure = Failure::new("the limits are as they were");
-            match error.kind() {
-                io::ErrorKind::ResourceBusy => failure.because("more memory than that is in use"),
-                io::ErrorKind::Unsupported => failure
-                    .because("no control group holds the sandbox to them")
-                    .advise("atoll doctor says what is missing"),
-                _ => failure.because(error),
-            }
-        })
+        let effect = Resizing {
+            sandbox: self,
+            policy: prepared.rules.digest(),
+        };
+        carry_out(&gate, &call_by(self, action, by), effect)
+            .map_err(|error| not_done(&self.run, error, "the limits are not recorded"))
     }
 
     fn done(&self, question: Question) -> Result<(), Failure> {

@@ -6,14 +6,14 @@ use atoll_model::{Action, Call, CallId, Ending};
 use atoll_sandbox::Starting;
 
 use super::ahead::Basis;
-use super::nobody::{NoStreams, Unfiltered, unremembered};
+use super::nobody::NoStreams;
 use super::preparing::{Prepared, prepare, prepare_served, typed};
 use super::{CreateSandbox, Home, NotMade, Shared, Workspace};
 use crate::configuration;
 use crate::failure::Failure;
 use crate::run::{RunRequest, asked, facts};
 use crate::supervision::OwnerEnd;
-use crate::{CallError, Request, call};
+use crate::{CallError, Request, RequestBase, call};
 
 /// Decides on a sandbox, makes it, and supervises it to its end.
 pub(super) fn supervise(
@@ -52,29 +52,25 @@ pub(super) fn supervise(
     };
     let facts = facts(&host, shared.mode, now, &words.environment, handover);
     rules.take_answer(wanted.answer.clone());
+    let git_environment = configuration::git_environment();
     let request = Request {
-        call: &call_of,
-        host: &shared.machine,
-        rules: &rules,
-        facts,
-        git: &configuration::git_environment(),
-        state: &shared.state,
-        ledger: &shared.ledger,
         handover,
         signing: handed.signing.as_ref(),
-        terminal: None,
-        tokens: None,
-        fate: wanted.retention(),
         unattended: !wanted.is_attended,
-        widening: &widening,
         home: Some(home),
         asks_caller: wanted.asks_caller(),
-        resume: None,
-        reread: &|rules| Ok(rules.clone()),
-        remember: &|_| Err(unremembered()),
-        filter: &|_| Box::new(Unfiltered),
         owner: Some(owned),
-        now,
+        ..Request::new(RequestBase {
+            call: &call_of,
+            host: &shared.machine,
+            rules: &rules,
+            facts,
+            git: &git_environment,
+            state: &shared.state,
+            ledger: &shared.ledger,
+            fate: wanted.retention(),
+            widening: &widening,
+        })
     };
     let attach = |grant: &_| {
         let _ = ready.send(Ok(Box::new(Basis::of(&call_of, grant))));

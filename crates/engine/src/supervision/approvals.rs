@@ -237,16 +237,8 @@ impl Approvals {
         by: Who,
         now: Instant,
     ) -> Result<Step, String> {
-        let at = self.open.iter().position(|one| one.approval == approval);
-        let at = at.ok_or_else(|| self.missing(approval))?;
-        let open = self.open.get(at).ok_or_else(|| self.missing(approval))?;
-        if open.digest != digest {
-            return Err("the digest is of something else than what waits".to_owned());
-        }
-        if now >= open.until {
-            return Err("its time is over".to_owned());
-        }
-        let (decision, lasting) = match self.weigh(open, decision, by, now)? {
+        let (at, weighed) = self.weighed(approval, digest, decision, by, now)?;
+        let (decision, lasting) = match weighed {
             Weighed::First(said) => return Ok(self.agree(at, said)),
             Weighed::Counts(decision, lasting) => (decision, lasting),
         };

@@ -4,9 +4,11 @@
 mod consent;
 mod event;
 mod execs;
+mod gate;
 mod given_up;
 mod live;
 mod network;
+mod publishing;
 mod reload;
 mod starting;
 mod wider;
@@ -20,13 +22,13 @@ use std::{io, mem};
 pub use event::FlowEvent;
 use execs::Execs;
 pub use execs::{AskedExec, ExecGate};
+pub use gate::{CallGate, HostEffect, NewPolicies, PortEffect};
 pub use given_up::IsRevoked;
 use given_up::Revoking;
+pub use live::Live;
 use live::{AgreedPort, Waits};
-pub use live::{Live, Publisher};
-pub use reload::{Comparer, NewPolicies, Reloader};
 pub(crate) use starting::start;
-pub use wider::{ProjectAllowance, Wider};
+pub use wider::ProjectAllowance;
 
 use crate::supervision::approvals::Approvals;
 use crate::supervision::commands::Commands;
@@ -202,6 +204,8 @@ pub struct Outside<'a> {
     agreed_port: Option<AgreedPort>,
     /// The number of times that other approvers were the first to approve a port.
     yeses_of_others: u32,
+    /// The number of lasting approvals that were refused.
+    refused_escalations: u32,
     /// Notices about dual control that are due.
     of_two: Vec<Waits>,
     /// True if the approval requests have changed since they were last taken.
@@ -293,6 +297,7 @@ impl<'a> Outside<'a> {
             approvals: Approvals::default(),
             agreed_port: None,
             yeses_of_others: 0,
+            refused_escalations: 0,
             of_two: Vec::new(),
             has_new_questions: false,
             is_unattended: false,
@@ -551,11 +556,9 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Records changes; returns whether everything so far is recorded.
+    /// Records changes; returns whether everything so far is recorded, also by others.
     fn recorded(&mut self, news: &[FlowEvent<'_>]) -> bool {
-        if !news.is_empty() {
-            self.is_unrecorded |= !(self.record)(news);
-        }
+        self.is_unrecorded |= !(self.record)(news);
         !self.is_unrecorded
     }
 

@@ -310,6 +310,19 @@ pub enum Scope {
     },
 }
 
+impl Scope {
+    /// Returns the number of seconds that it lasts, `None` for as long as the run; nothing for a
+    /// single call.
+    #[must_use]
+    pub fn lasts(self) -> Option<Option<u32>> {
+        match self {
+            Self::Once => None,
+            Self::Run => Some(None),
+            Self::Seconds { seconds } => Some(Some(seconds)),
+        }
+    }
+}
+
 /// The calls that a lasting approval covers beyond the one that was shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -227,6 +227,7 @@ impl Both {
         let principal = match asked {
             Asked::Run { .. }
             | Asked::Promote { .. }
+            | Asked::Restore { .. }
             | Asked::Escalate { .. }
             | Asked::Administer { .. } => &self.person,
             _ => &self.session,
@@ -283,7 +284,10 @@ impl Both {
                 let narrower = rank(workspace) <= rank(rules.workspace.value);
                 is(narrower && (!root || rules.root()) && (!nesting || rules.nesting()))
             }
-            Asked::Exec(_) | Asked::Escalate { .. } | Asked::Administer { .. } => Effect::Allow,
+            Asked::Exec(_)
+            | Asked::Restore { .. }
+            | Asked::Escalate { .. }
+            | Asked::Administer { .. } => Effect::Allow,
             Asked::Read(path) => is(self.nearest(path).is_some()),
             Asked::Write(path) => is(self.nearest(path) == Some(true)),
             Asked::Resolve(name) => is(network.name(name).is_ok()),
@@ -417,7 +421,7 @@ fn put(both: &Both, pick: Pick, profile: &str, seen: &mut Seen) {
         }),
         15 => check(Asked::Administer {
             run: "run",
-            operation: RELOAD,
+            operation: "reload",
         }),
         7 => {
             if let HostPart::Name(name) = &host {

@@ -32,6 +32,8 @@ fn decided(world: &World, placeholders: &[(&str, &str)]) -> Verdict<Grant> {
         environment: &world.environment,
         placeholders: &placeholders,
         labels: None,
+        living: None,
+        changes: None,
     };
     decide(&world.rules(), &world.call, &facts)
 }

@@ -223,6 +223,8 @@ fn rules_serve_only_the_host_that_they_were_compiled_for() {
         now: crate::tests::now(),
         placeholders: &[],
         labels: None,
+        living: None,
+        changes: None,
     };
     let Verdict::Deny(reasons) = decide(&rules, &world.call, &facts) else {
         panic!("allowed");

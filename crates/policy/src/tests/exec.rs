@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use atoll_model::{Served, ServedExec};
+use crate::Granted;
+use atoll_model::{Administer, Asker, ChangeLimits, Escalate, Served, ServedExec};
 
 /// The verdict on one call as a run's own program and as an exec in its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,8 +290,19 @@ fn exec_in_approved_sandbox_needs_own_approval() {
 fn escalation_and_administration_are_asked_of_policies() {
     let decide = |world: &World| {
         let (rules, facts) = (world.rules(), world.facts());
-        let lease = |seconds| decide_escalation(&rules, &world.call, &facts, 1000, seconds).is_ok();
-        let reload = decide_administration(&rules, &world.call, &facts, RELOAD).is_ok();
+        let by = Asker { uid: 1000, pid: 7 };
+        let is_allowed = |action| {
+            let decided = crate::decide(&rules, &world.call.with(action), &facts);
+            matches!(decided, Verdict::Allow(Granted::Permission(_)))
+        };
+        let lease = |seconds| {
+            is_allowed(Action::Escalate(Escalate {
+                by,
+                approval: 1,
+                seconds,
+            }))
+        };
+        let reload = is_allowed(Action::Administer(Administer::ReloadPolicies { by }));
         [lease(Some(60)), lease(Some(3600)), lease(None), reload]
     };
     for (policies, expected) in [
@@ -324,4 +336,35 @@ fn escalation_and_administration_are_asked_of_policies() {
             "{policies}"
         );
     }
+}
+
+#[test]
+fn limits_of_a_living_sandbox_stay_within_the_organisations() {
+    let decide = |world: &World, memory_bytes, cpu_millis| {
+        let action = Action::ChangeLimits(ChangeLimits {
+            memory_bytes,
+            cpu_millis,
+        });
+        crate::decide(&world.rules(), &world.call.with(action), &world.facts())
+    };
+    let bound =
+        called("", &["git"], None).organisation("limits = { memory = '1GiB', cpu = '1.5' }\n");
+    for (memory, cpu, expected) in [
+        (Some(1 << 30), Some(1_500), None),
+        (Some((1 << 30) + 1), None, Some("limit memory")),
+        (None, Some(1_501), Some("limit cpu")),
+    ] {
+        match (decide(&bound, memory, cpu), expected) {
+            (Verdict::Allow(Granted::Permission(_)), None) => {}
+            (Verdict::Deny(reasons), Some(what)) => assert_eq!(reasons[0].what, what),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+    let free = called("", &["git"], None);
+    let granted = decide(&free, Some(u64::MAX), None);
+    assert!(matches!(granted, Verdict::Allow(_)), "{granted:?}");
+    let policy = "forbid(principal, action == Action::\"administer\", resource) \
+                  when { context.operation == \"limits\" };";
+    let denied = decide(&called(policy, &["git"], None), Some(1), None);
+    assert!(matches!(denied, Verdict::Deny(_)), "{denied:?}");
 }

@@ -17,6 +17,8 @@ fn granted(world: &World, mode: atoll_model::Mode) -> Boundary {
         environment: &world.environment,
         placeholders: &placeholders,
         labels: None,
+        living: None,
+        changes: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Allow(grant) => grant.boundary().clone(),
@@ -327,6 +329,8 @@ fn a_key_that_can_be_read_inside_signs_nothing() {
             environment: &world.environment,
             placeholders: &[],
             labels: None,
+            living: None,
+            changes: None,
         };
         let decided = decide(&world.rules(), &world.call, &facts);
         assert_eq!(matches!(decided, Verdict::Deny(_)), is_shown, "{file}");

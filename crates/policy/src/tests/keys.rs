@@ -26,6 +26,8 @@ fn environment(world: &World, parts: &[(Part, &str)]) -> Vec<(String, String)> {
         environment: &world.environment,
         placeholders: &placeholders,
         labels: None,
+        living: None,
+        changes: None,
     };
     let Verdict::Allow(grant) = decide(&world.rules(), &world.call, &facts) else {
         panic!("denied");

@@ -314,6 +314,8 @@ fn nothing_starts(profile: &str, said: &str) {
         environment: &world.environment,
         placeholders: &[],
         labels: None,
+        living: None,
+        changes: None,
     };
     let Verdict::Deny(reasons) = decide(&world.rules(), &world.call, &facts) else {
         panic!("{said}");

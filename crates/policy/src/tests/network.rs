@@ -27,6 +27,8 @@ fn in_mode(world: &World, mode: Mode) -> Verdict<Grant> {
         now: crate::tests::now(),
         placeholders: &[],
         labels: None,
+        living: None,
+        changes: None,
     };
     decide(&world.rules(), &world.call, &facts)
 }

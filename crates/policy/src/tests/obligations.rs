@@ -147,8 +147,8 @@ fn at_start(text: &str, annotation: &str) -> Cell {
     Cell::Told
 }
 
-/// Returns the outcome of applying a change.
-fn promoted(text: &str) -> Cell {
+/// Returns the outcome of applying a change, or of an undo.
+fn promoted(text: &str, is_undo: bool) -> Cell {
     let user = [policies("user/own.cedar", text)];
     let trust = TrustList::default();
     let sources = Sources {
@@ -177,9 +177,17 @@ fn promoted(text: &str) -> Cell {
         is_directory: false,
         is_link: false,
     };
-    match promote(&sources, &promoter, &[change]) {
+    let written: &[Promoted<'_>] = match is_undo {
+        true => &[],
+        false => &[change],
+    };
+    match promote(&sources, &promoter, written) {
         Ok(promotion) if !promotion.asked.is_empty() => {
-            assert_eq!(promotion.asked[0].path, change.path);
+            let what = match is_undo {
+                true => format!("undoing what run {} changed", world().call.run()),
+                false => crate::taking_over(change.path),
+            };
+            assert_eq!(promotion.asked[0].what, what);
             assert!(promotion.asked[0].why.contains("policy p"), "{promotion:?}");
             Cell::Asked
         }
@@ -189,7 +197,7 @@ fn promoted(text: &str) -> Cell {
             Cell::Told
         }
         Err(PromotionError::Refused(_)) => Cell::Denied,
-        Err(error) => panic!("{error}"),
+        Err(error) => panic!("{error:?}"),
     }
 }
 
@@ -222,7 +230,7 @@ fn flow(text: &str, action: Action) -> Cell {
         },
         Action::Administer => Asked::Administer {
             run: "run",
-            operation: RELOAD,
+            operation: "reload",
         },
         other => panic!("{other:?}"),
     };
@@ -271,7 +279,8 @@ fn every_annotation_on_every_action_is_as_the_table_says() {
         for (action, expected) in cells {
             let text = policy(annotation, *action);
             let found = match action {
-                Action::Promote => promoted(&text),
+                Action::Promote => promoted(&text, false),
+                Action::Restore => promoted(&text, true),
                 Action::Resolve
                 | Action::Connect
                 | Action::Request

@@ -659,3 +659,126 @@ fn a_shown_profile_as_a_layer_allows_its_own_run() {
         "{told}"
     );
 }
+
+/// The documented example decides as its comments say.
+#[test]
+fn documented_example_on_changes_decides_as_told() {
+    let document = include_str!("../../../../docs/policy.md");
+    let (_, changes) = document.split_once("### Changes").unwrap();
+    let (_, example) = changes.split_once("```cedar\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let user = [policies("user/own.cedar", example)];
+    let trust = TrustList::default();
+    let sources = Sources {
+        organisation: None,
+        user_config: None,
+        user_profiles: &NoProfiles,
+        project: None,
+        trust: &trust,
+        policies: PolicySources {
+            user: &user,
+            ..PolicySources::default()
+        },
+    };
+    let paths: Vec<PathBuf> = (0..101)
+        .map(|one| PathBuf::from(format!("/home/ann/src/app/{one}")))
+        .collect();
+    let written: Vec<Promoted<'_>> = paths
+        .iter()
+        .map(|path| Promoted {
+            path,
+            control: false,
+            is_moved: false,
+            is_directory: false,
+            is_link: false,
+        })
+        .collect();
+    // No change stands for an undo.
+    for (made_by, changes, expected) in [
+        (Some(1000), 1, Some(0)),
+        (Some(1000), 100, Some(0)),
+        (Some(1000), 101, Some(101)),
+        (Some(1000), 0, Some(0)),
+        (Some(1001), 1, None),
+        (Some(1001), 0, None),
+        (None, 1, None),
+        (None, 0, None),
+    ] {
+        let promoter = Promoter {
+            is_unseen: false,
+            user: 1000,
+            time: 1,
+            workspace: None,
+            purposes: &[],
+            makers: &|_| {
+                Ok(vec![Maker {
+                    user: made_by,
+                    ..maker()
+                }])
+            },
+        };
+        let decided = promote(&sources, &promoter, &written[..changes]);
+        let asked = decided.ok().map(|promotion| promotion.asked.len());
+        assert_eq!(asked, expected, "{made_by:?} {changes}");
+    }
+}
+
+/// An undo is asked about as an apply is: a denial, an error and an unknown maker deny it.
+#[test]
+fn undo_is_decided_by_policies() {
+    let trust = TrustList::default();
+    let decide = |text: &str, makers: Result<Vec<Maker>, String>| {
+        let user = [policies("user/own.cedar", text)];
+        let sources = Sources {
+            organisation: None,
+            user_config: None,
+            user_profiles: &NoProfiles,
+            project: None,
+            trust: &trust,
+            policies: PolicySources {
+                user: &user,
+                ..PolicySources::default()
+            },
+        };
+        let promoter = Promoter {
+            is_unseen: false,
+            user: 1000,
+            time: 1,
+            workspace: None,
+            purposes: &[],
+            makers: &|_| makers.clone(),
+        };
+        promote(&sources, &promoter, &[])
+    };
+    let known = || Ok(vec![maker()]);
+    let denied = decide(
+        "@id(\"never\") forbid(principal, action == Action::\"restore\", resource);",
+        known(),
+    );
+    let Err(PromotionError::Refused(reasons)) = denied else {
+        panic!("{denied:?}")
+    };
+    assert!(reasons[0].why.contains("never"), "{reasons:?}");
+    assert!(!reasons[0].how_to_ask.is_empty());
+    // What one policy is about says nothing of the other.
+    let promote_alone = "forbid(principal, action == Action::\"promote\", resource);";
+    assert_eq!(
+        decide(promote_alone, Err("no".to_owned())).map(drop),
+        Ok(())
+    );
+    let permit = "permit(principal, action == Action::\"restore\", resource);";
+    assert_eq!(decide(permit, known()).map(drop), Ok(()));
+    assert_eq!(
+        decide(permit, Err("the ledger is gone".to_owned())),
+        Err(PromotionError::Untold("the ledger is gone".to_owned()))
+    );
+    let erring = format!(
+        "{permit}\nforbid(principal, action == Action::\"restore\", resource) \
+         when {{ context.time + 9223372036854775807 > 0 }};"
+    );
+    let denied = decide(&erring, known());
+    assert!(
+        matches!(denied, Err(PromotionError::Refused(_))),
+        "{denied:?}"
+    );
+}

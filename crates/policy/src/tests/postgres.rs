@@ -28,6 +28,8 @@ fn boundary(world: &World) -> Boundary {
         environment: &world.environment,
         placeholders: &placeholders,
         labels: None,
+        living: None,
+        changes: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Allow(grant) => grant.boundary().clone(),

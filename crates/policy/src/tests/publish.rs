@@ -1,9 +1,10 @@
 //! Published ports: their authors, and the modes without them.
 
-use atoll_model::Mode;
 use atoll_model::network::{Published, PublishedPort};
+use atoll_model::{Asker, Mode, PublishPort};
 
 use super::*;
+use crate::{Granted, Living};
 
 fn published(world: &World) -> Vec<(u16, u16, String)> {
     let ports = world.boundary().network.publish;
@@ -117,6 +118,8 @@ fn what_cannot_be_published_is_refused() {
         now: crate::tests::now(),
         placeholders: &[],
         labels: None,
+        living: None,
+        changes: None,
     };
     match decide(&world.rules(), &world.call, &facts) {
         Verdict::Deny(reasons) => {
@@ -132,16 +135,30 @@ fn what_is_asked_for_later_is_decided_by_the_same_rules() {
     let asked = |world: &World, already: &[Published], port, mode| {
         let facts = Facts {
             mode,
+            living: Some(Living {
+                call: &world.call,
+                published: already,
+                is_inspected: false,
+                token_refusal: None,
+            }),
             ..world.facts()
         };
-        let decided = crate::decide_publishing(&world.rules(), &world.call, &facts, already, port);
-        decided.map_err(|reasons| {
-            reasons
+        let by = Asker { uid: 1000, pid: 7 };
+        let call = world.call.with(Action::PublishPort(PublishPort {
+            port,
+            by,
+            first: None,
+            waits_for_second: false,
+        }));
+        match crate::decide(&world.rules(), &call, &facts) {
+            Verdict::Allow(Granted::Port(grant)) => Ok(grant.published().clone()),
+            Verdict::Deny(reasons) => Err(reasons
                 .into_iter()
                 .map(|one| one.why)
                 .collect::<Vec<_>>()
-                .join("; ")
-        })
+                .join("; ")),
+            other => panic!("{other:?}"),
+        }
     };
     let plain = world().profile("p", "").with("p");
     let one = asked(&plain, &[], port(8080, 3000), Mode::Full).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use atoll_cedar::{Case, Decision, Effect, cases};
 
-use super::{World, policies, world};
+use super::{Promoter, PromotionError, World, policies, promote, world};
 use crate::*;
 
 const ALL: [&str; 8] = [
@@ -395,7 +395,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
                 .iter()
                 .map(|one| one.why.clone())
                 .collect::<String>()),
-            Err(error) => panic!("{error}"),
+            Err(error) => panic!("{error:?}"),
         }
     };
     let ask = |purposes: &[&str], paths: &[(&str, bool)]| ask_all(purposes, paths, false);

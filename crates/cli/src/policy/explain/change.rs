@@ -13,6 +13,11 @@ fn told(step: &Step) -> String {
                  and without one nothing is taken over"
                 .to_owned()
         }
+        Step::Person(Some(Action::Restore)) => {
+            "a person's yes: `atoll undo` asks at its own terminal before it undoes anything, \
+                 and without one nothing is undone"
+                .to_owned()
+        }
         Step::Person(Some(Action::Run | Action::Exec | Action::Publish)) => {
             "a person's yes: `atoll run` asks at its own terminal before it starts anything, \
                  and without one nothing is started"

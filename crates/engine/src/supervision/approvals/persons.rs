@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{ApprovalScope, AskedCall, Scope};
+use atoll_model::network::{ApprovalScope, AskedCall, CallDigest, Scope};
 use atoll_sandbox::{Agreed, ApprovalNews, Decision, Second, Who};
 
 use super::{Approvals, LEASES_MAX, Open, Step, until};
@@ -140,6 +140,43 @@ pub(super) enum Weighed {
 }
 
 impl Approvals {
+    /// Checks that a person's decision is not void.
+    ///
+    /// # Errors
+    /// The reason why it is.
+    pub(crate) fn check(
+        &self,
+        approval: u32,
+        digest: CallDigest,
+        decision: Decision,
+        by: Who,
+        now: Instant,
+    ) -> Result<(), String> {
+        let weighed = self.weighed(approval, digest, decision, by, now);
+        weighed.map(drop)
+    }
+
+    /// Returns the place of the waiting request, and what the decision on it comes to.
+    pub(super) fn weighed(
+        &self,
+        approval: u32,
+        digest: CallDigest,
+        decision: Decision,
+        by: Who,
+        now: Instant,
+    ) -> Result<(usize, Weighed), String> {
+        let mut open = self.open.iter().enumerate();
+        let waits = open.find(|(_, one)| one.approval == approval);
+        let (at, open) = waits.ok_or_else(|| self.missing(approval))?;
+        if open.digest != digest {
+            return Err("the digest is of something else than what waits".to_owned());
+        }
+        if now >= open.until {
+            return Err("its time is over".to_owned());
+        }
+        Ok((at, self.weigh(open, decision, by, now)?))
+    }
+
     /// Sets the rule for approving lasting rights.
     pub(crate) fn widened_by(&mut self, widening: DualControlRule) {
         self.widening = widening;

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use atoll_model::Escalate;
 use atoll_model::network::{
     ASKED_SHORT_BYTES_MAX, ApprovalScope, AskedCall, CallDigest, FlowOrder, Scope,
 };
@@ -14,6 +15,9 @@ use super::live::Waits;
 use super::{FlowEvent, Outside};
 use crate::supervision::approvals::Step;
 use crate::supervision::control::Answer;
+
+/// The most times that a lasting approval is refused: each time is an event.
+const REFUSED_ESCALATIONS_MAX: u32 = 1_000;
 
 impl Outside<'_> {
     /// Opens an approval request for a call, or denies it in an unattended run.
@@ -87,10 +91,8 @@ impl Outside<'_> {
         decision: Decision,
         by: Who,
     ) -> Answer {
-        if let (Decision::Grant { scope, .. }, Some(live)) = (decision, self.live)
-            && let Err(declined) = live.wider.escalate(by, scope)
-        {
-            return Answer::Refused(declined);
+        if let Err(refused) = self.escalate(about.0, about.1, decision, by) {
+            return refused;
         }
         let agreed = self.approvals.agreed(about.0);
         let agreed = agreed.map(|(call, first)| (Box::new(call.clone()), first.by));
@@ -112,6 +114,40 @@ impl Outside<'_> {
             self.waits_for(Waits::Settled(Box::new(Settled { first, by, of })));
         }
         answer
+    }
+
+    /// Has a lasting approval decided and recorded, unless it is void anyway.
+    fn escalate(
+        &mut self,
+        approval: u32,
+        digest: CallDigest,
+        decision: Decision,
+        by: Who,
+    ) -> Result<(), Answer> {
+        let (Decision::Grant { scope, .. }, Some(live)) = (decision, self.live) else {
+            return Ok(());
+        };
+        let Some(seconds) = scope.lasts() else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let valid = self.approvals.check(approval, digest, decision, by, now);
+        valid.map_err(declined)?;
+        if self.refused_escalations >= REFUSED_ESCALATIONS_MAX {
+            return Err(declined(
+                "lasting approvals were refused too often".to_owned(),
+            ));
+        }
+        let escalated = live.gate.escalate(Escalate {
+            by: by.into(),
+            approval,
+            seconds,
+        });
+        self.recorded(&[]);
+        escalated.map_err(|refused| {
+            self.refused_escalations = self.refused_escalations.saturating_add(1);
+            Answer::Refused(refused)
+        })
     }
 
     pub(super) fn revoke(&mut self, approval: u32, by: Who) -> Answer {

@@ -5,16 +5,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
-use atoll_model::{RunId, Served};
+use atoll_model::network::{Listener, Published, PublishedPort, Scope};
+use atoll_model::{PublishPort, RunId, Served};
 use atoll_sandbox::{
     Decision, Declined, Listening, PortAgreed, SecondApproval, Settled, SettledOf, Stopped, Who,
 };
 
-use super::{Comparer, ExecGate, FlowEvent, Outside, Reloader, State, Wider};
-use crate::supervision::approvals::{DualControlRule, SECOND_PATIENCE, UNHEARD};
+use super::publishing::{Effect, Publishing, asked};
+use super::{CallGate, ExecGate, FlowEvent, Outside};
+use crate::supervision::approvals::{DualControlRule, UNHEARD};
 use crate::supervision::control::{Answer, Control, Others, Question, Standing};
-use crate::supervision::doors;
 use crate::supervision::owner::{OwnerAsk, OwnerEnd};
 
 /// The first port that the kernel assigns by itself (ip(7), `ip_local_port_range`): a listener
@@ -34,9 +34,6 @@ const UNTOLD_MAX: usize = 16;
 /// event.
 const YESES_OF_OTHERS_MAX: u32 = 64;
 
-/// Decides whether one more port is published, given those published already.
-pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
-
 /// The controls of a running sandbox, and what decides about them.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
@@ -46,14 +43,8 @@ pub struct Live<'a> {
     pub has_network: bool,
     /// Opens the directory of the control sockets.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
-    /// Decides whether a port is published.
-    pub decide: Publisher<'a>,
-    /// Reloads the policies.
-    pub reload: Reloader<'a>,
-    /// Compares the policies in force with those on disk.
-    pub compare: Comparer<'a>,
-    /// Decides about what widens the rights of the run.
-    pub wider: &'a dyn Wider,
+    /// Decides about actions on it, and records them.
+    pub gate: &'a dyn CallGate,
     /// The rule for approving lasting rights.
     pub widening: &'a DualControlRule,
     /// Takes over whom a sandbox made ahead was given to.
@@ -68,9 +59,9 @@ pub struct Live<'a> {
 /// A port with the first of two approvals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgreedPort {
-    port: PublishedPort,
-    by: Who,
-    until: Instant,
+    pub(super) port: PublishedPort,
+    pub(super) by: Who,
+    pub(super) until: Instant,
 }
 
 /// A pending notice about dual control.
@@ -310,18 +301,16 @@ impl<'a> Outside<'a> {
         };
         if suffices.map_err(declined)? {
             self.agreed_port = None;
-            let published = self.publish(port, by, first);
+            let published = self.publish(asked(port, by, first), Effect::Open);
             self.settled_port((port, first), by, &published);
             return published.map(Answer::Published);
         }
         self.begin_yes(by)?;
-        // Nobody else is asked for what is not published whoever says so.
-        let _ = self.decided(port)?;
-        if !self.recorded(&[FlowEvent::AgreedPort { port, by }]) {
-            return Err(unrecorded());
-        }
-        let until = now + SECOND_PATIENCE;
-        self.agreed_port = Some(AgreedPort { port, by, until });
+        let asked = PublishPort {
+            waits_for_second: true,
+            ..asked(port, by, None)
+        };
+        self.publish(asked, Effect::Wait { by })?;
         self.waits_for(Waits::Port);
         let second = self.approvals.widening().second(Some(by));
         Ok(second.map_or(Answer::Done {}, Answer::Agreed))
@@ -407,61 +396,24 @@ impl<'a> Outside<'a> {
         told
     }
 
-    /// Decides whether one more port is published; a refusal is recorded.
-    fn decided(&mut self, port: PublishedPort) -> Result<Published, Declined> {
+    /// Publishes one more port, or takes note of its first approval: decided, recorded, and only
+    /// then in effect.
+    fn publish(&mut self, asked: PublishPort, effect: Effect) -> Result<Published, Declined> {
         let live = self.live.ok_or_else(over)?;
-        (live.decide)(port, &self.published).inspect_err(|declined| {
-            let why = &declined.why;
-            self.is_unrecorded |= !(self.record)(&[FlowEvent::Unpublished { port, why }]);
-        })
-    }
-
-    /// Publishes one more port: decided, recorded, and only then opened.
-    fn publish(
-        &mut self,
-        port: PublishedPort,
-        by: Who,
-        first: Option<Who>,
-    ) -> Result<Published, Declined> {
-        let published = self.decided(port)?;
-        if matches!(self.state, State::None) {
-            return Err(over());
-        }
-        let listeners = doors::listen(port).map_err(|error| Declined {
-            why: error.to_string(),
-            advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
-                .to_owned(),
-        })?;
-        let news = FlowEvent::Published {
-            published: &published,
-            by,
-            first,
+        let already = self.published.clone();
+        let mut publishing = Publishing {
+            outside: self,
+            port: asked.port,
+            effect,
+            listeners: Vec::new(),
+            published: None,
         };
-        if !self.recorded(&[news]) {
-            return Err(unrecorded());
-        }
-        match &mut self.state {
-            State::None => {}
-            State::Listening {
-                listeners: waiting,
-                comers,
-                ..
-            } => {
-                *comers += listeners.len();
-                waiting.splice(0..0, listeners);
-            }
-            State::Carrying { .. } => {
-                let published = published.clone();
-                self.tell(FlowOrder::Publish { published }, &listeners);
-            }
-        }
-        self.published.push(published.clone());
-        self.flows.published_later.push(published.clone());
-        Ok(published)
+        let decided = live.gate.publish(asked, &already, &mut publishing);
+        let published = publishing.published;
+        self.recorded(&[]);
+        decided.and(published.ok_or_else(over))
     }
-}
 
-impl Outside<'_> {
     /// Lets callers of a server reach a port: decided and recorded, the first time.
     fn reach(&mut self, port: u16, by: Who) -> Result<(), Declined> {
         let port = PublishedPort {
@@ -471,17 +423,7 @@ impl Outside<'_> {
         if self.published.iter().any(|one| one.port == port) {
             return Ok(());
         }
-        let published = self.decided(port)?;
-        let news = FlowEvent::Published {
-            published: &published,
-            by,
-            first: None,
-        };
-        if !self.recorded(&[news]) {
-            return Err(unrecorded());
-        }
-        self.published.push(published);
-        Ok(())
+        self.publish(asked(port, by, None), Effect::Reach).map(drop)
     }
 }
 
@@ -489,12 +431,5 @@ pub(super) fn over() -> Declined {
     Declined {
         why: "its connections are not carried any more".to_owned(),
         advice: "start the run anew, with --publish".to_owned(),
-    }
-}
-
-pub(super) fn unrecorded() -> Declined {
-    Declined {
-        why: "it cannot be recorded".to_owned(),
-        advice: "atoll ledger verify".to_owned(),
     }
 }

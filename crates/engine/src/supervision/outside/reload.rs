@@ -9,8 +9,8 @@ use atoll_sandbox::{Declined, Who};
 use atoll_sys::descriptor::{self, sealed_memory};
 use rustix::fs::{SeekFrom, seek};
 
-use super::{FlowEvent, Outside, State};
-use crate::supervision::control::{Answer, Reloaded, Versions};
+use super::{NewPolicies, Outside, State};
+use crate::supervision::control::{Answer, Versions};
 
 /// The longest wait for the egress process to put policies into effect: it compiles them.
 const RELOADED_PATIENCE: Duration = Duration::from_secs(20);
@@ -18,26 +18,6 @@ const RELOADED_PATIENCE: Duration = Duration::from_secs(20);
 const RELOADS_MAX: u32 = 10_000;
 /// The longest part of a text in one answer, bytes; JSON can make it six times as long.
 const PART_BYTES: usize = 16 << 10;
-/// The longest reason that is recorded, bytes.
-const WHY_BYTES_MAX: usize = 4 << 10;
-
-/// Reloads policies and decides by them from then on; otherwise returns the version that stays
-/// in force, and why. If versions are given, only from the one to the other.
-pub type Reloader<'a> = &'a dyn Fn(Option<&Versions>) -> Result<NewPolicies, (String, Declined)>;
-
-/// Reads policies again; returns both versions, and the text by which a prover compares them.
-pub type Comparer<'a> = &'a dyn Fn() -> Result<(Versions, String), Declined>;
-
-/// Policies after a reload.
-#[derive(Debug)]
-pub struct NewPolicies {
-    /// The versions before and after.
-    pub reloaded: Reloaded,
-    /// The signer of the organisation's policies; `None` if no key for that is pinned.
-    pub signed: Option<String>,
-    /// The policies for the egress process; `None` if there are none.
-    pub handed: Option<Vec<u8>>,
-}
 
 impl Outside<'_> {
     /// Reloads the policies. If they cannot be read, or are wrong, the old ones stay in force.
@@ -55,36 +35,16 @@ impl Outside<'_> {
                 advice: "start the run anew".to_owned(),
             });
         }
-        let NewPolicies {
-            reloaded,
-            signed,
-            handed,
-        } = match (live.reload)(only) {
+        let reloading = live.gate.reload(by, only);
+        self.recorded(&[]);
+        let NewPolicies { reloaded, handed } = match reloading {
             Ok(new) => new,
-            Err((policy, declined)) => {
-                let (policy, why) = (policy.as_str(), shortened(&declined.why));
-                self.recorded(&[FlowEvent::Unreloaded { policy, why, by }]);
-                return Answer::Refused(declined);
-            }
+            Err(declined) => return Answer::Refused(declined),
         };
         if reloaded.from == reloaded.to {
             return Answer::Reloaded(reloaded);
         }
         self.policies += 1;
-        let (from, to) = (reloaded.from.as_str(), reloaded.to.as_str());
-        let signed = signed.as_deref();
-        let news = FlowEvent::Reloaded {
-            from,
-            to,
-            signed,
-            by,
-        };
-        if !self.recorded(&[news]) {
-            return Answer::Refused(Declined {
-                why: "it cannot be recorded, and the run ends".to_owned(),
-                advice: "atoll ledger verify".to_owned(),
-            });
-        }
         match self.have_decided_by(handed) {
             Ok(()) => Answer::Reloaded(reloaded),
             Err(why) => {
@@ -101,7 +61,7 @@ impl Outside<'_> {
     /// Returns a part of the comparison text.
     pub(super) fn compare(&mut self, at: usize) -> Answer {
         if at == 0 {
-            let compared = self.live.map(|live| (live.compare)()).transpose();
+            let compared = self.live.map(|live| live.gate.compare()).transpose();
             self.compared = match compared {
                 Ok(compared) => compared,
                 Err(declined) => return Answer::Refused(declined),
@@ -164,13 +124,4 @@ fn file(text: &[u8]) -> std::io::Result<OwnedFd> {
     let file = sealed_memory(c"atoll-policies", text)?;
     seek(&file, SeekFrom::Start(0))?;
     Ok(file)
-}
-
-/// Returns the beginning of a reason.
-fn shortened(why: &str) -> &str {
-    let mut end = why.len().min(WHY_BYTES_MAX);
-    while !why.is_char_boundary(end) {
-        end -= 1;
-    }
-    why.get(..end).unwrap_or_default()
 }

@@ -7,37 +7,73 @@
     clippy::indexing_slicing
 )]
 
+use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use atoll_model::network::{
-    ApprovalScope, AskedCall, FlowKind, FlowReport, Issue, NetworkRule, Scope,
-};
+use atoll_model::network::{ApprovalScope, AskedCall, FlowKind, FlowReport, Issue, Scope};
 use atoll_sandbox::{Decision, Declined, SettledOf};
 
 use atoll_ledger::{Armed, ClosedExec, LedgerError};
-use atoll_model::Ending;
+use atoll_model::{Ending, Escalate, PublishPort};
 use atoll_policy::ExecGrant;
 
 use super::*;
 use crate::supervision::OutputFilter;
 use crate::supervision::control::Answer;
-use crate::supervision::outside::live::Publisher;
 
-/// Allows nothing to last.
-struct NothingWider;
+/// A gate that publishes ports, or refuses them, and records what it did.
+struct Ports<'a> {
+    refuses: bool,
+    recorded: &'a RefCell<Vec<String>>,
+}
 
-impl Wider for NothingWider {
-    fn escalate(&self, _: Who, _: Scope) -> Result<(), Declined> {
+impl CallGate for Ports<'_> {
+    fn publish(
+        &self,
+        asked: PublishPort,
+        _: &[Published],
+        effect: &mut dyn PortEffect,
+    ) -> Result<(), Declined> {
+        let mut recorded = self.recorded.borrow_mut();
+        if self.refuses {
+            recorded.push("refused".to_owned());
+            return Err(Declined {
+                why: "policies say no".to_owned(),
+                advice: String::new(),
+            });
+        }
+        effect.prepare()?;
+        recorded.push(match asked.waits_for_second {
+            true => "agreed".to_owned(),
+            false => "published".to_owned(),
+        });
+        effect.carry_out(&Published {
+            port: asked.port,
+            origin: "a test".to_owned(),
+            asked: None,
+        });
         Ok(())
     }
 
-    fn allow(&self, _: Who, _: &str, _: Allowance) -> Result<NetworkRule, Declined> {
+    fn escalate(&self, _: Escalate) -> Result<(), Declined> {
+        Ok(())
+    }
+
+    fn allow(&self, _: Who, _: &str, _: Allowance, _: &mut dyn HostEffect) -> Result<(), Declined> {
         panic!("nobody asks for it")
     }
 
     fn remember(&self, _: &str) -> Result<(), Declined> {
+        panic!("nobody asks for it")
+    }
+
+    fn reload(&self, _: Who, _: Option<&Versions>) -> Result<NewPolicies, Declined> {
+        panic!("nobody asks for it")
+    }
+
+    fn compare(&self) -> Result<(Versions, String), Declined> {
         panic!("nobody asks for it")
     }
 }
@@ -219,14 +255,15 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
     let taken = is_taken.then(|| UnixListener::bind_addr(&address).unwrap());
     let network = Network::default();
     let issuer = |_: &_| Ok(None);
-    let mut recorded = Vec::new();
-    let mut record = |news: &[FlowEvent<'_>]| {
-        recorded.extend(news.iter().map(|one| format!("{one:?}")));
-        true
+    let recorded = RefCell::default();
+    let gate = Ports {
+        refuses: false,
+        recorded: &recorded,
     };
-    let no = || atoll_sandbox::Declined {
-        why: "a test".to_owned(),
-        advice: String::new(),
+    let mut record = |news: &[FlowEvent<'_>]| {
+        let news = news.iter().map(|one| format!("{one:?}"));
+        recorded.borrow_mut().extend(news);
+        true
     };
     let widening = crate::supervision::DualControlRule::TwoPersons {
         owner: own,
@@ -236,17 +273,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
         run: &run,
         has_network: false,
         directory: &|| Err(io::ErrorKind::NotFound.into()),
-        decide: &|port, _| {
-            let origin = "a test".to_owned();
-            Ok(Published {
-                port,
-                origin,
-                asked: None,
-            })
-        },
-        reload: &|_| Err((String::new(), no())),
-        compare: &|| Err(no()),
-        wider: &NothingWider,
+        gate: &gate,
         widening: &widening,
         assign: &|_| (),
         execs: &NoExecs,
@@ -267,7 +294,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<SecondApproval>, Answer) 
     drop(outside);
     assert_eq!(UnixListener::bind_addr(&address).is_err(), is_taken);
     drop(taken);
-    (recorded, told, answer)
+    (recorded.into_inner(), told, answer)
 }
 
 #[test]
@@ -282,17 +309,17 @@ fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
     // The control: where it is free it waits for the other one.
     let (recorded, told, answer) = widened_by_two(false);
     assert!(matches!(told[..], [SecondApproval::Port(_)]), "{told:?}");
-    assert!(recorded[0].starts_with("AgreedPort"), "{recorded:?}");
+    assert!(recorded[0].starts_with("agreed"), "{recorded:?}");
     let Answer::Agreed(second) = answer else {
         panic!("it waits: {answer:?}")
     };
     assert_eq!(second.persons, [second.owner + 1]);
 }
 
-/// Has persons say something to a run under dual control, whose ports are decided as given.
+/// Has persons say something to a run under dual control, whose ports are refused or not.
 /// Returns what was recorded, and the notices at its terminal.
 fn said_by_two(
-    decide: Publisher<'_>,
+    refuses: bool,
     say: &mut dyn FnMut(&mut Outside<'_>, Who, Who),
 ) -> (Vec<String>, Vec<SecondApproval>) {
     let own = Who::own();
@@ -307,14 +334,15 @@ fn said_by_two(
     );
     let network = Network::default();
     let issuer = |_: &_| Ok(None);
-    let mut recorded = Vec::new();
-    let mut record = |news: &[FlowEvent<'_>]| {
-        recorded.extend(news.iter().map(|one| format!("{one:?}")));
-        true
+    let recorded = RefCell::default();
+    let gate = Ports {
+        refuses,
+        recorded: &recorded,
     };
-    let no = || Declined {
-        why: "a test".to_owned(),
-        advice: String::new(),
+    let mut record = |news: &[FlowEvent<'_>]| {
+        let news = news.iter().map(|one| format!("{one:?}"));
+        recorded.borrow_mut().extend(news);
+        true
     };
     let widening = crate::supervision::DualControlRule::TwoPersons {
         owner: own.uid,
@@ -324,10 +352,7 @@ fn said_by_two(
         run: &run,
         has_network: false,
         directory: &|| Err(io::ErrorKind::NotFound.into()),
-        decide,
-        reload: &|_| Err((String::new(), no())),
-        compare: &|| Err(no()),
-        wider: &NothingWider,
+        gate: &gate,
         widening: &widening,
         assign: &|_| (),
         execs: &NoExecs,
@@ -337,7 +362,7 @@ fn said_by_two(
     say(&mut outside, own, other);
     let told = outside.of_two();
     drop(outside);
-    (recorded, told)
+    (recorded.into_inner(), told)
 }
 
 const PORT: PublishedPort = PublishedPort {
@@ -345,20 +370,11 @@ const PORT: PublishedPort = PublishedPort {
     inside: 2,
 };
 
-fn allowed(port: PublishedPort, _: &[Published]) -> Result<Published, Declined> {
-    let origin = "a test".to_owned();
-    Ok(Published {
-        port,
-        origin,
-        asked: None,
-    })
-}
-
 /// Each is an event on disk, and happens without the owner's presence.
 #[test]
 fn another_person_begins_only_so_many_yeses_to_ports() {
     let mut heard = 0;
-    let (recorded, _) = said_by_two(&allowed, &mut |outside, own, other| {
+    let (recorded, _) = said_by_two(false, &mut |outside, own, other| {
         for _ in 0..1_000 {
             let answer = outside.answer(other, crate::supervision::Question::Publish(PORT));
             heard += usize::from(matches!(answer, Answer::Agreed(_)));
@@ -374,14 +390,7 @@ fn another_person_begins_only_so_many_yeses_to_ports() {
     });
     assert_eq!((heard, recorded.len()), (64, 65), "{recorded:?}");
     // What is not published whoever says so is no question to anybody else.
-    let no = |_, _: &[Published]| {
-        let why = "policies say no".to_owned();
-        Err(Declined {
-            why,
-            advice: String::new(),
-        })
-    };
-    let (recorded, told) = said_by_two(&no, &mut |outside, _, other| {
+    let (recorded, told) = said_by_two(true, &mut |outside, _, other| {
         for _ in 0..1_000 {
             let answer = outside.answer(other, crate::supervision::Question::Publish(PORT));
             assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
@@ -389,7 +398,7 @@ fn another_person_begins_only_so_many_yeses_to_ports() {
     });
     assert!(told.is_empty(), "{told:?}");
     assert_eq!(recorded.len(), 64);
-    assert!(recorded.iter().all(|one| one.starts_with("Unpublished")));
+    assert!(recorded.iter().all(|one| one.starts_with("refused")));
 }
 
 #[test]
@@ -399,7 +408,7 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
         | [SecondApproval::Settled(settled)] => settled.of.clone(),
         told => panic!("it is told: {told:?}"),
     };
-    let (_, told) = said_by_two(&allowed, &mut |outside, own, other| {
+    let (_, told) = said_by_two(false, &mut |outside, own, other| {
         let _ = outside.answer(own, crate::supervision::Question::Publish(PORT));
         let _ = outside.answer(other, crate::supervision::Question::Publish(PORT));
     });
@@ -424,7 +433,7 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
         rule: "a rule".to_owned(),
         policies: 0,
     };
-    let (_, told) = said_by_two(&allowed, &mut |outside, own, other| {
+    let (_, told) = said_by_two(false, &mut |outside, own, other| {
         outside.ask_person(1, call.clone());
         let [pending] = &outside.approvals.pending(Instant::now())[..] else {
             panic!("it is asked")

@@ -3,32 +3,12 @@
 
 use std::io;
 
-use atoll_model::network::{ALLOWANCES_MAX, Authority, FlowOrder, LiveRule, NetworkRule, Scope};
+use atoll_model::network::{ALLOWANCES_MAX, Authority, FlowOrder, LiveRule, NetworkRule};
 use atoll_sandbox::{Allowance, Declined, Who};
 
-use super::live::{over, unrecorded};
-use super::{FlowEvent, Outside, State};
+use super::live::over;
+use super::{HostEffect, Outside, State};
 use crate::supervision::approvals::DualControlRule;
-
-/// The decisions on what widens the rights of a run while it goes on.
-pub trait Wider {
-    /// Decides whether a person may give a lasting approval.
-    ///
-    /// # Errors
-    /// The reasons against it.
-    fn escalate(&self, by: Who, scope: Scope) -> Result<(), Declined>;
-    /// Decides whether a person may allow what a rule of `--allow` says; returns the rule as it
-    /// counts.
-    ///
-    /// # Errors
-    /// The reasons against it.
-    fn allow(&self, by: Who, text: &str, lasts: Allowance) -> Result<NetworkRule, Declined>;
-    /// Allows the same for the project from its next run on.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    fn remember(&self, text: &str) -> Result<(), Declined>;
-}
 
 /// Allows a host for a project from its next run on, or says why it cannot be written.
 pub type ProjectAllowance<'a> = &'a dyn Fn(&str) -> Result<(), Declined>;
@@ -42,10 +22,6 @@ impl Outside<'_> {
         text: &str,
         lasts: Allowance,
     ) -> Result<(), Declined> {
-        let declined = |why: &str| Declined {
-            why: why.to_owned(),
-            advice: "start the run anew, with --allow".to_owned(),
-        };
         let live = self.live.ok_or_else(over)?;
         if !matches!(self.state, State::Carrying { .. }) {
             return Err(over());
@@ -59,31 +35,16 @@ impl Outside<'_> {
         if self.allowances >= ALLOWANCES_MAX {
             return Err(declined("a run takes no more of them"));
         }
-        let mut rule = live.wider.allow(by, text, lasts)?;
-        self.allowances += 1;
-        rule.origin = format!("{}, {} ({})", rule.origin, lasts.told(), self.allowances);
-        let authority = self
-            .authority_with(&rule)
-            .map_err(|error| declined(&error.to_string()))?;
-        let told = rule.told();
-        let news = FlowEvent::Allowed {
-            rule: &told,
+        let mut effect = Allowing {
+            outside: self,
             lasts,
-            by,
+            prepared: None,
         };
-        if !self.recorded(&[news]) {
-            return Err(unrecorded());
-        }
-        let once = lasts == Allowance::Once;
-        self.widened.push(rule.clone());
-        let allowed = LiveRule {
-            rule,
-            once,
-            authority,
-        };
-        self.tell(FlowOrder::Allow(Box::new(allowed)), &[]);
+        let allowed = live.gate.allow(by, text, lasts, &mut effect);
+        self.recorded(&[]);
+        allowed?;
         match lasts {
-            Allowance::Project => live.wider.remember(text),
+            Allowance::Project => live.gate.remember(text),
             Allowance::Once | Allowance::Run => Ok(()),
         }
     }
@@ -95,5 +56,45 @@ impl Outside<'_> {
         let further = self.widened.iter().chain([rule]);
         network.allow.extend(further.cloned());
         (self.issuer)(&network)
+    }
+}
+
+/// Allowing a host, with an authority for it.
+struct Allowing<'o, 'a> {
+    outside: &'o mut Outside<'a>,
+    lasts: Allowance,
+    prepared: Option<LiveRule>,
+}
+
+impl HostEffect for Allowing<'_, '_> {
+    fn prepare(&mut self, rule: &NetworkRule) -> Result<NetworkRule, Declined> {
+        self.outside.allowances += 1;
+        let (lasts, number) = (self.lasts.told(), self.outside.allowances);
+        let rule = NetworkRule {
+            origin: format!("{}, {lasts} ({number})", rule.origin),
+            ..rule.clone()
+        };
+        let authority = self.outside.authority_with(&rule);
+        let authority = authority.map_err(|error| declined(&error.to_string()))?;
+        self.prepared = Some(LiveRule {
+            rule: rule.clone(),
+            once: self.lasts == Allowance::Once,
+            authority,
+        });
+        Ok(rule)
+    }
+
+    fn carry_out(&mut self) {
+        if let Some(allowed) = self.prepared.take() {
+            self.outside.widened.push(allowed.rule.clone());
+            self.outside.tell(FlowOrder::Allow(Box::new(allowed)), &[]);
+        }
+    }
+}
+
+fn declined(why: &str) -> Declined {
+    Declined {
+        why: why.to_owned(),
+        advice: "start the run anew, with --allow".to_owned(),
     }
 }
