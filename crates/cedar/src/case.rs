@@ -236,9 +236,7 @@ impl Case {
                 port.outside = self.port.unwrap_or(port.outside);
                 put(Asked::Publish(port))
             }
-            Some(Action::Restore) => put(Asked::Restore {
-                run: &self.resource,
-            }),
+            Some(Action::Restore) => put(Asked::Restore { run: name }),
             Some(Action::Escalate) => put(self.escalation()),
             Some(Action::Administer) => put(self.administration()),
             Some(Action::Call) | None => Err(self.unasked()),

@@ -72,7 +72,7 @@ pub struct Facts {
     pub reputation: u8,
     /// The caller of a server that the sandbox was made for; absent for any other sandbox.
     pub served: Option<Served>,
-    /// What is known of the changes that are asked about.
+    /// The facts about the changes that are asked about.
     pub changes: ChangeFacts,
     /// Hosts whose answers are trusted: names, or `*.` and a name. No policy sees this list.
     pub trusted: Vec<String>,

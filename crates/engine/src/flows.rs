@@ -17,6 +17,9 @@ pub(crate) fn record(
     news: &[FlowEvent<'_>],
     versions: &[String],
 ) -> Result<(), LedgerError> {
+    if news.is_empty() {
+        return Ok(());
+    }
     let waits = |news: &FlowEvent<'_>| match news {
         FlowEvent::Opened { waits, .. } => *waits,
         FlowEvent::GivenUp(_) | FlowEvent::Labelled { .. } => true,

@@ -11,7 +11,7 @@ use atoll_ledger::{Armed, Asked, Ledger, LedgerError, Refused, host_text};
 use atoll_model::{Action, Call, Mode, Place, Reason, Verdict};
 use atoll_policy::{
     ChangeGrant, ChangeRulesError, Changes, Facts, Maker, Promoted, agreement, change_rules,
-    taking_over,
+    makers_read, taking_over,
 };
 use atoll_store::LayerKind;
 
@@ -177,7 +177,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     let written = written(meant.plans);
     let changes = promoted(&written);
     let call = call(meant, changes.len());
-    let makers = match rules.makers_read(&call) {
+    let makers = match makers_read(&rules, &call) {
         Some(reads_reputation) => meant.by.makers(reads_reputation),
         None => Ok(Vec::new()),
     };

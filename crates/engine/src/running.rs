@@ -284,9 +284,6 @@ impl Prepared {
         let rereading = Rereading::new(request, &boundary);
         let labels = RefCell::new(armed.grant().labels().clone());
         let mut record_flow = |news: &[FlowEvent<'_>]| {
-            if news.is_empty() {
-                return noted(Ok(()));
-            }
             let recorded = flows::record(ledger, &run, news, &rereading.versions());
             let gains = flows::labels(news).map(str::to_owned);
             labels.borrow_mut().extend(gains);
@@ -302,10 +299,7 @@ impl Prepared {
             filter: request.filter,
             rights: boundary.terminal,
         };
-        let acts = Acts {
-            rereading: &rereading,
-            noted: &noted,
-        };
+        let acts = Acts::new(&rereading, &noted);
         let live = Live {
             run: &run,
             has_network: request.facts.mode == Mode::Full,

@@ -14,9 +14,9 @@ use crate::error::ProfileError;
 use crate::grant::HostGrant;
 use crate::network::rule::{self, Effect};
 use crate::origin::{Origin, Sourced};
-use crate::refusal::reason;
+use crate::refusal::{reason, unknown_sandbox};
 use crate::rules::Rules;
-use crate::source::{AllowedHost, Facts, unknown_sandbox};
+use crate::source::{AllowedHost, Facts};
 
 /// The origin of a rule that a person added at a run's terminal.
 const TERMINAL: Origin = Origin::CommandLine("you, at the terminal");

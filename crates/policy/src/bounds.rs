@@ -71,18 +71,7 @@ pub(crate) fn bound_by_organisation(
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();
-        let mut most = rules.limits.limits.clone();
-        most.set(key, &text.value, memory)
-            .map_err(|error| invalid(&text.origin, format!("[limits]: {error}")))?;
-        if key == LimitKey::Memory {
-            let most = Sourced::new(most.memory_bytes, origin.clone());
-            rules.limits.memory_most = Some(most);
-        } else if key == LimitKey::Cpu {
-            let most = most
-                .cpu_millis
-                .map(|most| Sourced::new(most, origin.clone()));
-            rules.limits.cpu_most = most;
-        }
+        keep_most(rules, key, &text, memory)?;
         let tightened = rules
             .limits
             .tighten(key, &text.value, origin.clone(), memory);
@@ -125,6 +114,26 @@ pub(crate) fn bound_by_organisation(
     rules.network.deny_publishing = publishing.map(|denied| denied.origin);
     if let Some(forbidden) = organisation.forbid_dangerous.filter(|flag| flag.value) {
         forbid_dangerous(rules, &forbidden.origin);
+    }
+    Ok(())
+}
+
+/// Keeps the memory and processor time that the organisation allows at most.
+fn keep_most(
+    rules: &mut Rules,
+    key: LimitKey,
+    text: &Sourced<String>,
+    memory: u64,
+) -> Result<(), ProfileError> {
+    let mut most = rules.limits.limits.clone();
+    most.set(key, &text.value, memory)
+        .map_err(|error| invalid(&text.origin, format!("[limits]: {error}")))?;
+    let origin = &text.origin;
+    if key == LimitKey::Memory {
+        rules.limits.memory_most = Some(Sourced::new(most.memory_bytes, origin.clone()));
+    } else if key == LimitKey::Cpu {
+        let most = most.cpu_millis;
+        rules.limits.cpu_most = most.map(|most| Sourced::new(most, origin.clone()));
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ pub use origin::Origin;
 pub use persons::{Approver, Widened};
 pub use policies::check_policies;
 pub use presets::PresetSummary;
-pub use promotion::{ChangeRulesError, Maker, Promoted, change_rules, taking_over};
+pub use promotion::{ChangeRulesError, change_rules, makers_read, taking_over};
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use repository::SharedRepository;
@@ -102,8 +102,8 @@ pub use rules::{PriorAnswer, Rules};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
-    AllowedHost, Changes, EarlierPurposes, Facts, HostFacts, Living, NoProfiles, PolicySources,
-    ProfileSource, Requested, RequestedProfile, Sources,
+    AllowedHost, Changes, EarlierPurposes, Facts, HostFacts, Living, Maker, NoProfiles,
+    PolicySources, ProfileSource, Promoted, Requested, RequestedProfile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::{misspelt, nearest};

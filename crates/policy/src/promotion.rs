@@ -1,13 +1,13 @@
 //! Policies on applying changes to the person's own files, and on undoing them there.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use atoll_cedar::{Action, Asked, ChangeFacts, Facts as CedarFacts, Layer, Layers, Principal};
-use atoll_model::{Call, Mode, Reason, Verdict};
+use atoll_model::{Call, Reason, Verdict};
 
 use crate::agreement::agreement;
 use crate::asking::{Answer, Asking};
@@ -18,48 +18,7 @@ use crate::policies::read;
 use crate::purposes::NotThere;
 use crate::refusal::reason;
 use crate::rules::{PriorAnswer, Rules};
-use crate::source::{Changes, Facts, HostFacts, Sources};
-
-/// A change to be applied to the person's files.
-#[derive(Clone, Copy, Debug)]
-pub struct Promoted<'a> {
-    /// The path to write to, absolute.
-    pub path: &'a Path,
-    /// True if other programs run the file.
-    pub control: bool,
-    /// True for a directory that was moved with all its content.
-    pub is_moved: bool,
-    /// True for a directory that is created; its entries are changes of their own.
-    pub is_directory: bool,
-    /// True for a symbolic link, which may stand for a directory.
-    pub is_link: bool,
-}
-
-/// The facts about a run that has made changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Maker {
-    /// The user number of who started it, if known.
-    pub user: Option<u32>,
-    /// Its profile.
-    pub profile: String,
-    /// The run's sandbox mode.
-    pub mode: Mode,
-    /// The run's level of trust.
-    pub trust: Option<String>,
-    /// True if anything that needs an approval is denied while the run is going on, and when an
-    /// option of the run itself applies its changes.
-    pub is_strict: bool,
-    /// The run's task.
-    pub task: Option<String>,
-    /// The run's purpose.
-    pub purpose: Option<String>,
-    /// The confidence that the agent stated last, percent.
-    pub confidence: Option<u8>,
-    /// The labels of the data that the session has touched; `None` if they were not recorded.
-    pub labels: Option<BTreeSet<String>>,
-    /// The agent's reputation, points.
-    pub reputation: u8,
-}
+use crate::source::{Changes, Facts, HostFacts, Maker, Promoted, Sources};
 
 /// The reason why there are no rules for changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,17 +69,14 @@ pub fn change_rules(
     Ok(rules)
 }
 
-impl Rules {
-    /// Returns whether some policy reads the reputation of the runs that made changes, where
-    /// policies are about this at all.
-    #[must_use]
-    pub fn makers_read(&self, call: &Call) -> Option<bool> {
-        let action = action_of(call);
-        let layers = &self.policies.as_ref()?.layers;
-        layers
-            .are_about(&[action])
-            .then(|| layers.are_about_reputation())
-    }
+/// Returns whether some policy reads the reputation of the runs that made changes, where policies
+/// are about this call at all.
+#[must_use]
+pub fn makers_read(rules: &Rules, call: &Call) -> Option<bool> {
+    let layers = &rules.policies.as_ref()?.layers;
+    layers
+        .are_about(&[action_of(call)])
+        .then(|| layers.are_about_reputation())
 }
 
 /// Decides whether changes are written to the person's own files, or undone there. Without policies

@@ -8,9 +8,9 @@ use crate::network::publishing::{
     forbidden, published, publishing as publishing_of, refused, taken, too_many,
 };
 use crate::origin::{Origin, Sourced};
-use crate::refusal::reason;
+use crate::refusal::{reason, unknown_sandbox};
 use crate::rules::Rules;
-use crate::source::{Facts, unknown_sandbox};
+use crate::source::Facts;
 
 const LATER: Origin = Origin::CommandLine("atoll publish");
 

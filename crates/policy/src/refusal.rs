@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use atoll_model::Reason;
+use atoll_model::{Reason, Verdict};
 
 use crate::origin::Sourced;
 use crate::places::overlap;
@@ -36,4 +36,14 @@ pub(crate) fn denial(denied: &Sourced<std::path::PathBuf>, path: &Path) -> Optio
     } else {
         format!("it holds {place}, which is denied and cannot be cut out of it")
     })
+}
+
+/// Returns the denial of an action on a living sandbox of which nothing is known.
+pub(crate) fn unknown_sandbox<G>(what: &str) -> Verdict<G> {
+    Verdict::Deny(vec![reason(
+        what,
+        "nobody says what the sandbox has by now",
+        &"built in",
+        "report it: this is a defect of Atoll",
+    )])
 }

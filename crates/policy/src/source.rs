@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::network::{CredentialName, Placeholder, Published};
-use atoll_model::{Call, LimitKey, Mode, Verdict};
+use atoll_model::{Call, LimitKey, Mode};
 
 use crate::TrustList;
 use crate::file::SourceFile;
-use crate::promotion::{Maker, Promoted};
-use crate::refusal::reason;
 
 /// A source of the user's own profiles by name (without `.toml`). A user's profile replaces a
 /// shipped one of the same name.
@@ -216,8 +214,49 @@ pub struct Changes<'a> {
     /// The workspace of the run that made the changes; `None` if they were made elsewhere.
     pub workspace: Option<&'a Path>,
     /// Every run that may have made one of the changes, as far as they differ, or why that is
-    /// unknown. They matter where [`Rules::makers_read`](crate::Rules::makers_read) says so.
+    /// unknown. They matter where [`makers_read`](crate::makers_read) says so.
     pub makers: Result<&'a [Maker], &'a str>,
+}
+
+/// A change to be applied to the person's files.
+#[derive(Clone, Copy, Debug)]
+pub struct Promoted<'a> {
+    /// The path to write to, absolute.
+    pub path: &'a Path,
+    /// True if other programs run the file.
+    pub control: bool,
+    /// True for a directory that was moved with all its content.
+    pub is_moved: bool,
+    /// True for a directory that is created; its entries are changes of their own.
+    pub is_directory: bool,
+    /// True for a symbolic link, which may stand for a directory.
+    pub is_link: bool,
+}
+
+/// The facts about a run that has made changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker {
+    /// The user number of who started it, if known.
+    pub user: Option<u32>,
+    /// Its profile.
+    pub profile: String,
+    /// The run's sandbox mode.
+    pub mode: Mode,
+    /// The run's level of trust.
+    pub trust: Option<String>,
+    /// True if anything that needs an approval is denied while the run is going on, and when an
+    /// option of the run itself applies its changes.
+    pub is_strict: bool,
+    /// The run's task.
+    pub task: Option<String>,
+    /// The run's purpose.
+    pub purpose: Option<String>,
+    /// The confidence that the agent stated last, percent.
+    pub confidence: Option<u8>,
+    /// The labels of the data that the session has touched; `None` if they were not recorded.
+    pub labels: Option<BTreeSet<String>>,
+    /// The agent's reputation, points.
+    pub reputation: u8,
 }
 
 /// The facts about a living sandbox.
@@ -231,14 +270,4 @@ pub struct Living<'a> {
     pub is_inspected: bool,
     /// The reason why a token of the sandbox does not carry the port that is to be published.
     pub token_refusal: Option<&'a str>,
-}
-
-/// Returns the denial of an action on a living sandbox of which nothing is known.
-pub(crate) fn unknown_sandbox<G>(what: &str) -> Verdict<G> {
-    Verdict::Deny(vec![reason(
-        what,
-        "nobody says what the sandbox has by now",
-        &"built in",
-        "report it: this is a defect of Atoll",
-    )])
 }

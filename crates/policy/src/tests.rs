@@ -389,7 +389,7 @@ fn promote(
         written => Action::Promote(written.len() as u64),
     });
     call.principal.uid = promoter.user;
-    let makers = match rules.makers_read(&call) {
+    let makers = match crate::makers_read(&rules, &call) {
         Some(reads_reputation) => (promoter.makers)(reads_reputation),
         None => Ok(Vec::new()),
     };

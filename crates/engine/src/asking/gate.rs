@@ -24,6 +24,15 @@ pub(crate) struct Acts<'a> {
     pub(crate) noted: &'a dyn Fn(Result<(), LedgerError>) -> bool,
 }
 
+impl<'a> Acts<'a> {
+    pub(crate) fn new(
+        rereading: &'a Rereading<'a>,
+        noted: &'a dyn Fn(Result<(), LedgerError>) -> bool,
+    ) -> Self {
+        Self { rereading, noted }
+    }
+}
+
 impl Acts<'_> {
     /// Carries out an action on the sandbox.
     fn carry_out<E: Effect>(

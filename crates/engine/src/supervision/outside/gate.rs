@@ -1,4 +1,4 @@
-//! What is decided and recorded of a running sandbox beside its programs.
+//! The decisions and records of a running sandbox beside its programs.
 
 use atoll_model::network::{NetworkRule, Published};
 use atoll_model::{Escalate, PublishPort};

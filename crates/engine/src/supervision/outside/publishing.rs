@@ -24,7 +24,7 @@ pub(super) fn asked(port: PublishedPort, by: Who, first: Option<Who>) -> Publish
 /// The effect of a port that is published.
 #[derive(Clone, Copy)]
 pub(super) enum Effect {
-    /// It can be connected to on the host.
+    /// Programs of the host can connect to it.
     Open,
     /// Callers of a server reach it.
     Reach,
