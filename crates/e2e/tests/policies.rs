@@ -1611,6 +1611,25 @@ fn the_schema_is_printed_and_closing_permits_are_named() {
 /// An undo that policies deny, that errs, or that a person denies restores nothing, leaves no mark
 /// of an undo, and is in the ledger; so does a denied apply.
 #[test]
+fn live_run_is_undone_whatever_policies_it_leaves() {
+    let world = World::new("live_run_is_undone_whatever_policies_it_leaves");
+    world.write("a", "before\n");
+    own(
+        &world,
+        "@approve(\"person\") permit(principal, action == Action::\"restore\", resource);\n",
+    );
+    let leave = "echo after > a; ln -s nowhere left.cedar";
+    let run = world.atoll(["run", "--live", "--", "sh", "-c", leave]);
+    let _ = run.run().success();
+    assert_eq!(world.read("a"), "after\n");
+    let mut asked = world.atoll(["undo", "last"]).on_terminal(24, 200);
+    let _ = asked.expect(ANSWER);
+    asked.line("o");
+    let _ = asked.wait().success();
+    assert_eq!(world.read("a"), "before\n");
+}
+
+#[test]
 fn denied_apply_and_undo_change_nothing() {
     let world = World::new("denied_apply_and_undo_change_nothing");
     world.write("a", "before\n");

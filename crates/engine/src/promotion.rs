@@ -89,6 +89,8 @@ pub struct Allowed {
     armed: Armed<ChangeGrant>,
     /// The approval of a person, where the policies require one.
     agreed: Option<Agreed>,
+    /// True for an undo, which is agreed to as such: there are no plans of it.
+    is_undo: bool,
 }
 
 impl Allowed {
@@ -115,7 +117,7 @@ impl Allowed {
     /// # Errors
     /// When it is another one, or what it would write cannot be read.
     pub fn refuse_other(&self, plan: &Plan) -> Result<(), Failure> {
-        let Some(agreed) = &self.agreed else {
+        let Some(agreed) = self.agreed.as_ref().filter(|_| !self.is_undo) else {
             return Ok(());
         };
         let digest = plan.digest().doing(UNREAD)?;
@@ -168,11 +170,11 @@ pub struct Meant<'a> {
 /// there.
 pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
     let places = Places::read()?;
-    let (files, host) = (
-        PolicyFiles::read(&places, meant.workspace)?,
-        configuration::host_facts(&places)?,
-    );
-    let rules = change_rules(&files.sources(), &host, meant.purposes);
+    let files = policies_about(meant, taking, &places)?;
+    let host = configuration::host_facts(&places)?;
+    // A purpose narrows what is made, and has no say in undoing it.
+    let purposes = if meant.is_undo { &[] } else { meant.purposes };
+    let rules = change_rules(&files.sources(), &host, purposes);
     let mut rules = rules.map_err(|error| no_rules(error, meant))?;
     let written = written(meant.plans);
     let changes = promoted(&written);
@@ -224,7 +226,31 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     for notice in armed.grant().notices() {
         taking.surface.warn(notice.to_string());
     }
-    Ok(Allowed { armed, agreed })
+    let is_undo = meant.is_undo;
+    Ok(Allowed {
+        armed,
+        agreed,
+        is_undo,
+    })
+}
+
+/// Reads the policies that are about changes, or about undoing them.
+fn policies_about(
+    meant: &Meant<'_>,
+    taking: &Taking<'_>,
+    places: &Places,
+) -> Result<PolicyFiles, Failure> {
+    match PolicyFiles::read(places, meant.workspace) {
+        // Those whose changes are undone may have left something there that cannot be read, and are
+        // not to keep their changes by that.
+        Err(failure) if meant.is_undo => {
+            let why = failure.what;
+            let notice = format!("the project's policies do not count: {why}");
+            taking.surface.warn(notice);
+            PolicyFiles::read(places, None)
+        }
+        files => files,
+    }
 }
 
 /// Returns the call for changes, or for undoing them, by this process's user.

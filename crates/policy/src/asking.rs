@@ -12,8 +12,8 @@ use atoll_cedar::{
 };
 use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
 
-use crate::grant::Notice;
 use crate::levels::TrustRules;
+use crate::notice::Notice;
 use crate::origin::Origin;
 use crate::programs::{self, SEARCHED_MAX};
 use crate::refusal::reason;

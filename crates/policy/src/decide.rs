@@ -9,7 +9,8 @@ use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind,
 use crate::asking::Answer;
 use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
-use crate::grant::{Grant, Notice};
+use crate::grant::Grant;
+use crate::notice::Notice;
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute, overlap};
 use crate::refusal::reason;

@@ -1,13 +1,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_model::Boundary;
 use atoll_model::network::{NetworkRule, Published};
 
-use crate::Origin;
+use crate::notice::Notice;
 use crate::rules::Rules;
 
 /// The exact rights of one sandbox. Only [`decide`](crate::decide) creates one, so a holder knows that
@@ -246,18 +245,3 @@ right_of!(PortGrant, Granted::Port(grant) => grant);
 right_of!(HostGrant, Granted::Host(grant) => *grant);
 right_of!(ChangeGrant, Granted::Change(grant) => grant);
 right_of!(Permission, Granted::Permission(grant) => grant);
-
-/// A notice to the person about how the rules were compiled.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Notice {
-    /// The sentence.
-    pub text: String,
-    /// The line or option that it is about.
-    pub origin: Origin,
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ({})", self.text, self.origin)
-    }
-}

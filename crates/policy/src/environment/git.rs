@@ -13,7 +13,7 @@ use atoll_model::network::{
 
 use crate::credential::Credential;
 use crate::git_settings::GitSettings;
-use crate::grant::Notice;
+use crate::notice::Notice;
 use crate::origin::Origin;
 use crate::rules::Rules;
 

@@ -42,7 +42,7 @@ pub(crate) enum Reason {
     Resumed,
     /// The build that it was for needs it no more, for this reason.
     Build(&'static str),
-    /// Could not be paused, or leaves files that could not be kept, for this reason.
+    /// Could not be paused, or leaves files that could not be kept.
     NotKept(String),
     /// Its programs have ended by themselves, or by a limit.
     Exited(String),
@@ -58,8 +58,7 @@ impl fmt::Display for Reason {
             Self::RolledBack => "it goes back to a snapshot",
             Self::Resumed => "it has gone on",
             Self::Build(why) => why,
-            Self::NotKept(why) => return write!(formatter, "it could not be kept: {why}"),
-            Self::Exited(why) => why,
+            Self::NotKept(why) | Self::Exited(why) => why,
         })
     }
 }
@@ -83,7 +82,8 @@ pub(crate) enum Transition {
     Exit(Reason),
     /// About to end.
     End(Reason),
-    /// Ends instead of being paused, or another sandbox of its id goes on with its files.
+    /// Ends instead of being paused, or while it is, or another sandbox of its id goes on with its
+    /// files. Only whoever pauses it, or has its turn while it is paused, says so.
     Abandon(Reason),
 }
 
@@ -105,8 +105,11 @@ impl Lifecycle {
             (Self::Paused { .. }, T::Exit(_)) => Self::Paused { memory: false },
             (Self::Resuming { .. }, T::Exit(_)) => Self::Resuming { memory: false },
             (Self::Creating | Self::Running, T::Exit(reason) | T::End(reason))
-            | (Self::Pausing { .. } | Self::Resuming { .. }, T::Abandon(reason))
-            | (Self::Paused { .. }, T::End(reason)) => Self::Ended(reason),
+            // Whoever still holds a paused one as it lived ends nothing.
+            | (
+                Self::Pausing { .. } | Self::Paused { .. } | Self::Resuming { .. },
+                T::Abandon(reason),
+            ) => Self::Ended(reason),
             (_, T::Start | T::Pause { .. } | T::Park | T::Resume | T::Continue | T::Stay)
             | (_, T::Exit(_) | T::End(_) | T::Abandon(_)) => return None,
         })
@@ -288,18 +291,15 @@ mod tests {
             ),
             (
                 T::End(Reason::Timeout),
-                vec![
-                    (Creating, over()),
-                    (Running, over()),
-                    (Paused { memory: kept }, over()),
-                    (Paused { memory: lost }, over()),
-                ],
+                vec![(Creating, over()), (Running, over())],
             ),
             (
                 T::Abandon(Reason::Timeout),
                 vec![
                     (Pausing { memory: kept }, over()),
                     (Pausing { memory: lost }, over()),
+                    (Paused { memory: kept }, over()),
+                    (Paused { memory: lost }, over()),
                     (Resuming { memory: kept }, over()),
                     (Resuming { memory: lost }, over()),
                 ],

@@ -53,8 +53,8 @@ impl Sandboxes {
         let asleep = self.keep(living, row, sleeps, by).await;
         if let Err(refusal) = asleep {
             self.layers.forget_paused(&living.spec.id);
-            self.abandon(living, Reason::NotKept(refusal.what.clone()))
-                .await;
+            let why = format!("it could not be paused: {}", refusal.what);
+            self.abandon(living, Reason::NotKept(why)).await;
             return Err(refusal);
         }
         let asleep = asleep.ok().flatten();

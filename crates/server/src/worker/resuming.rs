@@ -126,7 +126,7 @@ impl Sandboxes {
             let what = format!("sandbox {} cannot be ended now", paused.id);
             return Err(Refusal::new(Kind::Unavailable, what).advise("end it again"));
         }
-        let _ = paused.life.pass(Transition::End(Reason::Caller));
+        let _ = paused.life.pass(Transition::Abandon(Reason::Caller));
         self.list.remove_paused(&paused.id);
         self.layers.forget_paused(&paused.id);
         let facts = json!({ "why": "a caller has ended it while it was paused" });

@@ -65,21 +65,25 @@ impl Sandboxes {
 
     /// Ends a sandbox that goes on as another one of its id.
     async fn end_for(self: &Arc<Self>, living: &Arc<Living>) -> Result<(), Refusal> {
-        let begun = living.life.pass(Transition::Pause { memory: false });
-        begun.map_err(|state| state.refusal(&living.spec.id))?;
-        // What it had is out of the way at once, and removed while others go on.
         let left = self.layers.kept(&format!("gone{}", name(20)?));
         self.layers.make_kept_homes()?;
+        let begun = living.life.pass(Transition::Pause { memory: false });
+        begun.map_err(|state| {
+            let what = format!("sandbox {} is ending: {state}", living.spec.id);
+            Refusal::new(Kind::NoSandbox, what)
+        })?;
+        // What it had is out of the way at once, and removed while others go on.
         let (of, home) = (Arc::clone(living), left.clone());
         let killed = spawn_blocking(move || of.sandbox.kill_leaving(&home, &changes_beside(&home)));
         let killed = killed.await;
         let _ = std::thread::Builder::new()
             .spawn(move || remove_home(&left).and(remove_home(&changes_beside(&left))));
-        let killed = killed.map_err(|error| fault(&error))?;
-        if let Err(failure) = killed {
+        let killed = killed.map_err(|error| fault(&error));
+        let killed = killed.and_then(|done| done.map_err(|failure| refusal(&failure)));
+        if killed.is_err() {
             self.abandon(living, Reason::RolledBack).await;
-            return Err(refusal(&failure));
         }
+        killed?;
         self.list.remove_living(&living.spec.id);
         let _ = living.life.pass(Transition::Abandon(Reason::RolledBack));
         self.idempotency.end_requests(living);

@@ -58,9 +58,9 @@ impl Templates {
                 Ok(left)
             }
             Err(refusal) => {
-                self.sandboxes
-                    .abandon(living, Reason::NotKept(refusal.what.clone()))
-                    .await;
+                let why = format!("it could not be kept: {}", refusal.what);
+                let why = Reason::NotKept(why);
+                self.sandboxes.abandon(living, why).await;
                 Err(refusal)
             }
         }
