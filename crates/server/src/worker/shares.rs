@@ -14,6 +14,11 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::protocol::{Kind, Refusal};
 
+/// The part of the sandboxes that there can be up to which memory is kept, per cent: the rest is for
+/// those that are wanted now.
+pub(super) const CROWDED_FROM: u64 = 50;
+/// The threads for work that waits for the kernel or a sandbox, never for a caller.
+pub(super) const BLOCKING_THREADS_MAX: usize = 1_024;
 /// The times of what is left that a tenant may have.
 const TIMES: u64 = 3;
 /// The sixteenths of the descriptors that are for one thing, and those that each takes here and in
@@ -336,10 +341,3 @@ mod tests {
         assert_eq!((used.all, used.by.len()), (0, 0));
     }
 }
-
-/// The part of the sandboxes that there can be up to which memory is kept, per cent: the rest is for
-/// those that are wanted now.
-pub(super) const CROWDED_FROM: u64 = 50;
-
-/// The threads for work that waits for the kernel or a sandbox, never for a caller.
-pub(super) const BLOCKING_THREADS_MAX: usize = 1_024;
