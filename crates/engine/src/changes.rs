@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use self::commits::{Commit, is_in_git};
 use crate::configuration;
 use crate::failure::{Doing, Failure};
+use crate::journals::numbered;
 use crate::kept::NOT_WRITTEN;
 use crate::supervision::{has_changed, is_written_outside};
 
@@ -282,20 +283,15 @@ pub fn journals_of(state: &StateDir, record: &RunRecord) -> PathBuf {
 }
 
 /// Returns the journals of a layer's applies, oldest first.
-pub fn journals(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Vec<PathBuf> {
-    let directory = journals_of(state, record);
-    let prefix = format!("{}-", layer.name);
-    let mut numbered: Vec<(u64, PathBuf)> = std::fs::read_dir(&directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            Some((name.strip_prefix(&prefix)?.parse().ok()?, entry.path()))
-        })
-        .collect();
-    numbered.sort();
-    numbered.into_iter().map(|(_, path)| path).collect()
+///
+/// # Errors
+/// As [`numbered`].
+pub fn journals(
+    state: &StateDir,
+    record: &RunRecord,
+    layer: &LayerRecord,
+) -> Result<Vec<PathBuf>, Failure> {
+    numbered(&journals_of(state, record), &format!("{}-", layer.name))
 }
 
 /// Returns the path of the journal for a layer's next apply.
@@ -311,7 +307,7 @@ pub fn next_journal(
     let made = std::fs::create_dir_all(&directory);
     made.map_err(FileFault::on("make", &directory))
         .map_err(|fault| Failure::of_file("the journal cannot be made", &fault))?;
-    let number = journals(state, record, layer).len();
+    let number = journals(state, record, layer)?.len();
     Ok(directory.join(format!("{}-{number}", layer.name)))
 }
 
@@ -462,11 +458,11 @@ pub fn refuse_unchanged(
     all: &[LayerChanges],
     paths: &[RelativePath],
 ) -> Result<(), Failure> {
-    let written = |path: &RelativePath| {
-        let layers = record.layers.iter();
-        let mut journals = layers.flat_map(|layer| journals(state, record, layer));
-        journals.any(|journal| has_written(&journal, path))
-    };
+    let mut all_journals = Vec::new();
+    for layer in &record.layers {
+        all_journals.extend(journals(state, record, layer)?);
+    }
+    let written = |path: &RelativePath| all_journals.iter().any(|one| has_written(one, path));
     let changed = || {
         all.iter().flat_map(|one| {
             let refused = one.set.refused.iter().chain(&one.set.withheld);

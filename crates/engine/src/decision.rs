@@ -261,7 +261,7 @@ impl Work<'_> {
         let mut found = false;
         let directory = changes::journals_of(self.state, record);
         let last = LastUndo::read(&directory)?;
-        for (layer, journal) in self.journals(record) {
+        for (layer, journal) in self.journals(record)? {
             if journal_state(&journal).doing("the journal cannot be read")?
                 != JournalState::Interrupted
             {
@@ -293,7 +293,7 @@ impl Work<'_> {
             )));
         }
         let mut is_applied = false;
-        for (_, journal) in self.journals(record) {
+        for (_, journal) in self.journals(record)? {
             let state = journal_state(&journal).doing("the journal cannot be read")?;
             is_applied |= state == JournalState::Done;
         }
@@ -310,22 +310,21 @@ impl Work<'_> {
         self.update(record, |kept| kept.state = state)?;
         if backwards && record.mode != WorkspaceMode::Live {
             // A failure here costs a conflict later, and nothing else.
-            let journals: Vec<PathBuf> = self.journals(record).into_iter().map(|it| it.1).collect();
+            let journals: Vec<PathBuf> =
+                self.journals(record)?.into_iter().map(|it| it.1).collect();
             let _ = self.forget_taken_back(record, &journals);
         }
         Ok(())
     }
 
     /// Returns all journals of a run with their layers, oldest first within a layer.
-    fn journals(&self, record: &RunRecord) -> Vec<(LayerRecord, PathBuf)> {
-        let of_layer = |layer: &LayerRecord| {
-            let journals = changes::journals(self.state, record, layer);
-            journals
-                .into_iter()
-                .map(|journal| (layer.clone(), journal))
-                .collect::<Vec<_>>()
-        };
-        record.layers.iter().flat_map(of_layer).collect()
+    fn journals(&self, record: &RunRecord) -> Result<Vec<(LayerRecord, PathBuf)>, Failure> {
+        let mut all = Vec::new();
+        for layer in &record.layers {
+            let journals = changes::journals(self.state, record, layer)?.into_iter();
+            all.extend(journals.map(|journal| (layer.clone(), journal)));
+        }
+        Ok(all)
     }
 
     /// Refuses to go on while an apply or an undo of the run is interrupted.
@@ -334,7 +333,7 @@ impl Work<'_> {
     /// When there is one.
     pub fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
         let last = LastUndo::read(&changes::journals_of(self.state, record))?;
-        for (_, journal) in self.journals(record) {
+        for (_, journal) in self.journals(record)? {
             if journal_state(&journal).doing("the journal cannot be read")?
                 == JournalState::Interrupted
             {

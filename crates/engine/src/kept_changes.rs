@@ -23,6 +23,7 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::decision::last_undo::is_half_done;
 use crate::failure::{Doing, Failure};
+use crate::journals::numbered;
 use crate::login::is_taken_over;
 use crate::notice::Notices;
 pub use applying::apply_kept;
@@ -138,7 +139,7 @@ impl Opened {
     fn next_journal(&self) -> Result<PathBuf, Failure> {
         let directory = self.layer.journals();
         std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
-        Ok(directory.join(journals(&self.layer).len().to_string()))
+        Ok(directory.join(journals(&self.layer)?.len().to_string()))
     }
 
     /// Counts only differences on the host from this time on as somebody else's changes.
@@ -181,15 +182,8 @@ fn since(time: SystemTime) -> (i64, u32) {
 }
 
 /// Returns the journals of a layer's applies, oldest first.
-fn journals(layer: &KeptLayer) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(layer.journals());
-    let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
-        let number: u64 = entry.file_name().to_str()?.parse().ok()?;
-        Some((number, entry.path()))
-    });
-    let mut numbered: Vec<(u64, PathBuf)> = numbered.collect();
-    numbered.sort();
-    numbered.into_iter().map(|(_, path)| path).collect()
+fn journals(layer: &KeptLayer) -> Result<Vec<PathBuf>, Failure> {
+    numbered(&layer.journals(), "")
 }
 
 /// Login files of a layer, as paths in it, whose places are nobody's to keep.
@@ -284,7 +278,7 @@ pub fn discard(
             );
         }
         // What was overwritten outside lies beside the layer, and goes with it.
-        let was_applied = journals(&layer).iter().any(|journal| {
+        let was_applied = journals(&layer)?.iter().any(|journal| {
             let state = journal_state(journal);
             matches!(state, Ok(JournalState::Done | JournalState::Interrupted))
         });

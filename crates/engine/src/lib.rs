@@ -37,6 +37,7 @@ pub mod git_settings;
 mod given_up;
 pub mod hidden;
 mod home;
+mod journals;
 mod kept;
 pub mod kept_changes;
 pub mod learning;

@@ -63,13 +63,15 @@ pub fn end_unanswering(
     };
     let until = Instant::now() + patience;
     while Instant::now() < until {
+        // Looked at first: one that ends between the two is taken over, not left to nobody.
+        let was_alive = open_runs.is_alive(run)?;
         if let Some(marker) = open_runs.take_over(run)? {
             let journal = Journal::open(state, clock)?;
             interrupted_because(&journal, state, marker, why, files)?;
             return Ok(ended);
         }
         // Whoever looked for such runs meanwhile has recorded it.
-        if !open_runs.is_alive(run)? {
+        if !was_alive {
             return Ok(ended);
         }
         if carrier.is_none() {

@@ -66,7 +66,7 @@ impl Work<'_> {
         done: &[&LayerChanges],
     ) -> Result<(), Failure> {
         for one in done.iter().rev() {
-            let journals = changes::journals(self.state, record, &one.layer);
+            let journals = changes::journals(self.state, record, &one.layer)?;
             if let Some(journal) = journals.last() {
                 let undone = undo(journal, false).doing(
                     "the changes could not be applied, and what was written before could not be \

@@ -54,7 +54,7 @@ impl Work<'_> {
         let directory = changes::journals_of(self.state, record);
         let last = LastUndo::read(&directory)?;
         let (mut done, mut interrupted) = (Vec::new(), Vec::new());
-        for (layer, journal) in self.journals(record) {
+        for (layer, journal) in self.journals(record)? {
             let is_of_undo = |last: &LastUndo| last.names_all(std::slice::from_ref(&journal));
             match journal_state(&journal).doing("the journal cannot be read")? {
                 JournalState::Interrupted if last.as_ref().is_some_and(is_of_undo) => {

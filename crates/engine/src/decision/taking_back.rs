@@ -124,7 +124,7 @@ impl Work<'_> {
             return Ok(false);
         };
         let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
-        for (layer, journal) in self.with_layers(record, &interrupted) {
+        for (layer, journal) in self.with_layers(record, &interrupted)? {
             let ended = match onward && record.mode == WorkspaceMode::Live {
                 true => finish(&journal),
                 false => take_back(&journal),
@@ -171,7 +171,7 @@ impl Work<'_> {
         if undone.len() < last.journals.len() || !self.done(record)?.is_empty() {
             return Ok(None);
         }
-        if let Some((layer, journal)) = self.with_layers(record, &undone).last() {
+        if let Some((layer, journal)) = self.with_layers(record, &undone)?.last() {
             let done = finish(journal).doing("the journal cannot be read")?;
             self.record_end(record, layer, done.entries)?;
         }
@@ -210,7 +210,7 @@ impl Work<'_> {
     ) -> Result<Vec<(LayerRecord, PathBuf)>, Failure> {
         let directory = changes::journals_of(self.state, record);
         if record.mode != WorkspaceMode::Live {
-            for (_, journal) in self.journals(record) {
+            for (_, journal) in self.journals(record)? {
                 let state = journal_state(&journal).doing("the journal cannot be read")?;
                 if state == JournalState::Done && !last.names_all(std::slice::from_ref(&journal)) {
                     return Ok(Vec::new());
@@ -219,13 +219,17 @@ impl Work<'_> {
         }
         let mut undone = last.of_state(&directory, LastUndo::state_in_effect(record.mode))?;
         undone.reverse();
-        Ok(self.with_layers(record, &undone))
+        self.with_layers(record, &undone)
     }
 
-    fn with_layers(&self, record: &RunRecord, journals: &[PathBuf]) -> Vec<(LayerRecord, PathBuf)> {
-        let all = self.journals(record);
+    fn with_layers(
+        &self,
+        record: &RunRecord,
+        journals: &[PathBuf],
+    ) -> Result<Vec<(LayerRecord, PathBuf)>, Failure> {
+        let all = self.journals(record)?;
         let known = |journal: &PathBuf| all.iter().find(|(_, own)| own == journal).cloned();
-        journals.iter().filter_map(known).collect()
+        Ok(journals.iter().filter_map(known).collect())
     }
 }
 

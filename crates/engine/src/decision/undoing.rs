@@ -149,7 +149,7 @@ impl Work<'_> {
         let mut done: Vec<Done> = Vec::new();
         for layer in record.layers.iter().rev() {
             let mut of_layer = Vec::new();
-            for journal in changes::journals(self.state, record, layer)
+            for journal in changes::journals(self.state, record, layer)?
                 .into_iter()
                 .rev()
             {

@@ -254,7 +254,7 @@ fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
             .advise(format!("atoll kept undo {name} goes on with it"))
             .advise(format!("atoll kept undo {name} --take-back takes it back"))
     };
-    for journal in journals(&one.layer) {
+    for journal in journals(&one.layer)? {
         let state = journal_state(&journal).doing("the journal cannot be read")?;
         if state == JournalState::Interrupted {
             return Err(match is_of_undo(&journal) {

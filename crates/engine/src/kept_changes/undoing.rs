@@ -46,7 +46,7 @@ pub fn undo_kept(undoing: &Undoing<'_>, force: bool) -> Result<UndoReport, Failu
     for (at, one) in opened.iter().enumerate() {
         let was_cut_short = settle_undo(one, &ledger, &command)?;
         let mut applied = Vec::new();
-        for journal in journals(&one.layer).into_iter().rev() {
+        for journal in journals(&one.layer)?.into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
                 JournalState::None | JournalState::Undone => {}
                 // What was cut short is the newest: it goes first, whatever follows.
@@ -113,7 +113,7 @@ pub fn foresee(undoing: &Undoing<'_>) -> Result<UndoReport, Failure> {
     let mut is_any = false;
     for one in &opened {
         let mut applied = Vec::new();
-        for journal in journals(&one.layer).into_iter().rev() {
+        for journal in journals(&one.layer)?.into_iter().rev() {
             if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Done {
                 applied.push(journal);
             }
@@ -212,7 +212,7 @@ fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
     let Some(last) = LastUndo::read(&directory)? else {
         return Ok(Vec::new());
     };
-    for journal in journals(&one.layer) {
+    for journal in journals(&one.layer)? {
         match journal_state(&journal).doing("the journal cannot be read")? {
             JournalState::None | JournalState::Undone => {}
             JournalState::Done | JournalState::Interrupted => {
