@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::interrupted::{run_child, spread};
 use super::modes::pause;
@@ -433,7 +433,9 @@ fn taking_back_an_apply_that_was_cut_short_leaves_others_files() {
 #[test]
 fn the_taking_back_of_an_undo_can_be_killed_too() {
     let mut interrupted = 0;
-    for round in 0..16 {
+    // The time that one takes which nobody kills, as busy as the machine is now.
+    let mut whole = Duration::ZERO;
+    for round in 0..=16 {
         let edits: Vec<Edit> = (0..60)
             .flat_map(|index| {
                 [
@@ -448,9 +450,15 @@ fn the_taking_back_of_an_undo_can_be_killed_too() {
         stand.apply_all();
         undo(&journal, false).unwrap();
         let mut child = run_child(stand.place.path(), "take-undo-back");
-        std::thread::sleep(std::time::Duration::from_micros(spread(round, 40_000)));
-        child.kill().unwrap();
+        let begun = Instant::now();
+        if round > 0 {
+            std::thread::sleep(whole * u32::try_from(spread(round, 1_000)).unwrap() / 1_000);
+            child.kill().unwrap();
+        }
         child.wait().unwrap();
+        if round == 0 {
+            whole = begun.elapsed();
+        }
         let what = format!("round {round}");
         let state = journal_state(&journal).unwrap();
         if state == JournalState::Interrupted {
