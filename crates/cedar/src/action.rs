@@ -85,40 +85,30 @@ impl Action {
     /// The actions of network flows, decided on while a run is going on.
     pub const OF_FLOWS: [Self; 3] = [Self::Resolve, Self::Connect, Self::Request];
 
-    /// Returns whether this build asks policies about the action. Policies about any other action
-    /// decide nothing.
-    #[must_use]
-    pub fn is_asked(self) -> bool {
-        self.principal().is_some()
-    }
-
     /// Returns the entity type of the principal in every question about this action.
     #[must_use]
-    pub fn principal(self) -> Option<&'static str> {
+    pub fn principal(self) -> &'static str {
         match self {
             // Before there is a session, and after it.
-            Self::Run | Self::Promote | Self::Restore => Some("Person"),
+            Self::Run | Self::Promote | Self::Restore => "Person",
             // Who answers, and who administers.
-            Self::Escalate | Self::Administer => Some("Person"),
-            Self::Read | Self::Write | Self::Connect | Self::Request | Self::Resolve => {
-                Some("Session")
-            }
-            Self::Exec | Self::UseCredential | Self::Publish => Some("Session"),
-            Self::Call => None,
+            Self::Escalate | Self::Administer => "Person",
+            Self::Read | Self::Write | Self::Connect | Self::Request | Self::Resolve => "Session",
+            Self::Exec | Self::UseCredential | Self::Publish | Self::Call => "Session",
         }
     }
 
     /// Returns the entity type of the resource in every question about this action.
     #[must_use]
-    pub fn resource(self) -> Option<&'static str> {
+    pub fn resource(self) -> &'static str {
         match self {
-            Self::Run | Self::Exec => Some("Program"),
-            Self::Read | Self::Write | Self::Promote => Some("Path"),
-            Self::Connect | Self::Request | Self::Resolve => Some("Host"),
-            Self::UseCredential => Some("Credential"),
-            Self::Publish => Some("Port"),
-            Self::Restore | Self::Escalate | Self::Administer => Some("Run"),
-            Self::Call => None,
+            Self::Run | Self::Exec => "Program",
+            Self::Read | Self::Write | Self::Promote => "Path",
+            Self::Connect | Self::Request | Self::Resolve => "Host",
+            Self::UseCredential => "Credential",
+            Self::Publish => "Port",
+            Self::Restore | Self::Escalate | Self::Administer => "Run",
+            Self::Call => "Tool",
         }
     }
 

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::conduct::REPUTATION_MAX;
 use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, Target};
-use atoll_model::{Mode, WorkspaceMode};
+use atoll_model::{CallTool, Mode, ToolEffect, ToolKind, ToolName, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
+use crate::flattened::flattened;
 use crate::obligation::carried;
 use crate::{
     Action, Asked, ChangeFacts, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question,
@@ -60,6 +61,14 @@ pub struct Case {
     pub nesting: bool,
     /// True if the program has a terminal. Default: false.
     pub terminal: bool,
+    /// The kind of a tool. Default: `command`.
+    pub kind: Option<String>,
+    /// The worst that a tool does. Default: `write`.
+    pub effect: Option<String>,
+    /// True if two calls of a tool do no more than one. Default: false.
+    pub idempotent: bool,
+    /// The arguments of a tool's call, as JSON text. Default: none.
+    pub json: Option<String>,
     /// The arguments of an exec after the program's own name. Default: none.
     pub arguments: Vec<String>,
     /// The directory that an exec starts in. Default: `/`.
@@ -192,7 +201,7 @@ impl Case {
                 return Err(format!("{what} is missing"));
             }
         }
-        let action = Action::named(&self.action).filter(|action| action.is_asked());
+        let action = Action::named(&self.action);
         if let Some(action) = action {
             self.says_nothing(action)?;
         }
@@ -239,7 +248,8 @@ impl Case {
             Some(Action::Restore) => put(Asked::Restore { run: name }),
             Some(Action::Escalate) => put(self.escalation()),
             Some(Action::Administer) => put(self.administration()),
-            Some(Action::Call) | None => Err(self.unasked()),
+            Some(Action::Call) => put(Asked::Call(&self.call()?)),
+            None => Err(self.unasked()),
         }
     }
 
@@ -251,8 +261,7 @@ impl Case {
     }
 
     fn unasked(&self) -> String {
-        let all = Action::ALL.iter().filter(|one| one.is_asked());
-        let all: Vec<&str> = all.map(|one| one.name()).collect();
+        let all = Action::ALL.map(Action::name);
         let (action, all) = (&self.action, all.join(", "));
         format!("{action:?} is nothing that is asked for; {all} are")
     }
@@ -330,6 +339,25 @@ impl Case {
         }
     }
 
+    fn call(&self) -> Result<CallTool, String> {
+        let tool = ToolName::parse(&self.resource).map_err(|error| error.to_string())?;
+        let kind = self.kind.as_deref().unwrap_or("command");
+        let effect = self.effect.as_deref().unwrap_or("write");
+        let text = self.json.as_deref().unwrap_or("{}");
+        let arguments: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("json: {error}"))?;
+        Ok(CallTool {
+            tool,
+            kind: ToolKind::named(kind).ok_or_else(|| format!("{kind:?} is no kind of tool"))?,
+            effect: ToolEffect::named(effect)
+                .ok_or_else(|| format!("{effect:?} is no effect of a tool"))?,
+            idempotent: self.idempotent,
+            text: text.to_owned(),
+            arguments: flattened(&arguments)?,
+            key: None,
+        })
+    }
+
     fn arguments(&self) -> Vec<OsString> {
         self.arguments.iter().map(OsString::from).collect()
     }
@@ -394,9 +422,10 @@ impl Case {
     /// Rejects fields that are not of this action, which would otherwise be ignored.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
         use Action::{
-            Administer, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Restore, Run,
+            Administer, Call, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Restore,
+            Run,
         };
-        let said: [(&str, bool, &[Action]); 20] = [
+        let said: [(&str, bool, &[Action]); 24] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -417,6 +446,10 @@ impl Case {
             ("sandbox", self.sandbox.is_some(), &[Exec]),
             ("seconds", self.seconds.is_some(), &[Escalate]),
             ("operation", self.operation.is_some(), &[Administer]),
+            ("kind", self.kind.is_some(), &[Call]),
+            ("effect", self.effect.is_some(), &[Call]),
+            ("idempotent", self.idempotent, &[Call]),
+            ("json", self.json.is_some(), &[Call]),
         ];
         let mut wrong = said.iter();
         match wrong.find(|(_, is_said, of)| *is_said && !of.contains(&action)) {

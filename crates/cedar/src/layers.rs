@@ -120,6 +120,26 @@ impl Layers {
         }
     }
 
+    /// Returns whether some call of a tool may be allowed, whatever its arguments: whether a caller
+    /// is shown the tool. A question that cannot be put offers nothing.
+    #[must_use]
+    pub fn offers(&self, question: &Question<'_>) -> bool {
+        let needs = self.layers.iter().map(|(_, policies)| policies.needs);
+        let needs = Needs {
+            arguments: false,
+            ..needs.fold(Needs::default(), Needs::or)
+        };
+        let Some((_, first)) = self.layers.first() else {
+            return true;
+        };
+        let put = first.put(question, needs);
+        put.is_ok_and(|put| {
+            self.layers
+                .iter()
+                .all(|(_, policies)| policies.offers(&put))
+        })
+    }
+
     fn decide(&self, question: &Question<'_>, needs: Needs) -> Decision {
         let mut whole = Decision::nothing_said();
         let Some((_, first)) = self.layers.first() else {

@@ -96,26 +96,9 @@ pub(crate) fn never(policies: &Policies, policy: &Policy, meta: &Meta) -> Vec<Re
 fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
     let principal = Head::from(policy.principal_constraint());
     let resource = Head::from(policy.resource_constraint());
-    let is_by = |action: &Action| {
-        let kind = action.principal();
-        kind.is_some_and(|kind| principal.can_be(kind, known))
-    };
-    let is_of = |action: &Action| {
-        let kind = action.resource();
-        kind.is_some_and(|kind| resource.can_be(kind, known))
-    };
-    let asked: Vec<Action> = meta
-        .actions
-        .iter()
-        .copied()
-        .filter(|one| one.is_asked())
-        .collect();
-    if asked.is_empty() {
-        let what = named(&meta.actions);
-        return Some(format!(
-            "nothing asks for {what} yet: this policy decides nothing"
-        ));
-    }
+    let is_by = |action: &Action| principal.can_be(action.principal(), known);
+    let is_of = |action: &Action| resource.can_be(action.resource(), known);
+    let asked = meta.actions.clone();
     if !asked.iter().any(is_of) {
         let what = resource.written("resource");
         return Some(format!(
@@ -136,14 +119,6 @@ fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
     }
     // What is named one by one is meant one by one.
     let is_listed = !matches!(policy.action_constraint(), ActionConstraint::Any);
-    let unasked = meta.actions.iter().copied().filter(|one| !one.is_asked());
-    let unasked: Vec<Action> = unasked.filter(|_| is_listed).collect();
-    if !unasked.is_empty() {
-        let what = named(&unasked);
-        return Some(format!(
-            "nothing asks for {what} yet: of that this policy decides nothing"
-        ));
-    }
     let others = asked
         .into_iter()
         .filter(|one| is_listed && is_of(one) && !is_by(one));
@@ -177,7 +152,7 @@ fn named(actions: &[Action]) -> String {
     names.join(", ")
 }
 
-/// Returns the types and actions that conditions name and no question ever has.
+/// Returns the types that conditions name and no question ever has.
 fn in_conditions(policy: &Policy, known: &Known) -> Vec<String> {
     let mut found = Vec::new();
     match policy.to_json() {
@@ -205,10 +180,8 @@ fn waits(read: &Value, known: &Known, found: &mut Vec<String>) {
                 found.push(kind.to_owned());
             }
             if let (Some(kind), Some(id)) = (member("type"), member("id")) {
-                let is_unasked =
-                    kind == "Action" && !Action::named(id).is_some_and(Action::is_asked);
                 let is_group = entity(kind, id).is_some_and(|one| known.has(&one));
-                if is_unasked || (kind != "Action" && !is_had(kind) && !is_group) {
+                if kind != "Action" && !is_had(kind) && !is_group {
                     found.push(format!("{kind}::{}", quoted(id)));
                 }
             }
@@ -225,7 +198,7 @@ fn entity(kind: &str, id: &str) -> Option<EntityUid> {
 
 /// Returns whether a question can have an entity of this type.
 fn is_had(kind: &str) -> bool {
-    let kinds = |action: Action| action.principal().into_iter().chain(action.resource());
+    let kinds = |action: Action| [action.principal(), action.resource()];
     Action::ALL
         .into_iter()
         .flat_map(kinds)

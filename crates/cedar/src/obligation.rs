@@ -91,7 +91,9 @@ impl Obligation {
 pub fn carried(action: Action) -> &'static [Obligation] {
     match action {
         // Who starts it is asked.
-        Action::Run | Action::Exec => &[Obligation::Approve, Obligation::Timeout, Obligation::Log],
+        Action::Run | Action::Exec | Action::Call => {
+            &[Obligation::Approve, Obligation::Timeout, Obligation::Log]
+        }
         Action::Read => &[Obligation::Label, Obligation::Log],
         Action::Write => &[Obligation::Log],
         // Who uses one waits for a person, as who starts a run that publishes one.
@@ -109,7 +111,7 @@ pub fn carried(action: Action) -> &'static [Obligation] {
         ],
         Action::Resolve => &[],
         // Who is there has said yes already.
-        Action::Call | Action::Escalate | Action::Administer => &[],
+        Action::Escalate | Action::Administer => &[],
     }
 }
 

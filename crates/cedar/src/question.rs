@@ -1,6 +1,7 @@
 //! Questions, and their translation into Cedar's terms.
 
 mod members;
+mod tool;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use atoll_model::network::{CredentialName, HostName, HostPart, PublishedPort, Request};
-use atoll_model::{Mode, WorkspaceMode};
+use atoll_model::{CallTool, Mode, WorkspaceMode};
 use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 
 use crate::quoting::quoted;
@@ -114,6 +115,8 @@ pub enum Asked<'a> {
         /// True if other programs run the file.
         control: bool,
     },
+    /// Calling a tool.
+    Call(&'a CallTool),
     /// Undoing what was written to the person's files.
     Restore {
         /// The id of the run that made the changes.
@@ -151,6 +154,7 @@ impl Asked<'_> {
             Self::Request(_, _) => Action::Request,
             Self::UseCredential(_) => Action::UseCredential,
             Self::Promote { .. } => Action::Promote,
+            Self::Call(_) => Action::Call,
             Self::Restore { .. } => Action::Restore,
             Self::Publish(_) => Action::Publish,
             Self::Escalate { .. } => Action::Escalate,
@@ -182,6 +186,7 @@ impl Asked<'_> {
             }
             Self::UseCredential(name) => format!("== Credential::{}", quoted(name.as_str())),
             Self::Publish(port) => format!("== Port::\"{}\"", port.inside),
+            Self::Call(call) => format!("== Tool::{}", quoted(call.tool.as_str())),
             Self::Restore { run } | Self::Escalate { run, .. } | Self::Administer { run, .. } => {
                 format!("== Run::{}", quoted(run))
             }
@@ -247,10 +252,15 @@ impl Question<'_> {
         let of = |id: &EntityUid, above: &[EntityUid]| {
             Entity::new_no_attrs(id.clone(), above.iter().cloned().collect::<HashSet<_>>())
         };
-        let both = [of(&principal, &owners), of(&resource, &over)];
-        let entities = Entities::from_entities(both, None).map_err(|error| error.to_string())?;
+        let mut all = vec![of(&principal, &owners), of(&resource, &over)];
+        if let Asked::Call(call) = &self.asked
+            && needs.arguments
+        {
+            all.extend(tool::arguments(words, call)?);
+        }
+        let entities = Entities::from_entities(all, None).map_err(|error| error.to_string())?;
         let mut members = self.facts(needs)?;
-        self.members(needs, &mut members)?;
+        self.members(words, needs, &mut members)?;
         let context = Context::from_pairs(members).map_err(|error| error.to_string())?;
         let id = words.action(action).ok_or("no such action")?.clone();
         let request = cedar_policy::Request::new(principal, id, resource.clone(), context, None);
@@ -266,7 +276,7 @@ impl Question<'_> {
                 Asked::Resolve(_) => None,
                 Asked::Connect { .. } | Asked::UseCredential(_) => None,
                 Asked::Promote { .. } | Asked::Restore { .. } | Asked::Publish(_) => None,
-                Asked::Escalate { .. } | Asked::Administer { .. } => None,
+                Asked::Escalate { .. } | Asked::Administer { .. } | Asked::Call(_) => None,
             },
         })
     }
@@ -302,6 +312,7 @@ impl Question<'_> {
                 let inside = port.inside.to_string();
                 Ok((id(words, Kind::Port, &inside)?, Vec::new()))
             }
+            Asked::Call(call) => Ok((id(words, Kind::Tool, call.tool.as_str())?, Vec::new())),
             Asked::Restore { run }
             | Asked::Escalate { run, .. }
             | Asked::Administer { run, .. } => Ok((id(words, Kind::Run, run)?, Vec::new())),
@@ -344,6 +355,7 @@ impl Question<'_> {
 
     fn members(
         &self,
+        words: &Vocabulary,
         needs: Needs,
         to: &mut Vec<(String, RestrictedExpression)>,
     ) -> Result<(), String> {
@@ -351,6 +363,7 @@ impl Question<'_> {
             Asked::Read(_) | Asked::Write(_) | Asked::UseCredential(_) => {}
             Asked::Resolve(name) => to.push(truth("model", self.facts.is_model(name))),
             Asked::Exec(exec) => of_exec(exec, needs, to)?,
+            Asked::Call(call) => tool::members(words, call, needs, to)?,
             Asked::Run {
                 workspace,
                 root,

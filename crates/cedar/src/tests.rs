@@ -10,6 +10,7 @@ mod never;
 mod obligations;
 mod owed;
 mod stated;
+mod tools;
 
 use atoll_model::Mode;
 

@@ -18,9 +18,14 @@ pub(crate) enum Kind {
     Credential,
     Port,
     Run,
+    Tool,
+    Texts,
+    Numbers,
+    Flags,
+    Lists,
 }
 
-const KINDS: [(Kind, &str); 8] = [
+const KINDS: [(Kind, &str); 13] = [
     (Kind::Person, "Person"),
     (Kind::Session, "Session"),
     (Kind::Program, "Program"),
@@ -29,6 +34,11 @@ const KINDS: [(Kind, &str); 8] = [
     (Kind::Credential, "Credential"),
     (Kind::Port, "Port"),
     (Kind::Run, "Run"),
+    (Kind::Tool, "Tool"),
+    (Kind::Texts, "Texts"),
+    (Kind::Numbers, "Numbers"),
+    (Kind::Flags, "Flags"),
+    (Kind::Lists, "Lists"),
 ];
 
 /// The schema and its names, in the form in which they are compared; parsing them would otherwise

@@ -98,6 +98,7 @@ fn execs(program: &Path, number: u64, loops: u32) -> Result<Value> {
         frozen: None,
         system: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     })?;
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let lost = Mutex::new(Vec::new());
@@ -140,6 +141,7 @@ fn exec(sandbox: &Sandbox, program: &Path) -> Result<Option<Ending>> {
         environment: Vec::new(),
         served: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     };
     let streams = [nothing.into(), first.into(), second.into()];
     let mut exec = sandbox.start(request, streams, None)?;

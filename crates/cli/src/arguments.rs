@@ -24,6 +24,7 @@ mod sessions;
 mod snapshot;
 mod template;
 mod token;
+mod tools;
 mod upkeep;
 mod volume;
 
@@ -97,6 +98,10 @@ pub use template::{
 pub use token::{
     AttenuateTokenArguments, IssueTokenArguments, KeyTokenArguments, ListTokensArguments,
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
+};
+pub use tools::{
+    CallToolArguments, CheckToolsArguments, ListToolsArguments, ShowToolArguments,
+    SwitchToolArguments, ToolsAction, ToolsArguments,
 };
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,
@@ -181,6 +186,8 @@ pub enum Command {
     Secret(SecretArguments),
     #[command(alias = "tokens")]
     Token(TokenArguments),
+    #[command(alias = "tool")]
+    Tools(ToolsArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),

@@ -27,7 +27,7 @@ macro_rules! document {
 }
 
 /// Every document, in the order of the list.
-pub const DOCUMENTS: [Document; 36] = [
+pub const DOCUMENTS: [Document; 37] = [
     document!("quickstart", "The first runs, from nothing"),
     document!("profiles", "What a program may see, use and change"),
     document!("network", "Which hosts a program reaches"),
@@ -46,6 +46,7 @@ pub const DOCUMENTS: [Document; 36] = [
         "serve",
         "Sandboxes for programs, over the API of E2B's SDKs"
     ),
+    document!("tools", "Typed tools that models and scripts call"),
     document!("browser", "A browser inside"),
     document!("postgres", "A database without its password"),
     document!("root", "Root inside: install packages, change the system"),

@@ -56,6 +56,7 @@ pub fn exec(arguments: &ExecArguments, output: &Output) -> Result<u8, Failure> {
         environment: variables(&arguments.env)?,
         served: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     };
     let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.tty && !has_terminal {
@@ -85,6 +86,7 @@ pub fn shell(arguments: &ShellArguments, output: &Output) -> Result<u8, Failure>
         environment: Vec::new(),
         served: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     };
     if let Some(own) = own {
         let request = request(own);

@@ -12,6 +12,7 @@ pub mod arguments;
 mod ask_key;
 mod authority;
 mod conclusion;
+mod consent;
 mod console;
 mod denied;
 mod desk;
@@ -52,6 +53,7 @@ mod stop;
 mod template;
 mod terminal;
 mod token;
+mod tools;
 mod undo_report;
 mod upkeep;
 mod used;
@@ -142,6 +144,7 @@ fn perform(
         Command::Authority(arguments) => authority::authority(arguments, output),
         Command::Secret(arguments) => secret::secret(arguments, output),
         Command::Token(arguments) => token::token(&arguments, output),
+        Command::Tools(arguments) => tools::tools(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),

@@ -10,6 +10,7 @@ mod remedy;
 mod served;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod touched;
 mod versions;
 #[cfg(test)]
@@ -55,6 +56,9 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
             Failure::new(format!("the ledger knows nothing of run {run}"))
                 .advise("atoll runs lists those that are kept"),
         );
+    }
+    if tools::are_of_tools(&events) {
+        return Ok(tools::show(&run, &events, arguments.json, output));
     }
     let opened = events.iter().find(|event| event.kind == "run.opened");
     let session = opened.and_then(|event| text(event.body.get("session")));

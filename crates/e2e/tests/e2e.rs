@@ -94,6 +94,7 @@ mod takeover;
 mod telemetry;
 mod terminal;
 mod tokens;
+mod tools;
 mod tunnels;
 mod undo_cut_short;
 mod unmapped;

@@ -438,6 +438,7 @@ fn with(labels: &Labels, asked: &Asked<'_>) -> BTreeSet<String> {
         | Asked::Request(_, Follows::Nothing | Follows::Body)
         | Asked::Run { .. }
         | Asked::Exec(_)
+        | Asked::Call(_)
         | Asked::Read(_)
         | Asked::Write(_)
         | Asked::Resolve(_)

@@ -39,6 +39,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         made_at: None,
         system: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     })?;
     let exec = |command: &[&str]| -> Result<(), Failure> {
         let output = sandbox.exec(command.iter().copied())?;

@@ -83,7 +83,9 @@ fn exec_call(of: &Call, asked: &AskedExec<'_>) -> Call {
         id: CallId {
             run: of.run().clone(),
             exec: Some(asked.exec),
+            tool: None,
         },
+        parent: request.parent.clone(),
         place,
         action: Action::Exec(Box::new(Exec {
             command: request.command.clone(),

@@ -77,6 +77,7 @@ pub mod ssh_keys;
 pub mod stop;
 pub mod supervision;
 pub mod tokens;
+pub mod tools;
 pub mod transparency;
 mod trust;
 pub mod undo_report;

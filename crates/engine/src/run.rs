@@ -96,11 +96,9 @@ pub fn asked(
     now: SystemTime,
 ) -> Call {
     Call {
-        id: CallId {
-            run: new_run_id(now),
-            exec: None,
-        },
+        id: CallId::of_run(new_run_id(now)),
         session,
+        parent: None,
         principal: configuration::principal(),
         place: Place::Directory {
             workspace: at.workspace,

@@ -14,9 +14,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use atoll_ledger::{Ledger, StateDir};
+use atoll_ledger::{Durability, Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
-use atoll_model::{Ending, LimitKey, Mode, RunId, Served};
+use atoll_model::{CallId, Ending, LimitKey, Mode, RunId, Served};
 use atoll_policy::HostFacts;
 pub use atoll_policy::{PriorAnswer, Requested};
 pub use atoll_sandbox::{
@@ -24,7 +24,8 @@ pub use atoll_sandbox::{
     Pending, Size, TEMPLATE_DIRECTORY, disk_bytes,
 };
 use atoll_sandbox::{Host, Spawner, detect_groups, forecast, in_use, memory_in_use};
-use atoll_store::load_run;
+use atoll_store::{load_run, remove_run_if};
+use serde_json::json;
 
 use crate::CallError;
 use crate::changes::{self, LayerChanges};
@@ -116,6 +117,8 @@ pub struct CreateSandbox {
     pub system: Option<System>,
     /// The answer of an approver about a served one, if one was asked.
     pub answer: PriorAnswer,
+    /// The call of the tool that it is made for.
+    pub parent: Option<Box<CallId>>,
 }
 
 /// A living sandbox. Dropping it ends it.
@@ -289,6 +292,12 @@ impl Sandbox {
         &self.run
     }
 
+    /// Returns the directory that programs begin in, absolute.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.basis.call.directory()
+    }
+
     /// Starts a program on these streams: standard input, output and error. Without a terminal they
     /// are pipes, which the program gets as they are; with one of this size they are copied from
     /// and to it.
@@ -320,6 +329,7 @@ impl Sandbox {
             environment: Vec::new(),
             served: None,
             answer: PriorAnswer::Nobody,
+            parent: None,
         };
         let pipe = || std::io::pipe().doing("no pipe can be made");
         let ((nothing, _), (mut out, out_end), (mut err, err_end)) = (pipe()?, pipe()?, pipe()?);
@@ -428,6 +438,31 @@ impl Sandbox {
             Ok(ended) => ended.map(drop).doing("it did not come to its end"),
             Err(_) => Err(Failure::new("it did not come to its end")),
         }
+    }
+
+    /// Ends it, and returns whether it has changed anything, which is kept for a decision then; of
+    /// one that has not, nothing is kept but in the ledger.
+    ///
+    /// # Errors
+    /// As [`Sandbox::kill`]; also when its changes cannot be read.
+    pub fn finish(&self) -> Result<bool, Failure> {
+        self.kill()?;
+        if self.wanted.is_discarded() {
+            return Ok(false);
+        }
+        let (state, run) = (&self.shared.state, &self.run);
+        let record = load_run(state, run).doing("its record cannot be read")?;
+        if changes::grouped(&changes::read(state, &record)?).total() > 0 {
+            return Ok(true);
+        }
+        let note = || {
+            let body = json!({ "state": record.state });
+            let ledger = &self.shared.ledger;
+            let noted = ledger.record(Some(run), "run.discarded", body, Durability::Durable);
+            noted.map(drop)
+        };
+        let removed = remove_run_if(state, run, note).doing("its record cannot be removed")?;
+        removed.map(|()| false).doing("its end is not recorded")
     }
 
     fn ask_to_end(&self) -> Result<(), Failure> {

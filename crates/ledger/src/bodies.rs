@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 
 use atoll_model::{
-    Action, Administer, Asker, Attempt, Call, Exec, Once, Outcome, Program, Reason, Served,
-    Verdict, ViolationKind, VolumeMount,
+    Action, Administer, Asker, Attempt, Call, CallId, CallTool, Exec, Once, Outcome, Program,
+    Reason, Served, Verdict, ViolationKind, VolumeMount,
 };
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
+use crate::hash::hex;
 use crate::host_text;
 
 /// The kind of verdict that was recorded with a call.
@@ -51,6 +53,7 @@ impl Kinds {
         let (opened, denied, opens_denied) = match action {
             Action::Run(_) | Action::CreateSandbox => ("run.opened", "run.denied", true),
             Action::Exec(_) => ("exec.opened", "exec.denied", true),
+            Action::CallTool(_) => ("tool.opened", "tool.denied", true),
             Action::AssignSandbox => ("sandbox.assigned", "sandbox.refused", false),
             Action::ReplaceNetwork => ("network.replaced", "network.refused", false),
             Action::PublishPort(asked) if asked.waits_for_second => {
@@ -80,6 +83,7 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
         Action::Run(program) => run_body(call, Some(program), recorded, decision),
         Action::CreateSandbox => run_body(call, None, recorded, decision),
         Action::Exec(exec) => exec_body(call, exec, recorded, decision),
+        Action::CallTool(tool) => tool_body(call, tool, recorded, decision),
         Action::AssignSandbox => with(
             decision,
             [
@@ -129,6 +133,46 @@ pub(crate) fn opened_body(call: &Call, recorded: Recorded, decision: Value) -> V
             ],
         ),
     }
+}
+
+/// Describes a call of a tool. Its arguments are sealed; their digest stays.
+fn tool_body(call: &Call, tool: &CallTool, recorded: Recorded, decision: Value) -> Value {
+    let mut body = json!({
+        "call": call.id.tool,
+        "tool": tool.tool.as_str(),
+        "kind": tool.kind.name(),
+        "effect": tool.effect.name(),
+        "verdict": recorded.name(),
+        "decision": decision,
+        "arguments": tool.text,
+        "digest": format!("sha256:{}", hex(&Sha256::digest(tool.text.as_bytes()))),
+        "principal": {
+            "uid": call.principal.uid,
+            "name": call.principal.name,
+        },
+    });
+    if let Some(body) = body.as_object_mut() {
+        body.extend(tool.key.iter().map(|key| ("key".to_owned(), json!(key))));
+        let served = call.served();
+        body.extend(served.map(|served| ("served".to_owned(), served_body(served))));
+    }
+    body
+}
+
+/// Returns the id of a call as one text: `RUN`, `RUN/exec/N` or `RUN/tool/N`.
+fn call_id(id: &CallId) -> String {
+    match (id.tool, id.exec) {
+        (Some(tool), _) => format!("{}/tool/{tool}", id.run),
+        (None, Some(exec)) => format!("{}/exec/{exec}", id.run),
+        (None, None) => id.run.to_string(),
+    }
+}
+
+fn with_parent(mut body: Value, call: &Call) -> Value {
+    if let (Some(body), Some(parent)) = (body.as_object_mut(), &call.parent) {
+        body.insert("parent".to_owned(), json!(call_id(parent)));
+    }
+    body
 }
 
 fn asker_members(by: Asker) -> [(&'static str, Value); 2] {
@@ -181,7 +225,7 @@ fn run_body(call: &Call, program: Option<&Program>, recorded: Recorded, decision
     if let (Some(body), Some(session)) = (body.as_object_mut(), &call.session) {
         body.insert("session".to_owned(), json!(session.as_str()));
     }
-    body
+    with_parent(body, call)
 }
 
 fn exec_body(call: &Call, exec: &Exec, recorded: Recorded, decision: Value) -> Value {
@@ -205,7 +249,7 @@ fn exec_body(call: &Call, exec: &Exec, recorded: Recorded, decision: Value) -> V
         }
         body.insert("served".to_owned(), told);
     }
-    body
+    with_parent(body, call)
 }
 
 /// Describes the caller and the kind of a served sandbox.

@@ -3,7 +3,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::{Call, Ending, Reason, RunId, Verdict};
+use atoll_model::{Call, Ending, Reason, RunId, ToolEnd, Verdict};
 use serde_json::{Value, json};
 
 use crate::bodies::{Kinds, Recorded, reasons_body, whole_number};
@@ -137,8 +137,9 @@ impl Entry {
         if let Some(body) = body.as_object_mut() {
             body.insert("verdict".to_owned(), json!(self.recorded.name()));
             body.insert("reasons".to_owned(), json!(reasons_body(&reasons)));
-            let exec = self.call.id.exec;
-            body.extend(exec.map(|exec| ("exec".to_owned(), json!(exec))));
+            let id = &self.call.id;
+            body.extend(id.exec.map(|exec| ("exec".to_owned(), json!(exec))));
+            body.extend(id.tool.map(|tool| ("call".to_owned(), json!(tool))));
         }
         let kind = Kinds::of(&self.call.action).denied;
         let position = self.finish(kind, &body)?;
@@ -226,12 +227,36 @@ impl<G> Armed<G> {
         Ok(ClosedExec { journal, tail })
     }
 
+    /// Records the end of a tool's call; see [`crate::Ledger::close_tool`].
+    pub(crate) fn close_tool(
+        self,
+        end: ToolEnd,
+        wall_clock: Duration,
+        details: Value,
+    ) -> Result<ClosedExec, LedgerError> {
+        let body = json!({
+            "call": self.entry.call.id.tool,
+            "end": end.name(),
+            "wall_clock_us": whole_number(wall_clock.as_micros()),
+            "details": details,
+        });
+        let Entry {
+            call,
+            journal,
+            seal,
+            ..
+        } = self.entry;
+        let draft = Draft::sealed("tool.closed", call.run(), &body, seal.as_deref())?;
+        let (_, tail) = journal.append(&draft)?;
+        Ok(ClosedExec { journal, tail })
+    }
+
     pub(crate) fn finish(self, kind: &str, body: &Value) -> Result<Position, LedgerError> {
         self.entry.finish(kind, body)
     }
 }
 
-/// The end of an exec that is recorded, and handed to the kernel: it survives Atoll's end.
+/// The end of an exec, or of a tool's call, that is recorded, and handed to the kernel: it survives Atoll's end.
 #[must_use]
 pub struct ClosedExec {
     journal: Arc<Journal>,

@@ -55,7 +55,7 @@ pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// The types that only this crate writes, so that their content can be relied on.
-const RESERVED_KINDS: [&str; 46] = [
+const RESERVED_KINDS: [&str; 49] = [
     LOST,
     ROTATED,
     "approval.agreed",
@@ -102,6 +102,9 @@ const RESERVED_KINDS: [&str; 46] = [
     HOLD_SET,
     SESSION_OPENED,
     SHREDDED,
+    "tool.closed",
+    "tool.denied",
+    "tool.opened",
 ];
 
 /// The types that end a run.

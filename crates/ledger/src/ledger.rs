@@ -4,7 +4,7 @@ mod of_sessions;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use atoll_model::{Action, Attempt, Call, Ending, Outcome, RunId, SessionId, Verdict};
+use atoll_model::{Action, Attempt, Call, Ending, Outcome, RunId, SessionId, ToolEnd, Verdict};
 use serde_json::{Value, json};
 
 use crate::bodies::{Kinds, Recorded, attempt_body, opened_body, outcome_body};
@@ -180,6 +180,21 @@ impl Ledger {
         wall_clock: Duration,
     ) -> Result<ClosedExec, LedgerError> {
         armed.close_exec(ending, wall_clock)
+    }
+
+    /// Records the end of a tool's call (`tool.closed`). It is on disk once the returned value is
+    /// [settled](ClosedExec::settle).
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the end of the call is unknown then.
+    pub fn close_tool<G>(
+        &self,
+        armed: Armed<G>,
+        end: ToolEnd,
+        wall_clock: Duration,
+        details: Value,
+    ) -> Result<ClosedExec, LedgerError> {
+        armed.close_tool(end, wall_clock, details)
     }
 
     /// Records an event: of a run, or of Atoll itself. The types that this crate writes by itself

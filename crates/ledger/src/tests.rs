@@ -97,11 +97,9 @@ fn note(ledger: &Ledger, number: u64) -> Position {
 
 fn call(number: u32) -> Call {
     Call {
-        id: CallId {
-            run: run_id(number),
-            exec: None,
-        },
+        id: CallId::of_run(run_id(number)),
         session: None,
+        parent: None,
         principal: Principal {
             uid: 1000,
             gid: 1000,

@@ -1,4 +1,5 @@
 mod action;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,6 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::{RunId, SessionId, VolumeMount};
 pub use action::{
     Action, Administer, AllowHost, Asker, ChangeLimits, Escalate, Exec, Program, PublishPort,
+};
+pub use tool::{
+    Argument, ArgumentValue, CallTool, InvalidToolName, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd,
+    ToolKind, ToolName,
 };
 
 /// The caller: taken from the kernel (the process's user id), never from a name that it sends.
@@ -20,13 +25,16 @@ pub struct Principal {
     pub name: String,
 }
 
-/// The id of a call: the sandbox that it is about, by its run, and the exec that it starts there.
+/// The id of a call: the sandbox or session of tools that it is about, by its run, and the exec or
+/// the call of a tool there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallId {
     /// The run.
     pub run: RunId,
     /// The exec's number in the sandbox, whose first is 0; `None` for a call about the sandbox.
     pub exec: Option<u32>,
+    /// The number of a tool's call in its session, from 1; `None` for any other call.
+    pub tool: Option<u32>,
 }
 
 /// A typed request for one effect: what every surface asks for, policy decides and the ledger
@@ -37,6 +45,8 @@ pub struct Call {
     pub id: CallId,
     /// The session that the run belongs to, if any.
     pub session: Option<SessionId>,
+    /// The call that it is a part of, if any: that of the tool whose sandbox or program it is about.
+    pub parent: Option<Box<CallId>>,
     /// The caller.
     pub principal: Principal,
     /// The files that the sandbox's programs work on.
@@ -59,13 +69,26 @@ pub enum Place {
     Served(Box<Served>),
 }
 
+impl CallId {
+    /// Creates the id of a call about a sandbox.
+    #[must_use]
+    pub fn of_run(run: RunId) -> Self {
+        Self {
+            run,
+            exec: None,
+            tool: None,
+        }
+    }
+}
+
 impl Call {
     /// Creates a call about a sandbox, of no session.
     #[must_use]
     pub fn new(run: RunId, principal: Principal, place: Place, action: Action) -> Self {
         Self {
-            id: CallId { run, exec: None },
+            id: CallId::of_run(run),
             session: None,
+            parent: None,
             principal,
             place,
             action,
@@ -191,6 +214,8 @@ pub struct ServedExec {
     pub user: Option<(u32, u32)>,
     /// Set where the request had a name.
     pub once: Option<Box<Once>>,
+    /// The call of the tool that it is a part of.
+    pub parent: Option<Box<CallId>>,
 }
 
 /// The name of a request that is carried out once, however often it comes (`Idempotency-Key`).

@@ -30,8 +30,10 @@ pub use boundary::{
     WorkspaceMode,
 };
 pub use call::{
-    Action, Administer, AllowHost, Asker, Call, CallId, ChangeLimits, Escalate, Exec, Once, Place,
-    Principal, Program, PublishPort, RESIDENT, Resident, Served, ServedExec,
+    Action, Administer, AllowHost, Argument, ArgumentValue, Asker, Call, CallId, CallTool,
+    ChangeLimits, Escalate, Exec, InvalidToolName, Once, Place, Principal, Program, PublishPort,
+    RESIDENT, Resident, Served, ServedExec, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd, ToolKind,
+    ToolName,
 };
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};

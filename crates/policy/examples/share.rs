@@ -67,11 +67,9 @@ impl Place {
 
     fn call(&self, number: u64) -> Call {
         Call {
-            id: CallId {
-                run: RunId::new(1_795_253_412 + number, 1),
-                exec: None,
-            },
+            id: CallId::of_run(RunId::new(1_795_253_412 + number, 1)),
             session: None,
+            parent: None,
             principal: Principal {
                 uid: 1000,
                 gid: 1000,

@@ -2,8 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_cedar::{Action, Layers};
-use atoll_model::{Call, Reason};
+use atoll_cedar::{Action as Asked, Layers};
+use atoll_model::{Action, Call, Reason};
 
 use crate::digest::PolicyDigest;
 use crate::rules::{PriorAnswer, Rules};
@@ -17,6 +17,10 @@ pub fn agreement(rules: &Rules, call: &Call, asked: &[Reason]) -> String {
     digest.add("rules", rules.digest().as_bytes());
     for word in call.command() {
         digest.add("word", word.as_bytes());
+    }
+    if let Action::CallTool(tool) = &call.action {
+        digest.add("tool", tool.tool.as_str().as_bytes());
+        digest.add("arguments", tool.text.as_bytes());
     }
     for place in [call.workspace(), call.directory()] {
         digest.add("place", place.as_os_str().as_bytes());
@@ -34,8 +38,7 @@ impl Rules {
     /// program, or of the ports that it publishes.
     #[must_use]
     pub fn ask_about_runs(&self) -> bool {
-        let asks =
-            |layers: &Layers| layers.ask_about(&[Action::Run, Action::Exec, Action::Publish]);
+        let asks = |layers: &Layers| layers.ask_about(&[Asked::Run, Asked::Exec, Asked::Publish]);
         self.policies().is_some_and(asks)
     }
 

@@ -263,6 +263,7 @@ impl Asking<'_> {
             Asked::Read(place) | Asked::Write(place) => Some(place),
             Asked::Run { .. }
             | Asked::Exec(_)
+            | Asked::Call(_)
             | Asked::Resolve(_)
             | Asked::Connect { .. }
             | Asked::Request(_, _)
@@ -310,6 +311,7 @@ fn ask_time(asked: Asked<'_>) -> AskTime {
         | Asked::Restore { .. }
         | Asked::Run { .. }
         | Asked::Exec(_)
+        | Asked::Call(_)
         | Asked::Publish(_) => AskTime::Now,
         Asked::UseCredential(_) => AskTime::Later,
         Asked::Read(_)

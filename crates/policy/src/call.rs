@@ -11,6 +11,7 @@ use crate::promotion::changing;
 use crate::publishing::publishing;
 use crate::rules::Rules;
 use crate::source::Facts;
+use crate::tool::tool;
 
 /// Decides on one call: a grant of exact rights, or a denial with every reason at once. This
 /// function is pure: the same arguments give the same verdict.
@@ -35,6 +36,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Granted>
             administration(rules, call, facts, asked).map(Granted::Permission)
         }
         Action::Promote(_) | Action::Restore => changing(rules, call, facts).map(Granted::Change),
+        Action::CallTool(asked) => {
+            tool(rules, call, facts, asked).map(|grant| Granted::Tool(Box::new(grant)))
+        }
         Action::ChangeLimits(asked) => limits(rules, call, facts, asked).map(Granted::Permission),
     }
 }

@@ -8,6 +8,7 @@ use atoll_model::network::{NetworkRule, Published};
 
 use crate::notice::Notice;
 use crate::rules::Rules;
+use crate::tool::ToolGrant;
 
 /// The exact rights of one sandbox. Only [`decide`](crate::decide) creates one, so a holder knows that
 /// policy has allowed what it grants.
@@ -220,6 +221,8 @@ pub enum Granted {
     Host(Box<HostGrant>),
     /// Changes to the person's own files.
     Change(ChangeGrant),
+    /// A call of a tool.
+    Tool(Box<ToolGrant>),
     /// An action that needs no further right.
     Permission(Permission),
 }
@@ -244,4 +247,5 @@ right_of!(ExecGrant, Granted::Exec(grant) => grant);
 right_of!(PortGrant, Granted::Port(grant) => grant);
 right_of!(HostGrant, Granted::Host(grant) => *grant);
 right_of!(ChangeGrant, Granted::Change(grant) => grant);
+right_of!(ToolGrant, Granted::Tool(grant) => *grant);
 right_of!(Permission, Granted::Permission(grant) => grant);

@@ -66,6 +66,7 @@ mod signed;
 mod source;
 mod ssh;
 mod suggest;
+mod tool;
 mod trust;
 mod unjudged;
 mod variables;
@@ -109,6 +110,7 @@ pub use source::{
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::{misspelt, nearest};
+pub use tool::{ToolGrant, offers_tool};
 pub use trust::{TrustList, Trusted};
 
 #[cfg(test)]

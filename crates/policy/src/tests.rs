@@ -102,10 +102,8 @@ fn host() -> HostFacts {
 fn world() -> World {
     let call = Call {
         session: None,
-        id: CallId {
-            run: RunId::parse("261121-093012-k7qd").unwrap(),
-            exec: None,
-        },
+        parent: None,
+        id: CallId::of_run(RunId::parse("261121-093012-k7qd").unwrap()),
         principal: Principal {
             uid: 1000,
             gid: 1000,

@@ -107,9 +107,10 @@ fn what_is_no_case_is_told() {
         "action = 'fly'\nresource = 'x'",
         "\"fly\" is nothing that is asked for",
     );
+    check("action = 'call'\nresource = 'a b'", "is no name of a tool");
     check(
-        "action = 'call'\nresource = 'x'",
-        "is nothing that is asked for",
+        "action = 'call'\nresource = 'x'\njson = '[1]'",
+        "are a JSON object",
     );
     check("action = 'resolve'\nresource = 'a b'", "is no name");
     check(

@@ -8,11 +8,9 @@ use super::*;
 
 fn about(check: impl FnOnce(&About<'_>)) {
     let call = Call {
-        id: CallId {
-            run: RunId::parse("261121-093012-k7qd").expect("a run id"),
-            exec: None,
-        },
+        id: CallId::of_run(RunId::parse("261121-093012-k7qd").expect("a run id")),
         session: None,
+        parent: None,
         principal: Principal {
             uid: 1,
             gid: 1,

@@ -253,7 +253,7 @@ fn properties(
         all.push(nobody_reaches(host)?);
     }
     for name in &arguments.never_allows {
-        let action = Action::named(name).filter(|action| action.is_asked());
+        let action = Action::named(name);
         let action = action.ok_or_else(|| {
             Failure::new(format!("{name:?} is nothing that is asked for"))
                 .advise("atoll policy ask --help names all actions")

@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_model::{RESIDENT, SessionId};
+use atoll_ledger::Ledger;
+use atoll_model::{Mode, RESIDENT, SessionId};
 use atoll_policy::{EarlierPurposes, HostFacts, Requested, Rules};
 
 use super::nobody::Unheard;
-use super::{CreateSandbox, Shared, Workspace};
+use super::{CreateSandbox, Engine, Shared, Workspace};
 use crate::configuration::PolicyFiles;
 use crate::credentials::Words;
 use crate::failure::{Doing, Failure};
@@ -108,6 +109,42 @@ pub(super) fn prepare_served(shared: &Shared, wanted: &CreateSandbox) -> Result<
         nothing: nothing()?,
         now,
     })
+}
+
+impl Engine {
+    /// Compiles the rules of a sandbox over a directory, without its credentials.
+    pub(crate) fn rules_in(
+        &self,
+        wanted: &CreateSandbox,
+        workspace: &Path,
+    ) -> Result<(Rules, HostFacts), Failure> {
+        let Shared {
+            places,
+            state,
+            host,
+            ..
+        } = &*self.shared;
+        let earlier = EarlierPurposes::default();
+        let rules = compiled(&typed(wanted), earlier, places, state, workspace, host)?;
+        Ok((rules, host.clone()))
+    }
+
+    /// Compiles the rules of a served sandbox.
+    pub(crate) fn rules_of_served(
+        &self,
+        wanted: &CreateSandbox,
+    ) -> Result<(Rules, HostFacts), Failure> {
+        let prepared = prepare_served(&self.shared, wanted)?;
+        Ok((prepared.rules, prepared.host))
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.shared.mode
+    }
 }
 
 fn nothing() -> Result<OwnedFd, Failure> {

@@ -42,10 +42,8 @@ pub(super) fn supervise(
     } = prepared;
     let (handover, words) = (handed.handover.as_ref(), &handed.words);
     let call_of = Call {
-        id: CallId {
-            run: shared.named.name(now),
-            exec: None,
-        },
+        id: CallId::of_run(shared.named.name(now)),
+        parent: wanted.parent.clone(),
         place: wanted.workspace.place(),
         action: Action::CreateSandbox,
         ..asked(&typed, words, session, wanted.workspace.at(), false, now)

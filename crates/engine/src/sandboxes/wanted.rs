@@ -39,7 +39,7 @@ impl Workspace {
         Some(format!("served-{of}.{name}"))
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         match self {
             Self::Directory(workspace) => Place::Directory {
                 workspace: workspace.clone(),

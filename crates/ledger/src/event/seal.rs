@@ -83,6 +83,7 @@ pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
     match kind {
         "run.opened" => &["command", "directory", "options", "workspace"],
         "exec.opened" => &["command", "directory"],
+        "tool.opened" => &["arguments"],
         "run.failed" | "apply.failed" => &["why"],
         "denials.seen" => &["denied"],
         "apply.started" | "undo.started" => &["directory"],

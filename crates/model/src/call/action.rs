@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::ServedExec;
+use super::{CallTool, ServedExec};
 use crate::network::{PublishedPort, Scope};
 
 /// The effects that there are.
@@ -33,6 +33,8 @@ pub enum Action {
     Promote(u64),
     /// Undo what was written there, or an undo of it.
     Restore,
+    /// Call a tool.
+    CallTool(Box<CallTool>),
 }
 
 /// A program of a sandbox.
@@ -145,7 +147,8 @@ impl Action {
             | Self::Administer(_)
             | Self::ChangeLimits(_)
             | Self::Promote(_)
-            | Self::Restore => &[],
+            | Self::Restore
+            | Self::CallTool(_) => &[],
         }
     }
 
@@ -163,7 +166,8 @@ impl Action {
             | Self::Administer(_)
             | Self::ChangeLimits(_)
             | Self::Promote(_)
-            | Self::Restore => false,
+            | Self::Restore
+            | Self::CallTool(_) => false,
         }
     }
 }

@@ -285,6 +285,7 @@ impl Both {
                 is(narrower && (!root || rules.root()) && (!nesting || rules.nesting()))
             }
             Asked::Exec(_)
+            | Asked::Call(_)
             | Asked::Restore { .. }
             | Asked::Escalate { .. }
             | Asked::Administer { .. } => Effect::Allow,

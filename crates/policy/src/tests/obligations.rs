@@ -5,8 +5,8 @@ use std::path::Path;
 
 use atoll_cedar::{Action, Asked, Decision, Effect, Facts as CedarFacts, Follows, Known, Look};
 use atoll_cedar::{Policies, PolicyFile, Principal as CedarPrincipal, Question, carried};
-use atoll_model::Mode;
 use atoll_model::network::{HostName, HostPart, Part, Placeholder, Request, Scheme, Target};
+use atoll_model::{CallTool, Mode, ToolEffect, ToolKind, ToolName};
 
 use super::*;
 
@@ -61,10 +61,9 @@ fn rows() -> Vec<(String, Vec<(Action, Cell)>)> {
             .unwrap_or_else(|| panic!("no action is {name:?}"))
     };
     let actions: Vec<Action> = head[1..].iter().map(action).collect();
-    let asked = Action::ALL.into_iter().filter(|action| action.is_asked());
     assert_eq!(
         actions.iter().collect::<BTreeSet<_>>(),
-        asked.collect::<Vec<_>>().iter().collect::<BTreeSet<_>>()
+        Action::ALL.iter().collect::<BTreeSet<_>>()
     );
     let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
     rows.map(|line| {
@@ -251,6 +250,27 @@ fn flow(text: &str, action: Action) -> Cell {
     }
 }
 
+/// Returns the outcome for a call of a tool.
+fn of_tool(text: &str) -> Cell {
+    let world = world().profile("p", PROFILE).with("p").user_policies(text);
+    let action = atoll_model::Action::CallTool(Box::new(CallTool {
+        tool: ToolName::parse("note").unwrap(),
+        kind: ToolKind::Command,
+        effect: ToolEffect::Write,
+        idempotent: false,
+        text: "{}".to_owned(),
+        arguments: Vec::new(),
+        key: None,
+    }));
+    match crate::decide(&world.rules(), &world.call.with(action), &world.facts()) {
+        Verdict::Allow(Granted::Tool(grant)) if grant.wall_clock().is_some() => Cell::Done,
+        Verdict::Allow(Granted::Tool(grant)) if !grant.notices().is_empty() => Cell::Told,
+        Verdict::Ask(_) => Cell::Asked,
+        Verdict::Deny(_) => Cell::Denied,
+        Verdict::Allow(other) => panic!("{other:?}"),
+    }
+}
+
 fn decided(rules: &Rules, asked: Asked<'_>) -> Decision {
     let principal = CedarPrincipal {
         person: 1000,
@@ -286,6 +306,7 @@ fn every_annotation_on_every_action_is_as_the_table_says() {
                 | Action::Request
                 | Action::Escalate
                 | Action::Administer => flow(&text, *action),
+                Action::Call => of_tool(&text),
                 _ => at_start(&text, annotation),
             };
             assert_eq!(found, *expected, "{annotation} on {}", action.name());

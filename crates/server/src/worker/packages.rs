@@ -113,6 +113,7 @@ fn asked(wanted: &Wanted<'_>) -> CreateSandbox {
         made_at: None,
         system: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     }
 }
 
@@ -145,6 +146,7 @@ fn run_pip(
         ],
         served: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     };
     let pipe = || io::pipe().doing("no pipe can be made");
     let ((nothing, _), (out, out_end), (err, err_end)) = (pipe()?, pipe()?, pipe()?);

@@ -145,6 +145,7 @@ impl Process {
             command: asked.command.iter().map(Into::into).collect(),
             directory: Some(asked.directory.as_deref().unwrap_or(RESIDENT.home).into()),
             environment: asked.environment.iter().map(variable).collect(),
+            parent: by.parent.clone(),
             served: Some(by),
             answer,
         };

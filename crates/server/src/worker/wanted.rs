@@ -66,6 +66,7 @@ pub(super) fn wanted(
         made_at: None,
         system: None,
         answer: PriorAnswer::Nobody,
+        parent: None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use atoll_ledger::host_text;
-use atoll_model::{Ending, RunId, ServedExec};
+use atoll_model::{CallId, Ending, RunId, ServedExec};
 use atoll_policy::PriorAnswer;
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,6 +46,9 @@ pub struct ExecRequest {
     /// The answer of an approver, if a server has asked one; never taken over a socket.
     #[serde(skip)]
     pub answer: PriorAnswer,
+    /// The call of the tool that it is a part of; never taken over a socket.
+    #[serde(skip)]
+    pub parent: Option<Box<CallId>>,
 }
 
 /// A line from the caller while its program runs.

@@ -1,0 +1,108 @@
+//! The definitions of `atoll tools`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// List, check and call tools
+///
+/// A tool is a program with a schema for its arguments, a sandbox of its own kind and limits. Tools
+/// are described in tools.toml and tools/*.toml beside your profiles; policies decide on each call,
+/// and the ledger has it before it happens. `atoll help tools` shows how to write one.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(
+    verbatim_doc_comment,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct ToolsArguments {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub action: ToolsAction,
+}
+
+/// The action on tools.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[allow(missing_docs)]
+pub enum ToolsAction {
+    #[command(alias = "ls")]
+    List(ListToolsArguments),
+    Show(ShowToolArguments),
+    Check(CheckToolsArguments),
+    Call(CallToolArguments),
+    Enable(SwitchToolArguments),
+    Disable(SwitchToolArguments),
+}
+
+/// List the tools that you can call
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct ListToolsArguments {
+    /// List those too that are switched off, or that policies hide.
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON: a list. Default: a line for each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show a tool: its arguments, boundary and limits
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct ShowToolArguments {
+    /// The tool.
+    pub name: String,
+    /// Print JSON: one object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Check the files that describe tools
+///
+/// Prints what is wrong, a line each. Exits with 1 if something is.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct CheckToolsArguments {
+    /// Print JSON: a list of problems.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Call a tool
+///
+/// Runs it in its sandbox over the current directory, and prints its result. Files that it changes
+/// are kept for review, as those of `atoll run`. Exits with 1 if the tool fails, and with 126 if
+/// the call is denied.
+/// Example: atoll tools call count_words path=README.md
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct CallToolArguments {
+    /// The tool.
+    pub name: String,
+    /// Arguments. A value is text, or JSON where the tool's schema takes something else.
+    #[arg(value_name = "NAME=VALUE")]
+    pub arguments: Vec<String>,
+    /// All arguments as a JSON object; - reads it from standard input.
+    #[arg(long = "arguments", value_name = "JSON", conflicts_with = "arguments")]
+    pub whole: Option<String>,
+    /// Print the verdict on the call, and do not call.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Run it over this directory. Default: the current one.
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// Ask nobody: what needs an approval is denied.
+    #[arg(long)]
+    pub no_ask: bool,
+    /// Print JSON: one object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Switch a tool on or off
+///
+/// It counts for every caller at once, and stays so until it is switched again.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct SwitchToolArguments {
+    /// The tool.
+    pub name: String,
+}

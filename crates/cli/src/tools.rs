@@ -1,0 +1,227 @@
+//! `atoll tools`: the registry, and calls from the command line.
+
+mod calling;
+
+use std::sync::Arc;
+
+use atoll_engine::configuration::Places;
+use atoll_engine::failure::Failure;
+use atoll_engine::printable::{printable, printable_lines};
+use atoll_engine::sandboxes::Engine;
+use atoll_launcher::LAUNCHER;
+use atoll_model::{format_bytes, format_duration};
+use atoll_policy::RequestedProfile;
+use atoll_tools::{LocalRunner, Problem, Registry, SandboxLife, Session, Tool, ToolSwitches};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    CheckToolsArguments, ListToolsArguments, ShowToolArguments, SwitchToolArguments, ToolsAction,
+    ToolsArguments,
+};
+use crate::output::Output;
+
+/// Carries out `atoll tools`.
+///
+/// # Errors
+/// When the tools cannot be read, or a call is refused.
+pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let tools = Arc::new(ToolSwitches::new(&places.config));
+    match &arguments.action {
+        ToolsAction::List(arguments) => list(&tools, arguments, output),
+        ToolsAction::Show(arguments) => show(&tools.registry(), arguments, output),
+        ToolsAction::Check(arguments) => Ok(check(&tools.registry(), arguments, output)),
+        ToolsAction::Call(arguments) => calling::call(&tools, arguments, output),
+        ToolsAction::Enable(arguments) => switch(&tools, arguments, true, output),
+        ToolsAction::Disable(arguments) => switch(&tools, arguments, false, output),
+    }
+}
+
+/// Begins a session of the person's own, over a directory.
+fn session(
+    tools: &Arc<ToolSwitches>,
+    workspace: &std::path::Path,
+) -> Result<Session<LocalRunner>, Failure> {
+    let engine = Arc::new(Engine::open(LAUNCHER)?);
+    let runner = LocalRunner::new(Arc::clone(&engine), workspace);
+    Ok(Session::new(engine, Arc::clone(tools), runner, None))
+}
+
+fn list(
+    tools: &Arc<ToolSwitches>,
+    arguments: &ListToolsArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let registry = tools.registry();
+    let shown: Vec<Arc<Tool>> = match arguments.all || registry.tools().next().is_none() {
+        true => registry.tools().cloned().collect(),
+        false => session(tools, &calling::workspace(None)?)?.tools()?,
+    };
+    if arguments.json {
+        let all: Vec<Value> = shown.iter().map(|tool| described(tool)).collect();
+        output.json(&json!(all));
+    } else {
+        let width = shown.iter().map(|tool| tool.name.as_str().len()).max();
+        for tool in &shown {
+            output.result(&line(tool, width.unwrap_or_default()));
+        }
+        if registry.tools().next().is_none() && registry.problems().is_empty() {
+            output.say("No tools are described. `atoll help tools` shows how to write one.\n");
+        }
+    }
+    warn_of(registry.problems(), output);
+    Ok(0)
+}
+
+fn line(tool: &Tool, width: usize) -> String {
+    let first = tool.description.lines().next().unwrap_or_default();
+    let off = match tool.enabled {
+        true => "",
+        false => "  (off)",
+    };
+    let (name, effect) = (&tool.name, tool.effect.name());
+    let about = printable(first.as_bytes());
+    format!(
+        "{name:width$}  {effect:6}  {about}{off}\n",
+        name = name.as_str()
+    )
+}
+
+fn warn_of(problems: &[Problem], output: &Output) {
+    for one in problems {
+        output.warn(&told(one));
+    }
+}
+
+fn told(problem: &Problem) -> String {
+    let Problem { file, tool, why } = problem;
+    let tool = tool.as_ref().map(|tool| format!(" [tool.{tool}]"));
+    let text = format!("{file}{}: {why}", tool.unwrap_or_default());
+    printable_lines(text.as_bytes())
+}
+
+fn check(registry: &Registry, arguments: &CheckToolsArguments, output: &Output) -> u8 {
+    let problems = registry.problems();
+    if arguments.json {
+        let all = problems.iter();
+        let all = all.map(|one| json!({ "file": one.file, "tool": one.tool, "why": one.why }));
+        output.json(&json!(all.collect::<Vec<_>>()));
+    } else if problems.is_empty() {
+        output.say(&format!(
+            "{} tools, no problems.\n",
+            registry.tools().count()
+        ));
+    }
+    for one in problems.iter().filter(|_| !arguments.json) {
+        output.result(&format!("{}\n", told(one)));
+    }
+    u8::from(!problems.is_empty())
+}
+
+fn unknown(registry: &Registry, name: &str) -> Failure {
+    let failure = Failure::new(format!("there is no tool {}", printable(name.as_bytes())));
+    let is_of_it = |one: &&Problem| one.tool.as_deref() == Some(name);
+    match registry.problems().iter().find(is_of_it) {
+        Some(problem) => failure.because(told(problem)),
+        None => failure.advise("atoll tools list"),
+    }
+}
+
+fn switch(
+    tools: &ToolSwitches,
+    arguments: &SwitchToolArguments,
+    on: bool,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let registry = tools.registry();
+    let tool = registry
+        .tool(&arguments.name)
+        .ok_or_else(|| unknown(&registry, &arguments.name))?;
+    tools.switch(&tool.name, on)?;
+    let state = if on { "on" } else { "off" };
+    output.say(&format!("{} is {state}.\n", tool.name));
+    Ok(0)
+}
+
+fn show(
+    registry: &Registry,
+    arguments: &ShowToolArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let tool = registry
+        .tool(&arguments.name)
+        .ok_or_else(|| unknown(registry, &arguments.name))?;
+    if arguments.json {
+        output.json(&described(tool));
+        return Ok(0);
+    }
+    let mut text = format!(
+        "{}\n  {}\n",
+        tool.name,
+        printable_lines(tool.description.trim_end().as_bytes()).replace('\n', "\n  ")
+    );
+    let sandbox = match tool.life {
+        SandboxLife::Call => "a fresh one for each call",
+        SandboxLife::Session => "one for all calls of a session",
+    };
+    let allow = match tool.requested.allow.as_slice() {
+        [] => "nothing but what its profile allows".to_owned(),
+        hosts => hosts.join(", "),
+    };
+    let repeats = if tool.idempotent { "yes" } else { "no" };
+    for (name, value) in [
+        ("kind", tool.kind().name().to_owned()),
+        ("effect", tool.effect.name().to_owned()),
+        ("can be repeated", repeats.to_owned()),
+        ("sandbox", sandbox.to_owned()),
+        ("profile", profile(tool).to_owned()),
+        ("network", allow),
+        ("timeout", format_duration(tool.timeout)),
+        (
+            "result",
+            format!("{} at most", format_bytes(tool.result_bytes as u64)),
+        ),
+        ("state", if tool.enabled { "on" } else { "off" }.to_owned()),
+        ("described in", tool.file.clone()),
+    ] {
+        text.push_str(&format!("  {name:15}  {}\n", printable(value.as_bytes())));
+    }
+    let schema = format!("{:#}", tool.arguments.value()).replace('\n', "\n  ");
+    text.push_str(&format!(
+        "  arguments\n  {}\n",
+        printable_lines(schema.as_bytes())
+    ));
+    output.result(&text);
+    Ok(0)
+}
+
+fn profile(tool: &Tool) -> &str {
+    match &tool.requested.profile {
+        Some(RequestedProfile::Named(name)) => name,
+        Some(RequestedProfile::File(file)) => &file.name,
+        None => "default",
+    }
+}
+
+fn described(tool: &Tool) -> Value {
+    json!({
+        "name": tool.name.as_str(),
+        "title": tool.title,
+        "description": tool.description,
+        "kind": tool.kind().name(),
+        "effect": tool.effect.name(),
+        "idempotent": tool.idempotent,
+        "sandbox": match tool.life {
+            SandboxLife::Call => "call",
+            SandboxLife::Session => "session",
+        },
+        "profile": profile(tool),
+        "allow": tool.requested.allow,
+        "timeout_seconds": tool.timeout.as_secs_f64(),
+        "result_bytes": tool.result_bytes,
+        "enabled": tool.enabled,
+        "file": tool.file,
+        "arguments": tool.arguments.value(),
+        "result": tool.result.as_ref().map(atoll_tools::Schema::value),
+    })
+}

@@ -1,0 +1,241 @@
+//! `atoll tools call`: one call, at a terminal or in a script.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use atoll_engine::NeedsApproval;
+use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::{printable, quoted};
+use atoll_model::Reason;
+use atoll_policy::PriorAnswer;
+use atoll_tools::{Answer, LocalRunner, May, Refusal, Session, Tool, ToolSwitches};
+use serde_json::{Map, Value, json};
+
+use super::{session, unknown};
+use crate::arguments::CallToolArguments;
+use crate::consent::consent;
+use crate::output::Output;
+use crate::status::STATUS_DENIED;
+
+/// The status of a tool that failed.
+const STATUS_FAILED: u8 = 1;
+/// The most that is read as arguments, bytes: more is refused in any case.
+const STDIN_BYTES_MAX: u64 = 1 << 20;
+
+/// Returns the directory that tools run over, free of symbolic links.
+pub(super) fn workspace(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
+    let chosen = match chosen {
+        Some(chosen) => chosen.to_owned(),
+        None => std::env::current_dir().doing("the current directory cannot be used")?,
+    };
+    let what = format!(
+        "{} cannot be used",
+        printable(chosen.as_os_str().as_encoded_bytes())
+    );
+    chosen.canonicalize().doing(&what)
+}
+
+/// Calls a tool, and prints its result.
+pub(super) fn call(
+    tools: &Arc<ToolSwitches>,
+    arguments: &CallToolArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let registry = tools.registry();
+    let name = &arguments.name;
+    let tool = registry
+        .tool(name)
+        .ok_or_else(|| unknown(&registry, name))?;
+    if !tool.enabled {
+        return Err(Failure::new(format!("{name} is off"))
+            .advise(format!("atoll tools enable {name}"))
+            .of_kind(Kind::Denied));
+    }
+    let text = text_of(tool, arguments)?;
+    let session = session(tools, &workspace(arguments.workspace.as_deref())?)?;
+    if arguments.dry_run {
+        return may(&session, name, &text, arguments.json, output);
+    }
+    let answer = answered(&session, arguments, &text, output)?;
+    let kept = session.runner().end();
+    if arguments.json {
+        output.json(&json!({
+            "call": format!("{}/tool/{}", session.id(), answer.number),
+            "end": answer.end.name(),
+            "text": answer.text,
+            "structured": answer.structured,
+            "notes": answer.notes,
+            "run": answer.run.as_ref().map(ToString::to_string),
+        }));
+    } else if answer.is_result() {
+        let newline = if answer.text.ends_with('\n') || answer.text.is_empty() {
+            ""
+        } else {
+            "\n"
+        };
+        output.result(&format!("{}{newline}", answer.text));
+    } else {
+        output.failure(&Failure::new(format!("{name} failed")).because(&answer.text));
+    }
+    for note in &answer.notes {
+        output.warn(note);
+    }
+    for run in kept.iter().filter(|_| !arguments.json) {
+        output.say(&format!(
+            "Its changes are kept. Review them with `atoll diff {run}`.\n"
+        ));
+    }
+    Ok(match answer.is_result() {
+        true => 0,
+        false => STATUS_FAILED,
+    })
+}
+
+/// Makes the call, and once more with the person's answer where policies ask.
+fn answered(
+    session: &Session<LocalRunner>,
+    arguments: &CallToolArguments,
+    text: &str,
+    output: &Output,
+) -> Result<Answer, Failure> {
+    let name = &arguments.name;
+    let called = session.call(name, text, None, &PriorAnswer::Nobody);
+    let asked = match called {
+        Err(Refusal::NeedsApproval(asked)) => asked,
+        called => return called.map_err(|refusal| refused(session, name, refusal)),
+    };
+    let can_ask = output.can_ask && !arguments.no_ask;
+    let answer = match can_ask {
+        false => PriorAnswer::Denied("nobody can be asked here"),
+        true => match consent(&rows(name, text, &asked), output)? {
+            Ok(()) => PriorAnswer::Agreed(asked.agreement),
+            Err(why) => PriorAnswer::Denied(why),
+        },
+    };
+    let called = session.call(name, text, None, &answer);
+    called.map_err(|refusal| refused(session, name, refusal))
+}
+
+/// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.
+fn rows(name: &str, text: &str, asked: &NeedsApproval) -> Vec<String> {
+    let mut rows = vec![
+        "Policies ask you before this tool is called:".to_owned(),
+        format!("  tool: {}", quoted(name.as_bytes())),
+        format!("  arguments: {}", quoted(text.as_bytes())),
+    ];
+    rows.extend(asked.reasons.iter().map(|one| format!("  {}", told(one))));
+    rows.push(format!("  digest {}", asked.agreement));
+    rows
+}
+
+fn told(reason: &Reason) -> String {
+    let text = format!("{}: {} ({})", reason.what, reason.why, reason.rule);
+    printable(text.as_bytes())
+}
+
+fn refused(session: &Session<LocalRunner>, name: &str, refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Unknown(_) => Failure::new(format!("{name} cannot be called here"))
+            .because("policies, or its own list of callers, do not allow any call of it")
+            .advise("atoll tools list")
+            .of_kind(Kind::Denied),
+        Refusal::Invalid(why) => Failure::new(format!("{name} does not take these arguments"))
+            .because(printable(why.join("; ").as_bytes()))
+            .advise(format!("atoll tools show {name}")),
+        Refusal::NeedsApproval(asked) => denied(session, name, &asked.reasons),
+        Refusal::Denied(reasons) => denied(session, name, &reasons),
+        Refusal::Failed(failure) => *failure,
+    }
+}
+
+fn denied(session: &Session<LocalRunner>, name: &str, reasons: &[Reason]) -> Failure {
+    let whys: Vec<String> = reasons.iter().map(told).collect();
+    let failure = Failure::new(format!("the call of {name} is denied"))
+        .because(whys.join("; "))
+        .of_kind(Kind::Denied);
+    let failure = match reasons.first() {
+        Some(reason) => failure.advise(&reason.how_to_ask),
+        None => failure,
+    };
+    failure.advise(format!("atoll why {}", session.id()))
+}
+
+fn may(
+    session: &Session<LocalRunner>,
+    name: &str,
+    text: &str,
+    as_json: bool,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let may = session.may(name, text);
+    let may = may.map_err(|refusal| refused(session, name, refusal))?;
+    let (verdict, reasons, status) = match may {
+        May::Yes => ("allow", Vec::new(), 0),
+        May::Ask(reasons) => ("ask", reasons, 0),
+        May::No(reasons) => ("deny", reasons, STATUS_DENIED),
+    };
+    if as_json {
+        let reasons = reasons.iter().map(|one| {
+            json!({
+                "what": one.what, "why": one.why, "rule": one.rule,
+                "how_to_ask": one.how_to_ask,
+            })
+        });
+        output.json(&json!({ "verdict": verdict, "reasons": reasons.collect::<Vec<_>>() }));
+        return Ok(status);
+    }
+    output.result(&format!("{verdict}\n"));
+    for one in &reasons {
+        output.result(&format!("  {}\n", told(one)));
+    }
+    Ok(status)
+}
+
+/// Returns the arguments as JSON text.
+fn text_of(tool: &Tool, arguments: &CallToolArguments) -> Result<String, Failure> {
+    match arguments.whole.as_deref() {
+        Some("-") => {
+            let mut text = String::new();
+            let mut stdin = std::io::stdin().lock().take(STDIN_BYTES_MAX);
+            stdin
+                .read_to_string(&mut text)
+                .doing("standard input cannot be read")?;
+            Ok(text)
+        }
+        Some(text) => Ok(text.to_owned()),
+        None => pairs(tool, &arguments.arguments),
+    }
+}
+
+/// Makes an object of `NAME=VALUE` pairs. A value is text where the schema takes text.
+fn pairs(tool: &Tool, pairs: &[String]) -> Result<String, Failure> {
+    let mut all = Map::new();
+    for pair in pairs {
+        let shown = printable(pair.as_bytes());
+        let (name, value) = pair.split_once('=').ok_or_else(|| {
+            Failure::new(format!("{shown} is no argument"))
+                .because("an argument is NAME=VALUE")
+                .advise(format!("atoll tools show {}", tool.name))
+        })?;
+        let pointer = format!("/properties/{name}/type");
+        let is_text = match tool.arguments.value().pointer(&pointer) {
+            Some(Value::String(kind)) => kind == "string",
+            Some(_) | None => serde_json::from_str::<Value>(value).is_err(),
+        };
+        let value = match is_text {
+            true => json!(value),
+            false => serde_json::from_str(value).map_err(|error| {
+                Failure::new(format!("{shown} is not what {} takes", tool.name))
+                    .because(format!("its value is no JSON: {error}"))
+                    .advise(format!("atoll tools show {}", tool.name))
+            })?,
+        };
+        if all.insert(name.to_owned(), value).is_some() {
+            return Err(Failure::new(format!(
+                "{shown}: this argument is given twice"
+            )));
+        }
+    }
+    Ok(Value::Object(all).to_string())
+}

@@ -1,0 +1,285 @@
+//! Tools: described, listed, decided on, called from the command line, and recorded.
+
+use e2e::World;
+use serde_json::{Value, json};
+
+const TOOLS: &str = r#"
+[tool.count_words]
+description = "Counts the words of a file."
+kind = "command"
+command = ["wc", "-w", "--", "{path}"]
+effect = "read"
+idempotent = true
+arguments.required = ["path"]
+[tool.count_words.arguments.properties.path]
+type = "string"
+
+[tool.note]
+description = "Keeps a note."
+kind = "command"
+command = ["tee", "note.json"]
+stdin = "{*}"
+output = "json"
+effect = "write"
+[tool.note.arguments.properties]
+text = { type = "string", maxLength = 40 }
+count = { type = "integer", minimum = 1 }
+
+[tool.report]
+description = "Writes a report to a file."
+kind = "command"
+command = ["sh", "-c", "echo '{{\"a\": 1}}' > out.json; echo no result"]
+output = "json"
+output-file = "out.json"
+effect = "read"
+[tool.report.result.properties.a]
+type = "integer"
+
+[tool.sleep]
+description = "Takes too long."
+kind = "command"
+command = ["sleep", "60"]
+effect = "read"
+timeout = "300ms"
+"#;
+
+fn world(name: &str) -> World {
+    let world = World::new(name);
+    world.write(world.config().join("atoll/tools.toml"), TOOLS);
+    world.write("README.md", "one two three\n");
+    world
+}
+
+/// Calls a tool, and returns what `--json` prints.
+fn called(world: &World, words: &[&str]) -> Value {
+    let call = world.atoll(["tools", "call", "--json"]).args(words);
+    call.run().json()
+}
+
+#[test]
+fn tools_are_listed_shown_checked_and_called() {
+    let world = world("tools_are_listed_shown_checked_and_called");
+    let _ = world.atoll(["tools", "check"]).run().success();
+    let listed = world.atoll(["tools", "list"]).run().success().out();
+    let names: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(names, ["count_words", "note", "report", "sleep"]);
+    let shown = world
+        .atoll(["tools", "show", "count_words"])
+        .run()
+        .success();
+    for part in ["a fresh one for each call", "\"path\"", "1 min 0 s"] {
+        assert!(shown.out().contains(part), "{shown}");
+    }
+    let call = |words: &[&str]| world.atoll(["tools", "call"]).args(words).run();
+    let counted = call(&["count_words", "path=README.md"]).success();
+    assert_eq!(counted.out(), "3 README.md\n");
+    assert_eq!(call(&["report"]).success().out(), "{\"a\": 1}\n");
+    let failed = call(&["count_words", "path=missing"]).expect_status(1);
+    failed.is_clear_error(["count_words failed", "No such file"]);
+    let noted = called(&world, &["note", "text=hello", "count=3"]);
+    assert_eq!(noted["structured"], json!({ "text": "hello", "count": 3 }));
+    assert!(!world.exists("note.json"));
+    let run = noted["run"].as_str().unwrap();
+    let diff = world.atoll(["diff", run]).run().success();
+    assert!(
+        diff.out().contains("+{\"text\":\"hello\",\"count\":3}"),
+        "{diff}"
+    );
+    // Of what has changed nothing, nothing is kept.
+    let runs = world.atoll(["runs"]).run().success().out();
+    assert_eq!(runs.lines().count(), 2, "{runs}");
+}
+
+#[test]
+fn arguments_that_a_tool_does_not_take_are_rejected() {
+    let world = world("arguments_that_a_tool_does_not_take_are_rejected");
+    for (words, why) in [
+        (&["count_words"][..], "\"path\" is a required property"),
+        (
+            &["count_words", "path=a", "more=1"],
+            "'more' was unexpected",
+        ),
+        (&["count_words", "path"], "an argument is NAME=VALUE"),
+        (&["count_words", "path=a", "path=b"], "given twice"),
+        (&["note", "count=0"], "less than the minimum of 1"),
+        (&["note", "count=many"], "no JSON"),
+        (&["note", "--arguments", "[1]"], "is not of type \"object\""),
+        (
+            &["note", "--arguments", r#"{"text":"a","text":"b"}"#],
+            "comes twice",
+        ),
+        (
+            &["note", "--arguments", r#"{"count":1e30}"#],
+            "too large to be exact",
+        ),
+        (&["nosuch"], "there is no tool nosuch"),
+    ] {
+        let refused = world.atoll(["tools", "call"]).args(words).run();
+        refused.expect_status(125).is_clear_error([why]);
+    }
+    // A value is never an option of the program, nor a part of another argument.
+    let odd = called(&world, &["count_words", "path=--help"]);
+    assert_eq!(odd["end"], "failed");
+    let opened = e2e::traces::events(&world);
+    let of = |kind: &str| opened.iter().filter(|one| one["type"] == kind).count();
+    assert_eq!((of("tool.rejected"), of("tool.opened")), (6, 1));
+}
+
+#[test]
+fn policies_decide_what_is_listed_and_called() {
+    let world = world("policies_decide_what_is_listed_and_called");
+    let policies = r#"
+        @id("reads") permit(principal, action == Action::"call", resource)
+        when { context.effect == "read" };
+        @id("asked") @approve("person") permit(principal, action == Action::"call", resource == Tool::"note")
+        when { context.arguments.number.hasTag("count") && context.arguments.number.getTag("count") < 10 };
+        @id("no-secrets") forbid(principal, action == Action::"call", resource)
+        when { context.arguments.text.hasTag("path") && context.arguments.text.getTag("path") like "*secret*" };
+        @id("no-sleep") forbid(principal, action == Action::"call", resource == Tool::"sleep");
+    "#;
+    world.write(world.config().join("atoll/own.cedar"), policies);
+    let listed = world.atoll(["tools", "list", "--json"]).run().json();
+    let names: Vec<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["count_words", "note", "report"]);
+    let call = |words: &[&str]| world.atoll(["tools", "call"]).args(words);
+    let _ = call(&["count_words", "path=README.md"]).run().success();
+    let denied = call(&["count_words", "path=secret.txt"]).run();
+    let denied = denied.expect_status(126);
+    denied.is_clear_error(["forbidden by policy no-secrets", "atoll why "]);
+    let hidden = call(&["sleep"]).run().expect_status(126);
+    hidden.is_clear_error(["do not allow any call of it"]);
+    let unasked = call(&["note", "count=3"]).run().expect_status(126);
+    unasked.says(["a person is asked by policy asked"]);
+    let beyond = call(&["note", "count=30", "--dry-run", "--json"]).run();
+    let beyond = beyond.expect_status(126).json();
+    assert_eq!(beyond["verdict"], "deny");
+    let would = call(&["note", "count=3", "--dry-run", "--json"])
+        .run()
+        .json();
+    assert_eq!(would["verdict"], "ask");
+    for (answer, status) in [("d", 126), ("o", 0)] {
+        let mut asked = call(&["note", "count=3"]).on_terminal(24, 200);
+        let shown = asked.expect("d deny: ");
+        assert!(shown.contains(r#"arguments: "{\"count\":3}""#), "{shown}");
+        asked.line(answer);
+        let _ = asked.wait().expect_status(status);
+    }
+    let _ = world.atoll(["tools", "disable", "report"]).run().success();
+    let off = call(&["report"]).run().expect_status(126);
+    off.is_clear_error(["report is off", "atoll tools enable report"]);
+    let _ = world.atoll(["tools", "enable", "report"]).run().success();
+    let _ = call(&["report"]).run().success();
+}
+
+#[test]
+fn calls_end_in_the_ledger() {
+    let world = world("calls_end_in_the_ledger");
+    let done = called(&world, &["count_words", "path=README.md"]);
+    let late = called(&world, &["sleep"]);
+    assert_eq!(
+        (&done["end"], &late["end"]),
+        (&json!("done"), &json!("timed-out"))
+    );
+    let session = done["call"].as_str().unwrap().split('/').next().unwrap();
+    let told = world.atoll(["why", session, "--json"]).run().json();
+    let call = &told["calls"][0];
+    assert_eq!(call["tool"], "count_words");
+    assert_eq!(call["end"], "done");
+    assert_eq!(call["arguments"], r#"{"path":"README.md"}"#);
+    assert_eq!(call["run"], done["run"]);
+    let story = world.atoll(["why", session]).run().success();
+    for part in ["count_words", "done in", "atoll why "] {
+        assert!(story.out().contains(part), "{story}");
+    }
+    // The record of the call is there before that of its sandbox, and the program names it.
+    let all = e2e::traces::events(&world);
+    let at = |kind: &str, run: &Value| {
+        let is = |one: &Value| one["type"] == kind && one["run"] == *run;
+        all.iter().position(is).unwrap_or_else(|| panic!("{kind}"))
+    };
+    let session = json!(session);
+    assert!(at("tool.opened", &session) < at("run.opened", &done["run"]));
+    let exec = &all[at("exec.opened", &done["run"])];
+    assert_eq!(exec["body"]["parent"], done["call"]);
+    // Arguments are sealed.
+    let opened = &all[at("tool.opened", &session)];
+    assert!(opened["body"]["sealed"].is_string(), "{opened}");
+    e2e::traces::verify_ledger(&world);
+}
+
+#[test]
+fn results_are_inert_masked_and_cut() {
+    let world = world("results_are_inert_masked_and_cut");
+    let key = ["ghp_", "0123456789abcdefghijABCDEFGHIJ012345"].concat();
+    world.write("odd.txt", format!("\x1b[31mred \u{202e}{key}\n"));
+    world.write("long.txt", "word ".repeat(2_000));
+    let tool = r#"
+        [tool.show]
+        description = "Shows a file."
+        kind = "command"
+        command = ["cat", "--", "{path}"]
+        effect = "read"
+        result-bytes = "1KiB"
+        arguments.properties.path.type = "string"
+    "#;
+    world.write(world.config().join("atoll/tools/show.toml"), tool);
+    let odd = called(&world, &["show", "path=odd.txt"]);
+    let text = odd["text"].as_str().unwrap();
+    assert!(
+        !text.contains('\x1b') && !text.contains('\u{202e}'),
+        "{text}"
+    );
+    assert!(text.contains("[31mred") && !text.contains(&key), "{text}");
+    assert_eq!(odd["notes"].as_array().unwrap().len(), 2, "{odd}");
+    let long = called(&world, &["show", "path=long.txt"]);
+    assert_eq!(long["text"].as_str().unwrap().len(), 1_024);
+    assert_eq!(
+        long["notes"][0],
+        "The last 8976 bytes of this result were left out."
+    );
+}
+
+#[test]
+fn files_with_mistakes_take_their_own_tools_away_alone() {
+    let world = world("files_with_mistakes_take_their_own_tools_away_alone");
+    let wrong = "[tool.wrong]\ndescription = \"x\"\nkind = \"magic\"\ncommand = [\"x\"]\neffect = \"read\"\n";
+    world.write(world.config().join("atoll/tools/wrong.toml"), wrong);
+    let checked = world.atoll(["tools", "check"]).run().expect_status(1);
+    assert!(
+        checked
+            .out()
+            .contains("[tool.wrong]: kind: \"magic\" is none"),
+        "{checked}"
+    );
+    let call = world.atoll(["tools", "call", "wrong"]).run();
+    call.expect_status(125)
+        .is_clear_error(["there is no tool wrong", "\"magic\" is none"]);
+    let listed = world.atoll(["tools", "list"]).run().success();
+    assert!(listed.out().contains("count_words"), "{listed}");
+}
+
+/// A fresh sandbox for each call sees nothing of another, the network of a tool is its own.
+#[test]
+fn sandboxes_of_tools_live_as_they_say() {
+    let world = world("sandboxes_of_tools_live_as_they_say");
+    let tool = r#"
+        [tool.mark]
+        description = "Counts its calls in a file."
+        kind = "command"
+        command = ["sh", "-c", "echo x >> marks; wc -l < marks; getent hosts example.com || true"]
+        effect = "write"
+    "#;
+    world.write(world.config().join("atoll/tools/mark.toml"), tool);
+    for _ in 0..2 {
+        assert_eq!(called(&world, &["mark"])["text"], "1\n");
+    }
+    assert!(!world.exists("marks"));
+}

@@ -1,0 +1,248 @@
+//! Calls of tools: decided by the rules of the sandbox that the tool runs in, recorded, and carried
+//! out by whoever has the tool.
+
+use std::time::{Instant, SystemTime};
+
+use atoll_ledger::{Armed, Durability, Ledger, LedgerError, Refused};
+use atoll_model::{Action, Call, CallId, CallTool, Reason, RunId, ToolEnd, ToolName, Verdict};
+use atoll_policy::{Facts, HostFacts, PriorAnswer, Rules, ToolGrant, agreement, offers_tool};
+use serde_json::{Value, json};
+
+use crate::call::{Effect, Gate, NeedsApproval, carry_out, preview};
+use crate::configuration;
+use crate::failure::{Doing, Failure};
+use crate::run::{facts, new_run_id};
+use crate::sandboxes::{CreateSandbox, Engine, Workspace};
+
+/// A request for a call of a tool.
+pub struct ToolRequest<'a> {
+    /// The session of the caller's tools.
+    pub session: &'a RunId,
+    /// The number of the call in the session, from 1.
+    pub number: u32,
+    /// The sandbox that the tool runs in, by whose rules the call is decided.
+    pub sandbox: &'a CreateSandbox,
+    /// The call.
+    pub call: &'a CallTool,
+    /// The answer of an approver, if one was asked.
+    pub answer: &'a PriorAnswer,
+}
+
+/// The result of a call that was carried out.
+pub struct Called<T> {
+    /// The answer for the caller.
+    pub answer: T,
+    /// The way that it ended.
+    pub end: ToolEnd,
+    /// What is recorded of its end.
+    pub details: Value,
+}
+
+/// The reason why a tool was not called, or why its end is unknown.
+pub enum NotCalled {
+    /// Policies ask an approver, and nobody was asked; nothing is recorded.
+    NeedsApproval(NeedsApproval),
+    /// Refused, and recorded.
+    Denied(Vec<Reason>),
+    /// It could not be decided or recorded.
+    Failed(Failure),
+}
+
+impl From<LedgerError> for NotCalled {
+    fn from(error: LedgerError) -> Self {
+        let failure = Failure::new("the call cannot be recorded").because(error);
+        Self::Failed(failure.advise("atoll ledger verify"))
+    }
+}
+
+impl From<Refused> for NotCalled {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Denied(refusal) | Refused::NeedsApproval(refusal) => {
+                Self::Denied(refusal.reasons)
+            }
+            Refused::Ledger(error) => error.into(),
+            refused @ Refused::Contradiction(_) => {
+                Self::Failed(Failure::new("the call was not carried out").because(refused))
+            }
+        }
+    }
+}
+
+/// Returns the id of a new session of tools.
+#[must_use]
+pub fn new_tool_session() -> RunId {
+    new_run_id(SystemTime::now())
+}
+
+impl ToolRequest<'_> {
+    /// Returns the id of the call, for the sandboxes and programs that are parts of it.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        CallId {
+            run: self.session.clone(),
+            exec: None,
+            tool: Some(self.number),
+        }
+    }
+
+    fn call(&self) -> Call {
+        let action = Action::CallTool(Box::new(self.call.clone()));
+        let place = self.sandbox.workspace.place();
+        let run = self.session.clone();
+        Call {
+            id: self.id(),
+            ..Call::new(run, configuration::principal(), place, action)
+        }
+    }
+}
+
+/// Carrying out a call.
+struct Calling<'a, F> {
+    rules: &'a Rules,
+    request: &'a ToolRequest<'a>,
+    call: &'a Call,
+    ledger: &'a Ledger,
+    effect: F,
+}
+
+impl<T, F: FnOnce(&ToolGrant) -> Called<T>> Effect for Calling<'_, F> {
+    type Grant = ToolGrant;
+    type Done = T;
+    type Error = NotCalled;
+
+    fn consider(&mut self, verdict: &Verdict<ToolGrant>) -> Result<(), NotCalled> {
+        let is_unasked = *self.request.answer == PriorAnswer::Nobody;
+        match verdict {
+            // It comes again with an approver's answer: nothing is decided before.
+            Verdict::Ask(reasons) if is_unasked => Err(NotCalled::NeedsApproval(NeedsApproval {
+                agreement: agreement(self.rules, self.call, reasons),
+                reasons: reasons.clone(),
+            })),
+            Verdict::Allow(_) | Verdict::Ask(_) | Verdict::Deny(_) => Ok(()),
+        }
+    }
+
+    fn told(&self, verdict: &Verdict<ToolGrant>) -> Value {
+        let mut decision = json!({
+            "policy": self.rules.digest(),
+            "profile": self.rules.profile(),
+        });
+        let Some(members) = decision.as_object_mut() else {
+            return decision;
+        };
+        match (verdict, self.request.answer) {
+            (Verdict::Allow(_), PriorAnswer::Agreed(agreement)) => {
+                members.insert("agreed".to_owned(), json!(agreement));
+            }
+            (Verdict::Allow(_), _) => {}
+            (Verdict::Ask(reasons) | Verdict::Deny(reasons), _) => {
+                let rules: Vec<&str> = reasons.iter().map(|one| &*one.rule).collect();
+                members.insert("rules".to_owned(), json!(rules));
+            }
+        }
+        decision
+    }
+
+    fn carry_out(self, armed: Armed<ToolGrant>) -> Result<T, NotCalled> {
+        let began = Instant::now();
+        let Called {
+            answer,
+            end,
+            details,
+        } = (self.effect)(armed.grant());
+        let closed = self
+            .ledger
+            .close_tool(armed, end, began.elapsed(), details)?;
+        // Handed to the kernel: nothing happens because of it that has to be on the disk first.
+        drop(closed);
+        Ok(answer)
+    }
+}
+
+impl Engine {
+    /// Calls a tool: decided and recorded before `effect`, whose result is recorded after it.
+    ///
+    /// # Errors
+    /// [`NotCalled`].
+    pub fn call_tool<T>(
+        &self,
+        request: &ToolRequest<'_>,
+        effect: impl FnOnce(&ToolGrant) -> Called<T>,
+    ) -> Result<T, NotCalled> {
+        let call = request.call();
+        self.with_tool_rules(request, |rules, facts| {
+            let ledger = self.ledger();
+            let gate = Gate {
+                rules,
+                facts,
+                ledger,
+            };
+            let effect = Calling {
+                rules,
+                request,
+                call: &call,
+                ledger,
+                effect,
+            };
+            carry_out(&gate, &call, effect)
+        })
+        .map_err(NotCalled::Failed)?
+    }
+
+    /// Records that a call was rejected, since its arguments are none of the tool's.
+    ///
+    /// # Errors
+    /// When it is not recorded.
+    pub fn reject_tool(
+        &self,
+        session: &RunId,
+        number: u32,
+        tool: &ToolName,
+        why: &[String],
+    ) -> Result<(), Failure> {
+        let body = json!({ "call": number, "tool": tool.as_str(), "why": why.join("; ") });
+        let ledger = self.ledger();
+        let recorded = ledger.record(Some(session), "tool.rejected", body, Durability::Buffered);
+        recorded.map(drop).doing("the call cannot be recorded")
+    }
+
+    /// Returns the verdict on a call of a tool, without its effect and without a record.
+    ///
+    /// # Errors
+    /// When its rules cannot be made.
+    pub fn preview_tool(&self, request: &ToolRequest<'_>) -> Result<Verdict<ToolGrant>, Failure> {
+        let call = request.call();
+        self.with_tool_rules(request, |rules, facts| preview(rules, &call, &facts))
+    }
+
+    /// Returns whether the caller is shown the tool: whether some call of it may be allowed.
+    ///
+    /// # Errors
+    /// When its rules cannot be made.
+    pub fn offers_tool(&self, request: &ToolRequest<'_>) -> Result<bool, Failure> {
+        let call = request.call();
+        self.with_tool_rules(request, |rules, facts| {
+            offers_tool(rules, &call, &facts, request.call)
+        })
+    }
+
+    fn with_tool_rules<T>(
+        &self,
+        request: &ToolRequest<'_>,
+        decide: impl FnOnce(&Rules, Facts<'_>) -> T,
+    ) -> Result<T, Failure> {
+        let (mut rules, host) = self.tool_rules(request.sandbox)?;
+        rules.take_answer(request.answer.clone());
+        let facts = facts(&host, self.mode(), SystemTime::now(), &[], None);
+        Ok(decide(&rules, facts))
+    }
+
+    /// Compiles the rules of the sandbox that a tool runs in, without its credentials.
+    fn tool_rules(&self, sandbox: &CreateSandbox) -> Result<(Rules, HostFacts), Failure> {
+        match &sandbox.workspace {
+            Workspace::Directory(workspace) => self.rules_in(sandbox, workspace),
+            Workspace::Own(_) => self.rules_of_served(sandbox),
+        }
+    }
+}

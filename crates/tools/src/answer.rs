@@ -1,0 +1,212 @@
+//! The answer to a call of a tool, and the refusals of one.
+
+use std::time::Duration;
+
+use atoll_engine::NeedsApproval;
+use atoll_engine::failure::Failure;
+use atoll_engine::tools::Called;
+use atoll_model::{Ending, Reason, RunId, ToolEnd, format_duration};
+use serde_json::{Value, json};
+
+use crate::cleaned::{Cleaned, clean};
+use crate::exec::{Ran, RanEnd};
+use crate::json;
+use crate::tool::{Output, Tool};
+
+/// The most bytes of a failed program's error output that are given to the caller.
+const ERROR_BYTES_MAX: usize = 8 << 10;
+/// The largest result that is read as JSON, bytes.
+const JSON_BYTES_MAX: usize = 4 << 20;
+
+/// What a tool has answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The number of the call in its session.
+    pub number: u32,
+    /// The way that it ended.
+    pub end: ToolEnd,
+    /// The text of its result, or of its failure.
+    pub text: String,
+    /// Its result, if that is JSON.
+    pub structured: Option<Value>,
+    /// What was changed in its result, a sentence each.
+    pub notes: Vec<String>,
+    /// The run of the sandbox that it ran in.
+    pub run: Option<RunId>,
+}
+
+/// The reason why a tool did not answer.
+#[derive(Debug)]
+pub enum Refusal {
+    /// There is no such tool for this caller.
+    Unknown(String),
+    /// The arguments are none that the tool takes: every reason.
+    Invalid(Vec<String>),
+    /// Policies ask an approver, and nobody was asked.
+    NeedsApproval(NeedsApproval),
+    /// Refused, and recorded.
+    Denied(Vec<Reason>),
+    /// It could not be decided or recorded: if it was begun, its end is unknown.
+    Failed(Box<Failure>),
+}
+
+impl Answer {
+    /// Makes it of a program that has ended.
+    pub(crate) fn of(tool: &Tool, number: u32, ran: &Ran, timeout: Duration) -> Called<Self> {
+        let end = match &ran.end {
+            RanEnd::TimedOut => ToolEnd::TimedOut,
+            RanEnd::Ended(Ending::Exited { status: 0 }) => ToolEnd::Done,
+            RanEnd::Ended(Ending::Interrupted) => ToolEnd::Interrupted,
+            RanEnd::Ended(_) => ToolEnd::Failed,
+        };
+        let answer = Self {
+            number,
+            end,
+            text: String::new(),
+            structured: None,
+            notes: Vec::new(),
+            run: Some(ran.run.clone()),
+        };
+        match end {
+            ToolEnd::Done => answer.of_result(tool, ran),
+            ToolEnd::TimedOut => {
+                let what = format!("it did not end within {}", format_duration(timeout));
+                answer.failed(what, ran)
+            }
+            ToolEnd::Failed | ToolEnd::Interrupted => {
+                let what = match &ran.end {
+                    RanEnd::Ended(ending) => described(ending),
+                    RanEnd::TimedOut => String::new(),
+                };
+                answer.failed(what, ran)
+            }
+        }
+    }
+
+    /// Makes it of a call that failed before there was a result.
+    pub(crate) fn of_failure(number: u32, failure: &Failure) -> Called<Self> {
+        let mut text = failure.what.clone();
+        if let Some(why) = &failure.why {
+            text = format!("{text}: {why}");
+        }
+        for one in &failure.reasons {
+            text = format!("{text}\n{}: {} ({})", one.what, one.why, one.rule);
+        }
+        let details = json!({ "failure": text });
+        let answer = Self {
+            number,
+            end: ToolEnd::Failed,
+            text: clean(text.as_bytes(), ERROR_BYTES_MAX).text,
+            structured: None,
+            notes: Vec::new(),
+            run: None,
+        };
+        called(answer, details)
+    }
+
+    fn of_result(mut self, tool: &Tool, ran: &Ran) -> Called<Self> {
+        let content = match &ran.file {
+            None => &ran.stdout,
+            Some(Ok(content)) => content,
+            Some(Err(why)) => {
+                self.end = ToolEnd::Failed;
+                return self.failed(format!("its result cannot be read: {why}"), ran);
+            }
+        };
+        if tool.command.output == Output::Json {
+            match structured(tool, content) {
+                Ok(value) => self.structured = Some(value),
+                Err(why) => {
+                    self.end = ToolEnd::Failed;
+                    return self.failed(why, ran);
+                }
+            }
+        }
+        let cleaned = clean(content, tool.result_bytes);
+        self.take(cleaned, content.len(), ran)
+    }
+
+    fn failed(mut self, what: String, ran: &Ran) -> Called<Self> {
+        let errors = match ran.stderr.is_empty() {
+            true => &ran.stdout,
+            false => &ran.stderr,
+        };
+        let from = errors.len().saturating_sub(ERROR_BYTES_MAX);
+        let errors = errors.get(from..).unwrap_or_default();
+        let cleaned = clean(errors, ERROR_BYTES_MAX);
+        self.text = what;
+        let text = std::mem::take(&mut self.text);
+        let bytes = errors.len();
+        let mut called = self.take(cleaned, bytes, ran);
+        let shown = called.answer.text.trim_end();
+        called.answer.text = match shown.is_empty() {
+            true => text,
+            false => format!("{text}\n{shown}"),
+        };
+        called
+    }
+
+    fn take(mut self, cleaned: Cleaned, bytes: usize, ran: &Ran) -> Called<Self> {
+        // A structured result is what its text is: nothing of it may differ.
+        if cleaned.is_masked || cleaned.is_escaped || cleaned.cut_bytes > 0 {
+            self.structured = None;
+        }
+        self.notes.extend(cleaned.notes());
+        if ran.lost > 0 {
+            let lost = ran.lost;
+            self.notes
+                .push(format!("{lost} bytes of its output were not kept."));
+        }
+        let ending = match &ran.end {
+            RanEnd::Ended(ending) => json!(ending),
+            RanEnd::TimedOut => Value::Null,
+        };
+        let details = json!({
+            "run": ran.run.as_str(),
+            "ending": ending,
+            "bytes": bytes,
+            "lost-bytes": ran.lost,
+            "changed": cleaned.details(),
+        });
+        self.text = cleaned.text;
+        called(self, details)
+    }
+
+    /// Returns whether it is a result, and no failure.
+    #[must_use]
+    pub fn is_result(&self) -> bool {
+        self.end == ToolEnd::Done
+    }
+}
+
+fn called(answer: Answer, details: Value) -> Called<Answer> {
+    Called {
+        end: answer.end,
+        answer,
+        details,
+    }
+}
+
+/// Parses a result as JSON, and checks it.
+fn structured(tool: &Tool, content: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(content).map_err(|_| "its result is not UTF-8".to_owned())?;
+    let value = json::parse(text, JSON_BYTES_MAX);
+    let value = value.map_err(|error| format!("its result is no JSON: {error}"))?;
+    if let Some(schema) = &tool.result {
+        schema
+            .check(&value)
+            .map_err(|all| format!("its result is not as described: {}", all.join("; ")))?;
+    }
+    Ok(value)
+}
+
+fn described(ending: &Ending) -> String {
+    match ending {
+        Ending::Exited { status } => format!("it failed with status {status}"),
+        Ending::Signalled { signal } => format!("it was ended by signal {signal}"),
+        Ending::Limited { limit } => format!("it was ended by its limit: {limit:?}"),
+        Ending::NotFound => "its program is not in the sandbox".to_owned(),
+        Ending::NotExecutable => "its program cannot be executed".to_owned(),
+        Ending::Interrupted => "it was ended from outside".to_owned(),
+    }
+}

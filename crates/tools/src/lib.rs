@@ -1,0 +1,28 @@
+//! Typed tools: what they are, who may call them, and the way of a call to its answer.
+//!
+//! A tool is data ([`Tool`]), read from `tools.toml` and `tools/*.toml` into a [`Registry`]. A
+//! [`Session`] offers a caller the tools that policies let it call, parses and checks the arguments
+//! of a call once, has the engine decide and record it, and carries it out by a [`Runner`], which
+//! has the sandboxes. What comes back is cleaned before a model reads it.
+//!
+//! This crate must never know HTTP servers or terminals. Start reading at [`Session::call`].
+
+mod answer;
+mod cleaned;
+mod exec;
+mod json;
+mod registry;
+mod runner;
+mod schema;
+mod session;
+mod template;
+mod tool;
+
+pub use answer::{Answer, Refusal};
+pub use exec::{Program, Ran, RanEnd, run};
+pub use json::{InvalidJson, parse};
+pub use registry::{Problem, Registry, ToolSwitches};
+pub use runner::{LocalRunner, Runner};
+pub use schema::Schema;
+pub use session::{May, Session};
+pub use tool::{Output, SandboxLife, Tool};

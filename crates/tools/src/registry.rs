@@ -1,0 +1,270 @@
+//! The registry: tools by their names, from `tools.toml` and `tools/*.toml` beside the profiles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atoll_engine::configuration::read_optional;
+use atoll_engine::failure::{Doing, Failure};
+use atoll_model::ToolName;
+use serde::Deserialize;
+
+use crate::tool::{Tool, Written};
+
+/// The file of tools, and the directory of more of them.
+const FILE: &str = "tools.toml";
+const DIRECTORY: &str = "tools";
+/// The file with the names of tools that are switched off, a line each.
+const SWITCHES: &str = "tools.off";
+/// The most files of tools.
+const FILES_MAX: usize = 256;
+/// The most tools.
+const TOOLS_MAX: usize = 4_096;
+
+/// Something in a file of tools that is wrong: no tool of that name, or of that file, counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// The tool, if it is about one.
+    pub tool: Option<String>,
+    /// The description of what is wrong.
+    pub why: String,
+}
+
+/// The tools that are described, and what is wrong with others.
+#[derive(Debug, Default)]
+pub struct Registry {
+    tools: BTreeMap<ToolName, Arc<Tool>>,
+    problems: Vec<Problem>,
+}
+
+/// A file of tools.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    tool: BTreeMap<String, toml::Value>,
+}
+
+impl Registry {
+    /// Reads the files in a configuration directory. A file or a tool that is wrong is a
+    /// [`Problem`], and the others count.
+    #[must_use]
+    pub fn read(configuration: &Path) -> Self {
+        let mut registry = Self::default();
+        let mut twice = BTreeSet::new();
+        match files(configuration) {
+            Ok(files) if files.len() <= FILES_MAX => {
+                for file in files {
+                    registry.add_file(&file, &mut twice);
+                }
+            }
+            Ok(files) => {
+                let why = format!("{} files, and {FILES_MAX} at most", files.len());
+                registry.problem(&configuration.join(DIRECTORY), None, why);
+            }
+            Err(error) => registry.problem(configuration, None, error.to_string()),
+        }
+        if registry.tools.len() > TOOLS_MAX {
+            let why = format!("{} tools, and {TOOLS_MAX} at most", registry.tools.len());
+            registry.problem(configuration, None, why);
+            registry.tools.clear();
+        }
+        match off(configuration) {
+            Ok(off) => registry.switch_off(&off),
+            Err(failure) => {
+                let why = failure.why.unwrap_or(failure.what);
+                registry.problem(&configuration.join(SWITCHES), None, why);
+                // Nobody knows which ones are off.
+                registry.tools.clear();
+            }
+        }
+        registry
+    }
+
+    /// Returns every tool, by its name.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values()
+    }
+
+    /// Returns the tool of a name.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        let name = ToolName::parse(name).ok()?;
+        self.tools.get(&name)
+    }
+
+    /// Returns what is wrong.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    fn problem(&mut self, file: &Path, tool: Option<&str>, why: String) {
+        self.problems.push(Problem {
+            file: file.display().to_string(),
+            tool: tool.map(str::to_owned),
+            why,
+        });
+    }
+
+    fn add_file(&mut self, path: &Path, twice: &mut BTreeSet<String>) {
+        let file: File = match read(path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return,
+            Err(why) => return self.problem(path, None, why),
+        };
+        for (name, written) in file.tool {
+            let tool = written.try_into().map_err(|error| error.to_string());
+            let tool = tool.and_then(|one: Written| one.read(&name, &path.display().to_string()));
+            match tool {
+                Ok(tool) => self.add(tool, path, twice),
+                Err(why) => self.problem(path, Some(&name), why.trim_end().to_owned()),
+            }
+        }
+    }
+
+    /// Adds a tool. Names that differ in their case alone are the same to a person.
+    fn add(&mut self, tool: Tool, path: &Path, twice: &mut BTreeSet<String>) {
+        let name = tool.name.clone();
+        let key = name.as_str().to_ascii_lowercase();
+        let same = |one: &ToolName| one.as_str().eq_ignore_ascii_case(&key);
+        let before = self.tools.keys().find(|one| same(one)).cloned();
+        if let Some(before) = before {
+            self.tools.remove(&before);
+            twice.insert(key);
+        } else if !twice.contains(&key) {
+            self.tools.insert(name, Arc::new(tool));
+            return;
+        }
+        let why = "described twice: none of them counts".to_owned();
+        self.problem(path, Some(name.as_str()), why);
+    }
+
+    fn switch_off(&mut self, off: &BTreeSet<String>) {
+        for (name, tool) in &mut self.tools {
+            if off.contains(name.as_str())
+                && let Some(tool) = Arc::get_mut(tool)
+            {
+                tool.enabled = false;
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Option<File>, String> {
+    let read = read_optional(path).map_err(|failure| failure.why.unwrap_or(failure.what))?;
+    let Some(file) = read else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&file.content).map_err(|_| "it is not UTF-8".to_owned())?;
+    toml::from_str(text)
+        .map(Some)
+        .map_err(|error| error.to_string().trim_end().to_owned())
+}
+
+/// Returns the files of tools, in the order in which they are read.
+fn files(configuration: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    let entries = match fs::read_dir(configuration.join(DIRECTORY)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        entries => Some(entries?),
+    };
+    for entry in entries.into_iter().flatten() {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "toml") {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all.insert(0, configuration.join(FILE));
+    Ok(all)
+}
+
+fn off(configuration: &Path) -> Result<BTreeSet<String>, Failure> {
+    let file = read_optional(&configuration.join(SWITCHES))?;
+    let content = file.map(|file| file.content.into_owned());
+    let text = String::from_utf8(content.unwrap_or_default()).doing("it is not UTF-8")?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The place of a file, by which a change is noticed.
+type Stamp = (PathBuf, Option<(i64, i64, u64, u64)>);
+
+/// The registry of a configuration directory, read again when its files change, and the switches
+/// in it.
+pub struct ToolSwitches {
+    configuration: PathBuf,
+    read: Mutex<Option<(Vec<Stamp>, Arc<Registry>)>>,
+}
+
+impl ToolSwitches {
+    /// Makes it of a configuration directory.
+    #[must_use]
+    pub fn new(configuration: &Path) -> Self {
+        Self {
+            configuration: configuration.to_owned(),
+            read: Mutex::default(),
+        }
+    }
+
+    /// Returns the registry as its files are now.
+    pub fn registry(&self) -> Arc<Registry> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.stamps();
+        if let Some((then, registry)) = &*read
+            && *then == now
+        {
+            return Arc::clone(registry);
+        }
+        let registry = Arc::new(Registry::read(&self.configuration));
+        *read = Some((now, Arc::clone(&registry)));
+        registry
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        let stamp = |path: PathBuf| {
+            let found = fs::metadata(&path).ok();
+            let found =
+                found.map(|found| (found.mtime(), found.mtime_nsec(), found.size(), found.ino()));
+            (path, found)
+        };
+        let files = files(&self.configuration).unwrap_or_default();
+        let all = files.into_iter().chain([self.configuration.join(SWITCHES)]);
+        all.map(stamp).collect()
+    }
+
+    /// Switches a tool on or off, for every caller, until it is switched again.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub fn switch(&self, name: &ToolName, on: bool) -> Result<(), Failure> {
+        let mut off = off(&self.configuration)?;
+        match on {
+            true => off.remove(name.as_str()),
+            false => off.insert(name.as_str().to_owned()),
+        };
+        let text: String = off.iter().map(|name| format!("{name}\n")).collect();
+        self.write(&text).doing("the switch cannot be written")
+    }
+
+    /// Replaces the file of switches: whoever reads it sees the one or the other.
+    fn write(&self, text: &str) -> io::Result<()> {
+        fs::create_dir_all(&self.configuration)?;
+        let path = self.configuration.join(SWITCHES);
+        let beside = self
+            .configuration
+            .join(format!("{SWITCHES}.{}", std::process::id()));
+        let mut file = fs::File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

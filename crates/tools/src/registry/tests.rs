@@ -1,0 +1,135 @@
+use super::*;
+use crate::tool::SandboxLife;
+
+const GOOD: &str =
+    "description = \"Counts.\"\nkind = \"command\"\ncommand = [\"wc\"]\neffect = \"read\"\n";
+
+fn read(files: &[(&str, &str)]) -> (tempfile::TempDir, Registry) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join(DIRECTORY)).unwrap();
+    for (name, content) in files {
+        fs::write(directory.path().join(name), content).unwrap();
+    }
+    let registry = Registry::read(directory.path());
+    (directory, registry)
+}
+
+fn names(registry: &Registry) -> Vec<&str> {
+    registry.tools().map(|tool| tool.name.as_str()).collect()
+}
+
+fn tool(name: &str, more: &str) -> String {
+    format!("[tool.{name}]\n{GOOD}{more}\n")
+}
+
+#[test]
+fn every_file_of_tools_counts() {
+    let (_held, registry) = read(&[
+        (
+            FILE,
+            &(tool("a", "") + &tool("b", "timeout = \"5s\"\nresult-bytes = \"1KiB\"")),
+        ),
+        (
+            "tools/more.toml",
+            &tool("c", "sandbox = \"session\"\nenabled = false"),
+        ),
+        ("tools/notes.txt", "not read"),
+    ]);
+    assert_eq!(registry.problems(), []);
+    assert_eq!(names(&registry), ["a", "b", "c"]);
+    let b = registry.tool("b").unwrap();
+    assert_eq!((b.timeout.as_secs(), b.result_bytes), (5, 1_024));
+    let c = registry.tool("c").unwrap();
+    assert_eq!((c.life, c.enabled), (SandboxLife::Session, false));
+    assert!(registry.tool("../a").is_none());
+}
+
+#[test]
+fn mistakes_are_named_and_leave_others_alone() {
+    for (content, why) in [
+        (tool("x", "color = 1"), "unknown field `color`"),
+        (
+            tool("x", "").replace("effect = \"read\"", "effect = \"erase\""),
+            "\"erase\" is none",
+        ),
+        (
+            tool("x", "").replace("\"command\"\n", "\"magic\"\n"),
+            "\"magic\" is none",
+        ),
+        (
+            tool("x", "").replace("Counts.", " "),
+            "tells a model nothing",
+        ),
+        (
+            tool("x", "").replace("[\"wc\"]", "[]"),
+            "the program is missing",
+        ),
+        (
+            tool("x", "").replace("[\"wc\"]", "[\"wc\", \"{path}\"]"),
+            "{path} is no argument",
+        ),
+        (tool("x", "timeout = \"2d\""), "a day at most"),
+        (tool("x", "timeout = \"soon\""), "timeout: "),
+        (tool("x", "result-bytes = \"1GiB\""), "4 MiB at most"),
+        (
+            tool("x", "limits = { colour = \"1\" }"),
+            "there is no limit",
+        ),
+        (
+            tool("x", "result = { type = \"object\" }"),
+            "output = \"json\"",
+        ),
+        (tool("x", "arguments = { type = \"strin\" }"), "arguments: "),
+        (tool("\"x y\"", ""), "is no name of a tool"),
+        ("[tool.x]\n".to_owned(), "missing field"),
+        ("tool = 1".to_owned(), "invalid type"),
+        ("[upstreams]".to_owned(), "unknown field"),
+        ("[tool.x".to_owned(), "line 1"),
+    ] {
+        let (_held, registry) = read(&[(FILE, &content), ("tools/b.toml", &tool("good", ""))]);
+        assert_eq!(names(&registry), ["good"], "{content}");
+        let problems = registry.problems();
+        assert!(
+            problems.len() == 1 && problems[0].why.contains(why),
+            "{content}: {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn tool_that_is_described_twice_does_not_count() {
+    for other in ["a", "A"] {
+        let (_held, registry) = read(&[
+            (FILE, &tool("a", "")),
+            ("tools/b.toml", &tool(other, "")),
+            ("tools/c.toml", &tool("a", "")),
+        ]);
+        assert!(names(&registry).is_empty(), "{other}");
+        assert_eq!(registry.problems().len(), 2);
+    }
+}
+
+#[test]
+fn registry_is_read_again_when_a_file_changes() {
+    let (held, _) = read(&[(FILE, &tool("a", ""))]);
+    let switches = ToolSwitches::new(held.path());
+    let first = switches.registry();
+    assert!(Arc::ptr_eq(&first, &switches.registry()));
+    fs::write(held.path().join("tools/more.toml"), tool("b", "")).unwrap();
+    assert_eq!(names(&switches.registry()), ["a", "b"]);
+    let name = ToolName::parse("a").unwrap();
+    switches.switch(&name, false).unwrap();
+    assert!(!switches.registry().tool("a").unwrap().enabled);
+    switches.switch(&name, true).unwrap();
+    assert!(switches.registry().tool("a").unwrap().enabled);
+}
+
+/// Nobody knows which tools are off then.
+#[test]
+fn switches_that_cannot_be_read_leave_no_tool() {
+    let (held, _) = read(&[(FILE, &tool("a", "")), (SWITCHES, "\u{0}")]);
+    fs::write(held.path().join(SWITCHES), [0xff]).unwrap();
+    let registry = Registry::read(held.path());
+    assert!(names(&registry).is_empty());
+    assert_eq!(registry.problems().len(), 1);
+}

@@ -1,0 +1,129 @@
+//! The sandboxes that tools run in.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atoll_engine::failure::Failure;
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Sandbox, Workspace};
+use atoll_model::{CallId, RunId, ToolEffect};
+
+use crate::exec::{Program, Ran, run};
+use crate::tool::{SandboxLife, Tool};
+
+/// The sandboxes of a session.
+pub trait Runner: Send + Sync {
+    /// Returns the boundary of a tool's sandbox, by whose rules its calls are decided.
+    fn boundary(&self, tool: &Tool) -> CreateSandbox;
+
+    /// Runs a program of a tool in its sandbox, to its end.
+    ///
+    /// # Errors
+    /// When there is no sandbox, or the program is refused there.
+    fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure>;
+}
+
+/// Sandboxes over a directory of the host, in copy-on-write layers.
+pub struct LocalRunner {
+    engine: Arc<Engine>,
+    workspace: PathBuf,
+    /// The session's living sandboxes, by their boundary.
+    living: Mutex<BTreeMap<String, Arc<Sandbox>>>,
+    /// The runs of sandboxes that have ended, and whose changes are kept.
+    kept: Mutex<Vec<RunId>>,
+}
+
+impl LocalRunner {
+    /// Makes it for a directory.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>, workspace: &Path) -> Self {
+        Self {
+            engine,
+            workspace: workspace.to_owned(),
+            living: Mutex::default(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Ends the living sandboxes, and returns the runs whose changes are kept for review.
+    pub fn end(&self) -> Vec<RunId> {
+        let living = std::mem::take(&mut *locked(&self.living));
+        for sandbox in living.values() {
+            let _ = self.finish(sandbox);
+        }
+        std::mem::take(&mut *locked(&self.kept))
+    }
+
+    fn finish(&self, sandbox: &Sandbox) -> Result<(), Failure> {
+        if sandbox.finish()? {
+            locked(&self.kept).push(sandbox.run().clone());
+        }
+        Ok(())
+    }
+
+    fn make(&self, tool: &Tool, parent: &CallId) -> Result<Sandbox, Failure> {
+        let wanted = CreateSandbox {
+            parent: Some(Box::new(parent.clone())),
+            ..self.boundary(tool)
+        };
+        self.engine.create(&wanted)
+    }
+
+    /// Returns the session's sandbox for a tool, made by the first call.
+    fn living(&self, tool: &Tool, parent: &CallId) -> Result<Arc<Sandbox>, Failure> {
+        let mut living = locked(&self.living);
+        let key = format!("{:?}", tool.requested);
+        if let Some(sandbox) = living.get(&key).filter(|one| !one.has_ended()) {
+            return Ok(Arc::clone(sandbox));
+        }
+        let sandbox = Arc::new(self.make(tool, parent)?);
+        living.insert(key, Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+}
+
+impl Runner for LocalRunner {
+    fn boundary(&self, tool: &Tool) -> CreateSandbox {
+        // A session's sandbox is that of tools that write, too.
+        let is_read_alone = tool.effect == ToolEffect::Read && tool.life == SandboxLife::Call;
+        CreateSandbox {
+            workspace: Workspace::Directory(self.workspace.clone()),
+            requested: tool.requested.clone(),
+            discard: is_read_alone,
+            is_attended: false,
+            home: None,
+            made_at: None,
+            template: None,
+            frozen: None,
+            system: None,
+            answer: PriorAnswer::Nobody,
+            parent: None,
+        }
+    }
+
+    fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure> {
+        match tool.life {
+            SandboxLife::Session => {
+                let sandbox = self.living(tool, &program.parent)?;
+                run(&sandbox, program, None)
+            }
+            SandboxLife::Call => {
+                let sandbox = self.make(tool, &program.parent)?;
+                let ran = run(&sandbox, program, None);
+                // What a result is made of is there; that the sandbox is gone is part of the call.
+                self.finish(&sandbox)?;
+                ran
+            }
+        }
+    }
+}
+
+impl Drop for LocalRunner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {
+    one.lock().unwrap_or_else(PoisonError::into_inner)
+}

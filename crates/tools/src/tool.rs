@@ -1,0 +1,249 @@
+//! A tool as a registry describes it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use atoll_model::{LimitKey, ToolEffect, ToolKind, ToolName, parse_bytes, parse_duration};
+use atoll_policy::{Requested, RequestedProfile};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::schema::Schema;
+use crate::template::{Item, Template};
+
+/// The time of a call where the tool names none.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest time that a tool can name.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The size of a result that a model reads, where the tool names none, bytes.
+const RESULT_BYTES: u64 = 64 << 10;
+/// The largest result that a tool can name, bytes.
+const RESULT_BYTES_MAX: u64 = 4 << 20;
+/// The longest description, bytes.
+const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
+
+/// A tool.
+#[derive(Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: ToolName,
+    /// Its name for people, if it has another one.
+    pub title: Option<String>,
+    /// The text that tells a model what it is for.
+    pub description: String,
+    /// The program that it is.
+    pub command: Command,
+    /// The worst that it does.
+    pub effect: ToolEffect,
+    /// True if two calls do no more than one.
+    pub idempotent: bool,
+    /// The time that a call may take.
+    pub timeout: Duration,
+    /// The size of a result that is given to the caller, bytes.
+    pub result_bytes: usize,
+    /// The life of its sandbox.
+    pub life: SandboxLife,
+    /// The boundary of its sandbox.
+    pub requested: Requested,
+    /// The names of those callers of a server who are shown it; all if `None`.
+    pub callers: Option<Vec<String>>,
+    /// True if it can be called.
+    pub enabled: bool,
+    /// The schema of its arguments.
+    pub arguments: Schema,
+    /// The schema of its result, if that is JSON.
+    pub result: Option<Schema>,
+    /// The file that describes it.
+    pub file: String,
+}
+
+/// A program as a tool.
+#[derive(Debug)]
+pub struct Command {
+    /// The program and its arguments.
+    pub template: Template,
+    /// Its standard input; nothing if `None`.
+    pub stdin: Option<Item>,
+    /// The form of its result.
+    pub output: Output,
+    /// The file that its result is in; its standard output if `None`.
+    pub file: Option<PathBuf>,
+}
+
+/// The form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// Text.
+    Text,
+    /// JSON.
+    Json,
+}
+
+/// The life of a tool's sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxLife {
+    /// A fresh one for each call.
+    Call,
+    /// One for all calls of a session by tools of the same boundary.
+    Session,
+}
+
+impl Tool {
+    /// Returns its kind.
+    #[must_use]
+    pub fn kind(&self) -> ToolKind {
+        ToolKind::Command
+    }
+}
+
+/// A tool as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Written {
+    title: Option<String>,
+    description: String,
+    kind: String,
+    command: Vec<String>,
+    stdin: Option<String>,
+    #[serde(default = "text")]
+    output: Output,
+    output_file: Option<PathBuf>,
+    effect: String,
+    #[serde(default)]
+    idempotent: bool,
+    timeout: Option<String>,
+    result_bytes: Option<String>,
+    #[serde(default = "per_call")]
+    sandbox: SandboxLife,
+    profile: Option<String>,
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    limits: BTreeMap<String, String>,
+    callers: Option<Vec<String>>,
+    #[serde(default = "on")]
+    enabled: bool,
+    arguments: Option<Value>,
+    result: Option<Value>,
+}
+
+fn text() -> Output {
+    Output::Text
+}
+
+fn per_call() -> SandboxLife {
+    SandboxLife::Call
+}
+
+fn on() -> bool {
+    true
+}
+
+impl Written {
+    /// Reads a tool, with the first thing that is wrong with it.
+    pub(crate) fn read(self, name: &str, file: &str) -> Result<Tool, String> {
+        let at = |key: &'static str| move |why: String| format!("{key}: {why}");
+        let name = ToolName::parse(name).map_err(|error| error.to_string())?;
+        let kind = ToolKind::named(&self.kind);
+        let kinds = ToolKind::ALL.map(ToolKind::name).join(", ");
+        kind.ok_or_else(|| format!("kind: {:?} is none; there are {kinds}", self.kind))?;
+        let effects = ToolEffect::ALL.map(ToolEffect::name).join(", ");
+        let effect = ToolEffect::named(&self.effect)
+            .ok_or_else(|| format!("effect: {:?} is none; there are {effects}", self.effect))?;
+        if self.description.trim().is_empty() {
+            return Err("description: it tells a model nothing".to_owned());
+        }
+        if self.description.len() > DESCRIPTION_BYTES_MAX {
+            return Err(format!(
+                "description: longer than {DESCRIPTION_BYTES_MAX} bytes"
+            ));
+        }
+        let timeout = self.timeout.as_deref().map(duration).transpose();
+        let size = self.result_bytes.as_deref().map(size).transpose();
+        let arguments = Schema::of_arguments(self.arguments.clone()).map_err(at("arguments"))?;
+        let result = self.result.clone().map(Schema::new).transpose();
+        let result = result.map_err(at("result"))?;
+        if result.is_some() && self.output != Output::Json {
+            return Err("result: a schema is of JSON: output = \"json\"".to_owned());
+        }
+        let command = self.command(&arguments)?;
+        Ok(Tool {
+            name,
+            title: self.title.clone(),
+            description: self.description.clone(),
+            command,
+            effect,
+            idempotent: self.idempotent,
+            timeout: timeout.map_err(at("timeout"))?.unwrap_or(TIMEOUT),
+            result_bytes: size.map_err(at("result-bytes"))?.unwrap_or(RESULT_BYTES) as usize,
+            life: self.sandbox,
+            requested: self.requested()?,
+            callers: self.callers,
+            enabled: self.enabled,
+            arguments,
+            result,
+            file: file.to_owned(),
+        })
+    }
+
+    fn command(&self, arguments: &Schema) -> Result<Command, String> {
+        let template = Template::parse(&self.command).map_err(|why| format!("command: {why}"))?;
+        let stdin = self.stdin.as_deref().map(Item::parse).transpose();
+        let stdin = stdin.map_err(|why| format!("stdin: {why}"))?;
+        let known: Vec<&str> = arguments.properties().collect();
+        let named = template.names().chain(stdin.iter().flat_map(Item::names));
+        for name in named {
+            if !known.contains(&name) {
+                return Err(format!("command: {{{name}}} is no argument of its schema"));
+            }
+        }
+        Ok(Command {
+            template,
+            stdin,
+            output: self.output,
+            file: self.output_file.clone(),
+        })
+    }
+
+    fn requested(&self) -> Result<Requested, String> {
+        let limit = |(key, value): (&String, &String)| {
+            let key = LimitKey::parse(key).map_err(|error| format!("limits: {error}"))?;
+            Ok((key, value.clone()))
+        };
+        let variable =
+            |(name, value): (&String, &String)| OsString::from(format!("{name}={value}"));
+        Ok(Requested {
+            profile: self.profile.clone().map(RequestedProfile::Named),
+            allow: self.allow.clone(),
+            limits: self
+                .limits
+                .iter()
+                .map(limit)
+                .collect::<Result<_, String>>()?,
+            environment: self.environment.iter().map(variable).collect(),
+            ..Requested::default()
+        })
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    match !time.is_zero() && time <= TIMEOUT_MAX {
+        true => Ok(time),
+        false => Err("it is more than nothing and a day at most".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    match (1..=RESULT_BYTES_MAX).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err("it is more than nothing and 4 MiB at most".to_owned()),
+    }
+}
