@@ -100,7 +100,7 @@ pub use token::{
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
 };
 pub use tools::{
-    CallToolArguments, CheckToolsArguments, ListToolsArguments, ShowToolArguments,
+    CallToolArguments, CheckToolsArguments, ListToolsArguments, McpArguments, ShowToolArguments,
     SwitchToolArguments, ToolsAction, ToolsArguments,
 };
 pub use upkeep::{
@@ -188,6 +188,7 @@ pub enum Command {
     Token(TokenArguments),
     #[command(alias = "tool")]
     Tools(ToolsArguments),
+    Mcp(McpArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),

@@ -145,6 +145,7 @@ fn perform(
         Command::Secret(arguments) => secret::secret(arguments, output),
         Command::Token(arguments) => token::token(&arguments, output),
         Command::Tools(arguments) => tools::tools(&arguments, output),
+        Command::Mcp(arguments) => tools::mcp(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),

@@ -11,12 +11,13 @@ use atoll_engine::sandboxes::Engine;
 use atoll_launcher::LAUNCHER;
 use atoll_model::{format_bytes, format_duration};
 use atoll_policy::RequestedProfile;
+use atoll_server::serve_stdio;
 use atoll_tools::{LocalRunner, Problem, Registry, SandboxLife, Session, Tool, ToolSwitches};
 use serde_json::{Value, json};
 
 use crate::arguments::{
-    CheckToolsArguments, ListToolsArguments, ShowToolArguments, SwitchToolArguments, ToolsAction,
-    ToolsArguments,
+    CheckToolsArguments, ListToolsArguments, McpArguments, ShowToolArguments, SwitchToolArguments,
+    ToolsAction, ToolsArguments,
 };
 use crate::output::Output;
 
@@ -37,13 +38,32 @@ pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure>
     }
 }
 
+/// Carries out `atoll mcp`.
+///
+/// # Errors
+/// When the tools cannot be served.
+pub fn mcp(arguments: &McpArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let tools = Arc::new(ToolSwitches::new(&places.config));
+    warn_of(tools.registry().problems(), output);
+    let workspace = calling::workspace(arguments.workspace.as_deref())?;
+    let session = Arc::new(session(&tools, &workspace)?);
+    let served = serve_stdio(&session);
+    for run in session.runner().end() {
+        output.say(&format!(
+            "Changes are kept. Review them with `atoll diff {run}`.\n"
+        ));
+    }
+    served.map(|()| 0)
+}
+
 /// Begins a session of the person's own, over a directory.
 fn session(
     tools: &Arc<ToolSwitches>,
     workspace: &std::path::Path,
 ) -> Result<Session<LocalRunner>, Failure> {
-    let engine = Arc::new(Engine::open(LAUNCHER)?);
-    let runner = LocalRunner::new(Arc::clone(&engine), workspace);
+    let engine = Engine::open(LAUNCHER)?;
+    let runner = LocalRunner::new(engine.clone(), workspace);
     Ok(Session::new(engine, Arc::clone(tools), runner, None))
 }
 

@@ -6,6 +6,7 @@ mod forms;
 mod limits;
 mod managed;
 mod shares;
+mod tools;
 mod volumes;
 
 use std::fs;

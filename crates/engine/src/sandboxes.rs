@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use atoll_ledger::{Durability, Ledger, StateDir};
+use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
 use atoll_model::{CallId, Ending, LimitKey, Mode, RunId, Served};
 use atoll_policy::HostFacts;
@@ -24,8 +24,7 @@ pub use atoll_sandbox::{
     Pending, Size, TEMPLATE_DIRECTORY, disk_bytes,
 };
 use atoll_sandbox::{Host, Spawner, detect_groups, forecast, in_use, memory_in_use};
-use atoll_store::{load_run, remove_run_if};
-use serde_json::json;
+use atoll_store::load_run;
 
 use crate::CallError;
 use crate::changes::{self, LayerChanges};
@@ -39,6 +38,7 @@ use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, own
 mod ahead;
 mod approving;
 mod exec;
+mod finishing;
 mod home;
 mod host_layer;
 mod named;
@@ -67,6 +67,7 @@ pub use volumes::{
 };
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
+#[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
 }
@@ -180,6 +181,12 @@ impl Engine {
         self.shared.spawner.is_there()
     }
 
+    /// Returns the directory of profiles, policies and tools.
+    #[must_use]
+    pub fn configuration(&self) -> &Path {
+        &self.shared.places.config
+    }
+
     /// Returns the directory of its state, on the disk that sandboxes write to.
     #[must_use]
     pub fn state(&self) -> &Path {
@@ -290,12 +297,6 @@ impl Sandbox {
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.run
-    }
-
-    /// Returns the directory that programs begin in, absolute.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.basis.call.directory()
     }
 
     /// Starts a program on these streams: standard input, output and error. Without a terminal they
@@ -438,31 +439,6 @@ impl Sandbox {
             Ok(ended) => ended.map(drop).doing("it did not come to its end"),
             Err(_) => Err(Failure::new("it did not come to its end")),
         }
-    }
-
-    /// Ends it, and returns whether it has changed anything, which is kept for a decision then; of
-    /// one that has not, nothing is kept but in the ledger.
-    ///
-    /// # Errors
-    /// As [`Sandbox::kill`]; also when its changes cannot be read.
-    pub fn finish(&self) -> Result<bool, Failure> {
-        self.kill()?;
-        if self.wanted.is_discarded() {
-            return Ok(false);
-        }
-        let (state, run) = (&self.shared.state, &self.run);
-        let record = load_run(state, run).doing("its record cannot be read")?;
-        if changes::grouped(&changes::read(state, &record)?).total() > 0 {
-            return Ok(true);
-        }
-        let note = || {
-            let body = json!({ "state": record.state });
-            let ledger = &self.shared.ledger;
-            let noted = ledger.record(Some(run), "run.discarded", body, Durability::Durable);
-            noted.map(drop)
-        };
-        let removed = remove_run_if(state, run, note).doing("its record cannot be removed")?;
-        removed.map(|()| false).doing("its end is not recorded")
     }
 
     fn ask_to_end(&self) -> Result<(), Failure> {

@@ -34,7 +34,7 @@ pub struct Called<T> {
     pub answer: T,
     /// The way that it ended.
     pub end: ToolEnd,
-    /// What is recorded of its end.
+    /// The record of its end.
     pub details: Value,
 }
 
@@ -44,7 +44,7 @@ pub enum NotCalled {
     NeedsApproval(NeedsApproval),
     /// Refused, and recorded.
     Denied(Vec<Reason>),
-    /// It could not be decided or recorded.
+    /// No decision, or no record of it, could be made.
     Failed(Failure),
 }
 

@@ -111,6 +111,11 @@ impl Ledger {
         }
         let kinds = Kinds::of(&call.action);
         let is_sealed = !sealed_members(kinds.opened).is_empty();
+        if is_sealed {
+            // A ledger that is not there yet begins before its first key: one that has keys alone
+            // was removed.
+            self.journal.begin()?;
+        }
         let seal = is_sealed.then(|| self.seal_of(call.run())).transpose()?;
         let opened = match kinds.opens_denied || recorded == Recorded::Allow {
             true => {

@@ -3,12 +3,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use atoll_model::Boundary;
 use atoll_model::network::{NetworkRule, Published};
+use atoll_model::{Boundary, CallTool};
 
 use crate::notice::Notice;
 use crate::rules::Rules;
-use crate::tool::ToolGrant;
 
 /// The exact rights of one sandbox. Only [`decide`](crate::decide) creates one, so a holder knows that
 /// policy has allowed what it grants.
@@ -199,6 +198,41 @@ impl ChangeGrant {
     #[must_use]
     pub fn has_checkpoint(&self) -> bool {
         self.has_checkpoint
+    }
+
+    /// Returns the notices for the person.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+}
+
+/// The exact rights of one call of a tool. Only [`decide`](crate::decide) creates one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ToolGrant {
+    pub(crate) call: CallTool,
+    pub(crate) wall_clock: Option<Duration>,
+    pub(crate) policy_digest: String,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl ToolGrant {
+    /// Returns the call, as it was judged.
+    #[must_use]
+    pub fn call(&self) -> &CallTool {
+        &self.call
+    }
+
+    /// Returns the time after which policies end the call; the tool's own limit counts besides.
+    #[must_use]
+    pub fn wall_clock(&self) -> Option<Duration> {
+        self.wall_clock
+    }
+
+    /// Returns the version of the policy that decided.
+    #[must_use]
+    pub fn policy_digest(&self) -> &str {
+        &self.policy_digest
     }
 
     /// Returns the notices for the person.

@@ -85,7 +85,9 @@ pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use file::SourceFile;
 pub use git_settings::{GIT_KEYS, GitSettings};
-pub use grant::{ChangeGrant, ExecGrant, Grant, Granted, HostGrant, Permission, PortGrant};
+pub use grant::{
+    ChangeGrant, ExecGrant, Grant, Granted, HostGrant, Permission, PortGrant, ToolGrant,
+};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
 pub use login::{Holds, IssuedTo, Login, LoginIssue};
@@ -110,7 +112,7 @@ pub use source::{
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::{misspelt, nearest};
-pub use tool::{ToolGrant, offers_tool};
+pub use tool::offers_tool;
 pub use trust::{TrustList, Trusted};
 
 #[cfg(test)]

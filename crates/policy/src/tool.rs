@@ -1,52 +1,15 @@
 //! Calls of tools.
 
-use std::time::Duration;
-
 use atoll_cedar::{Action, Asked, Question};
 use atoll_model::{Call, CallTool, Reason, Verdict};
 
 use crate::asking::{Answer, Asking};
 use crate::compiled::Policies;
 use crate::decide::of_host;
-use crate::notice::Notice;
+use crate::grant::ToolGrant;
 use crate::policies::{cedar_facts, principals};
 use crate::rules::Rules;
 use crate::source::Facts;
-
-/// The exact rights of one call of a tool. Only [`decide`](crate::decide) creates one.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ToolGrant {
-    call: CallTool,
-    wall_clock: Option<Duration>,
-    policy_digest: String,
-    notices: Vec<Notice>,
-}
-
-impl ToolGrant {
-    /// Returns the call, as it was judged.
-    #[must_use]
-    pub fn call(&self) -> &CallTool {
-        &self.call
-    }
-
-    /// Returns the time after which policies end the call; the tool's own limit counts besides.
-    #[must_use]
-    pub fn wall_clock(&self) -> Option<Duration> {
-        self.wall_clock
-    }
-
-    /// Returns the version of the policy that decided.
-    #[must_use]
-    pub fn policy_digest(&self) -> &str {
-        &self.policy_digest
-    }
-
-    /// Returns the notices for the person.
-    #[must_use]
-    pub fn notices(&self) -> &[Notice] {
-        &self.notices
-    }
-}
 
 /// Decides on a call of a tool, by the rules of the sandbox that it runs in.
 pub(crate) fn tool(

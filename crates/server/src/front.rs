@@ -24,6 +24,7 @@ mod kept;
 mod librechat;
 mod listed;
 mod logs;
+mod mcp;
 mod methods;
 mod observed;
 mod opensandbox;
@@ -44,7 +45,7 @@ mod volumes;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::protocol::{Credential, ENVD_PORT};
-use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER};
+use crate::started::{DIAL, FRONT, HANDED, HANDED_BYTES_MAX, Handed, LISTENER, McpAccess};
 use crate::tls::acceptor;
 use ask::{Dial, Front};
 use permit::Sender;
@@ -98,6 +99,7 @@ pub fn openapi() -> serde_json::Value {
 struct Routes {
     front: Arc<Front>,
     api: Router,
+    mcp: Arc<mcp::Mcp>,
 }
 
 /// Carries out the role of a front. Returns the exit status.
@@ -119,6 +121,7 @@ fn run() -> io::Result<()> {
     let Handed {
         identity,
         is_logged,
+        mcp,
     } = handed()?;
     let acceptor = identity.as_ref().map(acceptor).transpose()?;
     drop(identity);
@@ -131,7 +134,15 @@ fn run() -> io::Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(serve(listener, dial, acceptor, is_logged, Arc::new(places)))
+    runtime.block_on(async {
+        let front = Arc::new(Front {
+            dial: Dial::new(dial)?,
+            is_logged,
+            is_secure: acceptor.is_some(),
+        });
+        let router = router(&front, mcp);
+        serve(listener, &front, router, acceptor, Arc::new(places)).await
+    })
 }
 
 /// Reads what the worker has handed over.
@@ -152,19 +163,13 @@ fn confine() -> io::Result<()> {
 
 async fn serve(
     listener: TcpListener,
-    dial: OwnedFd,
+    front: &Front,
+    router: Router,
     acceptor: Option<TlsAcceptor>,
-    is_logged: bool,
     places: Arc<Semaphore>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let front = Arc::new(Front {
-        dial: Dial::new(dial)?,
-        is_logged,
-        is_secure: acceptor.is_some(),
-    });
-    let router = router(&front);
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
         let place = place.map_err(io::Error::other)?;
@@ -198,8 +203,9 @@ async fn serve(
 }
 
 /// Returns what answers every request.
-fn router(front: &Arc<Front>) -> Router {
+fn router(front: &Arc<Front>, access: McpAccess) -> Router {
     let state = Routes {
+        mcp: mcp::Mcp::new(front, access),
         api: api::router(front),
         front: Arc::clone(front),
     };
@@ -261,6 +267,8 @@ async fn answer(routes: Routes, target: Target, request: Request<Body>) -> Respo
             Err(never) => match never {},
         },
         Target::Control => control::answer(&front, request).await,
+        Target::Mcp => routes.mcp.answer(&front, request).await,
+        Target::McpMetadata => routes.mcp.metadata(request.headers(), front.is_secure),
         Target::Jupyter => jupyter::answer(&front, request).await,
         Target::LibreChat => librechat::answer(&front, request).await,
         Target::OpenSandbox => opensandbox::answer(&front, request).await,
@@ -283,6 +291,10 @@ enum Target {
     Jupyter,
     /// LibreChat's code API.
     LibreChat,
+    /// Tools over MCP.
+    Mcp,
+    /// The description of that for OAuth clients.
+    McpMetadata,
     /// OpenSandbox' API.
     OpenSandbox,
     /// A file of a sandbox that the signature finds.
@@ -299,6 +311,8 @@ impl Target {
             | Self::Own
             | Self::Jupyter
             | Self::LibreChat
+            | Self::Mcp
+            | Self::McpMetadata
             | Self::OpenSandbox
             | Self::Signed => uri.path().to_owned(),
             Self::Sandbox { id, port } if *port == ENVD_PORT => format!("{id}{}", uri.path()),
@@ -309,7 +323,9 @@ impl Target {
     /// Returns who sends a request, and the sandbox that it is for, if its head tells that.
     fn sender(&self, headers: &HeaderMap, uri: &Uri) -> (Credential, Option<String>) {
         match self {
-            Self::Control | Self::Own | Self::LibreChat => (credential(headers), None),
+            Self::Control | Self::Own | Self::LibreChat | Self::Mcp | Self::McpMetadata => {
+                (credential(headers), None)
+            }
             Self::Jupyter => (jupyter::credential(headers, uri), None),
             Self::OpenSandbox => opensandbox::sender(headers, uri.path()),
             Self::Signed => (transfer::credential(headers, uri), None),
@@ -340,6 +356,8 @@ impl Target {
             .is_some_and(|query| query.contains("signature="));
         match uri.path() {
             "/files" if is_signed => Self::Signed,
+            mcp::PATH => Self::Mcp,
+            path if path.starts_with(mcp::METADATA) => Self::McpMetadata,
             path if path.starts_with("/v1/") => Self::Own,
             path if path.starts_with(jupyter::PREFIX) => Self::Jupyter,
             path if path.starts_with(librechat::PREFIX) => Self::LibreChat,

@@ -13,11 +13,13 @@ mod configuration;
 mod front;
 mod lifecycle;
 mod line;
+mod mcp;
 pub mod protocol;
 mod ready;
 mod rfc3339;
 mod started;
 mod tls;
+mod tool_facts;
 pub mod worker;
 
 pub use configuration::{
@@ -25,6 +27,7 @@ pub use configuration::{
     Tls, WebhookHost,
 };
 pub use front::{openapi, program as front_program};
+pub use mcp::stdio::serve_stdio;
 pub use protocol::CODE_INTERPRETER;
 pub use started::FRONT;
 pub use tls::{Identity, of_clients as tls_of_clients};

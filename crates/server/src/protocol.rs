@@ -10,6 +10,7 @@ mod refusal;
 mod request;
 mod sandbox;
 mod templates;
+mod tools;
 mod volumes;
 mod webhooks;
 
@@ -22,11 +23,12 @@ pub use request::Request;
 use request::requests;
 pub use sandbox::*;
 pub use templates::*;
+pub use tools::*;
 pub use volumes::*;
 pub use webhooks::*;
 
 /// The version of the protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The name of a signed link to a port, in a query and in a cookie.
 pub const LINK: &str = "atoll-link";
@@ -116,6 +118,8 @@ requests! {
         /// Tells what happened to the tenant's sandboxes, or to one of them, also one that has ended.
         ListLifecycleEvents { sandbox: Option<String>, offset: u64, limit: u64, oldest_first: bool }
             -> Vec<LifecycleEventFacts>;
+        /// Tells whose a credential is.
+        Identify {} -> CallerFacts;
         /// Counts what the worker holds. Needs no credential.
         Count {} -> Counts;
         /// Answers once the body of a request may be read, of whoever a credential is of. Its place
@@ -131,6 +135,7 @@ requests! {
         Ledger(LedgerAsk),
         Snapshots(SnapshotsAsk),
         Templates(TemplatesAsk),
+        Tools(ToolsAsk),
         Volumes(VolumesAsk),
         Content(OfVolume<ContentAsk>),
         In(In<InAsk>)

@@ -32,6 +32,17 @@ pub(crate) struct Handed {
     pub(crate) identity: Option<Identity>,
     /// True if requests are logged.
     pub(crate) is_logged: bool,
+    /// The access to its MCP endpoint.
+    pub(crate) mcp: McpAccess,
+}
+
+/// The names by which clients reach the MCP endpoint, and whose tokens they come with.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct McpAccess {
+    /// The hosts that a request may name, and pages of which may make one.
+    pub(crate) hosts: Vec<String>,
+    /// The issuers of tokens, by their addresses.
+    pub(crate) issuers: Vec<String>,
 }
 
 /// A running front.

@@ -47,6 +47,7 @@ mod snapshots;
 mod template;
 pub mod templates;
 mod tokens;
+mod tools;
 mod volumes;
 mod wanted;
 mod warm;
@@ -76,10 +77,11 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal, VERSION,
+    Ask, CallerFacts, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal,
+    VERSION,
 };
 use crate::ready::watched;
-use crate::started::{Front, Handed};
+use crate::started::{Front, Handed, McpAccess};
 use crate::tls::Identity;
 
 use answers::AGAIN;
@@ -101,6 +103,7 @@ use server::Server;
 use shares::BLOCKING_THREADS_MAX;
 use shares::Of;
 use snapshots::Snapshots;
+use tools::Tools;
 use volumes::Volumes;
 use webhooks::Webhooks;
 
@@ -130,6 +133,7 @@ pub struct Worker {
     sandboxes: Arc<Sandboxes>,
     snapshots: Arc<Snapshots>,
     templates: Arc<Templates>,
+    tools: Arc<Tools>,
     records: Arc<Records>,
     bodies: permits::Bodies,
     /// The message that each front begins with.
@@ -157,6 +161,7 @@ impl Worker {
         if let Err(error) = allow_descriptors() {
             eprintln!("atoll serve: the limit of descriptors cannot be raised: {error}");
         }
+        let mcp = access(&configuration);
         let is_logged = configuration.log.unwrap_or(!io::stderr().is_terminal());
         templates::prepare(engine.state());
         let server = Server::new(engine, Box::new(store), configuration, port);
@@ -170,6 +175,7 @@ impl Worker {
         Arc::new(Self {
             snapshots: Snapshots::new(&sandboxes),
             templates: Templates::new(&sandboxes),
+            tools: Tools::new(&server, &sandboxes),
             records: Records::new(&server, &list, &sandboxes.approvals),
             server,
             list,
@@ -181,6 +187,7 @@ impl Worker {
             handed: Handed {
                 identity,
                 is_logged,
+                mcp,
             },
             strangers: Arc::new(Semaphore::new(strangers)),
             asked: AtomicU64::new(0),
@@ -193,6 +200,22 @@ impl Worker {
     /// The reason why not.
     pub fn check(&self) -> Result<(), Failure> {
         self.sandboxes.check()
+    }
+}
+
+/// Returns the access to the MCP endpoint: by the loopback's names, and those that are configured.
+fn access(configuration: &Configuration) -> McpAccess {
+    let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let listen = configuration.listen.ip();
+    let listen = (!listen.is_unspecified() && !listen.is_loopback()).then(|| listen.to_string());
+    let domain = configuration.tls.as_ref().map(|tls| tls.domain.clone());
+    McpAccess {
+        hosts: loopback.into_iter().chain(listen).chain(domain).collect(),
+        issuers: configuration
+            .issuers
+            .iter()
+            .map(|one| one.url.clone())
+            .collect(),
     }
 }
 
@@ -229,6 +252,8 @@ pub fn serve(
         let prewarm = Arc::clone(&sandboxes.prewarm);
         tokio::spawn(async move { prewarm.keep_ahead().await });
         tokio::spawn(async move { sandboxes.keep_room().await });
+        let tools = Arc::clone(&worker.tools);
+        tokio::spawn(async move { tools.end_idle().await });
         let signer = Arc::clone(worker);
         tokio::spawn(async move { signer.sign_now_and_then().await });
         let webhooks = Arc::clone(&worker.webhooks);
@@ -434,6 +459,10 @@ impl Worker {
                 let tenant = caller().await?.tenant;
                 ask.answer(self.webhooks.lifecycle_events(&tenant, &ask)?)
             }
+            Ask::Identify(ask) => {
+                let Caller { tenant, name, .. } = caller().await?;
+                ask.answer(CallerFacts { tenant, name })
+            }
             Ask::Count(ask) => ask.answer(self.counts()),
             Ask::Permit(ask) => {
                 let tenant = self.callers.sender(&ask, credential, &self.volumes).await?;
@@ -446,6 +475,7 @@ impl Worker {
             Ask::Ledger(ask) => self.records.look_up(&caller().await?, ask).await,
             Ask::Snapshots(ask) => self.snapshots.snapshots(&caller().await?, ask).await,
             Ask::Templates(ask) => self.templates.templates(&caller().await?, ask).await,
+            Ask::Tools(ask) => self.tools.tools(&caller().await?, ask, reader).await,
             Ask::Volumes(ask) => self.volumes.volumes(&caller().await?, ask).await,
             Ask::Content(OfVolume { volume, ask }) => {
                 let asked = content::Asked::new(credential, volume, trace);

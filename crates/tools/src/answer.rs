@@ -18,7 +18,7 @@ const ERROR_BYTES_MAX: usize = 8 << 10;
 /// The largest result that is read as JSON, bytes.
 const JSON_BYTES_MAX: usize = 4 << 20;
 
-/// What a tool has answered.
+/// The answer of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The number of the call in its session.
@@ -29,7 +29,7 @@ pub struct Answer {
     pub text: String,
     /// Its result, if that is JSON.
     pub structured: Option<Value>,
-    /// What was changed in its result, a sentence each.
+    /// The changes of its result, a sentence each.
     pub notes: Vec<String>,
     /// The run of the sandbox that it ran in.
     pub run: Option<RunId>,
@@ -46,7 +46,7 @@ pub enum Refusal {
     NeedsApproval(NeedsApproval),
     /// Refused, and recorded.
     Denied(Vec<Reason>),
-    /// It could not be decided or recorded: if it was begun, its end is unknown.
+    /// No decision, or no record of it, could be made: if it was begun, its end is unknown.
     Failed(Box<Failure>),
 }
 
@@ -55,6 +55,7 @@ impl Answer {
     pub(crate) fn of(tool: &Tool, number: u32, ran: &Ran, timeout: Duration) -> Called<Self> {
         let end = match &ran.end {
             RanEnd::TimedOut => ToolEnd::TimedOut,
+            RanEnd::Cancelled => ToolEnd::Interrupted,
             RanEnd::Ended(Ending::Exited { status: 0 }) => ToolEnd::Done,
             RanEnd::Ended(Ending::Interrupted) => ToolEnd::Interrupted,
             RanEnd::Ended(_) => ToolEnd::Failed,
@@ -76,7 +77,7 @@ impl Answer {
             ToolEnd::Failed | ToolEnd::Interrupted => {
                 let what = match &ran.end {
                     RanEnd::Ended(ending) => described(ending),
-                    RanEnd::TimedOut => String::new(),
+                    RanEnd::TimedOut | RanEnd::Cancelled => "its caller ended it".to_owned(),
                 };
                 answer.failed(what, ran)
             }
@@ -113,16 +114,19 @@ impl Answer {
                 return self.failed(format!("its result cannot be read: {why}"), ran);
             }
         };
-        if tool.command.output == Output::Json {
-            match structured(tool, content) {
-                Ok(value) => self.structured = Some(value),
+        let cleaned = match tool.command.output {
+            Output::Text => clean(content, tool.result_bytes),
+            Output::Json => match structured(tool, content) {
+                Ok((value, cleaned)) => {
+                    self.structured = Some(value);
+                    cleaned
+                }
                 Err(why) => {
                     self.end = ToolEnd::Failed;
                     return self.failed(why, ran);
                 }
-            }
-        }
-        let cleaned = clean(content, tool.result_bytes);
+            },
+        };
         self.take(cleaned, content.len(), ran)
     }
 
@@ -147,10 +151,6 @@ impl Answer {
     }
 
     fn take(mut self, cleaned: Cleaned, bytes: usize, ran: &Ran) -> Called<Self> {
-        // A structured result is what its text is: nothing of it may differ.
-        if cleaned.is_masked || cleaned.is_escaped || cleaned.cut_bytes > 0 {
-            self.structured = None;
-        }
         self.notes.extend(cleaned.notes());
         if ran.lost > 0 {
             let lost = ran.lost;
@@ -159,7 +159,7 @@ impl Answer {
         }
         let ending = match &ran.end {
             RanEnd::Ended(ending) => json!(ending),
-            RanEnd::TimedOut => Value::Null,
+            RanEnd::TimedOut | RanEnd::Cancelled => Value::Null,
         };
         let details = json!({
             "run": ran.run.as_str(),
@@ -187,17 +187,46 @@ fn called(answer: Answer, details: Value) -> Called<Answer> {
     }
 }
 
-/// Parses a result as JSON, and checks it.
-fn structured(tool: &Tool, content: &[u8]) -> Result<Value, String> {
+/// Parses a result as JSON, checks it, and cleans each text in it; returns it with its own text.
+fn structured(tool: &Tool, content: &[u8]) -> Result<(Value, Cleaned), String> {
     let text = std::str::from_utf8(content).map_err(|_| "its result is not UTF-8".to_owned())?;
     let value = json::parse(text, JSON_BYTES_MAX);
-    let value = value.map_err(|error| format!("its result is no JSON: {error}"))?;
+    let mut value = value.map_err(|error| format!("its result is no JSON: {error}"))?;
     if let Some(schema) = &tool.result {
         schema
             .check(&value)
             .map_err(|all| format!("its result is not as described: {}", all.join("; ")))?;
     }
-    Ok(value)
+    let mut cleaned = clean(&[], 0);
+    clean_texts(&mut value, &mut cleaned);
+    cleaned.text = value.to_string();
+    if cleaned.text.len() > tool.result_bytes {
+        let most = tool.result_bytes;
+        return Err(format!(
+            "its result is longer than {most} bytes, and JSON is not cut"
+        ));
+    }
+    Ok((value, cleaned))
+}
+
+/// Cleans the texts of a value, names too, and notes what was changed.
+fn clean_texts(value: &mut Value, noted: &mut Cleaned) {
+    let mut cleaned = |text: &str| {
+        let cleaned = clean(text.as_bytes(), usize::MAX);
+        noted.is_masked |= cleaned.is_masked;
+        noted.is_escaped |= cleaned.is_escaped;
+        cleaned.text
+    };
+    match value {
+        Value::String(text) => *text = cleaned(text),
+        Value::Array(members) => members.iter_mut().for_each(|one| clean_texts(one, noted)),
+        Value::Object(members) => {
+            let all = std::mem::take(members);
+            members.extend(all.into_iter().map(|(name, one)| (cleaned(&name), one)));
+            members.values_mut().for_each(|one| clean_texts(one, noted));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn described(ending: &Ending) -> String {

@@ -3,15 +3,16 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::sandboxes::{Exec, PriorAnswer, Sandbox};
 use atoll_engine::supervision::ExecRequest;
 use atoll_model::{CallId, Ending, RunId, ServedExec};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 
 /// The largest output that is kept, bytes of each stream: what comes after that is read and lost.
@@ -29,19 +30,64 @@ pub struct Program {
     pub stdin: Vec<u8>,
     /// The time until it is ended.
     pub timeout: Duration,
-    /// The file that its result is in, beneath its working directory, or absolute.
+    /// The file that its result is in, absolute.
     pub file: Option<PathBuf>,
     /// The call that it is a part of.
     pub parent: CallId,
+    /// The word of its caller, by which it is ended.
+    pub cancel: Cancel,
 }
 
 /// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RanEnd {
-    /// It ended by itself, or by a limit.
+    /// Its own end, or that by a limit.
     Ended(Ending),
     /// Its time was over.
     TimedOut,
+    /// Its caller ended it.
+    Cancelled,
+}
+
+/// A caller's word that a call is to end.
+#[derive(Clone, Debug)]
+pub struct Cancel(Arc<OwnedFd>);
+
+impl Cancel {
+    /// Makes one that is not given.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn new() -> Result<Self, Failure> {
+        let word = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Self(Arc::new(word.doing("the call cannot be made")?)))
+    }
+
+    /// Gives it.
+    pub fn cancel(&self) {
+        // A counter that is full was given before.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Returns the descriptor that is readable once it is given.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Returns whether it is given.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        let mut one = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(
+            &mut one,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .is_ok_and(|ready| ready > 0)
+    }
 }
 
 /// A program that has ended.
@@ -159,6 +205,7 @@ pub fn run(
         },
         out: read(out.into())?,
         err: read(err.into())?,
+        cancel: program.cancel.clone(),
     };
     let end = following.to_end(until)?;
     let file = program.file.as_ref().map(|path| content(sandbox, path));
@@ -179,12 +226,14 @@ struct Following {
     input: Writing,
     out: Reading,
     err: Reading,
+    cancel: Cancel,
 }
 
 impl Following {
     fn to_end(&mut self, until: Instant) -> Result<RanEnd, Failure> {
         let mut until = until;
-        let mut is_late = false;
+        // The reason why it was killed.
+        let mut killed = None;
         loop {
             self.input.write();
             self.out.read().doing("its output cannot be read")?;
@@ -193,29 +242,36 @@ impl Following {
                 // What a program has written before its end is there by now.
                 self.out.read().doing("its output cannot be read")?;
                 self.err.read().doing("its output cannot be read")?;
-                return Ok(match is_late {
-                    true => RanEnd::TimedOut,
-                    false => RanEnd::Ended(ending),
-                });
+                return Ok(killed.unwrap_or(RanEnd::Ended(ending)));
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() && is_late {
-                return Ok(RanEnd::TimedOut);
+            let why = match (left.is_zero(), self.cancel.is_cancelled()) {
+                (_, true) => Some(RanEnd::Cancelled),
+                (true, false) => Some(RanEnd::TimedOut),
+                (false, false) => None,
+            };
+            match (why, &killed) {
+                (Some(why), None) => {
+                    killed = Some(why);
+                    until = Instant::now() + KILL_WAIT;
+                    self.exec.signal(SIGKILL);
+                    continue;
+                }
+                (Some(_), Some(why)) if left.is_zero() => return Ok(why.clone()),
+                (Some(_) | None, _) => {}
             }
-            if left.is_zero() {
-                is_late = true;
-                until = Instant::now() + KILL_WAIT;
-                self.exec.signal(SIGKILL);
-                continue;
-            }
-            self.wait(left).doing("its output cannot be awaited")?;
+            self.wait(left, killed.is_none())
+                .doing("its output cannot be awaited")?;
         }
     }
 
     /// Waits until something can be read or written.
-    fn wait(&self, most: Duration) -> io::Result<()> {
+    fn wait(&self, most: Duration, may_be_cancelled: bool) -> io::Result<()> {
         let news = self.exec.descriptor();
         let mut watched = vec![PollFd::from_borrowed_fd(news, PollFlags::IN)];
+        if may_be_cancelled {
+            watched.push(PollFd::new(&self.cancel.0, PollFlags::IN));
+        }
         for from in [&self.out.from, &self.err.from].into_iter().flatten() {
             watched.push(PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN));
         }
@@ -233,14 +289,16 @@ impl Following {
     }
 }
 
-/// Reads a file of the sandbox, with the rights of its programs.
-fn content(sandbox: &Sandbox, path: &std::path::Path) -> Result<Vec<u8>, String> {
+/// Reads a file of the sandbox, by its absolute path, with the rights of its programs.
+///
+/// # Errors
+/// Describes why it cannot be read.
+pub fn content(sandbox: &Sandbox, path: &Path) -> Result<Vec<u8>, String> {
     let failed = |failure: Failure| match failure.why {
         Some(why) => format!("{}: {why}", failure.what),
         None => failure.what,
     };
-    let path = sandbox.directory().join(path);
-    let file = sandbox.open(&path).map_err(failed)?;
+    let file = sandbox.open(path).map_err(failed)?;
     let mut content = Vec::new();
     file.take(OUTPUT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut content)

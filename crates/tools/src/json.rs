@@ -18,10 +18,10 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 /// The reason why a text is not accepted as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidJson {
-    /// It is longer than this many bytes.
+    /// Longer than this many bytes.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
-    /// It is no JSON, or can be read in two ways.
+    /// No JSON, or JSON that can be read in two ways.
     #[error("{0}")]
     Malformed(String),
 }

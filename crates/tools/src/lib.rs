@@ -19,10 +19,10 @@ mod template;
 mod tool;
 
 pub use answer::{Answer, Refusal};
-pub use exec::{Program, Ran, RanEnd, run};
+pub use exec::{Cancel, OUTPUT_BYTES_MAX, Program, Ran, RanEnd, content, run};
 pub use json::{InvalidJson, parse};
 pub use registry::{Problem, Registry, ToolSwitches};
 pub use runner::{LocalRunner, Runner};
 pub use schema::Schema;
-pub use session::{May, Session};
+pub use session::{Asked, May, Session};
 pub use tool::{Output, SandboxLife, Tool};

@@ -25,7 +25,7 @@ pub trait Runner: Send + Sync {
 
 /// Sandboxes over a directory of the host, in copy-on-write layers.
 pub struct LocalRunner {
-    engine: Arc<Engine>,
+    engine: Engine,
     workspace: PathBuf,
     /// The session's living sandboxes, by their boundary.
     living: Mutex<BTreeMap<String, Arc<Sandbox>>>,
@@ -36,7 +36,7 @@ pub struct LocalRunner {
 impl LocalRunner {
     /// Makes it for a directory.
     #[must_use]
-    pub fn new(engine: Arc<Engine>, workspace: &Path) -> Self {
+    pub fn new(engine: Engine, workspace: &Path) -> Self {
         Self {
             engine,
             workspace: workspace.to_owned(),
@@ -55,7 +55,7 @@ impl LocalRunner {
     }
 
     fn finish(&self, sandbox: &Sandbox) -> Result<(), Failure> {
-        if sandbox.finish()? {
+        if self.engine.finish(sandbox)? {
             locked(&self.kept).push(sandbox.run().clone());
         }
         Ok(())

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use atoll_cedar::flattened;
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
-use atoll_engine::tools::{Called, NotCalled, ToolRequest, new_tool_session};
-use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
+use atoll_engine::tools::{NotCalled, ToolRequest, new_tool_session};
+use atoll_model::{Argument, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
-use crate::exec::Program;
+use crate::exec::{Cancel, Program};
 use crate::json::{self, ARGUMENTS_BYTES_MAX};
 use crate::registry::{Registry, ToolSwitches};
 use crate::runner::Runner;
@@ -22,7 +22,7 @@ use crate::tool::Tool;
 /// A session of tools. All calls of it are recorded by its id.
 pub struct Session<R> {
     id: RunId,
-    engine: Arc<Engine>,
+    engine: Engine,
     tools: Arc<ToolSwitches>,
     runner: R,
     /// The caller's name to a server.
@@ -30,14 +30,28 @@ pub struct Session<R> {
     calls: AtomicU32,
 }
 
+/// A request for a call.
+pub struct Asked<'a> {
+    /// The tool's name.
+    pub name: &'a str,
+    /// The arguments, as JSON text.
+    pub arguments: &'a str,
+    /// The name by which the call is made once.
+    pub key: Option<&'a str>,
+    /// The answer of an approver, if one was asked.
+    pub answer: &'a PriorAnswer,
+    /// The word by which the caller ends it.
+    pub cancel: &'a Cancel,
+}
+
 /// The verdict on a call that is not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum May {
-    /// It would be carried out.
+    /// Carried out.
     Yes,
     /// An approver would be asked, for these reasons.
     Ask(Vec<Reason>),
-    /// It would be refused, for these reasons.
+    /// Refused, for these reasons.
     No(Vec<Reason>),
 }
 
@@ -45,7 +59,7 @@ impl<R: Runner> Session<R> {
     /// Begins a session of a caller.
     #[must_use]
     pub fn new(
-        engine: Arc<Engine>,
+        engine: Engine,
         tools: Arc<ToolSwitches>,
         runner: R,
         caller: Option<String>,
@@ -92,21 +106,14 @@ impl<R: Runner> Session<R> {
         Ok(all)
     }
 
-    /// Calls a tool: parsed and checked, decided, recorded, carried out, recorded again. `arguments`
-    /// is JSON text; `key` a name by which the call is made once.
+    /// Calls a tool: parsed and checked, decided, recorded, carried out, recorded again.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn call(
-        &self,
-        name: &str,
-        arguments: &str,
-        key: Option<&str>,
-        answer: &PriorAnswer,
-    ) -> Result<Answer, Refusal> {
-        let tool = self.tool(name)?;
+    pub fn call(&self, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+        let tool = self.tool(asked.name)?;
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let (call, value) = typed(&tool, arguments, key).map_err(|why| {
+        let (call, value) = typed(&tool, asked.arguments, asked.key).map_err(|why| {
             let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
             match recorded {
                 Ok(()) => Refusal::Invalid(why),
@@ -119,10 +126,28 @@ impl<R: Runner> Session<R> {
             number,
             sandbox: &boundary,
             call: &call,
-            answer,
+            answer: asked.answer,
         };
-        let id = request.id();
-        let effect = |grant: &ToolGrant| self.carry_out(&tool, &value, id, grant);
+        let (id, directory) = (request.id(), boundary.workspace.directory());
+        let effect = |grant: &ToolGrant| {
+            let (command, stdin) = match rendered(&tool, &value) {
+                Ok(rendered) => rendered,
+                Err(why) => return Answer::of_failure(number, &Failure::new(why)),
+            };
+            let most = grant.wall_clock().unwrap_or(tool.timeout);
+            let program = Program {
+                command,
+                stdin,
+                timeout: most.min(tool.timeout),
+                file: tool.command.file.as_ref().map(|path| directory.join(path)),
+                parent: id,
+                cancel: asked.cancel.clone(),
+            };
+            match self.runner.run(&tool, &program) {
+                Ok(ran) => Answer::of(&tool, number, &ran, program.timeout),
+                Err(failure) => Answer::of_failure(number, &failure),
+            }
+        };
         Ok(self.engine.call_tool(&request, effect)?)
     }
 
@@ -173,35 +198,6 @@ impl<R: Runner> Session<R> {
             sandbox,
             call,
             answer: &PriorAnswer::Nobody,
-        }
-    }
-
-    /// Carries out a call that was recorded.
-    fn carry_out(
-        &self,
-        tool: &Tool,
-        arguments: &Value,
-        id: CallId,
-        grant: &ToolGrant,
-    ) -> Called<Answer> {
-        let number = id.tool.unwrap_or_default();
-        let timeout = grant
-            .wall_clock()
-            .map_or(tool.timeout, |most| most.min(tool.timeout));
-        let (command, stdin) = match rendered(tool, arguments) {
-            Ok(rendered) => rendered,
-            Err(why) => return Answer::of_failure(number, &Failure::new(why)),
-        };
-        let program = Program {
-            command,
-            stdin,
-            timeout,
-            file: tool.command.file.clone(),
-            parent: id,
-        };
-        match self.runner.run(tool, &program) {
-            Ok(ran) => Answer::of(tool, number, &ran, timeout),
-            Err(failure) => Answer::of_failure(number, &failure),
         }
     }
 }

@@ -106,3 +106,15 @@ pub struct SwitchToolArguments {
     /// The tool.
     pub name: String,
 }
+
+/// Serve your tools to one client over MCP, on standard input and output
+///
+/// For the configuration of an agent or editor: its command is `atoll mcp`. Tools run over the
+/// current directory. Files that they change are kept for review when the client has gone.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct McpArguments {
+    /// Run tools over this directory. Default: the current one.
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+}

@@ -9,7 +9,7 @@ use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
 use atoll_model::Reason;
 use atoll_policy::PriorAnswer;
-use atoll_tools::{Answer, LocalRunner, May, Refusal, Session, Tool, ToolSwitches};
+use atoll_tools::{Answer, Asked, Cancel, LocalRunner, May, Refusal, Session, Tool, ToolSwitches};
 use serde_json::{Map, Value, json};
 
 use super::{session, unknown};
@@ -100,8 +100,17 @@ fn answered(
     output: &Output,
 ) -> Result<Answer, Failure> {
     let name = &arguments.name;
-    let called = session.call(name, text, None, &PriorAnswer::Nobody);
-    let asked = match called {
+    let cancel = Cancel::new()?;
+    let call = |answer: &PriorAnswer| {
+        session.call(&Asked {
+            name,
+            arguments: text,
+            key: None,
+            answer,
+            cancel: &cancel,
+        })
+    };
+    let asked = match call(&PriorAnswer::Nobody) {
         Err(Refusal::NeedsApproval(asked)) => asked,
         called => return called.map_err(|refusal| refused(session, name, refusal)),
     };
@@ -113,8 +122,7 @@ fn answered(
             Err(why) => PriorAnswer::Denied(why),
         },
     };
-    let called = session.call(name, text, None, &answer);
-    called.map_err(|refusal| refused(session, name, refusal))
+    call(&answer).map_err(|refusal| refused(session, name, refusal))
 }
 
 /// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.

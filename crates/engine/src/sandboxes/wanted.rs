@@ -1,6 +1,6 @@
 //! The parts of a request for a sandbox, in the words of its decision.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use atoll_model::{Place, RESIDENT};
 use atoll_policy::PriorAnswer;
@@ -13,13 +13,19 @@ use crate::run::At;
 impl Workspace {
     /// Returns where programs work and begin.
     pub(super) fn at(&self) -> At {
-        let workspace = match self {
-            Self::Directory(workspace) => workspace.clone(),
-            Self::Own(_) => PathBuf::from(RESIDENT.home),
-        };
+        let workspace = self.directory().to_owned();
         At {
             workspace: workspace.clone(),
             directory: workspace,
+        }
+    }
+
+    /// Returns the directory that programs begin in, absolute.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        match self {
+            Self::Directory(workspace) => workspace,
+            Self::Own(_) => Path::new(RESIDENT.home),
         }
     }
 

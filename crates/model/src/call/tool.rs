@@ -44,15 +44,15 @@ impl fmt::Display for ToolName {
 /// The worst that a tool does to the world outside its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToolEffect {
-    /// It reads.
+    /// Reading.
     Read,
-    /// It changes data that its owner can put back.
+    /// Changes of data that their owner can put back.
     Write,
-    /// It sends something to somebody.
+    /// A message to somebody.
     Send,
-    /// It takes changes over into what others build on.
+    /// Changes of what others build on.
     Merge,
-    /// It changes what runs for others.
+    /// Changes of what runs for others.
     Deploy,
 }
 

@@ -11,6 +11,7 @@ mod processes;
 mod sandboxes;
 mod socket;
 mod templates;
+mod tools;
 mod volumes;
 
 use std::convert::Infallible;
@@ -134,6 +135,9 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(kept::roll_back))
         .routes(routes!(templates::list))
         .routes(routes!(templates::get, templates::remove))
+        .routes(routes!(tools::list))
+        .routes(routes!(tools::call))
+        .routes(routes!(tools::may))
         .routes(routes!(volumes::make, volumes::list))
         .routes(routes!(volumes::get, volumes::remove))
         .routes(routes!(volumes::snapshot))

@@ -1,5 +1,8 @@
 //! The identity of a sandbox to its callers, and the layers that it begins with.
 
+use atoll_engine::sandboxes::{CreateSandbox, Requested};
+use atoll_model::CallId;
+
 use super::answers::name;
 use super::begun::Begun;
 use super::template::Template;
@@ -22,8 +25,43 @@ pub(super) struct Identity {
     pub(super) is_build: bool,
     /// The layers that it begins with.
     pub(super) begun: Begun,
+    /// Set for one that a tool runs in.
+    pub(super) tool: Option<OfTool>,
     /// True if it goes on in a home, and in root's changes of a system, that are kept for it.
     pub(super) is_kept: bool,
+}
+
+/// The boundary of a tool's sandbox, and the call that it is made for.
+#[derive(Clone, Debug)]
+pub(super) struct OfTool {
+    pub(super) requested: Requested,
+    pub(super) parent: Option<Box<CallId>>,
+}
+
+impl OfTool {
+    /// Returns its network.
+    pub(super) fn reach(&self) -> Reach {
+        Reach {
+            name: "tool",
+            presets: Vec::new(),
+            allow: self.requested.allow.clone(),
+        }
+    }
+
+    /// Has a request to the engine ask for this boundary.
+    pub(super) fn apply(&self, wanted: &mut CreateSandbox) {
+        let Requested {
+            profile,
+            limits,
+            environment,
+            ..
+        } = &self.requested;
+        wanted.requested.profile.clone_from(profile);
+        wanted.requested.limits.extend(limits.iter().cloned());
+        let environment = environment.iter().cloned();
+        wanted.requested.environment.extend(environment);
+        wanted.parent.clone_from(&self.parent);
+    }
 }
 
 impl Identity {
@@ -38,8 +76,18 @@ impl Identity {
             reach: None,
             is_build: false,
             begun,
+            tool: None,
             is_kept: false,
         })
+    }
+
+    /// Sets the tool that it is for.
+    pub(super) fn for_tool(self, tool: OfTool) -> Self {
+        Self {
+            reach: Some(tool.reach()),
+            tool: Some(tool),
+            ..self
+        }
     }
 
     /// Sets the template that it stands on.

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, NotMade, Sandbox, Workspace};
+use atoll_engine::sandboxes::{CreateSandbox, NotMade, Requested, Sandbox, Workspace};
 use atoll_model::Once;
 use atoll_model::VolumeMount;
 use atoll_model::{Served, ServedExec};
@@ -21,7 +21,7 @@ use super::caller::check_maker;
 use super::caller::served;
 use super::files::Files;
 use super::frozen;
-use super::identity::Identity;
+use super::identity::{Identity, OfTool};
 use super::lifecycle::{Life, Lifecycle, Reason, Transition};
 use super::living::{Began, Living, Spec};
 use super::once::{Outcome, another, digest};
@@ -119,6 +119,9 @@ impl Sandboxes {
         let mut of = served(caller, &id, &ask);
         of.volumes.clone_from(&volumes);
         let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
+        if let Some(tool) = &identity.tool {
+            tool.apply(&mut wanted);
+        }
         let is_interpreter = self.stand(&caller.tenant, &identity, &mut wanted);
         if is_interpreter && !identity.is_build {
             self.prewarm.install_packages_later();
@@ -158,6 +161,23 @@ impl Sandboxes {
             self.begin_program(&living, &template.record, caller).await;
         }
         Ok(living)
+    }
+
+    /// Returns the boundary of a tool's sandbox, by whose rules its calls are decided.
+    pub(super) fn tool_boundary(
+        &self,
+        caller: &Caller,
+        ask: &CreateAsk,
+        requested: &Requested,
+    ) -> CreateSandbox {
+        let tool = OfTool {
+            requested: requested.clone(),
+            parent: None,
+        };
+        let limits = &self.server.configuration.defaults;
+        let mut wanted = self.wanted(served(caller, "", ask), tool.reach(), limits, None);
+        tool.apply(&mut wanted);
+        wanted
     }
 
     /// Has a sandbox stand on its template; returns whether the code interpreter is a part of that.

@@ -105,6 +105,7 @@ impl Sandboxes {
             is_build: false,
             shipped: record.shipped,
             begun: paused.begun(),
+            tool: None,
             is_kept: true,
         };
         // Who wakes one does not become its maker.

@@ -4,8 +4,8 @@ use atoll_store::{Role, Scope, Scopes};
 
 use super::caller::Caller;
 use crate::protocol::{
-    Ask, In, InAsk, Kind, LedgerAsk, LifeAsk, ProcessAsk, ProcessFacts, Refusal, VolumesAsk,
-    is_service,
+    Ask, In, InAsk, Kind, LedgerAsk, LifeAsk, ProcessAsk, ProcessFacts, Refusal, ToolsAsk,
+    VolumesAsk, is_service,
 };
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
@@ -67,13 +67,15 @@ pub(super) fn scopes_for(ask: &Ask) -> &'static [Scope] {
             | LedgerAsk::ListSessions(_)
             | LedgerAsk::ListApprovals(_),
         ) => &[Scope::Read],
-        Ask::Permit(_) => &Scope::ALL,
+        Ask::Permit(_) | Ask::Identify(_) => &Scope::ALL,
         // The token of the build is what counts.
         Ask::Upload(_) => &[],
         Ask::Volumes(VolumesAsk::ListVolumes(_) | VolumesAsk::GetVolume(_)) => {
             &[Scope::Read, Scope::Create]
         }
         Ask::Volumes(_) => &[Scope::Create],
+        Ask::Tools(ToolsAsk::ListTools(_)) => &[Scope::Read, Scope::Exec],
+        Ask::Tools(_) => &[Scope::Exec],
         Ask::Content(_) => &[Scope::Files],
         Ask::Count(_) | Ask::Keys(_) | Ask::Webhooks(_) => &[],
         Ask::In(In { ask, .. }) => scopes_in(ask),

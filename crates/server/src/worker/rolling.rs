@@ -52,6 +52,7 @@ impl Sandboxes {
             is_build: false,
             template,
             begun,
+            tool: None,
             is_kept: false,
         };
         self.end_for(living).await?;

@@ -96,7 +96,7 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 12] = [
+const NPM: [&str; 14] = [
     "@openai/codex@0.169.0",
     CLAUDE_CODE,
     "opencode-ai@1.18.33",
@@ -109,6 +109,8 @@ const NPM: [&str; 12] = [
     "e2b@2.51.0",
     "oidc-provider@9.13.3",
     "@librechat/agents@3.9.2",
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/sdk@1.32.2",
 ];
 
 /// The package of Node.js for this machine. The package `node` has a script that installs it, and
@@ -130,7 +132,7 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 14] = [
+const PIP: [&str; 15] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
@@ -146,6 +148,7 @@ const PIP: [&str; 14] = [
     // With an older SDK of E2B's.
     "openai-agents[e2b]==0.24.0",
     "openapi-python-client==0.29.1",
+    "mcp==2.3.0",
 ];
 
 /// An environment of Python in the cache, made once for all tests, and what is installed in it.
@@ -154,13 +157,14 @@ struct Site {
     packages: &'static [&'static str],
 }
 
-const SITES: [Site; 9] = [
+const SITES: [Site; 10] = [
     site("awscli", &["awscli", "boto3"]),
     site("e2b", &["e2b==2.63.0"]),
     site("e2b-code-interpreter", &["e2b-code-interpreter"]),
     site("e2b-desktop", &["e2b-desktop"]),
     site("langchain-e2b", &["langchain-e2b"]),
     site("openai-agents", &["openai-agents[e2b]"]),
+    site("mcp", &["mcp"]),
     site("openapi-python-client", &["openapi-python-client"]),
     site(
         "opensandbox-code-interpreter",

@@ -51,7 +51,7 @@ fn front(worker: impl Fn(Value) -> Answer + Send + Sync + 'static) -> Router {
         is_logged: false,
         is_secure: false,
     });
-    router(&front)
+    router(&front, McpAccess::default())
 }
 
 async fn serve<W: Fn(Value) -> Answer>(socket: std::os::unix::net::UnixStream, worker: Arc<W>) {

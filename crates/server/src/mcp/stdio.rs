@@ -1,0 +1,138 @@
+//! Tools for one client over standard input and output, in a session of the person's own.
+
+use std::io;
+use std::sync::Arc;
+
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::sandboxes::PriorAnswer;
+use atoll_tools::{Asked, Cancel, LocalRunner, Session};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, serve_server};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+
+use super::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear};
+use crate::protocol::{MayFacts, Refusal, ToolFacts, ToolReply};
+use crate::tool_facts::{failed, may, reply};
+
+/// A message that is refused by every reader.
+const NO_MESSAGE: &[u8] = b"{}\n";
+
+/// A session on this machine.
+#[derive(Clone)]
+struct Local(Arc<Session<LocalRunner>>);
+
+/// Serves the tools of a session until the client has gone.
+///
+/// # Errors
+/// When standard input and output cannot be used.
+pub fn serve_stdio(session: &Arc<Session<LocalRunner>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .doing("no threads can be made")?;
+    let local = Local(Arc::clone(session));
+    let served = runtime.block_on(async {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        tokio::spawn(pass_on(tokio::io::stdin(), far));
+        let server = serve_server(Server(local), (near, tokio::io::stdout())).await;
+        // A client that goes before it has begun has nothing to be told.
+        match server {
+            Ok(server) => server.waiting().await.map(drop).map_err(io::Error::other),
+            Err(_) => Ok(()),
+        }
+    });
+    // A read of standard input cannot be ended.
+    runtime.shutdown_background();
+    served.doing("the client is not served any more")
+}
+
+/// Hands a client's messages on; what can be read in two ways comes as what is no message.
+async fn pass_on(from: impl AsyncRead + Unpin, mut to: DuplexStream) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut line = Vec::new();
+        let most = MESSAGE_BYTES_MAX as u64 + 1;
+        let got = (&mut from).take(most).read_until(b'\n', &mut line).await?;
+        if got == 0 {
+            return to.shutdown().await;
+        }
+        if line.last() != Some(&b'\n') && got as u64 == most {
+            // Too long: the rest of it is read and left out.
+            while !matches!(line.last(), None | Some(b'\n')) {
+                line.clear();
+                (&mut from).take(most).read_until(b'\n', &mut line).await?;
+            }
+            to.write_all(NO_MESSAGE).await?;
+            continue;
+        }
+        match is_clear(&line) {
+            true => to.write_all(&line).await?,
+            false => to.write_all(NO_MESSAGE).await?,
+        }
+    }
+}
+
+impl Local {
+    /// Carries out work of the session that takes its time.
+    async fn carry_out<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Session<LocalRunner>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let session = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || work(&session)).await;
+        done.map_err(|error| failed(&Failure::new(error.to_string())))
+    }
+}
+
+impl Toolbox for Local {
+    async fn tools(&self, _: &RequestContext<RoleServer>) -> Result<Vec<ToolFacts>, Refusal> {
+        let tools = self.carry_out(Session::tools).await?;
+        let tools = tools.map_err(|failure| failed(&failure))?;
+        Ok(tools.iter().map(|tool| ToolFacts::from(&**tool)).collect())
+    }
+
+    async fn call(
+        &self,
+        of: &RequestContext<RoleServer>,
+        name: &str,
+        arguments: &str,
+        agreed: Option<Result<String, &'static str>>,
+    ) -> Result<ToolReply, Refusal> {
+        let answer = match agreed {
+            None => PriorAnswer::Nobody,
+            Some(Ok(agreement)) => PriorAnswer::Agreed(agreement),
+            Some(Err(why)) => PriorAnswer::Denied(why),
+        };
+        let cancel = Cancel::new().map_err(|failure| failed(&failure))?;
+        let (word, token) = (cancel.clone(), of.ct.clone());
+        let watching = tokio::spawn(async move {
+            token.cancelled().await;
+            word.cancel();
+        });
+        let (name, arguments) = (name.to_owned(), arguments.to_owned());
+        let called = self.carry_out(move |session| {
+            session.call(&Asked {
+                name: &name,
+                arguments: &arguments,
+                key: None,
+                answer: &answer,
+                cancel: &cancel,
+            })
+        });
+        let called = called.await;
+        watching.abort();
+        reply(self.0.id().as_str(), called?)
+    }
+
+    async fn may(
+        &self,
+        _: &RequestContext<RoleServer>,
+        name: &str,
+        arguments: &str,
+    ) -> Result<MayFacts, Refusal> {
+        let (name, arguments) = (name.to_owned(), arguments.to_owned());
+        let verdict = self.carry_out(move |session| session.may(&name, &arguments));
+        may(verdict.await?)
+    }
+}

@@ -1,0 +1,122 @@
+//! Tools: requests about them, and what is answered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::request::requests;
+
+requests! {
+    /// A request about tools.
+    ToolsAsk {
+        /// Lists the tools that the caller may call.
+        ListTools { session: Option<String> } -> Vec<ToolFacts>;
+        /// Calls one.
+        CallTool(Box<CallToolAsk>) -> ToolReply;
+        /// Tells whether a call would be carried out, without making it.
+        MayCall { session: Option<String>, name: String, arguments: String } -> MayFacts;
+        /// Ends a session, with its sandboxes.
+        EndToolSession { session: String } -> ();
+    }
+}
+
+/// The owner of a credential.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallerFacts {
+    /// The tenant.
+    pub tenant: String,
+    /// The caller's name in it.
+    pub name: String,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CallToolAsk {
+    /// The session of the caller's that it belongs to; that without a name if `None`.
+    pub session: Option<String>,
+    /// The tool.
+    pub name: String,
+    /// The arguments, as JSON text.
+    pub arguments: String,
+}
+
+/// A tool, as its callers see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolFacts {
+    /// Its name.
+    pub name: String,
+    /// Its name for people, if it has another one.
+    pub title: Option<String>,
+    /// The text that tells a model what it is for.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub arguments: Value,
+    /// The JSON Schema of its result, if that is JSON.
+    pub result: Option<Value>,
+    /// The worst that it does: `read`, `write`, `send`, `merge` or `deploy`.
+    pub effect: String,
+    /// True if two calls do no more than one.
+    pub idempotent: bool,
+}
+
+/// The result of a request for a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolReply {
+    /// The tool has answered, or failed.
+    Answer(ToolAnswer),
+    /// There is no such tool for this caller.
+    Unknown(String),
+    /// The arguments are none that the tool takes: every reason.
+    Invalid(Vec<String>),
+    /// Policies refuse it.
+    Denied(Vec<ReasonFacts>),
+    /// Policies ask a person, and the client can ask one.
+    NeedsApproval(ApprovalNeeded),
+}
+
+/// A call that a person is asked about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ApprovalNeeded {
+    /// The digest of what would be approved.
+    pub agreement: String,
+    /// The reasons to ask.
+    pub reasons: Vec<ReasonFacts>,
+}
+
+/// The answer of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolAnswer {
+    /// The id of the call, by which the ledger has it.
+    pub call: String,
+    /// The way that it ended: `done`, `failed`, `timed-out` or `interrupted`.
+    pub end: String,
+    /// The text of its result, or of its failure.
+    pub text: String,
+    /// Its result, if that is JSON.
+    pub structured: Option<Value>,
+    /// The changes of its result, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A reason of a refusal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReasonFacts {
+    /// The right that is refused.
+    pub what: String,
+    /// The reason.
+    pub why: String,
+    /// The rule, with its place.
+    pub rule: String,
+    /// The way to have it allowed.
+    pub how_to_ask: String,
+}
+
+/// The verdict on a call that is not made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MayFacts {
+    /// `allow`, `ask`, `deny`, or `invalid` where the arguments are none of the tool's.
+    pub verdict: String,
+    /// The reasons, where it is not `allow`.
+    pub reasons: Vec<ReasonFacts>,
+}

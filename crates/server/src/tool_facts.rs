@@ -1,0 +1,105 @@
+//! Tools and calls, in the words of the protocol.
+
+use atoll_model::Reason;
+use atoll_tools::{Answer, May, Refusal, Tool};
+
+use crate::protocol::{
+    ApprovalNeeded, Kind, MayFacts, ReasonFacts, Refusal as Refused, ToolAnswer, ToolFacts,
+    ToolReply,
+};
+
+impl From<&Tool> for ToolFacts {
+    fn from(tool: &Tool) -> Self {
+        Self {
+            name: tool.name.to_string(),
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            arguments: tool.arguments.value().clone(),
+            result: tool.result.as_ref().map(|schema| schema.value().clone()),
+            effect: tool.effect.name().to_owned(),
+            idempotent: tool.idempotent,
+        }
+    }
+}
+
+impl From<Reason> for ReasonFacts {
+    fn from(reason: Reason) -> Self {
+        let Reason {
+            what,
+            why,
+            rule,
+            how_to_ask,
+        } = reason;
+        Self {
+            what,
+            why,
+            rule,
+            how_to_ask,
+        }
+    }
+}
+
+fn reasons(all: Vec<Reason>) -> Vec<ReasonFacts> {
+    all.into_iter().map(ReasonFacts::from).collect()
+}
+
+/// Describes the result of a call in a session.
+pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<ToolReply, Refused> {
+    Ok(match called {
+        Ok(answer) => ToolReply::Answer(ToolAnswer {
+            call: format!("{session}/tool/{}", answer.number),
+            end: answer.end.name().to_owned(),
+            text: answer.text,
+            structured: answer.structured,
+            notes: answer.notes,
+        }),
+        Err(Refusal::Unknown(name)) => ToolReply::Unknown(name),
+        Err(Refusal::Invalid(why)) => ToolReply::Invalid(why),
+        Err(Refusal::Denied(all)) => ToolReply::Denied(reasons(all)),
+        Err(Refusal::NeedsApproval(asked)) => ToolReply::NeedsApproval(ApprovalNeeded {
+            agreement: asked.agreement,
+            reasons: reasons(asked.reasons),
+        }),
+        Err(Refusal::Failed(failure)) => return Err(failed(&failure)),
+    })
+}
+
+/// Describes the verdict on a call.
+pub(crate) fn may(verdict: Result<May, Refusal>) -> Result<MayFacts, Refused> {
+    let (verdict, all) = match verdict {
+        Ok(May::Yes) => ("allow", Vec::new()),
+        Ok(May::Ask(all)) => ("ask", reasons(all)),
+        Ok(May::No(all)) | Err(Refusal::Denied(all)) => ("deny", reasons(all)),
+        Err(Refusal::NeedsApproval(asked)) => ("ask", reasons(asked.reasons)),
+        Err(Refusal::Invalid(why)) => {
+            let reason = |why: String| ReasonFacts {
+                what: "the arguments".to_owned(),
+                why,
+                rule: "the tool's schema".to_owned(),
+                how_to_ask: "look at the tool's schema".to_owned(),
+            };
+            ("invalid", why.into_iter().map(reason).collect())
+        }
+        Err(Refusal::Unknown(name)) => return Err(unknown(&name)),
+        Err(Refusal::Failed(failure)) => return Err(failed(&failure)),
+    };
+    Ok(MayFacts {
+        verdict: verdict.to_owned(),
+        reasons: all,
+    })
+}
+
+/// Returns the refusal of a tool that the caller does not have.
+pub(crate) fn unknown(name: &str) -> Refused {
+    let what = format!("there is no tool {name:?}");
+    Refused::new(Kind::NotFound, what).advise("list the tools: GET /v1/tools")
+}
+
+/// Returns the refusal that a failure means.
+pub(crate) fn failed(failure: &atoll_engine::failure::Failure) -> Refused {
+    let what = match &failure.why {
+        Some(why) => format!("{}: {why}", failure.what),
+        None => failure.what.clone(),
+    };
+    Refused::new(Kind::Unavailable, what)
+}
