@@ -100,8 +100,8 @@ pub use token::{
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
 };
 pub use tools::{
-    CallToolArguments, CheckToolsArguments, ListToolsArguments, McpArguments, ShowToolArguments,
-    SwitchToolArguments, ToolsAction, ToolsArguments,
+    CallToolArguments, CheckToolsArguments, ListToolsArguments, McpArguments, PinToolsArguments,
+    ShowToolArguments, SwitchToolArguments, ToolsAction, ToolsArguments,
 };
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,

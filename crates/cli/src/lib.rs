@@ -68,6 +68,7 @@ use atoll_engine::roles;
 pub use atoll_launcher::LAUNCHER;
 use atoll_sandbox::Starting;
 use atoll_server::{FRONT, front_program};
+use atoll_tools::{CLIENT, client_program};
 use output::Output;
 
 /// Runs the program with these arguments, its own name first, and returns the
@@ -82,6 +83,12 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         .is_some_and(|name| name.as_bytes() == FRONT.to_bytes())
     {
         return front_program();
+    }
+    if arguments
+        .first()
+        .is_some_and(|name| name.as_bytes() == CLIENT.to_bytes())
+    {
+        return client_program();
     }
     // Reading the arguments takes as long as all the launcher needs before its first work.
     let arguments = arguments::in_full(&arguments);

@@ -1,6 +1,7 @@
 //! `atoll tools`: the registry, and calls from the command line.
 
 mod calling;
+mod pinning;
 
 use std::sync::Arc;
 
@@ -27,12 +28,13 @@ use crate::output::Output;
 /// When the tools cannot be read, or a call is refused.
 pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
-    let tools = Arc::new(ToolSwitches::new(&places.config));
+    let tools = Arc::new(ToolSwitches::new(&places.config, &places.state));
     match &arguments.action {
         ToolsAction::List(arguments) => list(&tools, arguments, output),
         ToolsAction::Show(arguments) => show(&tools.registry(), arguments, output),
         ToolsAction::Check(arguments) => Ok(check(&tools.registry(), arguments, output)),
         ToolsAction::Call(arguments) => calling::call(&tools, arguments, output),
+        ToolsAction::Pin(arguments) => pinning::pin(&tools, arguments, output),
         ToolsAction::Enable(arguments) => switch(&tools, arguments, true, output),
         ToolsAction::Disable(arguments) => switch(&tools, arguments, false, output),
     }
@@ -44,11 +46,12 @@ pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure>
 /// When the tools cannot be served.
 pub fn mcp(arguments: &McpArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
-    let tools = Arc::new(ToolSwitches::new(&places.config));
+    let tools = Arc::new(ToolSwitches::new(&places.config, &places.state));
     warn_of(tools.registry().problems(), output);
     let workspace = calling::workspace(arguments.workspace.as_deref())?;
     let session = Arc::new(session(&tools, &workspace)?);
     let served = serve_stdio(&session);
+    session.disconnect();
     for run in session.runner().end() {
         output.say(&format!(
             "Changes are kept. Review them with `atoll diff {run}`.\n"

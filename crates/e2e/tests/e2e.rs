@@ -56,6 +56,7 @@ mod limit_ways;
 mod limits;
 mod locks;
 mod logins;
+mod mcp_servers;
 mod nesting;
 mod network_attacks;
 mod newcomers;

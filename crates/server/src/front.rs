@@ -15,7 +15,6 @@ mod events;
 mod exec;
 mod files;
 mod filesystem;
-mod filter;
 mod form;
 mod idle;
 mod interpreter;
@@ -49,7 +48,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_sys::{credentials, descriptor, landlock, seccomp};
+use atoll_sys::descriptor;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -129,7 +128,7 @@ fn run() -> io::Result<()> {
     let connections = usize::try_from(limit / 16 * CONNECTIONS_SIXTEENTHS);
     let places =
         Semaphore::new(connections.map_or(CONNECTIONS_MAX, |most| most.min(CONNECTIONS_MAX)));
-    confine()?;
+    atoll_tools::confine("front-filter")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -150,15 +149,6 @@ fn handed() -> io::Result<Handed> {
     let handed = descriptor::inherited(HANDED)?;
     let text = descriptor::read_from_start(handed.as_fd(), HANDED_BYTES_MAX)?;
     Ok(serde_json::from_slice(&text)?)
-}
-
-/// Gives up every right that a front does not need: it opens no file, makes no connection, and
-/// sends no signal.
-fn confine() -> io::Result<()> {
-    credentials::forbid_new_privileges()?;
-    credentials::keep_capabilities(0)?;
-    landlock::Ruleset::new(landlock::version()?, landlock::Holds::All)?.enter()?;
-    seccomp::install(&filter::filter(), "front-filter")
 }
 
 async fn serve(

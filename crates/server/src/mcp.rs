@@ -233,7 +233,9 @@ fn line(reason: &ReasonFacts) -> String {
 }
 
 fn answered(answer: ToolAnswer) -> CallToolResult {
-    let mut content = vec![ContentBlock::text(answer.text)];
+    let blocks = serde_json::to_value(answer.blocks);
+    let content = blocks.and_then(serde_json::from_value::<Vec<ContentBlock>>);
+    let mut content = content.unwrap_or_else(|_| vec![ContentBlock::text(answer.text)]);
     if !answer.notes.is_empty() {
         let notes = format!("Note by Atoll: {}", answer.notes.join(" "));
         content.push(ContentBlock::text(notes));

@@ -49,7 +49,8 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
         Ok(answer) => ToolReply::Answer(ToolAnswer {
             call: format!("{session}/tool/{}", answer.number),
             end: answer.end.name().to_owned(),
-            text: answer.text,
+            text: answer.text(),
+            blocks: answer.blocks,
             structured: answer.structured,
             notes: answer.notes,
         }),

@@ -8,13 +8,17 @@ use atoll_engine::tools::Called;
 use atoll_model::{Ending, Reason, RunId, ToolEnd, format_duration};
 use serde_json::{Value, json};
 
+use crate::block::Block;
 use crate::cleaned::{Cleaned, clean};
 use crate::exec::{Ran, RanEnd};
 use crate::json;
-use crate::tool::{Output, Tool};
+use crate::tool::{Output, Tool, Work};
+use crate::upstream::connection::{Given, NoResult};
 
 /// The most bytes of a failed program's error output that are given to the caller.
 const ERROR_BYTES_MAX: usize = 8 << 10;
+/// The most bytes of a result that are no text, in base64.
+const DATA_BYTES_MAX: usize = 6 << 20;
 /// The largest result that is read as JSON, bytes.
 const JSON_BYTES_MAX: usize = 4 << 20;
 
@@ -25,8 +29,8 @@ pub struct Answer {
     pub number: u32,
     /// The way that it ended.
     pub end: ToolEnd,
-    /// The text of its result, or of its failure.
-    pub text: String,
+    /// The parts of its result, or of its failure.
+    pub blocks: Vec<Block>,
     /// Its result, if that is JSON.
     pub structured: Option<Value>,
     /// The changes of its result, a sentence each.
@@ -63,7 +67,7 @@ impl Answer {
         let answer = Self {
             number,
             end,
-            text: String::new(),
+            blocks: Vec::new(),
             structured: None,
             notes: Vec::new(),
             run: Some(ran.run.clone()),
@@ -97,7 +101,7 @@ impl Answer {
         let answer = Self {
             number,
             end: ToolEnd::Failed,
-            text: clean(text.as_bytes(), ERROR_BYTES_MAX).text,
+            blocks: vec![Block::text(clean(text.as_bytes(), ERROR_BYTES_MAX).text)],
             structured: None,
             notes: Vec::new(),
             run: None,
@@ -114,7 +118,10 @@ impl Answer {
                 return self.failed(format!("its result cannot be read: {why}"), ran);
             }
         };
-        let cleaned = match tool.command.output {
+        let Work::Command(command) = &tool.work else {
+            return self.failed("it is no program".to_owned(), ran);
+        };
+        let cleaned = match command.output {
             Output::Text => clean(content, tool.result_bytes),
             Output::Json => match structured(tool, content) {
                 Ok((value, cleaned)) => {
@@ -130,7 +137,7 @@ impl Answer {
         self.take(cleaned, content.len(), ran)
     }
 
-    fn failed(mut self, what: String, ran: &Ran) -> Called<Self> {
+    fn failed(self, what: String, ran: &Ran) -> Called<Self> {
         let errors = match ran.stderr.is_empty() {
             true => &ran.stdout,
             false => &ran.stderr,
@@ -138,15 +145,13 @@ impl Answer {
         let from = errors.len().saturating_sub(ERROR_BYTES_MAX);
         let errors = errors.get(from..).unwrap_or_default();
         let cleaned = clean(errors, ERROR_BYTES_MAX);
-        self.text = what;
-        let text = std::mem::take(&mut self.text);
-        let bytes = errors.len();
-        let mut called = self.take(cleaned, bytes, ran);
-        let shown = called.answer.text.trim_end();
-        called.answer.text = match shown.is_empty() {
-            true => text,
-            false => format!("{text}\n{shown}"),
+        let mut called = self.take(cleaned, errors.len(), ran);
+        let shown = called.answer.text();
+        let text = match shown.trim_end() {
+            "" => what,
+            shown => format!("{what}\n{shown}"),
         };
+        called.answer.blocks = vec![Block::text(text)];
         called
     }
 
@@ -168,8 +173,117 @@ impl Answer {
             "lost-bytes": ran.lost,
             "changed": cleaned.details(),
         });
-        self.text = cleaned.text;
+        self.blocks = vec![Block::text(cleaned.text)];
         called(self, details)
+    }
+
+    /// Makes it of the result of an upstream's tool.
+    pub(crate) fn of_upstream(
+        tool: &Tool,
+        number: u32,
+        run: &RunId,
+        result: Result<Given, NoResult>,
+    ) -> Called<Self> {
+        let answer = |end| Self {
+            number,
+            end,
+            blocks: Vec::new(),
+            structured: None,
+            notes: Vec::new(),
+            run: Some(run.clone()),
+        };
+        let without = |end, why: String| {
+            let mut answer = answer(end);
+            answer.blocks = vec![Block::text(clean(why.as_bytes(), ERROR_BYTES_MAX).text)];
+            called(answer, json!({ "run": run.as_str(), "failure": why }))
+        };
+        let given = match result {
+            Ok(given) => given,
+            Err(NoResult::TimedOut) => {
+                let what = format!("it did not answer within {}", format_duration(tool.timeout));
+                return without(ToolEnd::TimedOut, what);
+            }
+            Err(NoResult::Cancelled) => {
+                return without(ToolEnd::Interrupted, "its caller ended it".to_owned());
+            }
+            Err(NoResult::Gone(why)) => return without(ToolEnd::Failed, why),
+        };
+        let Given {
+            mut blocks,
+            mut structured,
+            is_error,
+        } = given;
+        let data: usize = blocks.iter().map(Block::data_bytes).sum();
+        if data > DATA_BYTES_MAX {
+            let what = format!("its result has {data} bytes of data, and {DATA_BYTES_MAX} at most");
+            return without(ToolEnd::Failed, what);
+        }
+        if let (Some(schema), Some(value), false) = (&tool.result, &structured, is_error)
+            && let Err(why) = schema.check(value)
+        {
+            let what = format!("its result is not as described: {}", why.join("; "));
+            return without(ToolEnd::Failed, what);
+        }
+        let mut noted = clean(&[], 0);
+        let mut left = tool.result_bytes;
+        for text in blocks.iter_mut().flat_map(Block::texts_mut) {
+            let cleaned = clean(text.as_bytes(), left);
+            left -= cleaned.text.len();
+            noted.add(&cleaned);
+            *text = cleaned.text;
+        }
+        if let Some(value) = &mut structured {
+            clean_texts(value, &mut noted);
+        }
+        let is_large = |value: &Value| value.to_string().len() > tool.result_bytes;
+        if structured.as_ref().is_some_and(is_large) {
+            let what = "its result is too large, and JSON is not cut".to_owned();
+            return without(ToolEnd::Failed, what);
+        }
+        let details = json!({
+            "run": run.as_str(),
+            "parts": blocks.len(),
+            "data-bytes": data,
+            "changed": noted.details(),
+        });
+        let end = if is_error {
+            ToolEnd::Failed
+        } else {
+            ToolEnd::Done
+        };
+        let mut answer = answer(end);
+        answer.notes.extend(noted.notes());
+        (answer.blocks, answer.structured) = (blocks, structured);
+        called(answer, details)
+    }
+
+    /// Makes it of a call that was not made, since the upstream offers its tool otherwise than a
+    /// person has approved it.
+    pub(crate) fn held(number: u32, upstream: &str, run: &RunId) -> Called<Self> {
+        let what = format!(
+            "Held: the upstream offers this tool otherwise than a person has approved it. Nothing \
+             was called. `atoll tools pin {upstream}` shows the difference, and approves it."
+        );
+        let answer = Self {
+            number,
+            end: ToolEnd::Failed,
+            blocks: vec![Block::text(what)],
+            structured: None,
+            notes: Vec::new(),
+            run: Some(run.clone()),
+        };
+        called(answer, json!({ "run": run.as_str(), "held": true }))
+    }
+
+    /// Returns the text of its parts.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            Block::Resource { resource } => resource.text.as_deref(),
+            Block::Image { .. } | Block::Audio { .. } | Block::ResourceLink { .. } => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     /// Returns whether it is a result, and no failure.

@@ -38,6 +38,13 @@ pub fn clean(text: &[u8], bytes_max: usize) -> Cleaned {
 }
 
 impl Cleaned {
+    /// Adds the changes of another text.
+    pub fn add(&mut self, other: &Self) {
+        self.is_masked |= other.is_masked;
+        self.is_escaped |= other.is_escaped;
+        self.cut_bytes += other.cut_bytes;
+    }
+
     /// Describes the changes, for the ledger.
     #[must_use]
     pub fn details(&self) -> Value {

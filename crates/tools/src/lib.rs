@@ -8,7 +8,9 @@
 //! This crate must never know HTTP servers or terminals. Start reading at [`Session::call`].
 
 mod answer;
+mod block;
 mod cleaned;
+mod confined;
 mod exec;
 mod json;
 mod registry;
@@ -17,12 +19,19 @@ mod schema;
 mod session;
 mod template;
 mod tool;
+mod upstream;
 
 pub use answer::{Answer, Refusal};
+pub use block::{Block, Contents};
+pub use confined::confine;
 pub use exec::{Cancel, OUTPUT_BYTES_MAX, Program, Ran, RanEnd, content, run};
 pub use json::{InvalidJson, parse};
 pub use registry::{Problem, Registry, ToolSwitches};
 pub use runner::{LocalRunner, Runner};
 pub use schema::Schema;
 pub use session::{Asked, May, Session};
-pub use tool::{Output, SandboxLife, Tool};
+pub use tool::{Output, SandboxLife, Tool, Work};
+pub use upstream::Upstream;
+pub use upstream::client::{CLIENT, client_program};
+pub use upstream::frames::Offered;
+pub use upstream::pins::{Difference, Pins};

@@ -13,6 +13,8 @@ use atoll_model::ToolName;
 use serde::Deserialize;
 
 use crate::tool::{Tool, Written};
+use crate::upstream::pins::Pins;
+use crate::upstream::{self, Upstream};
 
 /// The file of tools, and the directory of more of them.
 const FILE: &str = "tools.toml";
@@ -39,6 +41,7 @@ pub struct Problem {
 #[derive(Debug, Default)]
 pub struct Registry {
     tools: BTreeMap<ToolName, Arc<Tool>>,
+    upstreams: BTreeMap<String, Arc<Upstream>>,
     problems: Vec<Problem>,
 }
 
@@ -48,13 +51,15 @@ pub struct Registry {
 struct File {
     #[serde(default)]
     tool: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    upstream: BTreeMap<String, toml::Value>,
 }
 
 impl Registry {
-    /// Reads the files in a configuration directory. A file or a tool that is wrong is a
-    /// [`Problem`], and the others count.
+    /// Reads the files in a configuration directory, and the approved tools in that of the state. A
+    /// file or a tool that is wrong is a [`Problem`], and the others count.
     #[must_use]
-    pub fn read(configuration: &Path) -> Self {
+    pub fn read(configuration: &Path, state: &Path) -> Self {
         let mut registry = Self::default();
         let mut twice = BTreeSet::new();
         match files(configuration) {
@@ -68,6 +73,9 @@ impl Registry {
                 registry.problem(&configuration.join(DIRECTORY), None, why);
             }
             Err(error) => registry.problem(configuration, None, error.to_string()),
+        }
+        for upstream in registry.upstreams.clone().values() {
+            registry.add_pinned(upstream, state, &mut twice);
         }
         if registry.tools.len() > TOOLS_MAX {
             let why = format!("{} tools, and {TOOLS_MAX} at most", registry.tools.len());
@@ -118,6 +126,9 @@ impl Registry {
             Ok(None) => return,
             Err(why) => return self.problem(path, None, why),
         };
+        for (name, written) in file.upstream {
+            self.add_upstream(path, &name, written);
+        }
         for (name, written) in file.tool {
             let tool = written.try_into().map_err(|error| error.to_string());
             let tool = tool.and_then(|one: Written| one.read(&name, &path.display().to_string()));
@@ -126,6 +137,60 @@ impl Registry {
                 Err(why) => self.problem(path, Some(&name), why.trim_end().to_owned()),
             }
         }
+    }
+
+    fn add_upstream(&mut self, path: &Path, name: &str, written: toml::Value) {
+        let read = written.try_into().map_err(|error| error.to_string());
+        let file = path.display().to_string();
+        let read = read.and_then(|one: upstream::Written| one.read(name, &file));
+        let why = match read {
+            Ok(upstream) => match self.upstreams.insert(name.to_owned(), Arc::new(upstream)) {
+                None => return,
+                Some(_) => {
+                    self.upstreams.remove(name);
+                    "described twice: none of them counts".to_owned()
+                }
+            },
+            Err(why) => why.trim_end().to_owned(),
+        };
+        self.problem(path, Some(name), why);
+    }
+
+    /// Adds the approved tools of an upstream.
+    fn add_pinned(&mut self, upstream: &Arc<Upstream>, state: &Path, twice: &mut BTreeSet<String>) {
+        let path = Path::new(&upstream.file);
+        let pins = match Pins::read(state, upstream) {
+            Ok(Some(pins)) => Arc::new(pins),
+            Ok(None) => {
+                let why = "none of its tools is approved: atoll tools pin".to_owned();
+                return self.problem(
+                    path,
+                    Some(&upstream.name),
+                    format!("{why} {}", upstream.name),
+                );
+            }
+            Err(why) => return self.problem(path, Some(&upstream.name), why),
+        };
+        if !pins.are_of(upstream) {
+            let why = "its command has changed since its tools were approved: atoll tools pin";
+            return self.problem(
+                path,
+                Some(&upstream.name),
+                format!("{why} {}", upstream.name),
+            );
+        }
+        for pinned in &pins.tools {
+            match Tool::of_upstream(upstream, &pins, pinned) {
+                Ok(tool) => self.add(tool, path, twice),
+                Err(why) => self.problem(path, Some(&upstream.name), why),
+            }
+        }
+    }
+
+    /// Returns the upstream of a name.
+    #[must_use]
+    pub fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.upstreams.get(name)
     }
 
     /// Adds a tool. Names that differ in their case alone are the same to a person.
@@ -199,15 +264,17 @@ type Stamp = (PathBuf, Option<(i64, i64, u64, u64)>);
 /// in it.
 pub struct ToolSwitches {
     configuration: PathBuf,
+    state: PathBuf,
     read: Mutex<Option<(Vec<Stamp>, Arc<Registry>)>>,
 }
 
 impl ToolSwitches {
-    /// Makes it of a configuration directory.
+    /// Makes it of the directories of the configuration and of the state.
     #[must_use]
-    pub fn new(configuration: &Path) -> Self {
+    pub fn new(configuration: &Path, state: &Path) -> Self {
         Self {
             configuration: configuration.to_owned(),
+            state: state.to_owned(),
             read: Mutex::default(),
         }
     }
@@ -221,7 +288,7 @@ impl ToolSwitches {
         {
             return Arc::clone(registry);
         }
-        let registry = Arc::new(Registry::read(&self.configuration));
+        let registry = Arc::new(Registry::read(&self.configuration, &self.state));
         *read = Some((now, Arc::clone(&registry)));
         registry
     }
@@ -234,8 +301,37 @@ impl ToolSwitches {
             (path, found)
         };
         let files = files(&self.configuration).unwrap_or_default();
-        let all = files.into_iter().chain([self.configuration.join(SWITCHES)]);
-        all.map(stamp).collect()
+        let pins = fs::read_dir(self.state.join("tools"));
+        let pins = pins
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let mut pins: Vec<PathBuf> = pins.collect();
+        pins.sort();
+        let others = [self.configuration.join(SWITCHES)];
+        files
+            .into_iter()
+            .chain(others)
+            .chain(pins)
+            .map(stamp)
+            .collect()
+    }
+
+    /// Approves the tools of an upstream.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub fn pin(&self, upstream: &Upstream, pins: &Pins) -> Result<(), Failure> {
+        pins.write(&self.state, upstream)
+    }
+
+    /// Returns the approved tools of an upstream, if there are any.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn pins(&self, upstream: &Upstream) -> Result<Option<Pins>, Failure> {
+        Pins::read(&self.state, upstream).doing("the approved tools cannot be read")
     }
 
     /// Switches a tool on or off, for every caller, until it is switched again.

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Sandbox, Workspace};
-use atoll_model::{CallId, RunId, ToolEffect};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Requested, Sandbox, Workspace};
+use atoll_model::{CallId, RunId, ServedExec, ToolEffect};
 
 use crate::exec::{Program, Ran, run};
 use crate::tool::{SandboxLife, Tool};
+use crate::upstream::Upstream;
 
 /// The sandboxes of a session.
 pub trait Runner: Send + Sync {
@@ -21,6 +22,17 @@ pub trait Runner: Send + Sync {
     /// # Errors
     /// When there is no sandbox, or the program is refused there.
     fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure>;
+
+    /// Returns the sandbox of an upstream in this session, made by the first call, and whose programs
+    /// are started in it.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn upstream(
+        &self,
+        upstream: &Upstream,
+        parent: &CallId,
+    ) -> Result<(Arc<Sandbox>, Option<ServedExec>), Failure>;
 }
 
 /// Sandboxes over a directory of the host, in copy-on-write layers.
@@ -61,35 +73,11 @@ impl LocalRunner {
         Ok(())
     }
 
-    fn make(&self, tool: &Tool, parent: &CallId) -> Result<Sandbox, Failure> {
-        let wanted = CreateSandbox {
-            parent: Some(Box::new(parent.clone())),
-            ..self.boundary(tool)
-        };
-        self.engine.create(&wanted)
-    }
-
-    /// Returns the session's sandbox for a tool, made by the first call.
-    fn living(&self, tool: &Tool, parent: &CallId) -> Result<Arc<Sandbox>, Failure> {
-        let mut living = locked(&self.living);
-        let key = format!("{:?}", tool.requested);
-        if let Some(sandbox) = living.get(&key).filter(|one| !one.has_ended()) {
-            return Ok(Arc::clone(sandbox));
-        }
-        let sandbox = Arc::new(self.make(tool, parent)?);
-        living.insert(key, Arc::clone(&sandbox));
-        Ok(sandbox)
-    }
-}
-
-impl Runner for LocalRunner {
-    fn boundary(&self, tool: &Tool) -> CreateSandbox {
-        // A session's sandbox is that of tools that write, too.
-        let is_read_alone = tool.effect == ToolEffect::Read && tool.life == SandboxLife::Call;
+    fn wanted(&self, requested: &Requested, discard: bool) -> CreateSandbox {
         CreateSandbox {
             workspace: Workspace::Directory(self.workspace.clone()),
-            requested: tool.requested.clone(),
-            discard: is_read_alone,
+            requested: requested.clone(),
+            discard,
             is_attended: false,
             home: None,
             made_at: None,
@@ -101,20 +89,62 @@ impl Runner for LocalRunner {
         }
     }
 
+    fn make(&self, wanted: CreateSandbox, parent: &CallId) -> Result<Sandbox, Failure> {
+        let parent = Some(Box::new(parent.clone()));
+        self.engine.create(&CreateSandbox { parent, ..wanted })
+    }
+
+    /// Returns the session's sandbox of a key, made by the first call.
+    fn living(
+        &self,
+        key: String,
+        requested: &Requested,
+        parent: &CallId,
+    ) -> Result<Arc<Sandbox>, Failure> {
+        let mut living = locked(&self.living);
+        if let Some(sandbox) = living.get(&key).filter(|one| !one.has_ended()) {
+            return Ok(Arc::clone(sandbox));
+        }
+        let made = self.make(self.wanted(requested, false), parent)?;
+        let sandbox = Arc::new(made);
+        living.insert(key, Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+}
+
+impl Runner for LocalRunner {
+    fn boundary(&self, tool: &Tool) -> CreateSandbox {
+        // A session's sandbox is that of tools that write, too.
+        let is_read_alone = tool.effect == ToolEffect::Read && tool.life == SandboxLife::Call;
+        self.wanted(&tool.requested, is_read_alone)
+    }
+
     fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure> {
         match tool.life {
             SandboxLife::Session => {
-                let sandbox = self.living(tool, &program.parent)?;
+                let key = format!("{:?}", tool.requested);
+                let sandbox = self.living(key, &tool.requested, &program.parent)?;
                 run(&sandbox, program, None)
             }
             SandboxLife::Call => {
-                let sandbox = self.make(tool, &program.parent)?;
+                let sandbox = self.make(self.boundary(tool), &program.parent)?;
                 let ran = run(&sandbox, program, None);
                 // What a result is made of is there; that the sandbox is gone is part of the call.
                 self.finish(&sandbox)?;
                 ran
             }
         }
+    }
+
+    fn upstream(
+        &self,
+        upstream: &Upstream,
+        parent: &CallId,
+    ) -> Result<(Arc<Sandbox>, Option<ServedExec>), Failure> {
+        // No other upstream, and no tool, has a key like this.
+        let key = format!("upstream {}", upstream.name);
+        let sandbox = self.living(key, &upstream.requested, parent)?;
+        Ok((sandbox, None))
     }
 }
 

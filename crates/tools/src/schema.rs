@@ -50,6 +50,17 @@ impl Schema {
         Self::new(Value::Object(members))
     }
 
+    /// Compiles the schema of the arguments of an upstream's tool, which is as open as it says.
+    ///
+    /// # Errors
+    /// Describes what is wrong with it.
+    pub fn of_upstream(value: Value) -> Result<Self, String> {
+        match value.get("type") == Some(&json!("object")) {
+            true => Self::new(value),
+            false => Err("the arguments of a tool are an object".to_owned()),
+        }
+    }
+
     /// Compiles a schema (JSON Schema 2020-12, unless it names another draft). References lead
     /// nowhere but into itself, and patterns take linear time.
     ///

@@ -1,23 +1,29 @@
 //! A session of a caller: the tools that it is offered, and its calls.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use atoll_cedar::flattened;
-use atoll_engine::failure::Failure;
+use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
-use atoll_engine::tools::{NotCalled, ToolRequest, new_tool_session};
-use atoll_model::{Argument, CallTool, Reason, RunId, Verdict};
+use atoll_engine::tools::{Called, NotCalled, ToolRequest, new_tool_session};
+use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Refusal};
 use crate::exec::{Cancel, Program};
 use crate::json::{self, ARGUMENTS_BYTES_MAX};
 use crate::registry::{Registry, ToolSwitches};
 use crate::runner::Runner;
-use crate::tool::Tool;
+use crate::tool::{Command, OfUpstream, Tool, Work};
+use crate::upstream::Upstream;
+use crate::upstream::connection::Connection;
+use crate::upstream::frames::Offered;
 
 /// A session of tools. All calls of it are recorded by its id.
 pub struct Session<R> {
@@ -28,6 +34,26 @@ pub struct Session<R> {
     /// The caller's name to a server.
     caller: Option<String>,
     calls: AtomicU32,
+    /// The upstreams that were started, by their names.
+    connections: Mutex<BTreeMap<String, Slot>>,
+}
+
+/// The place of one connection, held while it is made.
+type Slot = Arc<Mutex<Option<Arc<Connection>>>>;
+
+/// A call that is on record, and may be carried out.
+struct Begun<'a> {
+    tool: &'a Tool,
+    arguments: &'a Value,
+    id: CallId,
+    timeout: Duration,
+    cancel: &'a Cancel,
+}
+
+impl Begun<'_> {
+    fn number(&self) -> u32 {
+        self.id.tool.unwrap_or_default()
+    }
 }
 
 /// A request for a call.
@@ -71,6 +97,7 @@ impl<R: Runner> Session<R> {
             runner,
             caller,
             calls: AtomicU32::new(0),
+            connections: Mutex::default(),
         }
     }
 
@@ -130,25 +157,117 @@ impl<R: Runner> Session<R> {
         };
         let (id, directory) = (request.id(), boundary.workspace.directory());
         let effect = |grant: &ToolGrant| {
-            let (command, stdin) = match rendered(&tool, &value) {
-                Ok(rendered) => rendered,
-                Err(why) => return Answer::of_failure(number, &Failure::new(why)),
-            };
             let most = grant.wall_clock().unwrap_or(tool.timeout);
-            let program = Program {
-                command,
-                stdin,
+            let begun = Begun {
+                tool: &tool,
+                arguments: &value,
+                id,
                 timeout: most.min(tool.timeout),
-                file: tool.command.file.as_ref().map(|path| directory.join(path)),
-                parent: id,
-                cancel: asked.cancel.clone(),
+                cancel: asked.cancel,
             };
-            match self.runner.run(&tool, &program) {
-                Ok(ran) => Answer::of(&tool, number, &ran, program.timeout),
-                Err(failure) => Answer::of_failure(number, &failure),
-            }
+            let called = match &tool.work {
+                Work::Command(command) => self.run(&begun, command, directory),
+                Work::Mcp(of) => self.call_upstream(&begun, of),
+            };
+            called.unwrap_or_else(|failure| Answer::of_failure(number, &failure))
         };
         Ok(self.engine.call_tool(&request, effect)?)
+    }
+
+    /// Runs the program of a call.
+    fn run(
+        &self,
+        begun: &Begun<'_>,
+        command: &Command,
+        directory: &Path,
+    ) -> Result<Called<Answer>, Failure> {
+        let (words, stdin) = rendered(command, begun.arguments).map_err(Failure::new)?;
+        let program = Program {
+            command: words,
+            stdin,
+            timeout: begun.timeout,
+            file: command.file.as_ref().map(|path| directory.join(path)),
+            parent: begun.id.clone(),
+            cancel: begun.cancel.clone(),
+        };
+        let ran = self.runner.run(begun.tool, &program)?;
+        Ok(Answer::of(
+            begun.tool,
+            begun.number(),
+            &ran,
+            program.timeout,
+        ))
+    }
+
+    /// Calls a tool of an upstream, if that offers it just as it was approved.
+    fn call_upstream(&self, begun: &Begun<'_>, of: &OfUpstream) -> Result<Called<Answer>, Failure> {
+        let upstream = &of.upstream;
+        let connection = self.connection(upstream, &begun.id)?;
+        let offered = connection.offered();
+        let offered = offered.doing("the upstream cannot be used")?;
+        if !of.pins.holds(&of.name, &offered) {
+            return Ok(Answer::held(
+                begun.number(),
+                &upstream.name,
+                connection.run(),
+            ));
+        }
+        let none = Map::new();
+        let arguments = begun.arguments.as_object().unwrap_or(&none);
+        let result = connection.call(&of.name, arguments, begun.timeout, begun.cancel);
+        let run = connection.run();
+        Ok(Answer::of_upstream(begun.tool, begun.number(), run, result))
+    }
+
+    /// Returns the session's connection with an upstream, made by the first call, and again where it
+    /// is gone.
+    fn connection(
+        &self,
+        upstream: &Arc<Upstream>,
+        parent: &CallId,
+    ) -> Result<Arc<Connection>, Failure> {
+        let slot = {
+            let mut all = self
+                .connections
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(upstream.name.clone()).or_default())
+        };
+        // Others begin at the same time.
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = slot.as_ref().filter(|one| !one.is_gone()) {
+            return Ok(Arc::clone(connection));
+        }
+        *slot = None;
+        let (sandbox, served) = self.runner.upstream(upstream, parent)?;
+        let started = Connection::start(sandbox, upstream, parent, served);
+        let connection = Arc::new(started?);
+        *slot = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Returns the tools that an upstream offers, as it says now.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not speak MCP.
+    pub fn offered(&self, upstream: &Arc<Upstream>) -> Result<Vec<Offered>, Failure> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = CallId {
+            run: self.id.clone(),
+            exec: None,
+            tool: Some(number),
+        };
+        let offered = self.connection(upstream, &id)?.offered();
+        offered.doing("the upstream cannot be used")
+    }
+
+    /// Ends the connections with upstreams.
+    pub fn disconnect(&self) {
+        let mut all = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.clear();
     }
 
     /// Returns the verdict on a call, without its effect and without a record.
@@ -223,7 +342,9 @@ fn typed(tool: &Tool, text: &str, key: Option<&str>) -> Result<(CallTool, Value)
     let value = value.map_err(|error| vec![error.to_string()])?;
     tool.arguments.check(&value)?;
     // What cannot become a program is refused before anything is decided.
-    rendered(tool, &value).map_err(|why| vec![why])?;
+    if let Work::Command(command) = &tool.work {
+        rendered(command, &value).map_err(|why| vec![why])?;
+    }
     let arguments = flattened(&value).map_err(|why| vec![why])?;
     let call = call_of(tool, value.to_string(), arguments, key);
     Ok((call, value))
@@ -242,11 +363,11 @@ fn call_of(tool: &Tool, text: String, arguments: Vec<Argument>, key: Option<&str
 }
 
 /// Makes the program and its standard input of the arguments of a call.
-fn rendered(tool: &Tool, arguments: &Value) -> Result<(Vec<OsString>, Vec<u8>), String> {
-    let command = tool.command.template.render(arguments)?;
-    let stdin = match &tool.command.stdin {
+fn rendered(command: &Command, arguments: &Value) -> Result<(Vec<OsString>, Vec<u8>), String> {
+    let words = command.template.render(arguments)?;
+    let stdin = match &command.stdin {
         None => String::new(),
         Some(item) => item.render(arguments)?.join("\n"),
     };
-    Ok((command, stdin.into_bytes()))
+    Ok((words, stdin.into_bytes()))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::{LimitKey, ToolEffect, ToolKind, ToolName, parse_bytes, parse_duration};
@@ -12,6 +13,9 @@ use serde_json::Value;
 
 use crate::schema::Schema;
 use crate::template::{Item, Template};
+use crate::upstream::frames::Offered;
+use crate::upstream::pins::Pins;
+use crate::upstream::{BETWEEN, Upstream};
 
 /// The time of a call where the tool names none.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,8 +37,8 @@ pub struct Tool {
     pub title: Option<String>,
     /// The text that tells a model what it is for.
     pub description: String,
-    /// The program that it is.
-    pub command: Command,
+    /// The way that it works.
+    pub work: Work,
     /// The worst that it does.
     pub effect: ToolEffect,
     /// True if two calls do no more than one.
@@ -57,6 +61,26 @@ pub struct Tool {
     pub result: Option<Schema>,
     /// The file that describes it.
     pub file: String,
+}
+
+/// The way that a tool works.
+#[derive(Debug)]
+pub enum Work {
+    /// A program for each call.
+    Command(Command),
+    /// A tool of an upstream MCP server.
+    Mcp(OfUpstream),
+}
+
+/// A tool of an upstream.
+#[derive(Debug)]
+pub struct OfUpstream {
+    /// The upstream.
+    pub upstream: Arc<Upstream>,
+    /// Its name there.
+    pub name: String,
+    /// The tools of the upstream, as approved.
+    pub pins: Arc<Pins>,
 }
 
 /// A program as a tool.
@@ -96,7 +120,43 @@ impl Tool {
     /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> ToolKind {
-        ToolKind::Command
+        match &self.work {
+            Work::Command(_) => ToolKind::Command,
+            Work::Mcp(_) => ToolKind::Mcp,
+        }
+    }
+
+    /// Makes the tool of an upstream that has this place among those that are approved.
+    pub(crate) fn of_upstream(
+        upstream: &Arc<Upstream>,
+        pins: &Arc<Pins>,
+        pinned: &Offered,
+    ) -> Result<Self, String> {
+        let too_long = || format!("{:?} has no name that clients take", pinned.name);
+        let name = upstream.name_of(&pinned.name).ok_or_else(too_long)?;
+        let arguments = Schema::of_upstream(pinned.arguments.clone());
+        let result = pinned.result.clone().map(Schema::new).transpose();
+        Ok(Self {
+            name: ToolName::parse(&name).map_err(|error| error.to_string())?,
+            title: pinned.title.clone(),
+            description: pinned.description.clone().unwrap_or_default(),
+            work: Work::Mcp(OfUpstream {
+                upstream: Arc::clone(upstream),
+                name: pinned.name.clone(),
+                pins: Arc::clone(pins),
+            }),
+            effect: upstream.effect_of(&pinned.name),
+            idempotent: upstream.is_idempotent(&pinned.name),
+            timeout: upstream.timeout,
+            result_bytes: upstream.result_bytes,
+            life: SandboxLife::Session,
+            requested: upstream.requested.clone(),
+            callers: upstream.callers.clone(),
+            enabled: upstream.is_on(&pinned.name),
+            arguments: arguments.map_err(|why| format!("{}: arguments: {why}", pinned.name))?,
+            result: result.map_err(|why| format!("{}: result: {why}", pinned.name))?,
+            file: upstream.file.clone(),
+        })
     }
 }
 
@@ -141,7 +201,7 @@ fn per_call() -> SandboxLife {
     SandboxLife::Call
 }
 
-fn on() -> bool {
+pub(crate) fn on() -> bool {
     true
 }
 
@@ -149,13 +209,16 @@ impl Written {
     /// Reads a tool, with the first thing that is wrong with it.
     pub(crate) fn read(self, name: &str, file: &str) -> Result<Tool, String> {
         let at = |key: &'static str| move |why: String| format!("{key}: {why}");
+        if name.contains(BETWEEN) {
+            return Err(format!(
+                "{name:?} has {BETWEEN}, as tools of upstreams have"
+            ));
+        }
         let name = ToolName::parse(name).map_err(|error| error.to_string())?;
-        let kind = ToolKind::named(&self.kind);
-        let kinds = ToolKind::ALL.map(ToolKind::name).join(", ");
-        kind.ok_or_else(|| format!("kind: {:?} is none; there are {kinds}", self.kind))?;
-        let effects = ToolEffect::ALL.map(ToolEffect::name).join(", ");
-        let effect = ToolEffect::named(&self.effect)
-            .ok_or_else(|| format!("effect: {:?} is none; there are {effects}", self.effect))?;
+        if self.kind != ToolKind::Command.name() {
+            return Err(format!("kind: {:?} is none; there is command", self.kind));
+        }
+        let effect = effect(&self.effect).map_err(at("effect"))?;
         if self.description.trim().is_empty() {
             return Err("description: it tells a model nothing".to_owned());
         }
@@ -164,8 +227,6 @@ impl Written {
                 "description: longer than {DESCRIPTION_BYTES_MAX} bytes"
             ));
         }
-        let timeout = self.timeout.as_deref().map(duration).transpose();
-        let size = self.result_bytes.as_deref().map(size).transpose();
         let arguments = Schema::of_arguments(self.arguments.clone()).map_err(at("arguments"))?;
         let result = self.result.clone().map(Schema::new).transpose();
         let result = result.map_err(at("result"))?;
@@ -177,13 +238,18 @@ impl Written {
             name,
             title: self.title.clone(),
             description: self.description.clone(),
-            command,
+            work: Work::Command(command),
             effect,
             idempotent: self.idempotent,
-            timeout: timeout.map_err(at("timeout"))?.unwrap_or(TIMEOUT),
-            result_bytes: size.map_err(at("result-bytes"))?.unwrap_or(RESULT_BYTES) as usize,
+            timeout: timeout(self.timeout.as_deref())?,
+            result_bytes: result_bytes(self.result_bytes.as_deref())?,
             life: self.sandbox,
-            requested: self.requested()?,
+            requested: requested(
+                self.profile.as_deref(),
+                &self.allow,
+                &self.environment,
+                &self.limits,
+            )?,
             callers: self.callers,
             enabled: self.enabled,
             arguments,
@@ -210,26 +276,46 @@ impl Written {
             file: self.output_file.clone(),
         })
     }
+}
 
-    fn requested(&self) -> Result<Requested, String> {
-        let limit = |(key, value): (&String, &String)| {
-            let key = LimitKey::parse(key).map_err(|error| format!("limits: {error}"))?;
-            Ok((key, value.clone()))
-        };
-        let variable =
-            |(name, value): (&String, &String)| OsString::from(format!("{name}={value}"));
-        Ok(Requested {
-            profile: self.profile.clone().map(RequestedProfile::Named),
-            allow: self.allow.clone(),
-            limits: self
-                .limits
-                .iter()
-                .map(limit)
-                .collect::<Result<_, String>>()?,
-            environment: self.environment.iter().map(variable).collect(),
-            ..Requested::default()
-        })
-    }
+/// Reads an effect.
+pub(crate) fn effect(name: &str) -> Result<ToolEffect, String> {
+    let effects = ToolEffect::ALL.map(ToolEffect::name).join(", ");
+    ToolEffect::named(name).ok_or_else(|| format!("{name:?} is none; there are {effects}"))
+}
+
+/// Reads the time of a call.
+pub(crate) fn timeout(written: Option<&str>) -> Result<Duration, String> {
+    let time = written.map_or(Ok(TIMEOUT), duration);
+    time.map_err(|why| format!("timeout: {why}"))
+}
+
+/// Reads the size of a result.
+pub(crate) fn result_bytes(written: Option<&str>) -> Result<usize, String> {
+    let bytes = written.map_or(Ok(RESULT_BYTES), size);
+    let bytes = bytes.map_err(|why| format!("result-bytes: {why}"))?;
+    usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+/// Reads the boundary of a sandbox.
+pub(crate) fn requested(
+    profile: Option<&str>,
+    allow: &[String],
+    environment: &BTreeMap<String, String>,
+    limits: &BTreeMap<String, String>,
+) -> Result<Requested, String> {
+    let limit = |(key, value): (&String, &String)| {
+        let key = LimitKey::parse(key).map_err(|error| format!("limits: {error}"))?;
+        Ok((key, value.clone()))
+    };
+    let variable = |(name, value): (&String, &String)| OsString::from(format!("{name}={value}"));
+    Ok(Requested {
+        profile: profile.map(|name| RequestedProfile::Named(name.to_owned())),
+        allow: allow.to_vec(),
+        limits: limits.iter().map(limit).collect::<Result<_, String>>()?,
+        environment: environment.iter().map(variable).collect(),
+        ..Requested::default()
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -30,6 +30,7 @@ pub enum ToolsAction {
     Show(ShowToolArguments),
     Check(CheckToolsArguments),
     Call(CallToolArguments),
+    Pin(PinToolsArguments),
     Enable(SwitchToolArguments),
     Disable(SwitchToolArguments),
 }
@@ -95,6 +96,26 @@ pub struct CallToolArguments {
     /// Print JSON: one object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Approve the tools of an upstream MCP server
+///
+/// Starts it in its sandbox, shows the tools that it offers and how they differ from those that you
+/// have approved, and asks. Only tools that are offered just as approved are called.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct PinToolsArguments {
+    /// The upstream.
+    pub name: String,
+    /// Approve without a question.
+    #[arg(long)]
+    pub yes: bool,
+    /// Print JSON: one object. Approves nothing without --yes.
+    #[arg(long)]
+    pub json: bool,
+    /// Run it over this directory. Default: the current one.
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
 }
 
 /// Switch a tool on or off

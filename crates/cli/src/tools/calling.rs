@@ -58,25 +58,27 @@ pub(super) fn call(
         return may(&session, name, &text, arguments.json, output);
     }
     let answer = answered(&session, arguments, &text, output)?;
+    session.disconnect();
     let kept = session.runner().end();
     if arguments.json {
         output.json(&json!({
             "call": format!("{}/tool/{}", session.id(), answer.number),
             "end": answer.end.name(),
-            "text": answer.text,
+            "text": answer.text(),
+            "blocks": answer.blocks,
             "structured": answer.structured,
             "notes": answer.notes,
             "run": answer.run.as_ref().map(ToString::to_string),
         }));
     } else if answer.is_result() {
-        let newline = if answer.text.ends_with('\n') || answer.text.is_empty() {
-            ""
-        } else {
-            "\n"
+        let text = answer.text();
+        let newline = match text.is_empty() || text.ends_with('\n') {
+            true => "",
+            false => "\n",
         };
-        output.result(&format!("{}{newline}", answer.text));
+        output.result(&format!("{text}{newline}"));
     } else {
-        output.failure(&Failure::new(format!("{name} failed")).because(&answer.text));
+        output.failure(&Failure::new(format!("{name} failed")).because(answer.text()));
     }
     for note in &answer.notes {
         output.warn(note);

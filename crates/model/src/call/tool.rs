@@ -90,17 +90,20 @@ impl ToolEffect {
 pub enum ToolKind {
     /// A program with arguments from a template.
     Command,
+    /// A tool of an upstream MCP server.
+    Mcp,
 }
 
 impl ToolKind {
     /// All kinds.
-    pub const ALL: [Self; 1] = [Self::Command];
+    pub const ALL: [Self; 2] = [Self::Command, Self::Mcp];
 
     /// Returns its name, as registries and policies have it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Command => "command",
+            Self::Mcp => "mcp",
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tools: requests about them, and what is answered.
 
+use atoll_tools::Block;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -93,6 +94,9 @@ pub struct ToolAnswer {
     pub end: String,
     /// The text of its result, or of its failure.
     pub text: String,
+    /// The parts of its result, in the form of MCP.
+    #[schema(value_type = Vec<Object>)]
+    pub blocks: Vec<Block>,
     /// Its result, if that is JSON.
     pub structured: Option<Value>,
     /// The changes of its result, a sentence each.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, PriorAnswer};
+use atoll_engine::sandboxes::{CreateSandbox, PriorAnswer, Requested, Sandbox};
 use atoll_model::{CallId, Ending, ServedExec};
 use atoll_tools::{
     Asked, Cancel, OUTPUT_BYTES_MAX, Program, Ran, RanEnd, Refusal as Refused, Runner, SandboxLife,
-    Session, Tool, ToolSwitches, content,
+    Session, Tool, ToolSwitches, Upstream, content,
 };
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -35,6 +35,9 @@ use crate::tool_facts::{failed, may, reply};
 
 /// The template of tools' sandboxes.
 const TEMPLATE: &str = "base";
+/// The notes of sandboxes that tools, and upstreams, run in.
+const OF_TOOL: &str = "atoll.tool";
+const OF_UPSTREAM: &str = "atoll.upstream";
 /// The time after which a session that is not used ends, with its sandboxes.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The time between two looks for such sessions.
@@ -67,7 +70,10 @@ struct Held {
 impl Tools {
     pub(super) fn new(server: &Arc<Server>, sandboxes: &Arc<Sandboxes>) -> Arc<Self> {
         Arc::new(Self {
-            switches: Arc::new(ToolSwitches::new(server.engine.configuration())),
+            switches: Arc::new(ToolSwitches::new(
+                server.engine.configuration(),
+                server.engine.state(),
+            )),
             server: Arc::clone(server),
             sandboxes: Arc::clone(sandboxes),
             sessions: Mutex::default(),
@@ -277,6 +283,8 @@ async fn within<T: Send + 'static>(
 
 /// Ends the sandboxes of a session.
 async fn end(held: Arc<Held>) {
+    let ended = Arc::clone(&held);
+    let _ = spawn_blocking(move || ended.session.disconnect()).await;
     let runner = held.session.runner();
     let living = std::mem::take(&mut *runner.living.lock().await);
     for sandbox in living.values() {
@@ -294,19 +302,25 @@ struct ServedRunner {
 }
 
 impl ServedRunner {
-    fn ask(&self, tool: &Tool) -> CreateAsk {
+    /// Returns the request for a sandbox, with a note of what it is for.
+    fn ask(note: (&str, &str)) -> CreateAsk {
+        let (name, value) = note;
         CreateAsk {
             template: TEMPLATE.to_owned(),
-            metadata: BTreeMap::from([("atoll.tool".to_owned(), tool.name.to_string())]),
+            metadata: BTreeMap::from([(name.to_owned(), value.to_owned())]),
             ..CreateAsk::default()
         }
     }
 
-    async fn make(&self, tool: &Tool, parent: &CallId) -> Result<Arc<Living>, Refusal> {
-        let ask = self.ask(tool);
+    async fn make(
+        &self,
+        ask: CreateAsk,
+        requested: &Requested,
+        parent: &CallId,
+    ) -> Result<Arc<Living>, Refusal> {
         let identity = Identity::new(&ask, TEMPLATE.to_owned(), Begun::default())?;
         let identity = identity.for_tool(OfTool {
-            requested: tool.requested.clone(),
+            requested: requested.clone(),
             parent: Some(Box::new(parent.clone())),
         });
         self.sandboxes
@@ -314,9 +328,14 @@ impl ServedRunner {
             .await
     }
 
-    /// Returns the session's sandbox for a tool, made by the first call.
-    async fn living(&self, tool: &Tool, parent: &CallId) -> Result<Arc<Living>, Refusal> {
-        let key = format!("{:?}", tool.requested);
+    /// Returns the session's sandbox of a key, made by the first call.
+    async fn living(
+        &self,
+        key: String,
+        ask: CreateAsk,
+        requested: &Requested,
+        parent: &CallId,
+    ) -> Result<Arc<Living>, Refusal> {
         let mut living = self.living.lock().await;
         if let Some(one) = living
             .get(&key)
@@ -324,15 +343,20 @@ impl ServedRunner {
         {
             return Ok(Arc::clone(one));
         }
-        let made = self.make(tool, parent).await?;
+        let made = self.make(ask, requested, parent).await?;
         living.insert(key, Arc::clone(&made));
         Ok(made)
     }
 
     async fn ran(&self, tool: &Tool, program: &Program) -> Result<Ran, Refusal> {
+        let ask = Self::ask((OF_TOOL, tool.name.as_str()));
         let living = match tool.life {
-            SandboxLife::Call => self.make(tool, &program.parent).await?,
-            SandboxLife::Session => self.living(tool, &program.parent).await?,
+            SandboxLife::Call => self.make(ask, &tool.requested, &program.parent).await?,
+            SandboxLife::Session => {
+                let key = format!("{:?}", tool.requested);
+                let living = self.living(key, ask, &tool.requested, &program.parent);
+                living.await?
+            }
         };
         let ran = self.followed(&living, program).await;
         if tool.life == SandboxLife::Call {
@@ -391,20 +415,40 @@ impl ServedRunner {
 
 impl Runner for ServedRunner {
     fn boundary(&self, tool: &Tool) -> CreateSandbox {
-        let ask = self.ask(tool);
+        let ask = Self::ask((OF_TOOL, tool.name.as_str()));
         self.sandboxes
             .tool_boundary(&self.caller, &ask, &tool.requested)
     }
 
     fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure> {
         let ran = self.handle.block_on(self.ran(tool, program));
-        ran.map_err(|refusal| {
-            let failure = Failure::new(refusal.what);
-            match refusal.advice {
-                Some(advice) => failure.advise(advice),
-                None => failure,
-            }
-        })
+        ran.map_err(failure)
+    }
+
+    fn upstream(
+        &self,
+        upstream: &Upstream,
+        parent: &CallId,
+    ) -> Result<(Arc<Sandbox>, Option<ServedExec>), Failure> {
+        // No other upstream, and no tool, has a key like this.
+        let key = format!("upstream {}", upstream.name);
+        let ask = Self::ask((OF_UPSTREAM, &upstream.name));
+        let living = self.living(key, ask, &upstream.requested, parent);
+        let living = self.handle.block_on(living).map_err(failure)?;
+        let by = ServedExec {
+            caller: Some(self.caller.name.clone()),
+            trace: self.caller.trace.clone(),
+            ..ServedExec::default()
+        };
+        Ok((Arc::clone(&living.sandbox), Some(by)))
+    }
+}
+
+fn failure(refusal: Refusal) -> Failure {
+    let failure = Failure::new(refusal.what);
+    match refusal.advice {
+        Some(advice) => failure.advise(advice),
+        None => failure,
     }
 }
 

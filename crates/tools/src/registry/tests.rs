@@ -10,7 +10,7 @@ fn read(files: &[(&str, &str)]) -> (tempfile::TempDir, Registry) {
     for (name, content) in files {
         fs::write(directory.path().join(name), content).unwrap();
     }
-    let registry = Registry::read(directory.path());
+    let registry = Registry::read(directory.path(), directory.path());
     (directory, registry)
 }
 
@@ -84,6 +84,19 @@ fn mistakes_are_named_and_leave_others_alone() {
         ("[tool.x]\n".to_owned(), "missing field"),
         ("tool = 1".to_owned(), "invalid type"),
         ("[upstreams]".to_owned(), "unknown field"),
+        (tool("x__y", ""), "as tools of upstreams have"),
+        (
+            "[upstream.a_b]\ncommand = [\"x\"]".to_owned(),
+            "no name of an upstream",
+        ),
+        (
+            "[upstream.a]\ncommand = []".to_owned(),
+            "the program is missing",
+        ),
+        (
+            "[upstream.a]\ncommand = [\"x\"]\neffect = \"x\"".to_owned(),
+            "\"x\" is none",
+        ),
         ("[tool.x".to_owned(), "line 1"),
     ] {
         let (_held, registry) = read(&[(FILE, &content), ("tools/b.toml", &tool("good", ""))]);
@@ -112,7 +125,7 @@ fn tool_that_is_described_twice_does_not_count() {
 #[test]
 fn registry_is_read_again_when_a_file_changes() {
     let (held, _) = read(&[(FILE, &tool("a", ""))]);
-    let switches = ToolSwitches::new(held.path());
+    let switches = ToolSwitches::new(held.path(), held.path());
     let first = switches.registry();
     assert!(Arc::ptr_eq(&first, &switches.registry()));
     fs::write(held.path().join("tools/more.toml"), tool("b", "")).unwrap();
@@ -129,7 +142,7 @@ fn registry_is_read_again_when_a_file_changes() {
 fn switches_that_cannot_be_read_leave_no_tool() {
     let (held, _) = read(&[(FILE, &tool("a", "")), (SWITCHES, "\u{0}")]);
     fs::write(held.path().join(SWITCHES), [0xff]).unwrap();
-    let registry = Registry::read(held.path());
+    let registry = Registry::read(held.path(), held.path());
     assert!(names(&registry).is_empty());
     assert_eq!(registry.problems().len(), 1);
 }

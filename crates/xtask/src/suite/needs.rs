@@ -96,7 +96,7 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 14] = [
+const NPM: [&str; 17] = [
     "@openai/codex@0.169.0",
     CLAUDE_CODE,
     "opencode-ai@1.18.33",
@@ -111,6 +111,9 @@ const NPM: [&str; 14] = [
     "@librechat/agents@3.9.2",
     "@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/sdk@1.32.2",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
 ];
 
 /// The package of Node.js for this machine. The package `node` has a script that installs it, and
@@ -132,7 +135,7 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 15] = [
+const PIP: [&str; 17] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
@@ -149,6 +152,8 @@ const PIP: [&str; 15] = [
     "openai-agents[e2b]==0.24.0",
     "openapi-python-client==0.29.1",
     "mcp==2.3.0",
+    "mcp-server-git==2026.10.19",
+    "mcp-server-time==2026.10.19",
 ];
 
 /// An environment of Python in the cache, made once for all tests, and what is installed in it.
@@ -157,7 +162,7 @@ struct Site {
     packages: &'static [&'static str],
 }
 
-const SITES: [Site; 10] = [
+const SITES: [Site; 11] = [
     site("awscli", &["awscli", "boto3"]),
     site("e2b", &["e2b==2.63.0"]),
     site("e2b-code-interpreter", &["e2b-code-interpreter"]),
@@ -165,6 +170,7 @@ const SITES: [Site; 10] = [
     site("langchain-e2b", &["langchain-e2b"]),
     site("openai-agents", &["openai-agents[e2b]"]),
     site("mcp", &["mcp"]),
+    site("mcp-servers", &["mcp-server-git", "mcp-server-time"]),
     site("openapi-python-client", &["openapi-python-client"]),
     site(
         "opensandbox-code-interpreter",

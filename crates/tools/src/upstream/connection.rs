@@ -1,0 +1,311 @@
+//! A running upstream, as a session has it: its sandbox, its client process, and the calls under way.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::roles;
+use atoll_engine::sandboxes::{Exec, PriorAnswer, Sandbox};
+use atoll_engine::supervision::ExecRequest;
+use atoll_model::{CallId, RunId, ServedExec};
+use atoll_sys::process;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Map, Value};
+
+use super::Upstream;
+use super::client::CLIENT;
+use super::frames::{News, Offered, Order, read, write};
+use crate::block::Block;
+use crate::exec::Cancel;
+
+/// The longest time for an upstream to begin.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+/// The time between two looks whether a caller has ended a call.
+const LOOK: Duration = Duration::from_millis(20);
+/// The part of its error output that is kept, bytes.
+const ERRORS_BYTES_MAX: usize = 4 << 10;
+
+/// The tools that it offers by now.
+enum Offer {
+    Pending,
+    There(Vec<Offered>),
+    Gone(String),
+}
+
+/// What its client process has told.
+struct Told {
+    offer: Mutex<Offer>,
+    changed: Condvar,
+    waiting: Mutex<HashMap<u64, Sender<Given>>>,
+    errors: Mutex<Vec<u8>>,
+}
+
+/// A result.
+pub(crate) struct Given {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) structured: Option<Value>,
+    /// Set where the upstream says that it failed, or there is no result.
+    pub(crate) is_error: bool,
+}
+
+/// The reason why there is no result.
+pub(crate) enum NoResult {
+    TimedOut,
+    Cancelled,
+    Gone(String),
+}
+
+/// A running upstream.
+pub(crate) struct Connection {
+    sandbox: Arc<Sandbox>,
+    told: Arc<Told>,
+    line: Mutex<UnixStream>,
+    next: AtomicU64,
+    /// Its program ends with this.
+    exec: Mutex<Exec>,
+    client: u32,
+}
+
+impl Connection {
+    /// Starts an upstream in its sandbox, and waits until it offers its tools.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not speak MCP.
+    pub(crate) fn start(
+        sandbox: Arc<Sandbox>,
+        upstream: &Upstream,
+        parent: &CallId,
+        served: Option<ServedExec>,
+    ) -> Result<Self, Failure> {
+        let pipe = || io::pipe().doing("no pipe can be made");
+        let ((input, to), (from, output), (errors, errors_end)) = (pipe()?, pipe()?, pipe()?);
+        let request = ExecRequest {
+            command: upstream.command.clone(),
+            directory: None,
+            environment: Vec::new(),
+            served,
+            answer: PriorAnswer::Nobody,
+            parent: Some(Box::new(parent.clone())),
+        };
+        let streams = [input.into(), output.into(), errors_end.into()];
+        let exec = sandbox.start(request, streams, None)?;
+        let (near, far) = UnixStream::pair().doing("no line can be made")?;
+        let client = start_client(&from.into(), &to.into(), &far);
+        let client = client.doing("the client process cannot be started")?;
+        // Its end of the line is its own: that it has gone is seen by that.
+        drop(far);
+        let told = Arc::new(Told {
+            offer: Mutex::new(Offer::Pending),
+            changed: Condvar::new(),
+            waiting: Mutex::default(),
+            errors: Mutex::default(),
+        });
+        let mut reading = near.try_clone().doing("no line can be made")?;
+        let (listens, keeps) = (Arc::clone(&told), Arc::clone(&told));
+        std::thread::spawn(move || listens.listen(&mut reading));
+        let errors: OwnedFd = errors.into();
+        std::thread::spawn(move || keeps.keep_errors(&mut File::from(errors)));
+        let connection = Self {
+            sandbox,
+            told,
+            line: Mutex::new(near),
+            next: AtomicU64::new(0),
+            exec: Mutex::new(exec),
+            client,
+        };
+        connection.offered().map_err(|why| {
+            let what = format!("upstream {} cannot be used", upstream.name);
+            Failure::new(what).because(connection.with_errors(&why))
+        })?;
+        Ok(connection)
+    }
+
+    /// Returns the run of its sandbox.
+    pub(crate) fn run(&self) -> &RunId {
+        self.sandbox.run()
+    }
+
+    /// Returns whether it can be called no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.sandbox.has_ended() || matches!(&*locked(&self.told.offer), Offer::Gone(_))
+    }
+
+    /// Returns the tools that it offers by now.
+    pub(crate) fn offered(&self) -> Result<Vec<Offered>, String> {
+        let until = Instant::now() + BEGINS_WITHIN;
+        let mut offer = locked(&self.told.offer);
+        loop {
+            match &*offer {
+                Offer::There(tools) => return Ok(tools.clone()),
+                Offer::Gone(why) => return Err(why.clone()),
+                Offer::Pending => {}
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("it does not begin in time".to_owned());
+            }
+            let waited = self.told.changed.wait_timeout(offer, left);
+            offer = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Adds the end of what it has written to its error output.
+    fn with_errors(&self, why: &str) -> String {
+        let refused = locked(&self.exec).ended();
+        let refused = refused.err().map(|failure| match failure.why {
+            Some(why) => format!("{}: {why}", failure.what),
+            None => failure.what,
+        });
+        let errors = String::from_utf8_lossy(&locked(&self.told.errors)).into_owned();
+        let all = [Some(why.to_owned()), refused, Some(errors)];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        all.join("\n").trim_end().to_owned()
+    }
+
+    /// Calls a tool, and waits for the result: that of this call, and of no other.
+    pub(crate) fn call(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        timeout: Duration,
+        cancel: &Cancel,
+    ) -> Result<Given, NoResult> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, result) = channel();
+        locked(&self.told.waiting).insert(id, sender);
+        let order = Order::Call {
+            id,
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+        };
+        let until = Instant::now() + timeout;
+        let given = match self.order(&order) {
+            Err(error) => Err(NoResult::Gone(error.to_string())),
+            Ok(()) => loop {
+                let left = until.saturating_duration_since(Instant::now());
+                match result.recv_timeout(left.min(LOOK)) {
+                    Ok(given) => break Ok(given),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        break Err(NoResult::Gone(self.with_errors("it has ended")));
+                    }
+                    Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                        break Err(NoResult::TimedOut);
+                    }
+                    Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                        break Err(NoResult::Cancelled);
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            },
+        };
+        locked(&self.told.waiting).remove(&id);
+        if given.is_err() {
+            let _ = self.order(&Order::Cancel { id });
+        }
+        given
+    }
+
+    fn order(&self, order: &Order) -> io::Result<()> {
+        write(&mut *locked(&self.line), order)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.client).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Not waited for yet, so the number is still its own.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = process::wait(Some(self.client), true);
+    }
+}
+
+impl Told {
+    /// Takes the news of the client process, until it is gone.
+    fn listen(&self, from: &mut UnixStream) {
+        let gone = loop {
+            match read::<News>(from) {
+                Ok(Some(News::Offered(tools))) => self.set(Offer::There(tools)),
+                Ok(Some(News::Failed { why })) => break why,
+                Ok(Some(News::Result {
+                    id,
+                    blocks,
+                    structured,
+                    is_error,
+                })) => {
+                    let given = Given {
+                        blocks,
+                        structured,
+                        is_error,
+                    };
+                    self.give(id, given);
+                }
+                Ok(Some(News::Error { id, why })) => {
+                    let given = Given {
+                        blocks: vec![Block::text(why)],
+                        structured: None,
+                        is_error: true,
+                    };
+                    self.give(id, given);
+                }
+                Ok(None) => break "its client process has ended".to_owned(),
+                Err(error) => break format!("its client process cannot be understood: {error}"),
+            }
+        };
+        self.set(Offer::Gone(gone));
+        // Whoever waits is told by that there is nobody who could answer.
+        locked(&self.waiting).clear();
+    }
+
+    fn set(&self, offer: Offer) {
+        *locked(&self.offer) = offer;
+        self.changed.notify_all();
+    }
+
+    /// Gives a result to whoever waits for it; one that nobody waits for is dropped.
+    fn give(&self, id: u64, given: Given) {
+        if let Some(sender) = locked(&self.waiting).remove(&id) {
+            let _ = sender.send(given);
+        }
+    }
+
+    fn keep_errors(&self, from: &mut File) {
+        let mut block = [0; 4 << 10];
+        while let Ok(got @ 1..) = from.read(&mut block) {
+            let mut errors = locked(&self.errors);
+            errors.extend_from_slice(block.get(..got).unwrap_or_default());
+            let more = errors.len().saturating_sub(ERRORS_BYTES_MAX);
+            errors.drain(..more);
+        }
+    }
+}
+
+fn start_client(from: &OwnedFd, to: &OwnedFd, line: &UnixStream) -> io::Result<u32> {
+    let nothing: OwnedFd = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?
+        .into();
+    let errors = io::stderr().as_fd().try_clone_to_owned()?;
+    let descriptors = [
+        nothing.as_fd(),
+        nothing.as_fd(),
+        errors.as_fd(),
+        from.as_fd(),
+        to.as_fd(),
+        line.as_fd(),
+    ];
+    roles::start(CLIENT, &descriptors)
+}
+
+fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {
+    one.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,111 @@
+//! Messages between a session and the client process of an upstream: a length, and JSON.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::block::Block;
+
+/// The longest message, bytes.
+pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;
+/// The most tools of an upstream.
+pub(crate) const OFFERED_MAX: usize = 512;
+/// The most parts of a result.
+pub(crate) const BLOCKS_MAX: usize = 256;
+
+/// An order to the client process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Order {
+    /// Call a tool.
+    Call {
+        id: u64,
+        name: String,
+        arguments: Map<String, Value>,
+    },
+    /// End a call.
+    Cancel { id: u64 },
+}
+
+/// Its news.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum News {
+    /// The upstream is there, or offers other tools than before.
+    Offered(Vec<Offered>),
+    /// It cannot be spoken with.
+    Failed { why: String },
+    /// The result of a call.
+    Result {
+        id: u64,
+        blocks: Vec<Block>,
+        structured: Option<Value>,
+        is_error: bool,
+    },
+    /// A call that has no result.
+    Error { id: u64, why: String },
+}
+
+/// A tool, as an upstream offers it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offered {
+    /// Its name there.
+    pub name: String,
+    /// Its name for people.
+    pub title: Option<String>,
+    /// Its description.
+    pub description: Option<String>,
+    /// The schema of its arguments.
+    pub arguments: Value,
+    /// The schema of its result.
+    pub result: Option<Value>,
+}
+
+/// Writes a message.
+pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    if text.len() > FRAME_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut frame = (text.len() as u32).to_le_bytes().to_vec();
+    frame.extend_from_slice(&text);
+    to.write_all(&frame)
+}
+
+/// Reads a message; `None` at the end.
+pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match from.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; length];
+    from.read_exact(&mut text)?;
+    Ok(Some(serde_json::from_slice(&text)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_pass_and_wrong_ones_are_refused() {
+        let mut written = Vec::new();
+        write(&mut written, &Order::Cancel { id: 7 }).unwrap();
+        let mut from = written.as_slice();
+        let read_back: Option<Order> = read(&mut from).unwrap();
+        assert!(matches!(read_back, Some(Order::Cancel { id: 7 })));
+        assert!(read::<Order>(&mut from).unwrap().is_none());
+        let long = (FRAME_BYTES_MAX as u32 + 1).to_le_bytes();
+        assert!(read::<Order>(&mut long.as_slice()).is_err());
+        assert!(read::<Order>(&mut [9, 0, 0, 0, b'{'].as_slice()).is_err());
+        assert!(read::<Order>(&mut [2, 0, 0, 0, b'{', b'}'].as_slice()).is_err());
+    }
+}
