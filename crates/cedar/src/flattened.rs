@@ -3,8 +3,9 @@
 use atoll_model::{Argument, ArgumentValue};
 use serde_json::Value;
 
-/// Returns each scalar and list of scalars of the arguments, by the names that lead to it with `.`
-/// between; members of lists that are no scalars are named by their index. A `null` is not there.
+/// Returns each scalar and list of the arguments, by the names that lead to it with `.` between. A
+/// list has its scalars; where it has other members too, each is there by its index. A `null` is not
+/// there.
 ///
 /// # Errors
 /// When they are no object.
@@ -28,15 +29,15 @@ fn add(path: &str, value: &Value, to: &mut Vec<Argument>) {
             None => ArgumentValue::Text(number.to_string()),
         },
         Value::String(text) => ArgumentValue::Text(text.clone()),
-        Value::Array(members) => match members.iter().map(scalar).collect() {
-            Some(list) => ArgumentValue::List(list),
-            None => {
+        Value::Array(members) => {
+            let list: Vec<String> = members.iter().filter_map(scalar).collect();
+            if list.len() < members.len() {
                 for (at, member) in members.iter().enumerate() {
                     add(&format!("{path}.{at}"), member, to);
                 }
-                return;
             }
-        },
+            ArgumentValue::List(list)
+        }
         Value::Object(members) => {
             for (name, member) in members {
                 add(&format!("{path}.{}", escaped(name)), member, to);
@@ -74,7 +75,7 @@ mod tests {
     fn every_scalar_has_a_path_of_its_own() {
         let all = flattened(&json!({
             "path": "a", "count": 3, "ratio": 1.5, "deep": { "er": true, "none": null },
-            "list": ["x", 2], "mixed": [{ "a.b": "c" }, [1]], "a.b": "d", "a": { "b": "e" },
+            "list": ["x", 2], "mixed": [{ "a.b": "c" }, [1], "s"], "a.b": "d", "a": { "b": "e" },
         }));
         let all: Vec<String> = all
             .unwrap()
@@ -89,6 +90,8 @@ mod tests {
             "list List([\"x\", \"2\"])",
             "mixed.0.a\\.b Text(\"c\")",
             "mixed.1 List([\"1\"])",
+            "mixed.2 Text(\"s\")",
+            "mixed List([\"s\"])",
             "a\\.b Text(\"d\")",
             "a.b Text(\"e\")",
         ];

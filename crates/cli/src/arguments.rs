@@ -7,6 +7,7 @@
 
 mod approvals;
 mod authority;
+mod breakers;
 mod exec;
 mod kept;
 mod ledger;
@@ -46,6 +47,7 @@ pub use approvals::{
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
+pub use breakers::{BreakersAction, BreakersArguments, ListBreakersArguments, SetBreakerArguments};
 pub use exec::{ExecArguments, ShellArguments};
 pub use kept::{
     ApplyKeptArguments, DiffKeptArguments, DiscardKeptArguments, KeptAction, KeptArguments,
@@ -189,6 +191,8 @@ pub enum Command {
     #[command(alias = "tool")]
     Tools(ToolsArguments),
     Mcp(McpArguments),
+    #[command(alias = "breaker")]
+    Breakers(BreakersArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),

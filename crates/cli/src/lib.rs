@@ -11,6 +11,7 @@ mod approvals;
 pub mod arguments;
 mod ask_key;
 mod authority;
+mod breakers;
 mod conclusion;
 mod consent;
 mod console;
@@ -153,6 +154,7 @@ fn perform(
         Command::Token(arguments) => token::token(&arguments, output),
         Command::Tools(arguments) => tools::tools(&arguments, output),
         Command::Mcp(arguments) => tools::mcp(&arguments, output),
+        Command::Breakers(arguments) => breakers::breakers(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),

@@ -32,7 +32,7 @@ pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure>
     match &arguments.action {
         ToolsAction::List(arguments) => list(&tools, arguments, output),
         ToolsAction::Show(arguments) => show(&tools.registry(), arguments, output),
-        ToolsAction::Check(arguments) => Ok(check(&tools.registry(), arguments, output)),
+        ToolsAction::Check(arguments) => check(&tools, arguments, output),
         ToolsAction::Call(arguments) => calling::call(&tools, arguments, output),
         ToolsAction::Pin(arguments) => pinning::pin(&tools, arguments, output),
         ToolsAction::Enable(arguments) => switch(&tools, arguments, true, output),
@@ -51,7 +51,7 @@ pub fn mcp(arguments: &McpArguments, output: &Output) -> Result<u8, Failure> {
     let workspace = calling::workspace(arguments.workspace.as_deref())?;
     let session = Arc::new(session(&tools, &workspace)?);
     let served = serve_stdio(&session);
-    session.disconnect();
+    session.end();
     for run in session.runner().end() {
         output.say(&format!(
             "Changes are kept. Review them with `atoll diff {run}`.\n"
@@ -78,7 +78,7 @@ fn list(
     let registry = tools.registry();
     let shown: Vec<Arc<Tool>> = match arguments.all || registry.tools().next().is_none() {
         true => registry.tools().cloned().collect(),
-        false => session(tools, &calling::workspace(None)?)?.tools()?,
+        false => session(tools, &calling::workspace(None)?)?.tools(),
     };
     if arguments.json {
         let all: Vec<Value> = shown.iter().map(|tool| described(tool)).collect();
@@ -123,8 +123,16 @@ fn told(problem: &Problem) -> String {
     printable_lines(text.as_bytes())
 }
 
-fn check(registry: &Registry, arguments: &CheckToolsArguments, output: &Output) -> u8 {
-    let problems = registry.problems();
+fn check(
+    tools: &Arc<ToolSwitches>,
+    arguments: &CheckToolsArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let registry = tools.registry();
+    let mut problems = registry.problems().to_vec();
+    if registry.tools().next().is_some() {
+        problems.extend(session(tools, &calling::workspace(None)?)?.problems());
+    }
     if arguments.json {
         let all = problems.iter();
         let all = all.map(|one| json!({ "file": one.file, "tool": one.tool, "why": one.why }));
@@ -138,12 +146,17 @@ fn check(registry: &Registry, arguments: &CheckToolsArguments, output: &Output) 
     for one in problems.iter().filter(|_| !arguments.json) {
         output.result(&format!("{}\n", told(one)));
     }
-    u8::from(!problems.is_empty())
+    Ok(u8::from(!problems.is_empty()))
 }
 
 fn unknown(registry: &Registry, name: &str) -> Failure {
     let failure = Failure::new(format!("there is no tool {}", printable(name.as_bytes())));
-    let is_of_it = |one: &&Problem| one.tool.as_deref() == Some(name);
+    // Tools of an upstream begin with its name.
+    let upstream = name.split_once("__").map(|(upstream, _)| upstream);
+    let is_of_it = |one: &&Problem| {
+        let tool = one.tool.as_deref();
+        tool.is_some() && (tool == Some(name) || tool == upstream)
+    };
     match registry.problems().iter().find(is_of_it) {
         Some(problem) => failure.because(told(problem)),
         None => failure.advise("atoll tools list"),

@@ -76,7 +76,7 @@ fn tools_are_listed_shown_checked_and_called() {
     let call = |words: &[&str]| world.atoll(["tools", "call"]).args(words).run();
     let counted = call(&["count_words", "path=README.md"]).success();
     assert_eq!(counted.out(), "3 README.md\n");
-    assert_eq!(call(&["report"]).success().out(), "{\"a\": 1}\n");
+    assert_eq!(call(&["report"]).success().out(), "{\"a\":1}\n");
     let failed = call(&["count_words", "path=missing"]).expect_status(1);
     failed.is_clear_error(["count_words failed", "No such file"]);
     let noted = called(&world, &["note", "text=hello", "count=3"]);
@@ -168,7 +168,7 @@ fn policies_decide_what_is_listed_and_called() {
     for (answer, status) in [("d", 126), ("o", 0)] {
         let mut asked = call(&["note", "count=3"]).on_terminal(24, 200);
         let shown = asked.expect("d deny: ");
-        assert!(shown.contains(r#"arguments: "{\"count\":3}""#), "{shown}");
+        assert!(shown.contains(r#"arguments: {"count":3}"#), "{shown}");
         asked.line(answer);
         let _ = asked.wait().expect_status(status);
     }
@@ -196,7 +196,7 @@ fn calls_end_in_the_ledger() {
     assert_eq!(call["arguments"], r#"{"path":"README.md"}"#);
     assert_eq!(call["run"], done["run"]);
     let story = world.atoll(["why", session]).run().success();
-    for part in ["count_words", "done in", "atoll why "] {
+    for part in ["count_words", "done in", done["run"].as_str().unwrap()] {
         assert!(story.out().contains(part), "{story}");
     }
     // The record of the call is there before that of its sandbox, and the program names it.
@@ -209,9 +209,6 @@ fn calls_end_in_the_ledger() {
     assert!(at("tool.opened", &session) < at("run.opened", &done["run"]));
     let exec = &all[at("exec.opened", &done["run"])];
     assert_eq!(exec["body"]["parent"], done["call"]);
-    // Arguments are sealed.
-    let opened = &all[at("tool.opened", &session)];
-    assert!(opened["body"]["sealed"].is_string(), "{opened}");
     e2e::traces::verify_ledger(&world);
 }
 

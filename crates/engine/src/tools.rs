@@ -160,37 +160,103 @@ impl<T, F: FnOnce(&ToolGrant) -> Called<T>> Effect for Calling<'_, F> {
     }
 }
 
-impl Engine {
-    /// Calls a tool: decided and recorded before `effect`, whose result is recorded after it.
+/// The rules of the sandbox that a tool runs in, by which its calls are decided.
+pub struct ToolRules<'a> {
+    engine: &'a Engine,
+    rules: Rules,
+    host: HostFacts,
+}
+
+impl ToolRules<'_> {
+    /// Returns whether the caller is shown the tool: whether some call of it may be allowed.
+    #[must_use]
+    pub fn offers(&self, request: &ToolRequest<'_>) -> bool {
+        offers_tool(&self.rules, &request.call(), &self.facts(), request.call)
+    }
+
+    /// Returns the verdict on a call of the tool, without its effect and without a record.
+    #[must_use]
+    pub fn preview(&self, request: &ToolRequest<'_>) -> Verdict<ToolGrant> {
+        preview(&self.rules, &request.call(), &self.facts())
+    }
+
+    /// Calls the tool: decided and recorded before `effect`, whose result is recorded after it.
     ///
     /// # Errors
     /// [`NotCalled`].
-    pub fn call_tool<T>(
-        &self,
+    pub fn call<T>(
+        mut self,
         request: &ToolRequest<'_>,
         effect: impl FnOnce(&ToolGrant) -> Called<T>,
     ) -> Result<T, NotCalled> {
+        self.rules.take_answer(request.answer.clone());
         let call = request.call();
-        self.with_tool_rules(request, |rules, facts| {
-            let ledger = self.ledger();
-            let gate = Gate {
-                rules,
-                facts,
-                ledger,
-            };
-            let effect = Calling {
-                rules,
-                request,
-                call: &call,
-                ledger,
-                effect,
-            };
-            carry_out(&gate, &call, effect)
-        })
-        .map_err(NotCalled::Failed)?
+        let ledger = self.engine.ledger();
+        let gate = Gate {
+            rules: &self.rules,
+            facts: self.facts(),
+            ledger,
+        };
+        let effect = Calling {
+            rules: &self.rules,
+            request,
+            call: &call,
+            ledger,
+            effect,
+        };
+        carry_out(&gate, &call, effect)
     }
 
-    /// Records that a call was rejected, since its arguments are none of the tool's.
+    fn facts(&self) -> Facts<'_> {
+        facts(&self.host, self.engine.mode(), SystemTime::now(), &[], None)
+    }
+}
+
+impl Engine {
+    /// Compiles the rules of the sandbox that a tool runs in, as profiles and policies are now,
+    /// without its credentials.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub fn tool_rules(&self, sandbox: &CreateSandbox) -> Result<ToolRules<'_>, Failure> {
+        let (rules, host) = match &sandbox.workspace {
+            Workspace::Directory(workspace) => self.rules_in(sandbox, workspace)?,
+            Workspace::Own(_) => self.rules_of_served(sandbox)?,
+        };
+        Ok(ToolRules {
+            engine: self,
+            rules,
+            host,
+        })
+    }
+
+    /// Records that a breaker has changed: by a call of a session, or by a person.
+    ///
+    /// # Errors
+    /// When it is not recorded.
+    pub fn record_breaker(
+        &self,
+        session: Option<&RunId>,
+        of: &str,
+        state: &str,
+        why: Option<&str>,
+    ) -> Result<(), Failure> {
+        let mut body = json!({ "of": of, "state": state });
+        if let (Some(why), Some(body)) = (why, body.as_object_mut()) {
+            body.insert("why".to_owned(), json!(why));
+        }
+        let durability = match session {
+            Some(_) => Durability::Buffered,
+            None => Durability::Durable,
+        };
+        let recorded = self
+            .ledger()
+            .record(session, "breaker.changed", body, durability);
+        recorded.map(drop).doing("the breaker cannot be recorded")
+    }
+
+    /// Records that a call was rejected: its arguments are none of the tool's, or a limit is in its
+    /// way.
     ///
     /// # Errors
     /// When it is not recorded.
@@ -205,44 +271,5 @@ impl Engine {
         let ledger = self.ledger();
         let recorded = ledger.record(Some(session), "tool.rejected", body, Durability::Buffered);
         recorded.map(drop).doing("the call cannot be recorded")
-    }
-
-    /// Returns the verdict on a call of a tool, without its effect and without a record.
-    ///
-    /// # Errors
-    /// When its rules cannot be made.
-    pub fn preview_tool(&self, request: &ToolRequest<'_>) -> Result<Verdict<ToolGrant>, Failure> {
-        let call = request.call();
-        self.with_tool_rules(request, |rules, facts| preview(rules, &call, &facts))
-    }
-
-    /// Returns whether the caller is shown the tool: whether some call of it may be allowed.
-    ///
-    /// # Errors
-    /// When its rules cannot be made.
-    pub fn offers_tool(&self, request: &ToolRequest<'_>) -> Result<bool, Failure> {
-        let call = request.call();
-        self.with_tool_rules(request, |rules, facts| {
-            offers_tool(rules, &call, &facts, request.call)
-        })
-    }
-
-    fn with_tool_rules<T>(
-        &self,
-        request: &ToolRequest<'_>,
-        decide: impl FnOnce(&Rules, Facts<'_>) -> T,
-    ) -> Result<T, Failure> {
-        let (mut rules, host) = self.tool_rules(request.sandbox)?;
-        rules.take_answer(request.answer.clone());
-        let facts = facts(&host, self.mode(), SystemTime::now(), &[], None);
-        Ok(decide(&rules, facts))
-    }
-
-    /// Compiles the rules of the sandbox that a tool runs in, without its credentials.
-    fn tool_rules(&self, sandbox: &CreateSandbox) -> Result<(Rules, HostFacts), Failure> {
-        match &sandbox.workspace {
-            Workspace::Directory(workspace) => self.rules_in(sandbox, workspace),
-            Workspace::Own(_) => self.rules_of_served(sandbox),
-        }
     }
 }

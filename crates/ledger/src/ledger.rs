@@ -221,6 +221,10 @@ impl Ledger {
             });
         }
         let sealed_of = run.filter(|_| !sealed_members(kind).is_empty());
+        if sealed_of.is_some() {
+            // As for calls: a ledger begins before its first key.
+            self.journal.begin()?;
+        }
         let key = sealed_of.map(|run| self.seal_of(run)).transpose()?;
         let draft = match sealed_of {
             Some(run) => Draft::sealed(kind, run, &body, key.as_deref())?,

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 
+use atoll_tools::text_of;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequestParams,
     ElicitationAction, ElicitationSchema, Implementation, JsonObject, ListToolsResult,
@@ -84,6 +85,7 @@ impl<T: Toolbox> ServerHandler for Server<T> {
             .map_err(|error| refused(&error))?;
         let mut all: Vec<Tool> = tools.into_iter().map(described).collect();
         all.push(may_i());
+        all.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(ListToolsResult::with_all_items(all))
     }
 
@@ -139,7 +141,7 @@ async fn asked(
     needed: &ApprovalNeeded,
 ) -> Result<String, &'static str> {
     let capabilities = context.client_capabilities();
-    if !capabilities.is_some_and(|one| one.elicitation.is_some()) {
+    if capabilities.is_none_or(|one| one.elicitation.is_none()) {
         return Err("this client cannot ask a person");
     }
     let reasons: Vec<String> = needed.reasons.iter().map(line).collect();
@@ -213,6 +215,14 @@ fn told(reply: ToolReply) -> Result<CallToolResult, ErrorData> {
             let first = "The arguments are not what this tool takes:".to_owned();
             failed([first].into_iter().chain(why).collect())
         }
+        ToolReply::Limited(limit) => {
+            let mut lines = vec![format!("Not called: {}.", limit.why)];
+            lines.push(match limit.retry_after_s {
+                Some(seconds) => format!("Try again in {seconds} s."),
+                None => "Do not try again: tell the person whom you work for.".to_owned(),
+            });
+            failed(lines)
+        }
         ToolReply::Denied(reasons) => denied(&reasons),
         ToolReply::NeedsApproval(needed) => denied(&needed.reasons),
     })
@@ -233,9 +243,10 @@ fn line(reason: &ReasonFacts) -> String {
 }
 
 fn answered(answer: ToolAnswer) -> CallToolResult {
+    let text = text_of(&answer.blocks);
     let blocks = serde_json::to_value(answer.blocks);
     let content = blocks.and_then(serde_json::from_value::<Vec<ContentBlock>>);
-    let mut content = content.unwrap_or_else(|_| vec![ContentBlock::text(answer.text)]);
+    let mut content = content.unwrap_or_else(|_| vec![ContentBlock::text(text)]);
     if !answer.notes.is_empty() {
         let notes = format!("Note by Atoll: {}", answer.notes.join(" "));
         content.push(ContentBlock::text(notes));

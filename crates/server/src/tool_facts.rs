@@ -1,11 +1,13 @@
 //! Tools and calls, in the words of the protocol.
 
+use std::time::Duration;
+
 use atoll_model::Reason;
-use atoll_tools::{Answer, May, Refusal, Tool};
+use atoll_tools::{Answer, Exceeded, May, Refusal, Tool};
 
 use crate::protocol::{
-    ApprovalNeeded, Kind, MayFacts, ReasonFacts, Refusal as Refused, ToolAnswer, ToolFacts,
-    ToolReply,
+    ApprovalNeeded, Kind, LimitFacts, MayFacts, ReasonFacts, Refusal as Refused, ToolAnswer,
+    ToolFacts, ToolReply,
 };
 
 impl From<&Tool> for ToolFacts {
@@ -39,6 +41,14 @@ impl From<Reason> for ReasonFacts {
     }
 }
 
+fn limit(exceeded: Exceeded) -> LimitFacts {
+    let up = |time: Duration| time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    LimitFacts {
+        why: exceeded.why,
+        retry_after_s: exceeded.retry_after.map(up),
+    }
+}
+
 fn reasons(all: Vec<Reason>) -> Vec<ReasonFacts> {
     all.into_iter().map(ReasonFacts::from).collect()
 }
@@ -49,13 +59,15 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
         Ok(answer) => ToolReply::Answer(ToolAnswer {
             call: format!("{session}/tool/{}", answer.number),
             end: answer.end.name().to_owned(),
-            text: answer.text(),
+            // Whoever shows it makes it of the parts: it comes once over the line.
+            text: String::new(),
             blocks: answer.blocks,
             structured: answer.structured,
             notes: answer.notes,
         }),
         Err(Refusal::Unknown(name)) => ToolReply::Unknown(name),
         Err(Refusal::Invalid(why)) => ToolReply::Invalid(why),
+        Err(Refusal::Limited(exceeded)) => ToolReply::Limited(limit(exceeded)),
         Err(Refusal::Denied(all)) => ToolReply::Denied(reasons(all)),
         Err(Refusal::NeedsApproval(asked)) => ToolReply::NeedsApproval(ApprovalNeeded {
             agreement: asked.agreement,
@@ -80,6 +92,9 @@ pub(crate) fn may(verdict: Result<May, Refusal>) -> Result<MayFacts, Refused> {
                 how_to_ask: "look at the tool's schema".to_owned(),
             };
             ("invalid", why.into_iter().map(reason).collect())
+        }
+        Err(Refusal::Limited(exceeded)) => {
+            return Err(Refused::new(Kind::Quota, exceeded.why));
         }
         Err(Refusal::Unknown(name)) => return Err(unknown(&name)),
         Err(Refusal::Failed(failure)) => return Err(failed(&failure)),

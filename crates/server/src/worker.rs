@@ -77,8 +77,7 @@ use tokio::time::timeout;
 use crate::configuration::Configuration;
 use crate::line::{self, Frame, Reader, Writer};
 use crate::protocol::{
-    Ask, CallerFacts, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal,
-    VERSION,
+    Ask, Counts, Credential, Hello, In, InAsk, Kind, LifeAsk, OfVolume, Refusal, VERSION,
 };
 use crate::ready::watched;
 use crate::started::{Front, Handed, McpAccess};
@@ -455,14 +454,8 @@ impl Worker {
             Ask::ListSandboxes(ask) => {
                 ask.answer(self.sandboxes.list(&caller().await?.tenant, &ask.0))
             }
-            Ask::ListLifecycleEvents(ask) => {
-                let tenant = caller().await?.tenant;
-                ask.answer(self.webhooks.lifecycle_events(&tenant, &ask)?)
-            }
-            Ask::Identify(ask) => {
-                let Caller { tenant, name, .. } = caller().await?;
-                ask.answer(CallerFacts { tenant, name })
-            }
+            Ask::ListLifecycleEvents(ask) => self.webhooks.events_of(&caller().await?, ask),
+            Ask::Identify(ask) => ask.answer(caller().await?.facts()),
             Ask::Count(ask) => ask.answer(self.counts()),
             Ask::Permit(ask) => {
                 let tenant = self.callers.sender(&ask, credential, &self.volumes).await?;
@@ -539,6 +532,12 @@ impl Worker {
             ask,
             InAsk::Alive(_) | InAsk::Life(LifeAsk::GetSandbox(_) | LifeAsk::Kill(_))
         );
+        let is_answer = matches!(ask, InAsk::Life(LifeAsk::Decide(_)));
+        if living.spec.is_tool && !is_for_builds && !is_answer {
+            let what = format!("sandbox {} is that of a tool", living.spec.id);
+            return Err(Refusal::new(Kind::Forbidden, what)
+                .advise("call the tool: its calls alone are decided as such"));
+        }
         if living.spec.is_build && !is_for_builds {
             let what = format!("sandbox {} is that of a build", living.spec.id);
             return Err(Refusal::new(Kind::Forbidden, what)

@@ -8,17 +8,20 @@ use atoll_engine::tools::Called;
 use atoll_model::{Ending, Reason, RunId, ToolEnd, format_duration};
 use serde_json::{Value, json};
 
-use crate::block::Block;
+use crate::block::{Block, text_of};
 use crate::cleaned::{Cleaned, clean};
 use crate::exec::{Ran, RanEnd};
 use crate::json;
+use crate::limits::Exceeded;
 use crate::tool::{Output, Tool, Work};
 use crate::upstream::connection::{Given, NoResult};
 
 /// The most bytes of a failed program's error output that are given to the caller.
 const ERROR_BYTES_MAX: usize = 8 << 10;
-/// The most bytes of a result that are no text, in base64.
-const DATA_BYTES_MAX: usize = 6 << 20;
+/// The part of a failed program's error output that is looked at for that.
+const ERROR_BYTES_READ: usize = 64 << 10;
+/// The most bytes of a result that are no text, in base64: with the largest text, they fit a line.
+const DATA_BYTES_MAX: usize = 3 << 20;
 /// The largest result that is read as JSON, bytes.
 const JSON_BYTES_MAX: usize = 4 << 20;
 
@@ -48,6 +51,8 @@ pub enum Refusal {
     Invalid(Vec<String>),
     /// Policies ask an approver, and nobody was asked.
     NeedsApproval(NeedsApproval),
+    /// A limit or a breaker is in its way, as is recorded.
+    Limited(Exceeded),
     /// Refused, and recorded.
     Denied(Vec<Reason>),
     /// No decision, or no record of it, could be made: if it was begun, its end is unknown.
@@ -78,7 +83,7 @@ impl Answer {
                 let what = format!("it did not end within {}", format_duration(timeout));
                 answer.failed(what, ran)
             }
-            ToolEnd::Failed | ToolEnd::Interrupted => {
+            ToolEnd::Failed | ToolEnd::Interrupted | ToolEnd::Unknown => {
                 let what = match &ran.end {
                     RanEnd::Ended(ending) => described(ending),
                     RanEnd::TimedOut | RanEnd::Cancelled => "its caller ended it".to_owned(),
@@ -97,11 +102,12 @@ impl Answer {
         for one in &failure.reasons {
             text = format!("{text}\n{}: {} ({})", one.what, one.why, one.rule);
         }
+        let text = clean(text.as_bytes(), ERROR_BYTES_MAX).text;
         let details = json!({ "failure": text });
         let answer = Self {
             number,
             end: ToolEnd::Failed,
-            blocks: vec![Block::text(clean(text.as_bytes(), ERROR_BYTES_MAX).text)],
+            blocks: vec![Block::text(text)],
             structured: None,
             notes: Vec::new(),
             run: None,
@@ -142,9 +148,12 @@ impl Answer {
             true => &ran.stdout,
             false => &ran.stderr,
         };
-        let from = errors.len().saturating_sub(ERROR_BYTES_MAX);
+        // Its end is shown: cut once it is masked, so that no part of a secret is left over.
+        let from = errors.len().saturating_sub(ERROR_BYTES_READ);
         let errors = errors.get(from..).unwrap_or_default();
-        let cleaned = clean(errors, ERROR_BYTES_MAX);
+        let mut cleaned = clean(errors, usize::MAX);
+        let from = cleaned.text.len().saturating_sub(ERROR_BYTES_MAX);
+        cleaned.text.drain(..cleaned.text.ceil_char_boundary(from));
         let mut called = self.take(cleaned, errors.len(), ran);
         let shown = called.answer.text();
         let text = match shown.trim_end() {
@@ -194,19 +203,17 @@ impl Answer {
         };
         let without = |end, why: String| {
             let mut answer = answer(end);
-            answer.blocks = vec![Block::text(clean(why.as_bytes(), ERROR_BYTES_MAX).text)];
-            called(answer, json!({ "run": run.as_str(), "failure": why }))
+            let why = clean(why.as_bytes(), ERROR_BYTES_MAX).text;
+            let details = json!({ "run": run.as_str(), "failure": why });
+            answer.blocks = vec![Block::text(why)];
+            called(answer, details)
         };
         let given = match result {
             Ok(given) => given,
-            Err(NoResult::TimedOut) => {
-                let what = format!("it did not answer within {}", format_duration(tool.timeout));
-                return without(ToolEnd::TimedOut, what);
+            Err(none) => {
+                let (end, why) = unanswered(none, tool.timeout);
+                return without(end, why);
             }
-            Err(NoResult::Cancelled) => {
-                return without(ToolEnd::Interrupted, "its caller ended it".to_owned());
-            }
-            Err(NoResult::Gone(why)) => return without(ToolEnd::Failed, why),
         };
         let Given {
             mut blocks,
@@ -218,20 +225,13 @@ impl Answer {
             let what = format!("its result has {data} bytes of data, and {DATA_BYTES_MAX} at most");
             return without(ToolEnd::Failed, what);
         }
-        if let (Some(schema), Some(value), false) = (&tool.result, &structured, is_error)
-            && let Err(why) = schema.check(value)
+        if let (Some(value), false) = (&structured, is_error)
+            && let Err(why) = check(tool, value)
         {
-            let what = format!("its result is not as described: {}", why.join("; "));
-            return without(ToolEnd::Failed, what);
+            return without(ToolEnd::Failed, why);
         }
         let mut noted = clean(&[], 0);
-        let mut left = tool.result_bytes;
-        for text in blocks.iter_mut().flat_map(Block::texts_mut) {
-            let cleaned = clean(text.as_bytes(), left);
-            left -= cleaned.text.len();
-            noted.add(&cleaned);
-            *text = cleaned.text;
-        }
+        clean_blocks(&mut blocks, tool.result_bytes, &mut noted);
         if let Some(value) = &mut structured {
             clean_texts(value, &mut noted);
         }
@@ -278,18 +278,35 @@ impl Answer {
     /// Returns the text of its parts.
     #[must_use]
     pub fn text(&self) -> String {
-        let texts = self.blocks.iter().filter_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
-            Block::Resource { resource } => resource.text.as_deref(),
-            Block::Image { .. } | Block::Audio { .. } | Block::ResourceLink { .. } => None,
-        });
-        texts.collect::<Vec<_>>().join("\n")
+        text_of(&self.blocks)
+    }
+
+    /// Returns the size of its parts, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let data: usize = self.blocks.iter().map(Block::data_bytes).sum();
+        data + self.text().len()
     }
 
     /// Returns whether it is a result, and no failure.
     #[must_use]
     pub fn is_result(&self) -> bool {
         self.end == ToolEnd::Done
+    }
+}
+
+/// Returns the way that a call without a result ends, and why.
+fn unanswered(none: NoResult, timeout: Duration) -> (ToolEnd, String) {
+    match none {
+        NoResult::TimedOut => {
+            let what = format!("it did not answer within {}", format_duration(timeout));
+            (ToolEnd::TimedOut, what)
+        }
+        NoResult::Cancelled => (ToolEnd::Interrupted, "its caller ended it".to_owned()),
+        NoResult::NotSent(why) => (ToolEnd::Failed, why),
+        NoResult::Gone(why) => {
+            let why = format!("{why}\nWhether the call had an effect is unknown.");
+            (ToolEnd::Unknown, why)
+        }
     }
 }
 
@@ -301,16 +318,19 @@ fn called(answer: Answer, details: Value) -> Called<Answer> {
     }
 }
 
+/// Checks a result that is JSON.
+fn check(tool: &Tool, result: &Value) -> Result<(), String> {
+    let checked = tool.result.as_ref().map(|schema| schema.check(result));
+    let wrong = |all: Vec<String>| format!("its result is not as described: {}", all.join("; "));
+    checked.unwrap_or(Ok(())).map_err(wrong)
+}
+
 /// Parses a result as JSON, checks it, and cleans each text in it; returns it with its own text.
 fn structured(tool: &Tool, content: &[u8]) -> Result<(Value, Cleaned), String> {
     let text = std::str::from_utf8(content).map_err(|_| "its result is not UTF-8".to_owned())?;
     let value = json::parse(text, JSON_BYTES_MAX);
     let mut value = value.map_err(|error| format!("its result is no JSON: {error}"))?;
-    if let Some(schema) = &tool.result {
-        schema
-            .check(&value)
-            .map_err(|all| format!("its result is not as described: {}", all.join("; ")))?;
-    }
+    check(tool, &value)?;
     let mut cleaned = clean(&[], 0);
     clean_texts(&mut value, &mut cleaned);
     cleaned.text = value.to_string();
@@ -321,6 +341,17 @@ fn structured(tool: &Tool, content: &[u8]) -> Result<(Value, Cleaned), String> {
         ));
     }
     Ok((value, cleaned))
+}
+
+/// Cleans the texts of parts, which have so many bytes together, and notes what was changed.
+fn clean_blocks(blocks: &mut [Block], bytes_max: usize, noted: &mut Cleaned) {
+    let mut left = bytes_max;
+    for text in blocks.iter_mut().flat_map(Block::texts_mut) {
+        let cleaned = clean(text.as_bytes(), left);
+        left -= cleaned.text.len();
+        noted.add(&cleaned);
+        *text = cleaned.text;
+    }
 }
 
 /// Cleans the texts of a value, names too, and notes what was changed.

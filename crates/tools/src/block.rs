@@ -66,6 +66,17 @@ pub struct Contents {
     pub blob: Option<String>,
 }
 
+/// Returns the texts of parts that are text.
+#[must_use]
+pub fn text_of(blocks: &[Block]) -> String {
+    let texts = blocks.iter().filter_map(|block| match block {
+        Block::Text { text } => Some(text.as_str()),
+        Block::Resource { resource } => resource.text.as_deref(),
+        Block::Image { .. } | Block::Audio { .. } | Block::ResourceLink { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
 impl Block {
     /// Makes one of text.
     #[must_use]

@@ -20,6 +20,8 @@ pub const OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// The time in which a program that was killed is gone.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 const SIGKILL: u8 = 9;
+/// The most blocks of a stream that are read before anything else is looked at: 1 MiB.
+const BLOCKS_AT_ONCE: usize = 64;
 
 /// A program to run to its end.
 #[derive(Clone, Debug)]
@@ -124,10 +126,14 @@ impl Reading {
         })
     }
 
-    /// Reads what is there.
+    /// Reads what is there, more than a pipe has room for. It comes back from one that is filled
+    /// without a pause, too.
     fn read(&mut self) -> io::Result<()> {
         let mut block = [0; 16 << 10];
-        while let Some(from) = &mut self.from {
+        for _ in 0..BLOCKS_AT_ONCE {
+            let Some(from) = &mut self.from else {
+                return Ok(());
+            };
             match from.read(&mut block) {
                 Ok(0) => self.from = None,
                 Ok(got) => {
@@ -207,7 +213,7 @@ pub fn run(
         err: read(err.into())?,
         cancel: program.cancel.clone(),
     };
-    let end = following.to_end(until)?;
+    let end = following.follow(until)?;
     let file = program.file.as_ref().map(|path| content(sandbox, path));
     let Following { out, err, .. } = following;
     Ok(Ran {
@@ -230,7 +236,7 @@ struct Following {
 }
 
 impl Following {
-    fn to_end(&mut self, until: Instant) -> Result<RanEnd, Failure> {
+    fn follow(&mut self, until: Instant) -> Result<RanEnd, Failure> {
         let mut until = until;
         // The reason why it was killed.
         let mut killed = None;

@@ -83,11 +83,13 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // A whole number that is too long for an integer comes as one of these.
-        let is_rounded = value.fract() == 0.0 && value.abs() >= EXACT_MAX;
-        match Number::from_f64(value).filter(|_| !is_rounded) {
-            Some(number) => Ok(Value::Number(number)),
-            None => Err(E::custom(format!("{value:e} is too large to be exact"))),
+        // A whole number that is too long for an integer comes as one of these, and 1.0 and 1e3 too,
+        // which schemas take as integers: policies shall see the same number.
+        let is_whole = value.fract() == 0.0;
+        match Number::from_f64(value) {
+            Some(_) if is_whole && value.abs() < EXACT_MAX => Ok((value as i64).into()),
+            Some(number) if !is_whole => Ok(Value::Number(number)),
+            _ => Err(E::custom(format!("{value:e} is too large to be exact"))),
         }
     }
 
@@ -138,6 +140,16 @@ mod tests {
             "a": [1, -2, 1.5, true, null, "x"], "b": { "a": 9_007_199_254_740_991_i64 },
         });
         assert_eq!(parse(text, 1_000), Ok(expected));
+    }
+
+    /// Schemas take each of these as the integer 1000, and so do policies.
+    #[test]
+    fn whole_numbers_are_the_same_however_they_are_written() {
+        for text in ["1000", "1000.0", "1e3", "10000e-1"] {
+            assert_eq!(parse(text, 100), Ok(json!(1_000)), "{text}");
+        }
+        assert_eq!(parse("-0.0", 100), Ok(json!(0)));
+        assert_eq!(parse("0.5", 100), Ok(json!(0.5)));
     }
 
     #[test]

@@ -9,10 +9,13 @@
 
 mod answer;
 mod block;
+mod breaker;
 mod cleaned;
 mod confined;
 mod exec;
+mod guard;
 mod json;
+mod limits;
 mod registry;
 mod runner;
 mod schema;
@@ -20,12 +23,16 @@ mod session;
 mod template;
 mod tool;
 mod upstream;
+mod written;
 
 pub use answer::{Answer, Refusal};
-pub use block::{Block, Contents};
+pub use block::{Block, Contents, text_of};
+pub use breaker::{Changed, State};
 pub use confined::confine;
 pub use exec::{Cancel, OUTPUT_BYTES_MAX, Program, Ran, RanEnd, content, run};
+pub use guard::Guard;
 pub use json::{InvalidJson, parse};
+pub use limits::Exceeded;
 pub use registry::{Problem, Registry, ToolSwitches};
 pub use runner::{LocalRunner, Runner};
 pub use schema::Schema;

@@ -12,6 +12,8 @@ use atoll_engine::failure::{Doing, Failure};
 use atoll_model::ToolName;
 use serde::Deserialize;
 
+use crate::guard::Guard;
+use crate::limits::{self, Bounds};
 use crate::tool::{Tool, Written};
 use crate::upstream::pins::Pins;
 use crate::upstream::{self, Upstream};
@@ -42,6 +44,9 @@ pub struct Problem {
 pub struct Registry {
     tools: BTreeMap<ToolName, Arc<Tool>>,
     upstreams: BTreeMap<String, Arc<Upstream>>,
+    pub(crate) session: Option<Bounds>,
+    pub(crate) caller: Option<Bounds>,
+    has_bad_bounds: bool,
     problems: Vec<Problem>,
 }
 
@@ -53,6 +58,8 @@ struct File {
     tool: BTreeMap<String, toml::Value>,
     #[serde(default)]
     upstream: BTreeMap<String, toml::Value>,
+    session: Option<limits::Written>,
+    caller: Option<limits::Written>,
 }
 
 impl Registry {
@@ -80,6 +87,9 @@ impl Registry {
         if registry.tools.len() > TOOLS_MAX {
             let why = format!("{} tools, and {TOOLS_MAX} at most", registry.tools.len());
             registry.problem(configuration, None, why);
+            registry.tools.clear();
+        }
+        if registry.has_bad_bounds {
             registry.tools.clear();
         }
         match off(configuration) {
@@ -126,8 +136,13 @@ impl Registry {
             Ok(None) => return,
             Err(why) => return self.problem(path, None, why),
         };
+        for (of, written) in [("session", file.session), ("caller", file.caller)] {
+            if let Some(written) = written {
+                self.add_bounds(path, of, &written);
+            }
+        }
         for (name, written) in file.upstream {
-            self.add_upstream(path, &name, written);
+            self.add_upstream(path, &name, written, twice);
         }
         for (name, written) in file.tool {
             let tool = written.try_into().map_err(|error| error.to_string());
@@ -139,18 +154,46 @@ impl Registry {
         }
     }
 
-    fn add_upstream(&mut self, path: &Path, name: &str, written: toml::Value) {
+    /// Adds the limits of every session, or caller. Where they cannot be read, none is unlimited.
+    fn add_bounds(&mut self, path: &Path, of: &str, written: &limits::Written) {
+        let to = match of {
+            "session" => &mut self.session,
+            _ => &mut self.caller,
+        };
+        let why = match (&to, written.read()) {
+            (None, Ok(bounds)) => {
+                *to = Some(bounds);
+                return;
+            }
+            (Some(_), Ok(_)) => "described twice".to_owned(),
+            (_, Err(why)) => why,
+        };
+        self.has_bad_bounds = true;
+        self.problem(path, None, format!("[{of}]: {why}; no tool can be called"));
+    }
+
+    fn add_upstream(
+        &mut self,
+        path: &Path,
+        name: &str,
+        written: toml::Value,
+        twice: &mut BTreeSet<String>,
+    ) {
+        // No tool has such a name.
+        let key = format!("upstream {name}");
         let read = written.try_into().map_err(|error| error.to_string());
         let file = path.display().to_string();
         let read = read.and_then(|one: upstream::Written| one.read(name, &file));
         let why = match read {
-            Ok(upstream) => match self.upstreams.insert(name.to_owned(), Arc::new(upstream)) {
-                None => return,
-                Some(_) => {
-                    self.upstreams.remove(name);
-                    "described twice: none of them counts".to_owned()
-                }
-            },
+            Ok(upstream) if !twice.contains(&key) && !self.upstreams.contains_key(name) => {
+                self.upstreams.insert(name.to_owned(), Arc::new(upstream));
+                return;
+            }
+            Ok(_) => {
+                self.upstreams.remove(name);
+                twice.insert(key);
+                "described twice: none of them counts".to_owned()
+            }
             Err(why) => why.trim_end().to_owned(),
         };
         self.problem(path, Some(name), why);
@@ -185,6 +228,12 @@ impl Registry {
                 Err(why) => self.problem(path, Some(&upstream.name), why),
             }
         }
+    }
+
+    /// Returns everything that has a breaker, by the name that it goes by.
+    #[must_use]
+    pub fn counted(&self) -> BTreeSet<String> {
+        self.tools.values().map(|tool| tool.counted()).collect()
     }
 
     /// Returns the upstream of a name.
@@ -265,6 +314,7 @@ type Stamp = (PathBuf, Option<(i64, i64, u64, u64)>);
 pub struct ToolSwitches {
     configuration: PathBuf,
     state: PathBuf,
+    guard: Guard,
     read: Mutex<Option<(Vec<Stamp>, Arc<Registry>)>>,
 }
 
@@ -275,8 +325,15 @@ impl ToolSwitches {
         Self {
             configuration: configuration.to_owned(),
             state: state.to_owned(),
+            guard: Guard::new(state),
             read: Mutex::default(),
         }
+    }
+
+    /// Returns the limits and breakers of its calls.
+    #[must_use]
+    pub fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// Returns the registry as its files are now.
@@ -339,6 +396,12 @@ impl ToolSwitches {
     /// # Errors
     /// When that cannot be written.
     pub fn switch(&self, name: &ToolName, on: bool) -> Result<(), Failure> {
+        fs::create_dir_all(&self.configuration).doing("the switch cannot be written")?;
+        let directory = fs::File::open(&self.configuration);
+        let directory = directory.doing("the switch cannot be written")?;
+        // Of two at once, the second sees what the first has switched.
+        rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive)
+            .doing("the switch cannot be written")?;
         let mut off = off(&self.configuration)?;
         match on {
             true => off.remove(name.as_str()),
@@ -350,7 +413,6 @@ impl ToolSwitches {
 
     /// Replaces the file of switches: whoever reads it sees the one or the other.
     fn write(&self, text: &str) -> io::Result<()> {
-        fs::create_dir_all(&self.configuration)?;
         let path = self.configuration.join(SWITCHES);
         let beside = self
             .configuration

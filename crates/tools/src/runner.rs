@@ -142,7 +142,7 @@ impl Runner for LocalRunner {
         parent: &CallId,
     ) -> Result<(Arc<Sandbox>, Option<ServedExec>), Failure> {
         // No other upstream, and no tool, has a key like this.
-        let key = format!("upstream {}", upstream.name);
+        let key = format!("upstream {}", upstream.place());
         let sandbox = self.living(key, &upstream.requested, parent)?;
         Ok((sandbox, None))
     }

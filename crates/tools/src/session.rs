@@ -1,29 +1,37 @@
 //! A session of a caller: the tools that it is offered, and its calls.
 
+mod upstreams;
+
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use atoll_cedar::flattened;
-use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
-use atoll_engine::tools::{Called, NotCalled, ToolRequest, new_tool_session};
-use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
+use atoll_engine::tools::{Called, NotCalled, ToolRequest, ToolRules, new_tool_session};
+use atoll_model::{Argument, CallId, CallTool, Reason, RunId, ToolEnd, Verdict};
 use atoll_policy::ToolGrant;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
+use crate::breaker::{Changed, Went};
 use crate::exec::{Cancel, Program};
+use crate::guard::Admitted;
 use crate::json::{self, ARGUMENTS_BYTES_MAX};
-use crate::registry::{Registry, ToolSwitches};
+use crate::limits::Counted;
+use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::runner::Runner;
-use crate::tool::{Command, OfUpstream, Tool, Work};
-use crate::upstream::Upstream;
+use crate::tool::{Command, Tool, Work};
 use crate::upstream::connection::Connection;
-use crate::upstream::frames::Offered;
+
+/// The longest time that calls under way have to end in when their session does.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A session of tools. All calls of it are recorded by its id.
 pub struct Session<R> {
@@ -31,11 +39,34 @@ pub struct Session<R> {
     engine: Engine,
     tools: Arc<ToolSwitches>,
     runner: R,
-    /// The caller's name to a server.
-    caller: Option<String>,
+    /// The names by which a tool may say that it is for this caller; `None` for a person.
+    caller: Option<Vec<String>>,
     calls: AtomicU32,
+    under_way: Mutex<UnderWay>,
+    /// Told when a call ends.
+    ended: Condvar,
     /// The upstreams that were started, by their names.
     connections: Mutex<BTreeMap<String, Slot>>,
+}
+
+/// The calls that are being made.
+#[derive(Default)]
+struct UnderWay {
+    is_over: bool,
+    calls: BTreeMap<u32, Cancel>,
+}
+
+/// One of them, until it is dropped.
+struct Making<'a, R> {
+    session: &'a Session<R>,
+    number: u32,
+}
+
+impl<R> Drop for Making<'_, R> {
+    fn drop(&mut self) {
+        locked(&self.session.under_way).calls.remove(&self.number);
+        self.session.ended.notify_all();
+    }
 }
 
 /// The place of one connection, held while it is made.
@@ -82,13 +113,14 @@ pub enum May {
 }
 
 impl<R: Runner> Session<R> {
-    /// Begins a session of a caller.
+    /// Begins a session of a caller, with the names by which a tool may say that it is for them;
+    /// `None` if it is the person whom everything is for.
     #[must_use]
     pub fn new(
         engine: Engine,
         tools: Arc<ToolSwitches>,
         runner: R,
-        caller: Option<String>,
+        caller: Option<Vec<String>>,
     ) -> Self {
         Self {
             id: new_tool_session(),
@@ -97,6 +129,8 @@ impl<R: Runner> Session<R> {
             runner,
             caller,
             calls: AtomicU32::new(0),
+            under_way: Mutex::default(),
+            ended: Condvar::new(),
             connections: Mutex::default(),
         }
     }
@@ -118,19 +152,58 @@ impl<R: Runner> Session<R> {
         self.tools.registry()
     }
 
-    /// Returns the tools that the caller may call, by their names.
-    ///
-    /// # Errors
-    /// When the rules of one cannot be made.
-    pub fn tools(&self) -> Result<Vec<Arc<Tool>>, Failure> {
+    /// Returns the tools that the caller may call, by their names. One whose boundary cannot be made
+    /// is not among them, as it cannot be called.
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<Tool>> {
         let registry = self.registry();
         let mut all = Vec::new();
+        // Tools of one boundary have the same rules.
+        let mut compiled = BTreeMap::new();
         for tool in registry.tools() {
-            if self.offers(tool)? {
+            let boundary = self.runner.boundary(tool);
+            let rules = match compiled.entry(format!("{:?}", boundary.requested)) {
+                Entry::Occupied(rules) => rules.into_mut(),
+                Entry::Vacant(none) => none.insert(self.engine.tool_rules(&boundary).ok()),
+            };
+            if let Some(rules) = rules
+                && self.offers(tool, &boundary, rules)
+            {
                 all.push(Arc::clone(tool));
             }
         }
-        Ok(all)
+        all
+    }
+
+    /// Returns what is wrong with the boundaries of tools.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let registry = self.registry();
+        let refused = |tool: &Arc<Tool>| {
+            let failure = self.engine.tool_rules(&self.runner.boundary(tool)).err()?;
+            Some(Problem {
+                file: tool.file.clone(),
+                tool: Some(tool.name.to_string()),
+                why: match failure.why {
+                    Some(why) => format!("{}: {why}", failure.what),
+                    None => failure.what,
+                },
+            })
+        };
+        registry.tools().filter_map(refused).collect()
+    }
+
+    /// Notes that a call is being made, if the session goes on.
+    fn begin(&self, number: u32, cancel: &Cancel) -> Result<Making<'_, R>, Failure> {
+        let mut under_way = locked(&self.under_way);
+        if under_way.is_over {
+            return Err(Failure::new("the session of tools has ended"));
+        }
+        under_way.calls.insert(number, cancel.clone());
+        Ok(Making {
+            session: self,
+            number,
+        })
     }
 
     /// Calls a tool: parsed and checked, decided, recorded, carried out, recorded again.
@@ -138,20 +211,99 @@ impl<R: Runner> Session<R> {
     /// # Errors
     /// [`Refusal`].
     pub fn call(&self, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-        let tool = self.tool(asked.name)?;
+        let registry = self.registry();
+        let tool = registry
+            .tool(asked.name)
+            .ok_or_else(|| unknown(asked.name))?;
+        let boundary = self.runner.boundary(tool);
+        let rules = self.engine.tool_rules(&boundary).map_err(failed)?;
+        if !self.offers(tool, &boundary, &rules) {
+            return Err(unknown(asked.name));
+        }
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let (call, value) = typed(&tool, asked.arguments, asked.key).map_err(|why| {
+        let admitted = self.admit(&registry, tool, number)?;
+        let is_fault = Cell::new(false);
+        let called = self.decide(asked, tool, &boundary, rules, number, &is_fault);
+        if let Err(Refusal::NeedsApproval(_)) = &called {
+            admitted.take_back();
+            return called;
+        }
+        let bytes = called.as_ref().map_or(0, Answer::bytes);
+        let changed = admitted.ended(went(&called, is_fault.get()), bytes);
+        // A ledger that is not written refuses the next call.
+        let _ = self.record(&changed.unwrap_or_default());
+        called
+    }
+
+    /// Counts a call, if every limit and breaker lets it pass.
+    fn admit<'a>(
+        &'a self,
+        registry: &'a Registry,
+        tool: &'a Tool,
+        number: u32,
+    ) -> Result<Admitted<'a>, Refusal> {
+        let (key, caller) = (tool.counted(), self.caller_key());
+        let mut limits = vec![(Counted::Tool(key.clone()), &tool.bounds.limits)];
+        let mut breakers = vec![(key, tool.bounds.breaker.as_ref())];
+        if let Some(bounds) = &registry.session {
+            limits.push((Counted::Session(self.id.to_string()), &bounds.limits));
+        }
+        if let Some(bounds) = &registry.caller {
+            limits.push((Counted::Caller(caller.clone()), &bounds.limits));
+            if let Some(breaker) = &bounds.breaker {
+                breakers.push((format!("caller {caller}"), Some(breaker)));
+            }
+        }
+        match self.tools.guard().admit(limits, breakers) {
+            Ok((admitted, changed)) => {
+                self.record(&changed).map_err(failed)?;
+                Ok(admitted)
+            }
+            Err(exceeded) => {
+                let why = [exceeded.why.clone()];
+                let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
+                recorded.map_err(failed)?;
+                Err(Refusal::Limited(exceeded))
+            }
+        }
+    }
+
+    /// Returns the name of the caller, in all of its sessions.
+    fn caller_key(&self) -> String {
+        let names = self.caller.as_ref().and_then(|names| names.first());
+        names.map_or_else(|| "local".to_owned(), Clone::clone)
+    }
+
+    fn record(&self, changed: &[Changed]) -> Result<(), Failure> {
+        changed.iter().try_for_each(|one| {
+            let session = Some(&self.id);
+            self.engine
+                .record_breaker(session, &one.of, one.state.name(), None)
+        })
+    }
+
+    /// Has a call that is counted parsed, decided, recorded and carried out.
+    fn decide(
+        &self,
+        asked: &Asked<'_>,
+        tool: &Tool,
+        boundary: &CreateSandbox,
+        rules: ToolRules<'_>,
+        number: u32,
+        is_fault: &Cell<bool>,
+    ) -> Result<Answer, Refusal> {
+        let (call, value) = typed(tool, asked.arguments, asked.key).map_err(|why| {
             let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
             match recorded {
                 Ok(()) => Refusal::Invalid(why),
                 Err(failure) => Refusal::Failed(Box::new(failure)),
             }
         })?;
-        let boundary = self.runner.boundary(&tool);
+        let making = self.begin(number, asked.cancel).map_err(failed)?;
         let request = ToolRequest {
             session: &self.id,
             number,
-            sandbox: &boundary,
+            sandbox: boundary,
             call: &call,
             answer: asked.answer,
         };
@@ -159,7 +311,7 @@ impl<R: Runner> Session<R> {
         let effect = |grant: &ToolGrant| {
             let most = grant.wall_clock().unwrap_or(tool.timeout);
             let begun = Begun {
-                tool: &tool,
+                tool,
                 arguments: &value,
                 id,
                 timeout: most.min(tool.timeout),
@@ -169,9 +321,14 @@ impl<R: Runner> Session<R> {
                 Work::Command(command) => self.run(&begun, command, directory),
                 Work::Mcp(of) => self.call_upstream(&begun, of),
             };
-            called.unwrap_or_else(|failure| Answer::of_failure(number, &failure))
+            called.unwrap_or_else(|failure| {
+                is_fault.set(true);
+                Answer::of_failure(number, &failure)
+            })
         };
-        Ok(self.engine.call_tool(&request, effect)?)
+        let called = rules.call(&request, effect);
+        drop(making);
+        Ok(called?)
     }
 
     /// Runs the program of a call.
@@ -199,75 +356,23 @@ impl<R: Runner> Session<R> {
         ))
     }
 
-    /// Calls a tool of an upstream, if that offers it just as it was approved.
-    fn call_upstream(&self, begun: &Begun<'_>, of: &OfUpstream) -> Result<Called<Answer>, Failure> {
-        let upstream = &of.upstream;
-        let connection = self.connection(upstream, &begun.id)?;
-        let offered = connection.offered();
-        let offered = offered.doing("the upstream cannot be used")?;
-        if !of.pins.holds(&of.name, &offered) {
-            return Ok(Answer::held(
-                begun.number(),
-                &upstream.name,
-                connection.run(),
-            ));
+    /// Ends it: no further call is made, those under way are ended and waited for, and so are the
+    /// connections with upstreams.
+    pub fn end(&self) {
+        let mut under_way = locked(&self.under_way);
+        under_way.is_over = true;
+        under_way.calls.values().for_each(Cancel::cancel);
+        let until = Instant::now() + ENDS_WITHIN;
+        while !under_way.calls.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.ended.wait_timeout(under_way, left);
+            under_way = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let none = Map::new();
-        let arguments = begun.arguments.as_object().unwrap_or(&none);
-        let result = connection.call(&of.name, arguments, begun.timeout, begun.cancel);
-        let run = connection.run();
-        Ok(Answer::of_upstream(begun.tool, begun.number(), run, result))
-    }
-
-    /// Returns the session's connection with an upstream, made by the first call, and again where it
-    /// is gone.
-    fn connection(
-        &self,
-        upstream: &Arc<Upstream>,
-        parent: &CallId,
-    ) -> Result<Arc<Connection>, Failure> {
-        let slot = {
-            let mut all = self
-                .connections
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry(upstream.name.clone()).or_default())
-        };
-        // Others begin at the same time.
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(connection) = slot.as_ref().filter(|one| !one.is_gone()) {
-            return Ok(Arc::clone(connection));
-        }
-        *slot = None;
-        let (sandbox, served) = self.runner.upstream(upstream, parent)?;
-        let started = Connection::start(sandbox, upstream, parent, served);
-        let connection = Arc::new(started?);
-        *slot = Some(Arc::clone(&connection));
-        Ok(connection)
-    }
-
-    /// Returns the tools that an upstream offers, as it says now.
-    ///
-    /// # Errors
-    /// When it cannot be started, or does not speak MCP.
-    pub fn offered(&self, upstream: &Arc<Upstream>) -> Result<Vec<Offered>, Failure> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = CallId {
-            run: self.id.clone(),
-            exec: None,
-            tool: Some(number),
-        };
-        let offered = self.connection(upstream, &id)?.offered();
-        offered.doing("the upstream cannot be used")
-    }
-
-    /// Ends the connections with upstreams.
-    pub fn disconnect(&self) {
-        let mut all = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.clear();
+        drop(under_way);
+        locked(&self.connections).clear();
     }
 
     /// Returns the verdict on a call, without its effect and without a record.
@@ -275,39 +380,29 @@ impl<R: Runner> Session<R> {
     /// # Errors
     /// [`Refusal`], where there is no such tool, or the arguments are none of it.
     pub fn may(&self, name: &str, arguments: &str) -> Result<May, Refusal> {
-        let tool = self.tool(name)?;
-        let (call, _) = typed(&tool, arguments, None).map_err(Refusal::Invalid)?;
-        let boundary = self.runner.boundary(&tool);
-        let request = self.preview(&boundary, &call);
-        let verdict = self.engine.preview_tool(&request);
-        Ok(match verdict.map_err(failed)? {
+        let registry = self.registry();
+        let tool = registry.tool(name).ok_or_else(|| unknown(name))?;
+        let boundary = self.runner.boundary(tool);
+        let rules = self.engine.tool_rules(&boundary).map_err(failed)?;
+        if !self.offers(tool, &boundary, &rules) {
+            return Err(unknown(name));
+        }
+        let (call, _) = typed(tool, arguments, None).map_err(Refusal::Invalid)?;
+        Ok(match rules.preview(&self.preview(&boundary, &call)) {
             Verdict::Allow(_) => May::Yes,
             Verdict::Ask(reasons) => May::Ask(reasons),
             Verdict::Deny(reasons) => May::No(reasons),
         })
     }
 
-    /// Finds a tool; one that the caller is not shown is not there.
-    fn tool(&self, name: &str) -> Result<Arc<Tool>, Refusal> {
-        let registry = self.registry();
-        let tool = registry.tool(name);
-        match tool {
-            Some(tool) if self.offers(tool).map_err(failed)? => Ok(Arc::clone(tool)),
-            Some(_) | None => Err(Refusal::Unknown(name.to_owned())),
-        }
-    }
-
-    fn offers(&self, tool: &Tool) -> Result<bool, Failure> {
+    /// Returns whether the caller is shown a tool; one that it is not shown is not there.
+    fn offers(&self, tool: &Tool, boundary: &CreateSandbox, rules: &ToolRules<'_>) -> bool {
         let is_for = match (&tool.callers, &self.caller) {
             (None, _) | (_, None) => true,
-            (Some(callers), Some(caller)) => callers.contains(caller),
+            (Some(callers), Some(names)) => names.iter().any(|name| callers.contains(name)),
         };
-        if !tool.enabled || !is_for {
-            return Ok(false);
-        }
-        let boundary = self.runner.boundary(tool);
         let call = call_of(tool, String::new(), Vec::new(), None);
-        self.engine.offers_tool(&self.preview(&boundary, &call))
+        tool.enabled && is_for && rules.offers(&self.preview(boundary, &call))
     }
 
     fn preview<'a>(&'a self, sandbox: &'a CreateSandbox, call: &'a CallTool) -> ToolRequest<'a> {
@@ -319,6 +414,30 @@ impl<R: Runner> Session<R> {
             answer: &PriorAnswer::Nobody,
         }
     }
+}
+
+/// Returns the way that a call went for the breaker of its tool, and for that of its caller.
+fn went(called: &Result<Answer, Refusal>, is_fault: bool) -> [Option<Went>; 2] {
+    let answer = match called {
+        Ok(answer) => answer,
+        Err(Refusal::Denied(_)) => return [None, Some(Went::Fault)],
+        Err(_) => return [None, None],
+    };
+    let of_tool = match answer.end {
+        ToolEnd::Done => Some(Went::Well),
+        ToolEnd::Failed if !is_fault => Some(Went::Error),
+        ToolEnd::Failed | ToolEnd::TimedOut | ToolEnd::Unknown => Some(Went::Fault),
+        ToolEnd::Interrupted => None,
+    };
+    [of_tool, Some(Went::Well)]
+}
+
+fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {
+    one.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::Unknown(name.to_owned())
 }
 
 fn failed(failure: Failure) -> Refusal {

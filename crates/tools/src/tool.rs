@@ -1,30 +1,23 @@
 //! A tool as a registry describes it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::{LimitKey, ToolEffect, ToolKind, ToolName, parse_bytes, parse_duration};
-use atoll_policy::{Requested, RequestedProfile};
+use atoll_model::{ToolEffect, ToolKind, ToolName};
+use atoll_policy::Requested;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::limits::{self, Bounds};
 use crate::schema::Schema;
 use crate::template::{Item, Template};
 use crate::upstream::frames::Offered;
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
+use crate::written::{effect, on, requested, result_bytes, timeout};
 
-/// The time of a call where the tool names none.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest time that a tool can name.
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// The size of a result that a model reads, where the tool names none, bytes.
-const RESULT_BYTES: u64 = 64 << 10;
-/// The largest result that a tool can name, bytes.
-const RESULT_BYTES_MAX: u64 = 4 << 20;
 /// The longest description, bytes.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 
@@ -51,10 +44,13 @@ pub struct Tool {
     pub life: SandboxLife,
     /// The boundary of its sandbox.
     pub requested: Requested,
-    /// The names of those callers of a server who are shown it; all if `None`.
+    /// Those callers of a server who are shown it, as `tenant/name`, or `name` in the first tenant;
+    /// all if `None`.
     pub callers: Option<Vec<String>>,
     /// True if it can be called.
     pub enabled: bool,
+    /// The limits of its calls; those of its upstream, if it has one.
+    pub(crate) bounds: Bounds,
     /// The schema of its arguments.
     pub arguments: Schema,
     /// The schema of its result, if that is JSON.
@@ -126,6 +122,16 @@ impl Tool {
         }
     }
 
+    /// Returns the name by which its calls are counted, and its breaker goes: tools of an upstream
+    /// have that of the upstream.
+    #[must_use]
+    pub fn counted(&self) -> String {
+        match &self.work {
+            Work::Command(_) => format!("tool {}", self.name),
+            Work::Mcp(of) => format!("upstream {}", of.upstream.name),
+        }
+    }
+
     /// Makes the tool of an upstream that has this place among those that are approved.
     pub(crate) fn of_upstream(
         upstream: &Arc<Upstream>,
@@ -153,6 +159,7 @@ impl Tool {
             requested: upstream.requested.clone(),
             callers: upstream.callers.clone(),
             enabled: upstream.is_on(&pinned.name),
+            bounds: upstream.bounds.clone(),
             arguments: arguments.map_err(|why| format!("{}: arguments: {why}", pinned.name))?,
             result: result.map_err(|why| format!("{}: result: {why}", pinned.name))?,
             file: upstream.file.clone(),
@@ -189,6 +196,8 @@ pub(crate) struct Written {
     callers: Option<Vec<String>>,
     #[serde(default = "on")]
     enabled: bool,
+    #[serde(default)]
+    calls: limits::Written,
     arguments: Option<Value>,
     result: Option<Value>,
 }
@@ -199,10 +208,6 @@ fn text() -> Output {
 
 fn per_call() -> SandboxLife {
     SandboxLife::Call
-}
-
-pub(crate) fn on() -> bool {
-    true
 }
 
 impl Written {
@@ -252,6 +257,7 @@ impl Written {
             )?,
             callers: self.callers,
             enabled: self.enabled,
+            bounds: self.calls.read().map_err(at("calls"))?,
             arguments,
             result,
             file: file.to_owned(),
@@ -275,61 +281,5 @@ impl Written {
             output: self.output,
             file: self.output_file.clone(),
         })
-    }
-}
-
-/// Reads an effect.
-pub(crate) fn effect(name: &str) -> Result<ToolEffect, String> {
-    let effects = ToolEffect::ALL.map(ToolEffect::name).join(", ");
-    ToolEffect::named(name).ok_or_else(|| format!("{name:?} is none; there are {effects}"))
-}
-
-/// Reads the time of a call.
-pub(crate) fn timeout(written: Option<&str>) -> Result<Duration, String> {
-    let time = written.map_or(Ok(TIMEOUT), duration);
-    time.map_err(|why| format!("timeout: {why}"))
-}
-
-/// Reads the size of a result.
-pub(crate) fn result_bytes(written: Option<&str>) -> Result<usize, String> {
-    let bytes = written.map_or(Ok(RESULT_BYTES), size);
-    let bytes = bytes.map_err(|why| format!("result-bytes: {why}"))?;
-    usize::try_from(bytes).map_err(|error| error.to_string())
-}
-
-/// Reads the boundary of a sandbox.
-pub(crate) fn requested(
-    profile: Option<&str>,
-    allow: &[String],
-    environment: &BTreeMap<String, String>,
-    limits: &BTreeMap<String, String>,
-) -> Result<Requested, String> {
-    let limit = |(key, value): (&String, &String)| {
-        let key = LimitKey::parse(key).map_err(|error| format!("limits: {error}"))?;
-        Ok((key, value.clone()))
-    };
-    let variable = |(name, value): (&String, &String)| OsString::from(format!("{name}={value}"));
-    Ok(Requested {
-        profile: profile.map(|name| RequestedProfile::Named(name.to_owned())),
-        allow: allow.to_vec(),
-        limits: limits.iter().map(limit).collect::<Result<_, String>>()?,
-        environment: environment.iter().map(variable).collect(),
-        ..Requested::default()
-    })
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text).map_err(|error| error.to_string())?;
-    match !time.is_zero() && time <= TIMEOUT_MAX {
-        true => Ok(time),
-        false => Err("it is more than nothing and a day at most".to_owned()),
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
-    match (1..=RESULT_BYTES_MAX).contains(&bytes) {
-        true => Ok(bytes),
-        false => Err("it is more than nothing and 4 MiB at most".to_owned()),
     }
 }

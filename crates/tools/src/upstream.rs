@@ -14,12 +14,15 @@ use atoll_model::{TOOL_NAME_BYTES_MAX, ToolEffect};
 use atoll_policy::Requested;
 use serde::Deserialize;
 
-use crate::tool::{effect, on, requested, result_bytes, timeout};
+use crate::limits::{self, Bounds};
+use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest name of an upstream, bytes.
 const NAME_BYTES_MAX: usize = 24;
 /// The text between the name of an upstream and that of its tool.
 pub(crate) const BETWEEN: &str = "__";
+/// The name with which those of Atoll's own tools begin.
+const OWN: &str = "atoll";
 
 /// An upstream MCP server.
 #[derive(Debug)]
@@ -36,17 +39,19 @@ pub struct Upstream {
     pub result_bytes: usize,
     /// The worst that a tool of it does of which nothing else is said.
     pub effect: ToolEffect,
-    /// The names of those callers of a server who are shown its tools; all if `None`.
+    /// Those callers of a server who are shown its tools, as for a [`Tool`](crate::Tool).
     pub callers: Option<Vec<String>>,
     /// True if its tools can be called.
     pub enabled: bool,
+    /// The limits of the calls of all its tools.
+    pub(crate) bounds: Bounds,
     /// The file that describes it.
     pub file: String,
-    /// What is said of single tools.
+    /// The words about single tools.
     tools: BTreeMap<String, OfTool>,
 }
 
-/// What is said of a tool of an upstream.
+/// The words about a tool of an upstream.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct OfTool {
@@ -74,6 +79,8 @@ pub(crate) struct Written {
     #[serde(default = "on")]
     enabled: bool,
     #[serde(default)]
+    calls: limits::Written,
+    #[serde(default)]
     tools: BTreeMap<String, OfTool>,
 }
 
@@ -85,6 +92,9 @@ impl Written {
             return Err(format!(
                 "{name:?} is no name of an upstream: letters, digits and -, at most {NAME_BYTES_MAX}"
             ));
+        }
+        if name.eq_ignore_ascii_case(OWN) {
+            return Err(format!("{OWN} is the name of Atoll's own tools"));
         }
         if self.command.first().is_none_or(String::is_empty) {
             return Err("command: the program is missing".to_owned());
@@ -111,6 +121,7 @@ impl Written {
                 .map_or(Ok(ToolEffect::Write), effect)?,
             callers: self.callers,
             enabled: self.enabled,
+            bounds: self.calls.read().map_err(|why| format!("calls: {why}"))?,
             file: file.to_owned(),
             tools: self.tools,
         })
@@ -118,6 +129,12 @@ impl Written {
 }
 
 impl Upstream {
+    /// Returns what tells it from one that was described otherwise before.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{} {:?} {:?}", self.name, self.command, self.requested)
+    }
+
     /// Returns the name by which a tool of it is called; `None` if it has none that clients take.
     pub(crate) fn name_of(&self, tool: &str) -> Option<String> {
         let name = format!("{}{BETWEEN}{tool}", self.name);

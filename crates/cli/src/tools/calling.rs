@@ -58,7 +58,7 @@ pub(super) fn call(
         return may(&session, name, &text, arguments.json, output);
     }
     let answer = answered(&session, arguments, &text, output)?;
-    session.disconnect();
+    session.end();
     let kept = session.runner().end();
     if arguments.json {
         output.json(&json!({
@@ -132,7 +132,7 @@ fn rows(name: &str, text: &str, asked: &NeedsApproval) -> Vec<String> {
     let mut rows = vec![
         "Policies ask you before this tool is called:".to_owned(),
         format!("  tool: {}", quoted(name.as_bytes())),
-        format!("  arguments: {}", quoted(text.as_bytes())),
+        format!("  arguments: {}", printable(text.as_bytes())),
     ];
     rows.extend(asked.reasons.iter().map(|one| format!("  {}", told(one))));
     rows.push(format!("  digest {}", asked.agreement));
@@ -153,6 +153,13 @@ fn refused(session: &Session<LocalRunner>, name: &str, refusal: Refusal) -> Fail
         Refusal::Invalid(why) => Failure::new(format!("{name} does not take these arguments"))
             .because(printable(why.join("; ").as_bytes()))
             .advise(format!("atoll tools show {name}")),
+        Refusal::Limited(exceeded) => {
+            let failure = Failure::new(format!("{name} was not called")).because(exceeded.why);
+            match exceeded.retry_after {
+                Some(time) => failure.advise(format!("try again in {} s", time.as_secs() + 1)),
+                None => failure.advise("atoll breakers list"),
+            }
+        }
         Refusal::NeedsApproval(asked) => denied(session, name, &asked.reasons),
         Refusal::Denied(reasons) => denied(session, name, &reasons),
         Refusal::Failed(failure) => *failure,

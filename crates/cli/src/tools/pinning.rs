@@ -31,7 +31,7 @@ pub(super) fn pin(
     })?;
     let session = session(tools, &calling::workspace(arguments.workspace.as_deref())?)?;
     let offered = session.offered(upstream);
-    session.disconnect();
+    session.end();
     session.runner().end();
     let offered = offered?;
     let before = tools.pins(upstream)?.filter(|pins| pins.are_of(upstream));

@@ -139,9 +139,9 @@ async def main():
                 return types.ElicitResult(action=action, content={})
 
             async with session(elicitation_callback=answer) as mcp:
-                result = await mcp.call_tool("asked", {"text": "please"})
+                result = await mcp.call_tool("wanted", {"text": "please"})
                 is_right = result.is_error == (action == "decline")
-                is_shown = "please" in asked[0] and "Tool: asked" in asked[0]
+                is_shown = "please" in asked[0] and "Tool: wanted" in asked[0]
                 failed |= not (is_right and is_shown)
                 verb = "ok" if is_right and is_shown else "failed"
                 print(f"{verb} a_person_is_asked_and_answers {action} {result if verb == 'failed' else ''}")

@@ -23,7 +23,7 @@ effect = "write"
 text = { type = "string" }
 count = { type = "integer", minimum = 1 }
 
-[tool.asked]
+[tool.wanted]
 description = "A person is asked."
 kind = "command"
 command = ["echo", "agreed"]
@@ -91,7 +91,7 @@ when { context.arguments.text.hasTag("text") && context.arguments.text.getTag("t
 when { context.effect == "deploy" };
 @id("all") permit(principal, action == Action::"call", resource);
 @id("asked") @approve("person")
-permit(principal, action == Action::"call", resource == Tool::"asked");
+permit(principal, action == Action::"call", resource == Tool::"wanted");
 "#;
 
 fn world(name: &str) -> World {
@@ -187,7 +187,7 @@ fn scenarios_of_the_official_mcp_suite_pass() {
     let proxy = proxy.args([&server.url, &server.key]).within(LONG).start();
     let said = proxy.until_stdout("\n");
     let port = said.trim().strip_prefix("listening ").unwrap().to_owned();
-    for scenario in [
+    let of_2025 = [
         "server-initialize",
         "server-session-lifecycle",
         "ping",
@@ -196,15 +196,21 @@ fn scenarios_of_the_official_mcp_suite_pass() {
         "tools-call-error",
         "server-sse-multiple-streams",
         "dns-rebinding-protection",
+    ];
+    let of_2026 = [
+        "tools-list",
         "http-header-validation",
         "sep-2164-resource-not-found",
         "input-required-result-unsupported-methods",
-    ] {
+    ];
+    let of_2025 = of_2025.map(|scenario| ("2025-11-25", scenario));
+    let of_2026 = of_2026.map(|scenario| ("2026-07-28", scenario));
+    for (version, scenario) in of_2025.into_iter().chain(of_2026) {
         let run = world.host(&node).arg(&suite);
         let url = format!("http://127.0.0.1:{port}/mcp");
-        let run = run.args(["server", "--url", &url, "--scenario", scenario]);
-        let ran = run.within(LONG).run();
-        assert_eq!(ran.code(), 0, "{scenario}: {ran}");
+        let run = run.args(["server", "--url", &url, "--spec-version", version]);
+        let ran = run.args(["--scenario", scenario]).within(LONG).run();
+        assert_eq!(ran.code(), 0, "{version} {scenario}: {ran}");
     }
     proxy.signal(Signal::TERM);
     let _ = proxy.wait();
@@ -264,6 +270,43 @@ fn tools_of_a_server_are_called_over_its_own_api() {
     verify_ledger(&world);
 }
 
+/// Its files, programs, network and secrets are the tool's: only calls reach them.
+#[test]
+fn sandbox_of_a_tool_is_reached_by_calls_alone() {
+    let world = world("sandbox_of_a_tool_is_reached_by_calls_alone");
+    let server = started(&world);
+    let ask = |method: &str, path: &str, body: &str| server.ask(&world, method, path, body);
+    let count = || ask("POST", "/v1/tools/count/call", "{}").1["answer"]["text"].clone();
+    assert_eq!(count(), "1\n");
+    let (_, listed) = ask("GET", "/v1/sandboxes", "");
+    let sandbox = listed["sandboxes"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        listed["sandboxes"][0]["metadata"]["atoll.tool"], "count",
+        "{listed}"
+    );
+    for (method, path, body) in [
+        ("POST", "run", r#"{"command":["env"]}"#),
+        ("POST", "processes", r#"{"command":["env"]}"#),
+        ("GET", "processes", ""),
+        ("POST", "connect", "{}"),
+        ("GET", "files?path=/", ""),
+        ("GET", "files/content?path=marks", ""),
+        ("POST", "fork", r#"{"count":1}"#),
+        ("POST", "snapshots", "{}"),
+        ("POST", "pause", "{}"),
+        ("POST", "timeout", r#"{"timeout_s":10}"#),
+        ("GET", "ports", ""),
+    ] {
+        let refused = ask(method, &format!("/v1/sandboxes/{sandbox}/{path}"), body);
+        assert_eq!(refused.0, 403, "{method} {path}: {}", refused.1);
+        assert!(refused.1.to_string().contains("call the tool"), "{path}");
+    }
+    assert_eq!(ask("GET", &format!("/v1/sandboxes/{sandbox}"), "").0, 200);
+    assert_eq!(count(), "2\n");
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
 /// A call that policies ask about waits for an approver of the tenant.
 #[test]
 fn call_waits_for_an_approver() {
@@ -275,7 +318,7 @@ fn call_waits_for_an_approver() {
     let boss = world.atoll(create).run().success().out();
     for (grant, expected) in [(true, "agreed"), (false, "denied")] {
         let script = format!(
-            "curl -sS -X POST -H 'X-API-Key: {}' -d '{{\"arguments\":{{\"text\":\"please\"}}}}' {}/v1/tools/asked/call",
+            "curl -sS -X POST -H 'X-API-Key: {}' -d '{{\"arguments\":{{\"text\":\"please\"}}}}' {}/v1/tools/wanted/call",
             server.key, server.url
         );
         let waiting = world.host_shell(&script).within(LONG).start();

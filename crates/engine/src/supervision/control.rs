@@ -198,7 +198,7 @@ impl Control {
                             ..
                         } = caller;
                         match ExecCaller::of(stream, who, size, descriptors) {
-                            Ok(exec) => staying.push(Staying::Exec(exec)),
+                            Ok(exec) => staying.push(Staying::Exec(Box::new(exec))),
                             Err((stream, why)) => reply(&stream, &declined(why)),
                         }
                         continue;

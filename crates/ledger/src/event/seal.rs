@@ -84,6 +84,8 @@ pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
         "run.opened" => &["command", "directory", "options", "workspace"],
         "exec.opened" => &["command", "directory"],
         "tool.opened" => &["arguments"],
+        "tool.closed" => &["details"],
+        "tool.rejected" => &["why"],
         "run.failed" | "apply.failed" => &["why"],
         "denials.seen" => &["denied"],
         "apply.started" | "undo.started" => &["directory"],

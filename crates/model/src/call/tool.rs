@@ -166,6 +166,8 @@ pub enum ToolEnd {
     TimedOut,
     /// Its caller or a person ended it; it may have had an effect.
     Interrupted,
+    /// The tool went away before it answered; it may have had an effect.
+    Unknown,
 }
 
 impl ToolEnd {
@@ -177,6 +179,7 @@ impl ToolEnd {
             Self::Failed => "failed",
             Self::TimedOut => "timed-out",
             Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -33,6 +34,8 @@ pub(super) const METADATA: &str = "/.well-known/oauth-protected-resource";
 const SESSION: &str = "mcp-session-id";
 /// The most sessions whose owners are remembered before those that have ended are forgotten.
 const SESSIONS_KEPT: usize = 4_096;
+/// The time after which a session ends in which nothing is said.
+const IDLE: Duration = Duration::from_secs(30 * 60);
 /// JSON-RPC's codes of messages that are none, and of requests that are refused.
 const INVALID_REQUEST: i32 = -32_600;
 
@@ -46,7 +49,9 @@ pub(super) struct Mcp {
 
 impl Mcp {
     pub(super) fn new(front: &Arc<Front>, access: McpAccess) -> Arc<Self> {
-        let sessions = Arc::new(LocalSessionManager::default());
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(IDLE);
+        let sessions = Arc::new(sessions);
         let origins = access.hosts.iter().flat_map(|host| {
             let host = match host.contains(':') {
                 true => format!("[{host}]"),
@@ -106,7 +111,7 @@ impl Mcp {
         }
         match (&named, header_of(response.headers(), SESSION)) {
             (None, Some(session)) => self.keep(session, owner).await,
-            (Some(session), _) if ends => {
+            (Some(session), _) if ends && has_ended(response.status()) => {
                 self.owners().remove(session);
                 let session = session.clone();
                 let _ = caller.call(EndToolSession { session }).await;
@@ -141,6 +146,11 @@ impl Mcp {
         });
         answer_json(StatusCode::OK, &body)
     }
+}
+
+/// Returns whether a session is not there any more, by the answer to its end.
+fn has_ended(status: StatusCode) -> bool {
+    status.is_success() || status == StatusCode::NOT_FOUND
 }
 
 /// A refusal, with the head of its request.

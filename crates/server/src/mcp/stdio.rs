@@ -88,7 +88,6 @@ impl Local {
 impl Toolbox for Local {
     async fn tools(&self, _: &RequestContext<RoleServer>) -> Result<Vec<ToolFacts>, Refusal> {
         let tools = self.carry_out(Session::tools).await?;
-        let tools = tools.map_err(|failure| failed(&failure))?;
         Ok(tools.iter().map(|tool| ToolFacts::from(&**tool)).collect())
     }
 

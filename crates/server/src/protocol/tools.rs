@@ -70,10 +70,21 @@ pub enum ToolReply {
     Unknown(String),
     /// The arguments are none that the tool takes: every reason.
     Invalid(Vec<String>),
+    /// A limit or a breaker is in its way.
+    Limited(LimitFacts),
     /// Policies refuse it.
     Denied(Vec<ReasonFacts>),
     /// Policies ask a person, and the client can ask one.
     NeedsApproval(ApprovalNeeded),
+}
+
+/// A limit in the way of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitFacts {
+    /// The limit.
+    pub why: String,
+    /// The time after which the call may be made, seconds; `null` if a person has to do something.
+    pub retry_after_s: Option<u64>,
 }
 
 /// A call that a person is asked about.
@@ -90,7 +101,7 @@ pub struct ApprovalNeeded {
 pub struct ToolAnswer {
     /// The id of the call, by which the ledger has it.
     pub call: String,
-    /// The way that it ended: `done`, `failed`, `timed-out` or `interrupted`.
+    /// The way that it ended: `done`, `failed`, `timed-out`, `interrupted` or `unknown`.
     pub end: String,
     /// The text of its result, or of its failure.
     pub text: String,

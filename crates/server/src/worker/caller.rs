@@ -3,7 +3,7 @@
 use atoll_model::{Once, Served};
 use atoll_store::{Role, Scopes};
 
-use crate::protocol::{CreateAsk, Kind, Refusal};
+use crate::protocol::{CallerFacts, CreateAsk, Kind, Refusal};
 
 /// A caller whose key or token was checked.
 #[derive(Clone, Debug)]
@@ -17,6 +17,16 @@ pub(super) struct Caller {
     pub(super) trace: Option<String>,
     /// The name of the request, if it is to be carried out once.
     pub(super) once: Option<Box<Once>>,
+}
+
+impl Caller {
+    /// Returns the owner of the credential.
+    pub(super) fn facts(&self) -> CallerFacts {
+        CallerFacts {
+            tenant: self.tenant.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 /// Refuses whoever makes no sandboxes.

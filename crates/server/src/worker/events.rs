@@ -6,8 +6,9 @@ use std::time::SystemTime;
 use atoll_store::{LifecycleEvent, Page};
 use serde_json::{Value, json};
 
-use super::answers::fault;
 use super::answers::name;
+use super::answers::{Answer, Answered, fault};
+use super::caller::Caller;
 use super::living::Living;
 use super::webhooks::Webhooks;
 use crate::protocol::{LifecycleEventFacts, ListLifecycleEvents, Refusal};
@@ -126,11 +127,12 @@ impl Webhooks {
     }
 
     /// Lists the events of a tenant's sandboxes, or of one of them.
-    pub(super) fn lifecycle_events(
+    pub(super) fn events_of(
         &self,
-        tenant: &str,
-        ask: &ListLifecycleEvents,
-    ) -> Result<Vec<LifecycleEventFacts>, Refusal> {
+        caller: &Caller,
+        ask: ListLifecycleEvents,
+    ) -> Result<Answered, Refusal> {
+        let tenant = &caller.tenant;
         let page = Page {
             offset: ask.offset,
             limit: ask.limit,
@@ -141,6 +143,6 @@ impl Webhooks {
             .store
             .lifecycle_events(tenant, ask.sandbox.as_deref(), &page)
             .map_err(|error| fault(&error))?;
-        Ok(found.into_iter().map(|one| facts(tenant, one)).collect())
+        ask.answer(found.into_iter().map(|one| facts(tenant, one)).collect())
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Spec {
     pub(crate) is_interpreter: bool,
     /// True if a template is built in it, which nobody else works in.
     pub(crate) is_build: bool,
+    /// True for one that tools of a session run in.
+    pub(crate) is_tool: bool,
     /// The volumes that are mounted in it.
     pub(crate) volumes: Vec<VolumeMount>,
     /// The request that made it, and the name of whoever made that.
@@ -132,6 +134,7 @@ impl Spec {
             },
             is_interpreter,
             is_build: identity.is_build,
+            is_tool: identity.tool.is_some(),
             id: identity.id,
             shipped: identity.shipped,
             token: identity.token,

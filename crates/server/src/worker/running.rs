@@ -257,7 +257,7 @@ async fn pass_input(process: &Process, reader: &mut Reader) -> Result<(), Refusa
 
 impl Programs {
     /// Waits until a program succeeds.
-    pub(in crate::worker) async fn wait_ready(
+    pub(crate) async fn wait_ready(
         self: &Arc<Self>,
         living: &Arc<Living>,
         ask: &StartAsk,

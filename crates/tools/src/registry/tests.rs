@@ -70,7 +70,7 @@ fn mistakes_are_named_and_leave_others_alone() {
         ),
         (tool("x", "timeout = \"2d\""), "a day at most"),
         (tool("x", "timeout = \"soon\""), "timeout: "),
-        (tool("x", "result-bytes = \"1GiB\""), "4 MiB at most"),
+        (tool("x", "result-bytes = \"1GiB\""), "1 MiB at most"),
         (
             tool("x", "limits = { colour = \"1\" }"),
             "there is no limit",
@@ -88,6 +88,10 @@ fn mistakes_are_named_and_leave_others_alone() {
         (
             "[upstream.a_b]\ncommand = [\"x\"]".to_owned(),
             "no name of an upstream",
+        ),
+        (
+            "[upstream.Atoll]\ncommand = [\"x\"]".to_owned(),
+            "Atoll's own tools",
         ),
         (
             "[upstream.a]\ncommand = []".to_owned(),
@@ -120,6 +124,18 @@ fn tool_that_is_described_twice_does_not_count() {
         assert!(names(&registry).is_empty(), "{other}");
         assert_eq!(registry.problems().len(), 2);
     }
+}
+
+#[test]
+fn upstream_that_is_described_twice_does_not_count() {
+    let upstream = "[upstream.a]\ncommand = [\"x\"]";
+    let (_held, registry) = read(&[
+        (FILE, upstream),
+        ("tools/b.toml", upstream),
+        ("tools/c.toml", upstream),
+    ]);
+    assert!(registry.upstream("a").is_none());
+    assert_eq!(registry.problems().len(), 2);
 }
 
 #[test]

@@ -6,18 +6,22 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use atoll_sys::descriptor;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, ProtocolVersion, Tool,
+    CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, PaginatedRequestParams,
+    ProtocolVersion, Tool,
 };
 use rmcp::service::{ClientLifecycleMode, NotificationContext, Peer, serve_client_with_lifecycle};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{ClientHandler, RoleClient};
+use rmcp::{ClientHandler, RoleClient, ServiceError};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::Value;
 use tokio::net::unix::pipe;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
@@ -30,6 +34,10 @@ pub const CLIENT: &CStr = c"atoll-mcp-client";
 const FROM: i32 = 3;
 const TO: i32 = 4;
 const LINE: i32 = 5;
+/// The largest address space of the process, bytes.
+const MEMORY_MAX: u64 = 1 << 30;
+/// The most pages of a list of tools.
+const PAGES_MAX: usize = 64;
 /// The longest time for an upstream to begin, and to list its tools.
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -51,6 +59,11 @@ fn run() -> io::Result<()> {
     let line = UnixStream::from(descriptor::inherited(LINE)?);
     descriptor::never_block(from.as_fd())?;
     descriptor::never_block(to.as_fd())?;
+    let most = Rlimit {
+        current: Some(MEMORY_MAX),
+        maximum: Some(MEMORY_MAX),
+    };
+    setrlimit(Resource::As, most)?;
     crate::confined::confine("mcp-client-filter")?;
     let (news, told) = channel();
     let (orders, given) = unbounded_channel();
@@ -65,7 +78,8 @@ fn run() -> io::Result<()> {
         // Pipes: that they are, nobody may look at here.
         let from = pipe::Receiver::from_owned_fd_unchecked(from)?;
         let to = pipe::Sender::from_owned_fd_unchecked(to)?;
-        let client = Client { news: news.clone() };
+        let changed = Arc::new(Notify::new());
+        let client = Client(Arc::clone(&changed));
         let transport = AsyncRwTransport::new_client(from, to);
         let transport = transport.with_max_line_length(FRAME_BYTES_MAX);
         let lifecycle = ClientLifecycleMode::Auto {
@@ -76,15 +90,31 @@ fn run() -> io::Result<()> {
         let failed = |why: String| {
             let _ = news.send(News::Failed { why });
         };
-        let served = match tokio::time::timeout(BEGINS_WITHIN, began).await {
+        let began = tokio::time::timeout(BEGINS_WITHIN, began).await;
+        let served = match began.map_err(|_| "it does not begin in time".to_owned()) {
             Ok(Ok(served)) => served,
-            Ok(Err(error)) => return Ok::<_, io::Error>(failed(error.to_string())),
-            Err(_) => return Ok(failed("it does not begin in time".to_owned())),
+            Ok(Err(error)) => {
+                failed(error.to_string());
+                return Ok::<_, io::Error>(());
+            }
+            Err(why) => {
+                failed(why);
+                return Ok(());
+            }
         };
         let peer = served.peer().clone();
         offer(&peer, &news).await;
+        let (offers, of) = (news.clone(), peer.clone());
+        // However often it says that they have changed, they are listed one time after another.
+        let again = async move {
+            loop {
+                changed.notified().await;
+                offer(&of, &offers).await;
+            }
+        };
         tokio::select! {
             () = follow(given, peer, news.clone()) => {}
+            () = again => {}
             _ = served.waiting() => failed("it has ended".to_owned()),
         }
         Ok(())
@@ -144,6 +174,8 @@ async fn follow(
                     let result = peer.call_tool_once(params).await;
                     let told = match result {
                         Ok(response) => described(id, response),
+                        // That it has ended is told once, and to everybody.
+                        Err(ServiceError::TransportClosed) => return,
                         Err(error) => News::Error {
                             id,
                             why: error.to_string(),
@@ -193,21 +225,35 @@ fn described(id: u64, response: CallToolResponse) -> News {
 /// Tells which tools the upstream offers.
 async fn offer(peer: &Peer<RoleClient>, news: &Sender<News>) {
     peer.set_response_cache_config(disabled_cache()).await;
-    let listed = tokio::time::timeout(BEGINS_WITHIN, peer.list_all_tools()).await;
+    let listed = tokio::time::timeout(BEGINS_WITHIN, list(peer)).await;
+    let listed = listed.unwrap_or_else(|_| Err("it does not list its tools in time".to_owned()));
     let _ = news.send(match listed {
-        Ok(Ok(tools)) if tools.len() <= OFFERED_MAX => {
-            News::Offered(tools.into_iter().map(offered).collect())
-        }
-        Ok(Ok(tools)) => News::Failed {
-            why: format!("it offers {} tools, and {OFFERED_MAX} at most", tools.len()),
-        },
-        Ok(Err(error)) => News::Failed {
-            why: error.to_string(),
-        },
-        Err(_) => News::Failed {
-            why: "it does not list its tools in time".to_owned(),
-        },
+        Ok(tools) => News::Offered(tools),
+        Err(why) => News::Failed { why },
     });
+}
+
+/// Lists its tools, page by page, until there are more than any session takes.
+async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Offered>, String> {
+    let (mut all, mut bytes, mut cursor) = (Vec::new(), 0, None);
+    for _ in 0..PAGES_MAX {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = peer.list_tools(Some(params)).await;
+        let page = page.map_err(|error| error.to_string())?;
+        all.extend(page.tools.into_iter().map(offered));
+        let length = serde_json::to_vec(&all).map_err(|error| error.to_string())?;
+        bytes += length.len();
+        if all.len() > OFFERED_MAX || bytes > FRAME_BYTES_MAX {
+            return Err(format!(
+                "it offers more than {OFFERED_MAX} tools, or {FRAME_BYTES_MAX} bytes of them"
+            ));
+        }
+        match page.next_cursor {
+            None => return Ok(all),
+            next => cursor = next,
+        }
+    }
+    Err(format!("it lists its tools on more than {PAGES_MAX} pages"))
 }
 
 fn disabled_cache() -> rmcp::service::ClientCacheConfig {
@@ -227,9 +273,7 @@ fn offered(tool: Tool) -> Offered {
 }
 
 /// The client, to its upstream: it declares nothing that an upstream could ask for.
-struct Client {
-    news: Sender<News>,
-}
+struct Client(Arc<Notify>);
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
@@ -238,7 +282,7 @@ impl ClientHandler for Client {
         own
     }
 
-    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
-        offer(&context.peer, &self.news).await;
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.0.notify_one();
     }
 }

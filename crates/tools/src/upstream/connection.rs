@@ -27,6 +27,8 @@ use crate::exec::Cancel;
 
 /// The longest time for an upstream to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+/// The longest time for its client process to take an order.
+const ORDERED_WITHIN: Duration = Duration::from_secs(5);
 /// The time between two looks whether a caller has ended a call.
 const LOOK: Duration = Duration::from_millis(20);
 /// The part of its error output that is kept, bytes.
@@ -39,7 +41,7 @@ enum Offer {
     Gone(String),
 }
 
-/// What its client process has told.
+/// The news of its client process.
 struct Told {
     offer: Mutex<Offer>,
     changed: Condvar,
@@ -59,12 +61,17 @@ pub(crate) struct Given {
 pub(crate) enum NoResult {
     TimedOut,
     Cancelled,
+    /// The upstream was gone before.
+    NotSent(String),
+    /// The upstream went away during the call.
     Gone(String),
 }
 
 /// A running upstream.
 pub(crate) struct Connection {
     sandbox: Arc<Sandbox>,
+    /// The description that it was started by.
+    place: String,
     told: Arc<Told>,
     line: Mutex<UnixStream>,
     next: AtomicU64,
@@ -97,6 +104,8 @@ impl Connection {
         let streams = [input.into(), output.into(), errors_end.into()];
         let exec = sandbox.start(request, streams, None)?;
         let (near, far) = UnixStream::pair().doing("no line can be made")?;
+        near.set_write_timeout(Some(ORDERED_WITHIN))
+            .doing("no line can be made")?;
         let client = start_client(&from.into(), &to.into(), &far);
         let client = client.doing("the client process cannot be started")?;
         // Its end of the line is its own: that it has gone is seen by that.
@@ -114,6 +123,7 @@ impl Connection {
         std::thread::spawn(move || keeps.keep_errors(&mut File::from(errors)));
         let connection = Self {
             sandbox,
+            place: upstream.place(),
             told,
             line: Mutex::new(near),
             next: AtomicU64::new(0),
@@ -134,7 +144,12 @@ impl Connection {
 
     /// Returns whether it can be called no more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.sandbox.has_ended() || matches!(&*locked(&self.told.offer), Offer::Gone(_))
+        self.sandbox.has_ended() || self.told.has_gone()
+    }
+
+    /// Returns whether it was started by this description.
+    pub(crate) fn is_of(&self, upstream: &Upstream) -> bool {
+        self.place == upstream.place()
     }
 
     /// Returns the tools that it offers by now.
@@ -186,8 +201,13 @@ impl Connection {
             arguments: arguments.clone(),
         };
         let until = Instant::now() + timeout;
-        let given = match self.order(&order) {
-            Err(error) => Err(NoResult::Gone(error.to_string())),
+        // Nobody answers those who wait once it has gone.
+        let sent = match self.told.has_gone() {
+            true => Err("it has ended".to_owned()),
+            false => self.order(&order).map_err(|error| error.to_string()),
+        };
+        let given = match sent {
+            Err(why) => Err(NoResult::NotSent(why)),
             Ok(()) => loop {
                 let left = until.saturating_duration_since(Instant::now());
                 match result.recv_timeout(left.min(LOOK)) {
@@ -213,17 +233,28 @@ impl Connection {
     }
 
     fn order(&self, order: &Order) -> io::Result<()> {
-        write(&mut *locked(&self.line), order)
+        let written = write(&mut *locked(&self.line), order);
+        if let Err(error) = &written
+            && error.kind() != io::ErrorKind::InvalidData
+        {
+            // A part of it may be there: nothing after it would be understood.
+            self.kill_client();
+        }
+        written
     }
-}
 
-impl Drop for Connection {
-    fn drop(&mut self) {
+    fn kill_client(&self) {
         let pid = i32::try_from(self.client).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             // Not waited for yet, so the number is still its own.
             let _ = kill_process(pid, Signal::KILL);
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.kill_client();
         let _ = process::wait(Some(self.client), true);
     }
 }
@@ -263,6 +294,10 @@ impl Told {
         self.set(Offer::Gone(gone));
         // Whoever waits is told by that there is nobody who could answer.
         locked(&self.waiting).clear();
+    }
+
+    fn has_gone(&self) -> bool {
+        matches!(&*locked(&self.offer), Offer::Gone(_))
     }
 
     fn set(&self, offer: Offer) {

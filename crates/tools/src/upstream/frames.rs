@@ -35,7 +35,7 @@ pub(crate) enum Order {
 pub(crate) enum News {
     /// The upstream is there, or offers other tools than before.
     Offered(Vec<Offered>),
-    /// It cannot be spoken with.
+    /// The upstream cannot be spoken with.
     Failed { why: String },
     /// The result of a call.
     Result {

@@ -104,9 +104,15 @@ impl Pins {
                 (false, false) => all.push(Difference::Removed(name)),
             }
         }
-        let is_new = |one: &&Offered| !named(&self.tools, &one.name);
-        let new = offered.iter().filter(is_new);
-        all.extend(new.map(|one| Difference::Added(one.name.clone())));
+        for (at, one) in offered.iter().enumerate() {
+            let is_second = offered.iter().take(at).any(|other| other.name == one.name);
+            let name = || one.name.clone();
+            match (named(&self.tools, &one.name), is_second) {
+                (false, _) => all.push(Difference::Added(name())),
+                (true, true) => all.push(Difference::Changed(name())),
+                (true, false) => {}
+            }
+        }
         all
     }
 
@@ -153,7 +159,12 @@ mod tests {
         // A rug pull, a swap, a removal, a second one of a name.
         assert_eq!(holds(&[offered("a", "other"), b.clone()]), (false, true));
         assert_eq!(holds(&[b.clone(), a.clone()]), (false, false));
-        assert_eq!(holds(&[b.clone()]), (false, false));
-        assert_eq!(holds(&[a.clone(), b, a]), (false, true));
+        assert_eq!(holds(std::slice::from_ref(&b)), (false, false));
+        let twice = [a.clone(), b, a];
+        assert_eq!(holds(&twice), (false, true));
+        assert_eq!(
+            pins.differences(&twice),
+            [Difference::Changed("a".to_owned())]
+        );
     }
 }

@@ -70,7 +70,7 @@ pub trait OutputFilter {
 /// A caller whose request the sandbox itself answers, later.
 pub(crate) enum Staying {
     /// Asks for an exec.
-    Exec(ExecCaller),
+    Exec(Box<ExecCaller>),
     /// Wants all processes stopped while it is connected.
     Freeze(UnixStream),
 }

@@ -138,7 +138,7 @@ impl Outside<'_> {
     /// Takes a caller whose request the sandbox itself answers.
     pub(super) fn keep_caller(&mut self, caller: Staying) {
         match caller {
-            Staying::Exec(caller) => self.ask_exec(caller),
+            Staying::Exec(caller) => self.ask_exec(*caller),
             Staying::Freeze(stream) if self.execs.freezers.len() < FREEZERS_MAX => {
                 self.freeze(stream, Some(Instant::now() + FROZEN_MAX));
             }

@@ -1,5 +1,7 @@
 //! Tools: what a caller may call, and calls.
 
+use atoll_tools::text_of;
+use axum::http::header::RETRY_AFTER;
 use utoipa::ToSchema;
 
 use super::{Answered, Path};
@@ -53,7 +55,19 @@ pub(crate) async fn call(
         arguments: body.text(),
         session: body.session,
     }));
-    caller.answer(ask).await
+    let mut reply: ToolReply = caller.call(ask).await?;
+    if let ToolReply::Answer(answer) = &mut reply {
+        answer.text = text_of(&answer.blocks);
+    }
+    let mut response = answer_json(StatusCode::OK, &reply);
+    if let ToolReply::Limited(limit) = &reply {
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        if let Some(seconds) = limit.retry_after_s {
+            let headers = response.headers_mut();
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+    }
+    Ok(response)
 }
 
 /// Tell whether a call would be carried out, without making it.

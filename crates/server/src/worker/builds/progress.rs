@@ -27,7 +27,7 @@ const LINE_BYTES_MAX: usize = 4_096;
 
 /// All builds.
 #[derive(Debug, Default)]
-pub(in crate::worker) struct Builds {
+pub(crate) struct Builds {
     all: Mutex<All>,
 }
 

@@ -1,0 +1,117 @@
+//! Limits and breakers of tools.
+
+use super::*;
+
+const TOOLS: &str = r#"
+[tool.say]
+description = "Says hello."
+kind = "command"
+command = ["echo", "hello"]
+effect = "read"
+sandbox = "session"
+
+[tool.stall]
+description = "Does not come back in time, unless a file is there."
+kind = "command"
+command = ["sh", "-c", "test -e \"$HOME/well\" || sleep 60"]
+effect = "read"
+sandbox = "session"
+timeout = "200ms"
+calls = { breaker = { faults = 2, cool-down = "1s" } }
+
+[tool.heal]
+description = "Has the other one come back."
+kind = "command"
+command = ["touch", "well"]
+effect = "write"
+sandbox = "session"
+"#;
+
+fn started(world: &World, more: &str) -> Server {
+    let text = format!("{TOOLS}\n{more}");
+    world.write(world.config().join("atoll/tools.toml"), text);
+    world.write("serve.toml", "[warm]\nsandboxes = 0\n");
+    Server::with(world, &["--config", "serve.toml"])
+}
+
+fn call(world: &World, server: &Server, tool: &str, session: &str) -> (u32, Value) {
+    let body = json!({ "session": session }).to_string();
+    server.ask(world, "POST", &format!("/v1/tools/{tool}/call"), &body)
+}
+
+/// Another session, and another tool, give a caller nothing more.
+#[test]
+fn limits_of_a_caller_hold_in_all_its_sessions() {
+    let world = World::new("limits_of_a_caller_hold_in_all_its_sessions");
+    let limits = "[caller]\nrate = [\"4/h\"]\n[session]\nmost = 2\n";
+    let server = started(&world, limits);
+    let status = |tool: &str, session: &str| call(&world, &server, tool, session).0;
+    assert_eq!([status("say", "a"), status("heal", "a")], [200, 200]);
+    let (over, told) = call(&world, &server, "say", "a");
+    assert_eq!(over, 429, "{told}");
+    let why = told["limited"]["why"].as_str().unwrap();
+    assert!(why.contains("used up its 2 calls"), "{told}");
+    assert_eq!(told["limited"]["retry_after_s"], Value::Null);
+    assert_eq!([status("say", "b"), status("say", "c")], [200, 200]);
+    let (over, told) = call(&world, &server, "say", "d");
+    assert_eq!(over, 429, "{told}");
+    let wait = told["limited"]["retry_after_s"].as_u64().unwrap();
+    assert!((1..=900).contains(&wait), "{told}");
+    let _ = server.end();
+    verify_ledger(&world);
+    let is_of = |kind: &str| {
+        events(&world)
+            .iter()
+            .filter(|one| one["type"] == kind)
+            .count()
+    };
+    assert_eq!((is_of("tool.opened"), is_of("tool.rejected")), (4, 2));
+}
+
+#[test]
+fn breaker_opens_tries_once_and_is_set_by_a_person() {
+    let world = World::new("breaker_opens_tries_once_and_is_set_by_a_person");
+    let server = started(&world, "");
+    let stall = || call(&world, &server, "stall", "a");
+    for _ in 0..2 {
+        assert_eq!(stall().1["answer"]["end"], "timed-out");
+    }
+    let (status, told) = stall();
+    assert_eq!(status, 429, "{told}");
+    let why = told["limited"]["why"].as_str().unwrap();
+    assert!(why.contains("breaker of tool stall is open"), "{told}");
+    // Other tools go on; other processes see the same.
+    assert_eq!(call(&world, &server, "heal", "a").0, 200);
+    let listed = world.atoll(["breakers", "list", "--json"]).run().json();
+    assert_eq!(listed[0]["of"], "tool stall", "{listed}");
+    let closed = wait_until("a trial", SOON, || {
+        let (status, told) = stall();
+        (status == 200).then_some(told)
+    });
+    assert_eq!(closed["answer"]["end"], "done", "{closed}");
+    let breakers = |words: &[&str]| world.atoll(["breakers"]).args(words).run();
+    let none = breakers(&["list"]).success();
+    assert!(none.says(["Every breaker is closed"]).out().is_empty());
+    let _ = breakers(&["trip", "stall", "--why", "a person's word"]).success();
+    assert_eq!(stall().1["limited"]["retry_after_s"], Value::Null);
+    let local = world.atoll(["tools", "call", "stall"]).run();
+    local
+        .expect_status(125)
+        .is_clear_error(["tripped, by a person", "atoll breakers list"]);
+    let all = breakers(&["list", "--all"]).success().out();
+    assert!(all.contains("tool say    closed"), "{all}");
+    assert!(all.contains("tool stall  tripped"), "{all}");
+    let _ = breakers(&["reset", "stall"]).success();
+    assert_eq!(stall().1["answer"]["end"], "done");
+    breakers(&["trip", "nosuch"])
+        .expect_status(125)
+        .is_clear_error(["nothing has a breaker"]);
+    let _ = server.end();
+    verify_ledger(&world);
+    let all = events(&world);
+    let changed = all.iter().filter(|one| one["type"] == "breaker.changed");
+    let states: Vec<&str> = changed
+        .map(|one| one["body"]["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["open", "half-open", "closed", "tripped", "closed"]);
+}

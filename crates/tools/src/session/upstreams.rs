@@ -1,0 +1,83 @@
+//! The upstreams of a session.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::tools::Called;
+use atoll_model::CallId;
+use serde_json::Map;
+
+use super::{Begun, Session, locked};
+use crate::answer::Answer;
+use crate::runner::Runner;
+use crate::tool::OfUpstream;
+use crate::upstream::Upstream;
+use crate::upstream::connection::Connection;
+use crate::upstream::frames::Offered;
+
+impl<R: Runner> Session<R> {
+    /// Calls a tool of an upstream, if that offers it just as it was approved.
+    pub(super) fn call_upstream(
+        &self,
+        begun: &Begun<'_>,
+        of: &OfUpstream,
+    ) -> Result<Called<Answer>, Failure> {
+        let upstream = &of.upstream;
+        let connection = self.connection(upstream, &begun.id)?;
+        let offered = connection.offered();
+        let offered = offered.doing("the upstream cannot be used")?;
+        if !of.pins.holds(&of.name, &offered) {
+            return Ok(Answer::held(
+                begun.number(),
+                &upstream.name,
+                connection.run(),
+            ));
+        }
+        let none = Map::new();
+        let arguments = begun.arguments.as_object().unwrap_or(&none);
+        let result = connection.call(&of.name, arguments, begun.timeout, begun.cancel);
+        let run = connection.run();
+        Ok(Answer::of_upstream(begun.tool, begun.number(), run, result))
+    }
+
+    /// Returns the session's connection with an upstream, made by the first call, and again where it
+    /// is gone.
+    fn connection(
+        &self,
+        upstream: &Arc<Upstream>,
+        parent: &CallId,
+    ) -> Result<Arc<Connection>, Failure> {
+        let slot = {
+            let mut all = locked(&self.connections);
+            Arc::clone(all.entry(upstream.name.clone()).or_default())
+        };
+        // Others begin at the same time.
+        let mut slot = locked(&slot);
+        let is_good = |one: &&Arc<Connection>| !one.is_gone() && one.is_of(upstream);
+        if let Some(connection) = slot.as_ref().filter(is_good) {
+            return Ok(Arc::clone(connection));
+        }
+        *slot = None;
+        let (sandbox, served) = self.runner.upstream(upstream, parent)?;
+        let started = Connection::start(sandbox, upstream, parent, served);
+        let connection = Arc::new(started?);
+        *slot = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Returns the tools that an upstream offers, as it says now.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not speak MCP.
+    pub fn offered(&self, upstream: &Arc<Upstream>) -> Result<Vec<Offered>, Failure> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = CallId {
+            run: self.id.clone(),
+            exec: None,
+            tool: Some(number),
+        };
+        let offered = self.connection(upstream, &id)?.offered();
+        offered.doing("the upstream cannot be used")
+    }
+}

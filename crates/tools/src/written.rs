@@ -1,0 +1,78 @@
+//! Values as files of tools have them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use atoll_model::{LimitKey, ToolEffect, parse_bytes, parse_duration};
+use atoll_policy::{Requested, RequestedProfile};
+
+/// The longest time that a tool can name.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The time of a call where the tool names none.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest result that a tool can name, bytes.
+const RESULT_BYTES_MAX: u64 = 1 << 20;
+/// The size of a result that a model reads, where the tool names none, bytes.
+const RESULT_BYTES: u64 = 64 << 10;
+
+/// Returns that a tool is on, where nothing is said.
+pub(crate) fn on() -> bool {
+    true
+}
+
+/// Reads an effect.
+pub(crate) fn effect(name: &str) -> Result<ToolEffect, String> {
+    let effects = ToolEffect::ALL.map(ToolEffect::name).join(", ");
+    ToolEffect::named(name).ok_or_else(|| format!("{name:?} is none; there are {effects}"))
+}
+
+/// Reads the time of a call.
+pub(crate) fn timeout(written: Option<&str>) -> Result<Duration, String> {
+    let time = written.map_or(Ok(TIMEOUT), duration);
+    time.map_err(|why| format!("timeout: {why}"))
+}
+
+/// Reads the size of a result.
+pub(crate) fn result_bytes(written: Option<&str>) -> Result<usize, String> {
+    let bytes = written.map_or(Ok(RESULT_BYTES), size);
+    let bytes = bytes.map_err(|why| format!("result-bytes: {why}"))?;
+    usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+/// Reads the boundary of a sandbox.
+pub(crate) fn requested(
+    profile: Option<&str>,
+    allow: &[String],
+    environment: &BTreeMap<String, String>,
+    limits: &BTreeMap<String, String>,
+) -> Result<Requested, String> {
+    let limit = |(key, value): (&String, &String)| {
+        let key = LimitKey::parse(key).map_err(|error| format!("limits: {error}"))?;
+        Ok((key, value.clone()))
+    };
+    let variable = |(name, value): (&String, &String)| OsString::from(format!("{name}={value}"));
+    Ok(Requested {
+        profile: profile.map(|name| RequestedProfile::Named(name.to_owned())),
+        allow: allow.to_vec(),
+        limits: limits.iter().map(limit).collect::<Result<_, String>>()?,
+        environment: environment.iter().map(variable).collect(),
+        ..Requested::default()
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    match !time.is_zero() && time <= TIMEOUT_MAX {
+        true => Ok(time),
+        false => Err("it is more than nothing and a day at most".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    match (1..=RESULT_BYTES_MAX).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err("it is more than nothing and 1 MiB at most".to_owned()),
+    }
+}
