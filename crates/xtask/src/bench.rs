@@ -22,6 +22,7 @@ mod serve;
 mod spawner;
 mod statistics;
 mod stop;
+mod tools;
 
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,8 @@ enum Task {
     Ledger(ledger::Options),
     /// Measure served sandboxes, over HTTP (needs root)
     Serve(serve::Options),
+    /// Measure calls of tools, over MCP (needs root)
+    Tools(tools::Options),
     /// Measure how long policies take to decide
     Policy,
     /// Measure how long it takes to prove all that ships
@@ -112,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
         Task::Identity => identity::run(),
         Task::Ledger(options) => ledger::run(options),
         Task::Serve(options) => serve::run(options),
+        Task::Tools(options) => tools::run(options),
         Task::Policy => policy::run(),
         Task::Prove => prove::run(),
         Task::Purpose => purpose::run(),

@@ -186,11 +186,12 @@ impl Server {
             read: BufReader::with_capacity(256 * 1024, stream.try_clone()?),
             write: stream,
             key: self.key.clone(),
+            session: None,
         })
     }
 
     /// Returns the memory of the worker and of the front, MiB.
-    fn memory_mib(&self) -> f64 {
+    pub(super) fn memory_mib(&self) -> f64 {
         let own = self.child.id();
         let pids = std::iter::once(own).chain(self.front());
         pids.map(|pid| status_kib(pid, "VmRSS:") / 1024.0).sum()
@@ -245,6 +246,8 @@ pub(super) struct Client {
     read: BufReader<TcpStream>,
     write: TcpStream,
     key: String,
+    /// The session of MCP that an answer has named last.
+    pub(super) session: Option<String>,
 }
 
 /// A sandbox.
@@ -297,6 +300,9 @@ impl Client {
             }
             if let Some(text) = lower.strip_prefix("content-length: ") {
                 length = text.parse()?;
+            }
+            if let Some(id) = lower.strip_prefix("mcp-session-id: ") {
+                self.session = Some(id.to_owned());
             }
             is_chunked |= lower == "transfer-encoding: chunked";
         }
