@@ -11,22 +11,28 @@ use crate::terminal::{self, Pages, Read, Typed};
 /// The time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Shows these rows to the person, and asks. Returns why they have not consented.
+/// Shows these rows to the person, and asks whether to do this, as "start it once". Returns why they
+/// have not consented.
 ///
 /// # Errors
 /// When signals cannot be handled.
-pub fn consent(rows: &[String], output: &Output) -> Result<Result<(), &'static str>, Failure> {
+pub fn consent(
+    rows: &[String],
+    to: &str,
+    output: &Output,
+) -> Result<Result<(), &'static str>, Failure> {
     let signals = Signals::take().doing("signals cannot be taken over")?;
     Ok(match Pages::of(rows) {
         None => Err("it is longer than anybody reads"),
         // A terminal that is gone says no.
-        Some(pages) => answer(&pages, &signals, output).unwrap_or(Err(terminal::UNASKED)),
+        Some(pages) => answer(&pages, to, &signals, output).unwrap_or(Err(terminal::UNASKED)),
     })
 }
 
 /// Returns the person's answer, or why there is none.
 fn answer(
     pages: &Pages,
+    to: &str,
     signals: &Signals,
     output: &Output,
 ) -> Result<Result<(), &'static str>, Failure> {
@@ -44,7 +50,7 @@ fn answer(
         if !terminal::settle(until).doing(terminal::UNASKED)? {
             return Ok(Err(LATE));
         }
-        output.say("A letter, then Enter: o start it once, d deny: ");
+        output.say(&format!("A letter, then Enter: o {to}, d deny: "));
         let line = match terminal::typed(signals, Some(until)) {
             Typed::Line(line) => line,
             Typed::Late => return Ok(Err(LATE)),

@@ -27,6 +27,7 @@ use atoll_store::{
 };
 use atoll_sys::descriptor::inherited;
 use atoll_sys::process::signals_as_descriptor;
+use atoll_tools::ToolSwitches;
 
 use crate::arguments::{ServeAction, ServeArguments};
 use crate::output::Output;
@@ -69,6 +70,8 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     let mut store = store(&places)?;
     store.take().map_err(|error| taken(&error))?;
     let engine = Engine::open(LAUNCHER)?;
+    let tools = ToolSwitches::new(&places.config, &places.state).registry();
+    crate::tools::warn_of(tools.problems(), output);
     let listener = listener(&configuration, given)?;
     let address = listener.local_addr().doing("the address is not known")?;
     let keys = store.keys().map_err(|error| unusable(&error))?;

@@ -110,7 +110,7 @@ fn line(tool: &Tool, width: usize) -> String {
     )
 }
 
-fn warn_of(problems: &[Problem], output: &Output) {
+pub(crate) fn warn_of(problems: &[Problem], output: &Output) {
     for one in problems {
         output.warn(&told(one));
     }
@@ -138,10 +138,11 @@ fn check(
         let all = all.map(|one| json!({ "file": one.file, "tool": one.tool, "why": one.why }));
         output.json(&json!(all.collect::<Vec<_>>()));
     } else if problems.is_empty() {
-        output.say(&format!(
-            "{} tools, no problems.\n",
-            registry.tools().count()
-        ));
+        let all = match registry.tools().count() {
+            1 => "1 tool".to_owned(),
+            count => format!("{count} tools"),
+        };
+        output.say(&format!("{all}, no problems.\n"));
     }
     for one in problems.iter().filter(|_| !arguments.json) {
         output.result(&format!("{}\n", told(one)));
@@ -157,7 +158,11 @@ fn unknown(registry: &Registry, name: &str) -> Failure {
         let tool = one.tool.as_deref();
         tool.is_some() && (tool == Some(name) || tool == upstream)
     };
-    match registry.problems().iter().find(is_of_it) {
+    // One of all tools.
+    let is_of_all = |one: &&Problem| one.tool.is_none();
+    let problems = registry.problems().iter();
+    let problem = problems.clone().find(is_of_it);
+    match problem.or_else(|| problems.clone().find(is_of_all)) {
         Some(problem) => failure.because(told(problem)),
         None => failure.advise("atoll tools list"),
     }

@@ -49,7 +49,9 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     }
     let places = Places::read()?;
     let state = places.read_state()?;
-    let run = finding::find_in_ledger(&state, &arguments.run)?;
+    // The id of a tool's call begins with that of its session.
+    let run = arguments.run.split("/tool/").next().unwrap_or_default();
+    let run = finding::find_in_ledger(&state, run)?;
     let events = atoll_engine::events::events_of(&state, &run)?;
     if events.is_empty() {
         return Err(

@@ -714,6 +714,54 @@ fn sources(directory: &str) -> Vec<String> {
         .collect()
 }
 
+/// Every description, policy and command of the page, as they stand there.
+#[test]
+fn page_on_tools_works() {
+    let world = World::new("page_on_tools_works");
+    world.write("README.md", "one two three\n");
+    let text = document("docs/tools.md");
+    let note = "[tool.note]\ndescription = \"Notes.\"\nkind = \"command\"\ncommand = [\"cat\"]\n\
+                stdin = \"{*}\"\neffect = \"write\"\narguments.properties.count.type = \"integer\"\n";
+    let described = blocks(&text, "toml");
+    assert_eq!(described.len(), 4, "{described:?}");
+    let of_upstream = |block: &&str| block.contains("[upstream.");
+    let (upstream, tools): (Vec<_>, Vec<_>) = described.into_iter().partition(of_upstream);
+    world.write(
+        world.config().join("atoll/tools.toml"),
+        format!("{note}\n{}", tools.join("\n")),
+    );
+    let [policies] = blocks(&text, "cedar")[..] else {
+        panic!("the page has one block of policies");
+    };
+    // As the page says, a permit of one's own closes all else.
+    let others = "permit(principal, action == Action::\"call\", resource);";
+    world.write(
+        world.config().join("atoll/own.cedar"),
+        format!("{policies}\n{others}\n"),
+    );
+    let commands: Vec<_> = blocks(&text, "console")
+        .into_iter()
+        .flat_map(transcript)
+        .collect();
+    assert_eq!(commands.len(), 8, "{commands:?}");
+    for (command, _) in &commands {
+        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&script).run().success();
+    }
+    let counted = shell(&world, "atoll tools call count_words path=README.md");
+    assert_eq!(counted, "3 README.md\n");
+    let asked = ["tools", "call", "note", "count=3", "--dry-run"];
+    let asked = world.atoll(asked).run().success();
+    assert!(asked.to_string().contains("small-notes"), "{asked}");
+    world.write(
+        world.config().join("atoll/tools/upstream.toml"),
+        upstream.join("\n"),
+    );
+    let checked = world.atoll(["tools", "check"]).run().expect_status(1);
+    assert!(checked.out().contains("atoll tools pin git"), "{checked}");
+    assert_eq!(checked.out().lines().count(), 1, "{checked}");
+}
+
 #[test]
 fn every_page_is_opened_by_a_test() {
     let sources = sources("crates/e2e/tests");

@@ -206,8 +206,6 @@ fn a_policy_that_waits_for_what_never_asks_is_refused_and_told() {
         "forbid(principal in Agent::\"codex\", action == Action::\"connect\", resource);",
         "forbid(principal == Person::\"1000\", action == Action::\"connect\", resource);",
         "permit(principal, action, resource) unless { principal in Group::\"team\" };",
-        "forbid(principal, action in [Action::\"run\", Action::\"call\"], resource in Program::\"nothing\");",
-        "forbid(principal, action, resource is Tool);",
     ] {
         own(&world, &format!("// One.\n{text}\n"));
         let checked = world.atoll(["policy", "check"]).run().expect_status(1);
@@ -930,6 +928,9 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
         "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"KEY\" }\n\
          to = \"example.com\"\nplace = { header = \"authorization\", form = \"Bearer {}\" }\n",
     );
+    let tool = "[tool.say]\ndescription = \"Says that it began.\"\nkind = \"command\"\n\
+                command = [\"echo\", \"begun\"]\neffect = \"read\"\n";
+    world.write(world.config().join("atoll/tools.toml"), tool);
     let run = |end: &str, command: &str| {
         let run = world.atoll(["run", end, "--profile", "bound", "--publish", "3000", "--"]);
         let run = run.args(["sh", "-c", command]);
@@ -966,6 +967,7 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
             let what = format!("{annotation} on {action}");
             let ended = match action.as_str() {
                 "promote" => world.atoll(["apply", "last"]).run(),
+                "call" => world.atoll(["tools", "call", "say"]).run(),
                 _ => run("--discard", "echo begun"),
             };
             let is_done = match action.as_str() {

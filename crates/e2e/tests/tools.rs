@@ -213,6 +213,43 @@ fn calls_end_in_the_ledger() {
 }
 
 #[test]
+fn snippets_run_in_their_languages() {
+    let world = world("snippets_run_in_their_languages");
+    let tool = |language: &str| {
+        format!(
+            "[tool.{language}]\ndescription = \"Runs {language}.\"\nkind = \"snippet\"\n\
+             language = \"{language}\"\neffect = \"write\"\n"
+        )
+    };
+    let tools = ["python", "node", "shell"].map(tool).join("");
+    world.write(world.config().join("atoll/tools/snippets.toml"), tools);
+    for (language, code, text) in [
+        (
+            "python",
+            "print(6 * 7)\nprint(open('README.md').read())",
+            "42",
+        ),
+        ("node", "console.log([1, 2].map(x => x * 21))", "42"),
+        // The text is not what it reads.
+        (
+            "shell",
+            "read line; echo \"-$line-\"; echo $((6 * 7))",
+            "--\n42",
+        ),
+    ] {
+        let arguments = json!({ "code": code }).to_string();
+        let ran = called(&world, &[language, "--arguments", &arguments]);
+        assert!(ran["text"].as_str().unwrap().contains(text), "{ran}");
+    }
+    let shown = world
+        .atoll(["tools", "show", "python", "--json"])
+        .run()
+        .json();
+    assert_eq!(shown["kind"], "snippet");
+    assert_eq!(shown["arguments"]["required"], json!(["code"]));
+}
+
+#[test]
 fn results_are_inert_masked_and_cut() {
     let world = world("results_are_inert_masked_and_cut");
     let key = ["ghp_", "0123456789abcdefghijABCDEFGHIJ012345"].concat();

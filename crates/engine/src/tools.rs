@@ -132,10 +132,15 @@ impl<T, F: FnOnce(&ToolGrant) -> Called<T>> Effect for Calling<'_, F> {
             return decision;
         };
         match (verdict, self.request.answer) {
-            (Verdict::Allow(_), PriorAnswer::Agreed(agreement)) => {
-                members.insert("agreed".to_owned(), json!(agreement));
+            (Verdict::Allow(grant), answer) => {
+                if let PriorAnswer::Agreed(agreement) = answer {
+                    members.insert("agreed".to_owned(), json!(agreement));
+                }
+                let told: Vec<String> = grant.notices().iter().map(ToString::to_string).collect();
+                if !told.is_empty() {
+                    members.insert("told".to_owned(), json!(told));
+                }
             }
-            (Verdict::Allow(_), _) => {}
             (Verdict::Ask(reasons) | Verdict::Deny(reasons), _) => {
                 let rules: Vec<&str> = reasons.iter().map(|one| &*one.rule).collect();
                 members.insert("rules".to_owned(), json!(rules));

@@ -20,13 +20,17 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 
 use crate::protocol::{
-    ApprovalNeeded, Kind, MayFacts, ReasonFacts, Refusal, ToolAnswer, ToolFacts, ToolReply,
+    ApprovalNeeded, Kind, MayFacts, ReasonFacts, Refusal, ResultPart, ToolAnswer, ToolFacts,
+    ToolReply,
 };
 
 /// The largest message, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// The tool that asks whether a call would be allowed.
 const MAY_I: &str = "atoll__may_i";
+
+/// The tool that reads on in a result that was cut.
+const READ_RESULT: &str = "atoll__read_result";
 
 /// The text that tells a model about its boundary.
 const INSTRUCTIONS: &str = "\
@@ -52,6 +56,14 @@ pub(crate) trait Toolbox: Send + Sync + 'static {
         arguments: &str,
         agreed: Option<Result<String, &'static str>>,
     ) -> impl Future<Output = Result<ToolReply, Refusal>> + Send;
+
+    /// Reads on in the result of a call that was cut.
+    fn read(
+        &self,
+        of: &RequestContext<RoleServer>,
+        call: u32,
+        from: usize,
+    ) -> impl Future<Output = Result<ResultPart, Refusal>> + Send;
 
     /// Tells whether a call would be carried out.
     fn may(
@@ -84,7 +96,7 @@ impl<T: Toolbox> ServerHandler for Server<T> {
             .await
             .map_err(|error| refused(&error))?;
         let mut all: Vec<Tool> = tools.into_iter().map(described).collect();
-        all.push(may_i());
+        all.extend([may_i(), read_result()]);
         all.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(ListToolsResult::with_all_items(all))
     }
@@ -97,6 +109,9 @@ impl<T: Toolbox> ServerHandler for Server<T> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         if request.name == MAY_I {
             return self.may(&context, &arguments).await.map(Into::into);
+        }
+        if request.name == READ_RESULT {
+            return self.read(&context, &arguments).await.map(Into::into);
         }
         let (name, text) = (&*request.name, arguments.to_string());
         let reply = self.0.call(&context, name, &text, None).await;
@@ -113,6 +128,24 @@ impl<T: Toolbox> ServerHandler for Server<T> {
 }
 
 impl<T: Toolbox> Server<T> {
+    async fn read(
+        &self,
+        context: &RequestContext<RoleServer>,
+        arguments: &Value,
+    ) -> Result<CallToolResult, ErrorData> {
+        let number = |name: &str| arguments.get(name).and_then(Value::as_u64);
+        let call = number("call").and_then(|call| u32::try_from(call).ok());
+        let call = call.ok_or_else(|| ErrorData::invalid_params("call is missing", None))?;
+        let from = number("from").and_then(|from| usize::try_from(from).ok());
+        let part = self.0.read(context, call, from.unwrap_or_default()).await;
+        let part = part.map_err(|error| refused(&error))?;
+        let more = part.next.map(|next| go_on(call, next));
+        let content = [Some(part.text), more].into_iter().flatten();
+        Ok(CallToolResult::success(
+            content.map(ContentBlock::text).collect(),
+        ))
+    }
+
     async fn may(
         &self,
         context: &RequestContext<RoleServer>,
@@ -201,6 +234,25 @@ fn may_i() -> Tool {
     tool.with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
 }
 
+fn read_result() -> Tool {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "call": { "type": "integer", "description": "The number of the call." },
+            "from": { "type": "integer", "description": "The place to read from. Default: 0." },
+        },
+        "required": ["call"],
+        "additionalProperties": false,
+    });
+    let description = "Reads the end of a result that was cut. Has no effect.";
+    let tool = Tool::new(READ_RESULT, description, object(schema));
+    tool.with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
+}
+
+fn go_on(call: u32, from: usize) -> String {
+    format!("Note by Atoll: {READ_RESULT} with call {call} and from {from} reads on.")
+}
+
 /// Words the result of a call for a model.
 fn told(reply: ToolReply) -> Result<CallToolResult, ErrorData> {
     let failed =
@@ -250,6 +302,10 @@ fn answered(answer: ToolAnswer) -> CallToolResult {
     if !answer.notes.is_empty() {
         let notes = format!("Note by Atoll: {}", answer.notes.join(" "));
         content.push(ContentBlock::text(notes));
+    }
+    let call = answer.call.rsplit('/').next();
+    if let (Some(call), 1..) = (call.and_then(|call| call.parse().ok()), answer.rest_bytes) {
+        content.push(ContentBlock::text(go_on(call, 0)));
     }
     let mut result = match answer.end == "done" {
         true => CallToolResult::success(content),

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use atoll_model::Reason;
-use atoll_tools::{Answer, Exceeded, May, Refusal, Tool};
+use atoll_tools::{Answer, Exceeded, May, Part, Refusal, Tool};
 
 use crate::protocol::{
-    ApprovalNeeded, Kind, LimitFacts, MayFacts, ReasonFacts, Refusal as Refused, ToolAnswer,
-    ToolFacts, ToolReply,
+    ApprovalNeeded, Kind, LimitFacts, MayFacts, ReasonFacts, Refusal as Refused, ResultPart,
+    ToolAnswer, ToolFacts, ToolReply,
 };
 
 impl From<&Tool> for ToolFacts {
@@ -64,6 +64,7 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
             blocks: answer.blocks,
             structured: answer.structured,
             notes: answer.notes,
+            rest_bytes: answer.rest.len(),
         }),
         Err(Refusal::Unknown(name)) => ToolReply::Unknown(name),
         Err(Refusal::Invalid(why)) => ToolReply::Invalid(why),
@@ -109,6 +110,15 @@ pub(crate) fn may(verdict: Result<May, Refusal>) -> Result<MayFacts, Refused> {
 pub(crate) fn unknown(name: &str) -> Refused {
     let what = format!("there is no tool {name:?}");
     Refused::new(Kind::NotFound, what).advise("list the tools: GET /v1/tools")
+}
+
+/// Describes a part of a result.
+pub(crate) fn part(part: Option<Part>) -> Result<ResultPart, Refused> {
+    let Part { text, next } = part.ok_or_else(|| {
+        let what = "nothing is kept of this result";
+        Refused::new(Kind::NotFound, what).advise("call the tool again, for less")
+    })?;
+    Ok(ResultPart { text, next })
 }
 
 /// Returns the refusal that a failure means.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::block::{Block, text_of};
 use crate::cleaned::{Cleaned, clean};
-use crate::exec::{Ran, RanEnd};
+use crate::exec::{Ran, RanEnd, described};
 use crate::json;
 use crate::limits::Exceeded;
 use crate::tool::{Output, Tool, Work};
@@ -38,6 +38,10 @@ pub struct Answer {
     pub structured: Option<Value>,
     /// The changes of its result, a sentence each.
     pub notes: Vec<String>,
+    /// The end of its text that was left out.
+    pub rest: String,
+    /// The sentences of policies for the person.
+    pub told: Vec<String>,
     /// The run of the sandbox that it ran in.
     pub run: Option<RunId>,
 }
@@ -60,6 +64,20 @@ pub enum Refusal {
 }
 
 impl Answer {
+    /// Makes one without a result.
+    fn new(number: u32, end: ToolEnd, run: Option<RunId>) -> Self {
+        Self {
+            number,
+            end,
+            blocks: Vec::new(),
+            structured: None,
+            notes: Vec::new(),
+            rest: String::new(),
+            told: Vec::new(),
+            run,
+        }
+    }
+
     /// Makes it of a program that has ended.
     pub(crate) fn of(tool: &Tool, number: u32, ran: &Ran, timeout: Duration) -> Called<Self> {
         let end = match &ran.end {
@@ -69,14 +87,7 @@ impl Answer {
             RanEnd::Ended(Ending::Interrupted) => ToolEnd::Interrupted,
             RanEnd::Ended(_) => ToolEnd::Failed,
         };
-        let answer = Self {
-            number,
-            end,
-            blocks: Vec::new(),
-            structured: None,
-            notes: Vec::new(),
-            run: Some(ran.run.clone()),
-        };
+        let answer = Self::new(number, end, Some(ran.run.clone()));
         match end {
             ToolEnd::Done => answer.of_result(tool, ran),
             ToolEnd::TimedOut => {
@@ -105,12 +116,8 @@ impl Answer {
         let text = clean(text.as_bytes(), ERROR_BYTES_MAX).text;
         let details = json!({ "failure": text });
         let answer = Self {
-            number,
-            end: ToolEnd::Failed,
             blocks: vec![Block::text(text)],
-            structured: None,
-            notes: Vec::new(),
-            run: None,
+            ..Self::new(number, ToolEnd::Failed, None)
         };
         called(answer, details)
     }
@@ -182,6 +189,7 @@ impl Answer {
             "lost-bytes": ran.lost,
             "changed": cleaned.details(),
         });
+        self.rest = cleaned.rest;
         self.blocks = vec![Block::text(cleaned.text)];
         called(self, details)
     }
@@ -193,14 +201,7 @@ impl Answer {
         run: &RunId,
         result: Result<Given, NoResult>,
     ) -> Called<Self> {
-        let answer = |end| Self {
-            number,
-            end,
-            blocks: Vec::new(),
-            structured: None,
-            notes: Vec::new(),
-            run: Some(run.clone()),
-        };
+        let answer = |end| Self::new(number, end, Some(run.clone()));
         let without = |end, why: String| {
             let mut answer = answer(end);
             let why = clean(why.as_bytes(), ERROR_BYTES_MAX).text;
@@ -253,6 +254,7 @@ impl Answer {
         };
         let mut answer = answer(end);
         answer.notes.extend(noted.notes());
+        answer.rest = noted.rest;
         (answer.blocks, answer.structured) = (blocks, structured);
         called(answer, details)
     }
@@ -265,12 +267,8 @@ impl Answer {
              was called. `atoll tools pin {upstream}` shows the difference, and approves it."
         );
         let answer = Self {
-            number,
-            end: ToolEnd::Failed,
             blocks: vec![Block::text(what)],
-            structured: None,
-            notes: Vec::new(),
-            run: Some(run.clone()),
+            ..Self::new(number, ToolEnd::Failed, Some(run.clone()))
         };
         called(answer, json!({ "run": run.as_str(), "held": true }))
     }
@@ -371,16 +369,5 @@ fn clean_texts(value: &mut Value, noted: &mut Cleaned) {
             members.values_mut().for_each(|one| clean_texts(one, noted));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-fn described(ending: &Ending) -> String {
-    match ending {
-        Ending::Exited { status } => format!("it failed with status {status}"),
-        Ending::Signalled { signal } => format!("it was ended by signal {signal}"),
-        Ending::Limited { limit } => format!("it was ended by its limit: {limit:?}"),
-        Ending::NotFound => "its program is not in the sandbox".to_owned(),
-        Ending::NotExecutable => "its program cannot be executed".to_owned(),
-        Ending::Interrupted => "it was ended from outside".to_owned(),
     }
 }

@@ -15,8 +15,8 @@ pub struct Cleaned {
     pub is_masked: bool,
     /// Set where control, invisible or invalid characters were written as escapes.
     pub is_escaped: bool,
-    /// The number of bytes that were left out at its end.
-    pub cut_bytes: usize,
+    /// The end that was left out.
+    pub rest: String,
 }
 
 /// Cleans a text: secrets of known kinds are masked, control characters, invisible ones and those
@@ -27,10 +27,9 @@ pub fn clean(text: &[u8], bytes_max: usize) -> Cleaned {
     let is_masked = matches!(masked, Cow::Owned(_));
     let mut shown = printable_lines(&masked);
     let is_escaped = shown.as_bytes() != &*masked;
-    let whole = shown.len();
-    shown.truncate(shown.floor_char_boundary(bytes_max));
+    let rest = shown.split_off(shown.floor_char_boundary(bytes_max));
     Cleaned {
-        cut_bytes: whole - shown.len(),
+        rest,
         text: shown,
         is_masked,
         is_escaped,
@@ -42,7 +41,7 @@ impl Cleaned {
     pub fn add(&mut self, other: &Self) {
         self.is_masked |= other.is_masked;
         self.is_escaped |= other.is_escaped;
-        self.cut_bytes += other.cut_bytes;
+        self.rest.push_str(&other.rest);
     }
 
     /// Describes the changes, for the ledger.
@@ -51,7 +50,7 @@ impl Cleaned {
         json!({
             "masked": self.is_masked,
             "escaped": self.is_escaped,
-            "cut-bytes": self.cut_bytes,
+            "cut-bytes": self.rest.len(),
         })
     }
 
@@ -63,10 +62,10 @@ impl Cleaned {
         let escaped = self.is_escaped.then(|| {
             "Control or invisible characters in this result were written as escapes.".to_owned()
         });
-        let cut = (self.cut_bytes > 0).then(|| {
+        let cut = (!self.rest.is_empty()).then(|| {
             format!(
                 "The last {} bytes of this result were left out.",
-                self.cut_bytes
+                self.rest.len()
             )
         });
         [masked, escaped, cut].into_iter().flatten()
@@ -93,6 +92,6 @@ mod tests {
         let cleaned = clean(format!("token {key}").as_bytes(), 1_000);
         assert!(!cleaned.text.contains(key) && cleaned.is_masked);
         let cleaned = clean("äöü".as_bytes(), 3);
-        assert_eq!((cleaned.text.as_str(), cleaned.cut_bytes), ("ä", 4));
+        assert_eq!((&*cleaned.text, &*cleaned.rest), ("ä", "öü"));
     }
 }

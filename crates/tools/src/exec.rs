@@ -317,3 +317,15 @@ pub fn content(sandbox: &Sandbox, path: &Path) -> Result<Vec<u8>, String> {
         false => Ok(content),
     }
 }
+
+/// Describes the way that a program ended that has not succeeded.
+pub(crate) fn described(ending: &Ending) -> String {
+    match ending {
+        Ending::Exited { status } => format!("it failed with status {status}"),
+        Ending::Signalled { signal } => format!("it was ended by signal {signal}"),
+        Ending::Limited { limit } => format!("it was ended by its limit: {limit:?}"),
+        Ending::NotFound => "its program is not in the sandbox".to_owned(),
+        Ending::NotExecutable => "its program cannot be executed".to_owned(),
+        Ending::Interrupted => "it was ended from outside".to_owned(),
+    }
+}

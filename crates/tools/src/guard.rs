@@ -91,6 +91,11 @@ impl Guard {
         }
     }
 
+    /// Forgets the count of a session that has ended.
+    pub(crate) fn forget(&self, session: &str) {
+        self.meters.forget(session);
+    }
+
     /// Returns the breakers that are not closed.
     ///
     /// # Errors
@@ -116,7 +121,10 @@ impl Guard {
         flock(&directory, FlockOperation::LockExclusive)?;
         let path = self.directory.join(FILE);
         let before = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)?,
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| {
+                let what = format!("{}: {error}; remove it to close them all", path.display());
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };

@@ -11,8 +11,6 @@ use crate::breaker;
 
 /// The most that a rate counts in its time.
 const RATE_MAX: u32 = 1_000_000;
-/// The most meters; those that stand still are forgotten first.
-const METERS_MAX: usize = 65_536;
 
 /// A rate: so many calls in a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,6 +152,12 @@ impl Meters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets a session that has ended: there are as many tools and callers as are described, but
+    /// any number of sessions one after the other.
+    pub(crate) fn forget(&self, session: &str) {
+        self.locked().remove(&Counted::Session(session.to_owned()));
+    }
+
     /// Counts a call, if every limit allows it; otherwise it counts nowhere.
     pub(crate) fn admit(
         self: &Arc<Self>,
@@ -161,9 +165,6 @@ impl Meters {
         now: Instant,
     ) -> Result<Permit, Exceeded> {
         let mut meters = self.locked();
-        if meters.len() >= METERS_MAX {
-            meters.retain(|_, meter| meter.running > 0);
-        }
         for (one, limits) in &of {
             let meter = meters
                 .entry(one.clone())
@@ -221,7 +222,7 @@ impl Meter {
                 let each = rate.seconds / f64::from(rate.count);
                 return Err(Exceeded {
                     why: format!(
-                        "{whose} is called too often: {} in {} s",
+                        "{whose} is at its limit of {} calls in {} s",
                         rate.count, rate.seconds
                     ),
                     retry_after: Some(Duration::from_secs_f64((1.0 - left) * each)),
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(often.retry_after, Some(Duration::from_millis(500)));
         assert!(call(500).is_ok());
         let often = call(2_000).unwrap_err();
-        assert!(often.why.contains("3 in 60 s"), "{often:?}");
+        assert!(often.why.contains("3 calls in 60 s"), "{often:?}");
         assert!(call(21_000).is_ok());
     }
 

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::guard::Guard;
 use crate::limits::{self, Bounds};
+use crate::results::Results;
 use crate::tool::{Tool, Written};
 use crate::upstream::pins::Pins;
 use crate::upstream::{self, Upstream};
@@ -58,8 +59,8 @@ struct File {
     tool: BTreeMap<String, toml::Value>,
     #[serde(default)]
     upstream: BTreeMap<String, toml::Value>,
-    session: Option<limits::Written>,
-    caller: Option<limits::Written>,
+    session: Option<toml::Value>,
+    caller: Option<toml::Value>,
 }
 
 impl Registry {
@@ -90,6 +91,8 @@ impl Registry {
             registry.tools.clear();
         }
         if registry.has_bad_bounds {
+            let why = "limits cannot be read: no tool can be called".to_owned();
+            registry.problem(configuration, None, why);
             registry.tools.clear();
         }
         match off(configuration) {
@@ -134,11 +137,15 @@ impl Registry {
         let file: File = match read(path) {
             Ok(Some(file)) => file,
             Ok(None) => return,
-            Err(why) => return self.problem(path, None, why),
+            Err(why) => {
+                // Nobody knows what it limits.
+                self.has_bad_bounds |= may_limit(path);
+                return self.problem(path, None, why);
+            }
         };
         for (of, written) in [("session", file.session), ("caller", file.caller)] {
             if let Some(written) = written {
-                self.add_bounds(path, of, &written);
+                self.add_bounds(path, of, written);
             }
         }
         for (name, written) in file.upstream {
@@ -155,21 +162,23 @@ impl Registry {
     }
 
     /// Adds the limits of every session, or caller. Where they cannot be read, none is unlimited.
-    fn add_bounds(&mut self, path: &Path, of: &str, written: &limits::Written) {
+    fn add_bounds(&mut self, path: &Path, of: &str, written: toml::Value) {
+        let read = written.try_into().map_err(|error| error.to_string());
+        let read = read.and_then(|written: limits::Written| written.read());
         let to = match of {
             "session" => &mut self.session,
             _ => &mut self.caller,
         };
-        let why = match (&to, written.read()) {
+        let why = match (&to, read) {
             (None, Ok(bounds)) => {
                 *to = Some(bounds);
                 return;
             }
             (Some(_), Ok(_)) => "described twice".to_owned(),
-            (_, Err(why)) => why,
+            (_, Err(why)) => why.trim_end().to_owned(),
         };
         self.has_bad_bounds = true;
-        self.problem(path, None, format!("[{of}]: {why}; no tool can be called"));
+        self.problem(path, None, format!("[{of}]: {why}"));
     }
 
     fn add_upstream(
@@ -270,6 +279,17 @@ impl Registry {
     }
 }
 
+/// Returns whether a file that cannot be read could have limits of sessions or callers.
+fn may_limit(path: &Path) -> bool {
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let begins = |line: &str| {
+        let line = line.trim_start().trim_start_matches('[').trim_start();
+        line.starts_with("session") || line.starts_with("caller")
+    };
+    text.lines().any(begins)
+}
+
 fn read(path: &Path) -> Result<Option<File>, String> {
     let read = read_optional(path).map_err(|failure| failure.why.unwrap_or(failure.what))?;
     let Some(file) = read else {
@@ -315,6 +335,7 @@ pub struct ToolSwitches {
     configuration: PathBuf,
     state: PathBuf,
     guard: Guard,
+    results: Results,
     read: Mutex<Option<(Vec<Stamp>, Arc<Registry>)>>,
 }
 
@@ -326,6 +347,7 @@ impl ToolSwitches {
             configuration: configuration.to_owned(),
             state: state.to_owned(),
             guard: Guard::new(state),
+            results: Results::default(),
             read: Mutex::default(),
         }
     }
@@ -334,6 +356,11 @@ impl ToolSwitches {
     #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.guard
+    }
+
+    /// Returns the rests of results that were cut.
+    pub(crate) fn results(&self) -> &Results {
+        &self.results
     }
 
     /// Returns the registry as its files are now.

@@ -1,5 +1,6 @@
 //! A session of a caller: the tools that it is offered, and its calls.
 
+mod bounds;
 mod upstreams;
 
 use std::cell::Cell;
@@ -15,17 +16,15 @@ use atoll_cedar::flattened;
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
 use atoll_engine::tools::{Called, NotCalled, ToolRequest, ToolRules, new_tool_session};
-use atoll_model::{Argument, CallId, CallTool, Reason, RunId, ToolEnd, Verdict};
+use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
-use crate::breaker::{Changed, Went};
 use crate::exec::{Cancel, Program};
-use crate::guard::Admitted;
 use crate::json::{self, ARGUMENTS_BYTES_MAX};
-use crate::limits::Counted;
 use crate::registry::{Problem, Registry, ToolSwitches};
+use crate::results::Part;
 use crate::runner::Runner;
 use crate::tool::{Command, Tool, Work};
 use crate::upstream::connection::Connection;
@@ -228,58 +227,17 @@ impl<R: Runner> Session<R> {
             admitted.take_back();
             return called;
         }
+        if let Ok(answer) = &called
+            && !answer.rest.is_empty()
+        {
+            let rest = answer.rest.clone();
+            self.tools.results().keep(&self.id, number, rest);
+        }
         let bytes = called.as_ref().map_or(0, Answer::bytes);
-        let changed = admitted.ended(went(&called, is_fault.get()), bytes);
+        let changed = admitted.ended(bounds::went(&called, is_fault.get()), bytes);
         // A ledger that is not written refuses the next call.
         let _ = self.record(&changed.unwrap_or_default());
         called
-    }
-
-    /// Counts a call, if every limit and breaker lets it pass.
-    fn admit<'a>(
-        &'a self,
-        registry: &'a Registry,
-        tool: &'a Tool,
-        number: u32,
-    ) -> Result<Admitted<'a>, Refusal> {
-        let (key, caller) = (tool.counted(), self.caller_key());
-        let mut limits = vec![(Counted::Tool(key.clone()), &tool.bounds.limits)];
-        let mut breakers = vec![(key, tool.bounds.breaker.as_ref())];
-        if let Some(bounds) = &registry.session {
-            limits.push((Counted::Session(self.id.to_string()), &bounds.limits));
-        }
-        if let Some(bounds) = &registry.caller {
-            limits.push((Counted::Caller(caller.clone()), &bounds.limits));
-            if let Some(breaker) = &bounds.breaker {
-                breakers.push((format!("caller {caller}"), Some(breaker)));
-            }
-        }
-        match self.tools.guard().admit(limits, breakers) {
-            Ok((admitted, changed)) => {
-                self.record(&changed).map_err(failed)?;
-                Ok(admitted)
-            }
-            Err(exceeded) => {
-                let why = [exceeded.why.clone()];
-                let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
-                recorded.map_err(failed)?;
-                Err(Refusal::Limited(exceeded))
-            }
-        }
-    }
-
-    /// Returns the name of the caller, in all of its sessions.
-    fn caller_key(&self) -> String {
-        let names = self.caller.as_ref().and_then(|names| names.first());
-        names.map_or_else(|| "local".to_owned(), Clone::clone)
-    }
-
-    fn record(&self, changed: &[Changed]) -> Result<(), Failure> {
-        changed.iter().try_for_each(|one| {
-            let session = Some(&self.id);
-            self.engine
-                .record_breaker(session, &one.of, one.state.name(), None)
-        })
     }
 
     /// Has a call that is counted parsed, decided, recorded and carried out.
@@ -321,10 +279,13 @@ impl<R: Runner> Session<R> {
                 Work::Command(command) => self.run(&begun, command, directory),
                 Work::Mcp(of) => self.call_upstream(&begun, of),
             };
-            called.unwrap_or_else(|failure| {
+            let mut called = called.unwrap_or_else(|failure| {
                 is_fault.set(true);
                 Answer::of_failure(number, &failure)
-            })
+            });
+            let told = grant.notices().iter().map(ToString::to_string);
+            called.answer.told = told.collect();
+            called
         };
         let called = rules.call(&request, effect);
         drop(making);
@@ -373,6 +334,15 @@ impl<R: Runner> Session<R> {
         }
         drop(under_way);
         locked(&self.connections).clear();
+        self.tools.results().forget(&self.id);
+        self.tools.guard().forget(self.id.as_str());
+    }
+
+    /// Reads on in the result of a call that was cut, from so many bytes after the cut on; `None`
+    /// where nothing of it is kept.
+    #[must_use]
+    pub fn rest_of(&self, call: u32, from: usize) -> Option<Part> {
+        self.tools.results().read(&self.id, call, from)
     }
 
     /// Returns the verdict on a call, without its effect and without a record.
@@ -414,22 +384,6 @@ impl<R: Runner> Session<R> {
             answer: &PriorAnswer::Nobody,
         }
     }
-}
-
-/// Returns the way that a call went for the breaker of its tool, and for that of its caller.
-fn went(called: &Result<Answer, Refusal>, is_fault: bool) -> [Option<Went>; 2] {
-    let answer = match called {
-        Ok(answer) => answer,
-        Err(Refusal::Denied(_)) => return [None, Some(Went::Fault)],
-        Err(_) => return [None, None],
-    };
-    let of_tool = match answer.end {
-        ToolEnd::Done => Some(Went::Well),
-        ToolEnd::Failed if !is_fault => Some(Went::Error),
-        ToolEnd::Failed | ToolEnd::TimedOut | ToolEnd::Unknown => Some(Went::Fault),
-        ToolEnd::Interrupted => None,
-    };
-    [of_tool, Some(Went::Well)]
 }
 
 fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use atoll_model::{ToolEffect, ToolKind, ToolName};
 use atoll_policy::Requested;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::limits::{self, Bounds};
 use crate::schema::Schema;
@@ -90,6 +90,8 @@ pub struct Command {
     pub output: Output,
     /// The file that its result is in; its standard output if `None`.
     pub file: Option<PathBuf>,
+    /// True if the caller's text is what is run.
+    pub is_snippet: bool,
 }
 
 /// The form of a result.
@@ -117,6 +119,7 @@ impl Tool {
     #[must_use]
     pub fn kind(&self) -> ToolKind {
         match &self.work {
+            Work::Command(command) if command.is_snippet => ToolKind::Snippet,
             Work::Command(_) => ToolKind::Command,
             Work::Mcp(_) => ToolKind::Mcp,
         }
@@ -174,6 +177,8 @@ pub(crate) struct Written {
     title: Option<String>,
     description: String,
     kind: String,
+    language: Option<Language>,
+    #[serde(default)]
     command: Vec<String>,
     stdin: Option<String>,
     #[serde(default = "text")]
@@ -202,6 +207,27 @@ pub(crate) struct Written {
     result: Option<Value>,
 }
 
+/// The language of a snippet.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Language {
+    Python,
+    Node,
+    Shell,
+}
+
+impl Language {
+    /// Returns the program that runs a text of it from its standard input, and its arguments. It
+    /// reads the whole of it first, so that no part of it is what the text itself reads.
+    fn program(self) -> &'static [&'static str] {
+        match self {
+            Self::Python => &["python3", "-"],
+            Self::Node => &["node", "-"],
+            Self::Shell => &["sh", "-c", "eval \"$(cat)\""],
+        }
+    }
+}
+
 fn text() -> Output {
     Output::Text
 }
@@ -212,7 +238,7 @@ fn per_call() -> SandboxLife {
 
 impl Written {
     /// Reads a tool, with the first thing that is wrong with it.
-    pub(crate) fn read(self, name: &str, file: &str) -> Result<Tool, String> {
+    pub(crate) fn read(mut self, name: &str, file: &str) -> Result<Tool, String> {
         let at = |key: &'static str| move |why: String| format!("{key}: {why}");
         if name.contains(BETWEEN) {
             return Err(format!(
@@ -220,9 +246,7 @@ impl Written {
             ));
         }
         let name = ToolName::parse(name).map_err(|error| error.to_string())?;
-        if self.kind != ToolKind::Command.name() {
-            return Err(format!("kind: {:?} is none; there is command", self.kind));
-        }
+        self.expand()?;
         let effect = effect(&self.effect).map_err(at("effect"))?;
         if self.description.trim().is_empty() {
             return Err("description: it tells a model nothing".to_owned());
@@ -264,6 +288,40 @@ impl Written {
         })
     }
 
+    /// Has a snippet be the program of its language, with the text as its one argument.
+    fn expand(&mut self) -> Result<(), String> {
+        match (ToolKind::named(&self.kind), self.language) {
+            (Some(ToolKind::Command), None) => Ok(()),
+            (Some(ToolKind::Command), Some(_)) => {
+                Err("language: a command has none; kind = \"snippet\"".to_owned())
+            }
+            (Some(ToolKind::Snippet), None) => {
+                Err("language: it is missing; there are python, node and shell".to_owned())
+            }
+            (Some(ToolKind::Snippet), Some(language)) => {
+                let has_more =
+                    !self.command.is_empty() || self.stdin.is_some() || self.arguments.is_some();
+                if has_more {
+                    return Err(
+                        "a snippet has no command, stdin or arguments of its own".to_owned()
+                    );
+                }
+                let program = language.program().iter();
+                self.command = program.map(|word| (*word).to_owned()).collect();
+                self.stdin = Some("{code}".to_owned());
+                self.arguments = Some(json!({
+                    "properties": { "code": { "type": "string", "description": "The text to run." } },
+                    "required": ["code"],
+                }));
+                Ok(())
+            }
+            (Some(ToolKind::Mcp) | None, _) => Err(format!(
+                "kind: {:?} is none; there are command and snippet",
+                self.kind
+            )),
+        }
+    }
+
     fn command(&self, arguments: &Schema) -> Result<Command, String> {
         let template = Template::parse(&self.command).map_err(|why| format!("command: {why}"))?;
         let stdin = self.stdin.as_deref().map(Item::parse).transpose();
@@ -280,6 +338,7 @@ impl Written {
             stdin,
             output: self.output,
             file: self.output_file.clone(),
+            is_snippet: self.language.is_some(),
         })
     }
 }

@@ -128,7 +128,7 @@ pub struct SwitchToolArguments {
     pub name: String,
 }
 
-/// Serve your tools to one client over MCP, on standard input and output
+/// Serve your tools over MCP, on standard input and output
 ///
 /// For the configuration of an agent or editor: its command is `atoll mcp`. Tools run over the
 /// current directory. Files that they change are kept for review when the client has gone.

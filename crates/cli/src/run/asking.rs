@@ -29,7 +29,7 @@ pub(super) fn ask(
         return Ok(());
     };
     let agreement = agreement(rules, call, &asked);
-    match consent(&rows(call, &asked, &agreement), output)? {
+    match consent(&rows(call, &asked, &agreement), "start it once", output)? {
         Ok(()) => rules.agree(agreement),
         Err(why) => rules.disagree(why),
     }

@@ -80,7 +80,7 @@ pub(super) fn call(
     } else {
         output.failure(&Failure::new(format!("{name} failed")).because(answer.text()));
     }
-    for note in &answer.notes {
+    for note in answer.told.iter().chain(&answer.notes) {
         output.warn(note);
     }
     for run in kept.iter().filter(|_| !arguments.json) {
@@ -119,7 +119,7 @@ fn answered(
     let can_ask = output.can_ask && !arguments.no_ask;
     let answer = match can_ask {
         false => PriorAnswer::Denied("nobody can be asked here"),
-        true => match consent(&rows(name, text, &asked), output)? {
+        true => match consent(&rows(name, text, &asked), "call it once", output)? {
             Ok(()) => PriorAnswer::Agreed(asked.agreement),
             Err(why) => PriorAnswer::Denied(why),
         },
@@ -156,7 +156,7 @@ fn refused(session: &Session<LocalRunner>, name: &str, refusal: Refusal) -> Fail
         Refusal::Limited(exceeded) => {
             let failure = Failure::new(format!("{name} was not called")).because(exceeded.why);
             match exceeded.retry_after {
-                Some(time) => failure.advise(format!("try again in {} s", time.as_secs() + 1)),
+                Some(time) => failure.advise(format!("call it in {} s", time.as_secs() + 1)),
                 None => failure.advise("atoll breakers list"),
             }
         }

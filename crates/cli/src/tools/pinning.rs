@@ -26,7 +26,7 @@ pub(super) fn pin(
             "there is no upstream {}",
             printable(name.as_bytes())
         ))
-        .because("no file of tools describes it, or not rightly")
+        .because("no file of tools describes it, or the description has a mistake")
         .advise("atoll tools check")
     })?;
     let session = session(tools, &calling::workspace(arguments.workspace.as_deref())?)?;
@@ -34,7 +34,9 @@ pub(super) fn pin(
     session.end();
     session.runner().end();
     let offered = offered?;
-    let before = tools.pins(upstream)?.filter(|pins| pins.are_of(upstream));
+    let pinned = tools.pins(upstream)?;
+    let command = pinned.as_ref().map(|pins| pins.command.clone());
+    let before = pinned.filter(|pins| pins.are_of(upstream));
     let none = Pins::of(upstream, Vec::new());
     let differences = before.as_ref().unwrap_or(&none).differences(&offered);
     let is_same = before.is_some() && differences.is_empty();
@@ -50,7 +52,11 @@ pub(super) fn pin(
     let agreed = match (arguments.yes, arguments.json || !output.can_ask) {
         (true, _) => Ok(()),
         (false, true) => Err("nobody can be asked here"),
-        (false, false) => consent(&rows(name, &differences, before.as_ref(), &after), output)?,
+        (false, false) => {
+            let mut all = words(command.as_deref(), &after);
+            all.extend(rows(name, &differences, before.as_ref(), &after));
+            consent(&all, "approve them", output)?
+        }
     };
     match agreed {
         Ok(()) => {
@@ -80,6 +86,23 @@ fn described(difference: &Difference) -> Value {
     json!({ "kind": kind, "tool": name })
 }
 
+/// Returns the rows about the program.
+fn words(before: Option<&[String]>, after: &Pins) -> Vec<String> {
+    let line = |mark: &str, words: &[String]| {
+        let words: Vec<String> = words.iter().map(|word| quoted(word.as_bytes())).collect();
+        format!("{mark} {}", words.join(" "))
+    };
+    match before {
+        Some(before) if *before != after.command => {
+            vec![
+                line("command was", before),
+                line("        is ", &after.command),
+            ]
+        }
+        _ => vec![line("command", &after.command)],
+    }
+}
+
 /// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.
 fn rows(
     upstream: &str,
@@ -102,9 +125,12 @@ fn rows(
         match (was, find(&after.tools, name)) {
             (Some(was), Some(is)) if was == is => rows.push("    another place".to_owned()),
             (was, Some(is)) => {
-                let was = was.iter().flat_map(texts);
-                rows.extend(was.map(|text| format!("    was {text}")));
-                rows.extend(texts(&is).into_iter().map(|text| format!("    is  {text}")));
+                let (was, is) = (was.map(|one| texts(&one)).unwrap_or_default(), texts(&is));
+                // What is as it was needs no second look.
+                let old = was.iter().filter(|text| !is.contains(text));
+                rows.extend(old.map(|text| format!("    was {text}")));
+                let new = is.iter().filter(|text| !was.contains(text));
+                rows.extend(new.map(|text| format!("    is  {text}")));
             }
             (_, None) => {}
         }

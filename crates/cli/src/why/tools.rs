@@ -20,14 +20,14 @@ struct Call<'a> {
 
 /// Returns whether events are those of a session of tools.
 pub(super) fn are_of_tools(events: &[Event]) -> bool {
-    let is_of_tools = |event: &Event| event.kind.starts_with("tool.");
-    !events.is_empty() && events.iter().all(is_of_tools)
+    let has = |is: fn(&Event) -> bool| events.iter().any(is);
+    has(|event| event.kind.starts_with("tool.")) && !has(|event| event.kind == "run.opened")
 }
 
 /// Shows the calls of a session.
 pub(super) fn show(session: &RunId, events: &[Event], as_json: bool, output: &Output) -> u8 {
     let mut calls = BTreeMap::<u64, Call<'_>>::new();
-    for event in events {
+    for event in events.iter().filter(|one| one.kind.starts_with("tool.")) {
         let number = event.body.get("call").and_then(Value::as_u64);
         let call = calls.entry(number.unwrap_or_default()).or_default();
         match event.kind.as_str() {
@@ -48,6 +48,11 @@ pub(super) fn show(session: &RunId, events: &[Event], as_json: bool, output: &Ou
         for reason in call.reasons() {
             report.line("", &reason);
         }
+    }
+    for event in events.iter().filter(|one| one.kind == "breaker.changed") {
+        let member = |name: &str| text(event.body.get(name)).unwrap_or_default();
+        let line = format!("that of {} is {}", member("of"), member("state"));
+        report.line("breaker", &printable(line.as_bytes()));
     }
     let more = format!("atoll ledger show {session}");
     report.line("more", &more);

@@ -7,6 +7,7 @@ Prints `ok NAME` or `failed NAME: why` for each check, and exits 1 if one failed
 import asyncio
 import contextlib
 import os
+import re
 import sys
 import traceback
 
@@ -63,6 +64,27 @@ async def calls_have_results(mcp):
     assert result.structured_content == {"text": "hi", "count": 2}, result
 
 
+async def long_results_are_read_on(mcp):
+    result = await mcp.call_tool("long", {})
+    parts = [one.text for one in result.content]
+    assert parts[0] == "0123456789" * 100, result
+    place = re.fullmatch(r".* with call (\d+) and from 0 reads on\.", parts[-1])
+    whole, next_one = parts[0], 0
+    while next_one is not None:
+        arguments = {"call": int(place[1]), "from": next_one}
+        result = await mcp.call_tool("atoll__read_result", arguments)
+        whole += result.content[0].text
+        more = re.search(r"from (\d+) reads on", result.content[-1].text) if result.content[1:] else None
+        next_one = int(more[1]) if more else None
+    assert whole == "0123456789" * 10_000, len(whole)
+    try:
+        await mcp.call_tool("atoll__read_result", {"call": 1_000_000})
+    except Exception as error:
+        assert "nothing is kept" in str(error), error
+    else:
+        raise AssertionError("a result that is not there was read")
+
+
 async def failures_are_results(mcp):
     result = await mcp.call_tool("fail", {})
     assert result.is_error and "status 3" in text(result) and "why" in text(result), result
@@ -115,6 +137,7 @@ async def main():
         greeting_tells_of_the_boundary,
         tools_are_listed_in_order,
         calls_have_results,
+        long_results_are_read_on,
         failures_are_results,
         denials_say_how_to_ask,
         one_sandbox_lives_for_a_session,

@@ -49,6 +49,14 @@ kind = "command"
 command = ["sh", "-c", "echo x >> marks; wc -l < marks"]
 effect = "write"
 
+[tool.long]
+description = "Says more than is shown."
+kind = "command"
+command = ["sh", "-c", "yes 0123456789 | head -n 10000 | tr -d '\\n'"]
+effect = "read"
+result-bytes = "1000"
+sandbox = "session"
+
 [tool.sleep]
 description = "Takes its time."
 kind = "command"
@@ -118,7 +126,7 @@ fn official_mcp_client_of_python_works_over_http() {
         .host(site.join("bin/python"))
         .arg(checks("mcp_client.py"));
     let client = client.env("MCP_URL", format!("{}/mcp", server.url));
-    all_passed_of(&server.client(client.env("MCP_KEY", &server.key)), 8);
+    all_passed_of(&server.client(client.env("MCP_KEY", &server.key)), 9);
     let _ = server.end();
     verify_ledger(&world);
     let all = events(&world);
@@ -139,7 +147,7 @@ fn official_mcp_client_of_python_works_over_stdio() {
     let client = world
         .host(site.join("bin/python"))
         .arg(checks("mcp_client.py"));
-    all_passed_of(&client.within(LONG).run(), 10);
+    all_passed_of(&client.within(LONG).run(), 11);
     verify_ledger(&world);
 }
 
@@ -260,6 +268,20 @@ fn tools_of_a_server_are_called_over_its_own_api() {
     assert_eq!(may(r#"{"arguments":{"text":"fine"}}"#), "allow");
     assert_eq!(may(r#"{"arguments":{"text":"a secret"}}"#), "deny");
     assert_eq!(may(r#"{"arguments":{"text":1}}"#), "invalid");
+    let (_, cut) = call("long", &json!({}));
+    assert_eq!(cut["answer"]["rest_bytes"], 99_000, "{cut}");
+    let call_id = cut["answer"]["call"].as_str().unwrap();
+    let number = call_id.rsplit('/').next().unwrap();
+    let rest = |from: &Value| {
+        let path = format!("/v1/tool-results/{number}?from={from}");
+        ask("GET", &path, "").1
+    };
+    let first = rest(&json!(0));
+    let second = rest(&first["next"]);
+    let length = |part: &Value| part["text"].as_str().unwrap().len();
+    assert_eq!(length(&first) + length(&second), 99_000, "{second}");
+    assert_eq!(second["next"], Value::Null);
+    assert_eq!(ask("GET", "/v1/tool-results/77", "").0, 404);
     // Registry and switches count at once.
     let _ = world.atoll(["tools", "disable", "upper"]).run().success();
     assert_eq!(

@@ -90,19 +90,22 @@ impl ToolEffect {
 pub enum ToolKind {
     /// A program with arguments from a template.
     Command,
+    /// A text of the caller's in a language, which is run.
+    Snippet,
     /// A tool of an upstream MCP server.
     Mcp,
 }
 
 impl ToolKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Command, Self::Mcp];
+    pub const ALL: [Self; 3] = [Self::Command, Self::Snippet, Self::Mcp];
 
     /// Returns its name, as registries and policies have it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Command => "command",
+            Self::Snippet => "snippet",
             Self::Mcp => "mcp",
         }
     }

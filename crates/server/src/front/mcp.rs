@@ -22,7 +22,7 @@ use super::senders::credential;
 use crate::mcp::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear};
 use crate::protocol::{
     CallTool, CallToolAsk, CallerFacts, EndToolSession, Identify, Kind, ListTools, MayCall,
-    MayFacts, Refusal, ToolFacts, ToolReply,
+    MayFacts, ReadResult, Refusal, ResultPart, ToolFacts, ToolReply,
 };
 use crate::started::McpAccess;
 
@@ -233,6 +233,21 @@ impl Toolbox for Remote {
             // The worker ends the call when the line is closed.
             () = of.ct.cancelled() => Err(Refusal::new(Kind::Late, "the caller has ended it")),
         }
+    }
+
+    async fn read(
+        &self,
+        of: &RequestContext<RoleServer>,
+        call: u32,
+        from: usize,
+    ) -> Result<ResultPart, Refusal> {
+        let (caller, session) = self.sender(of);
+        let ask = ReadResult {
+            session,
+            call,
+            from,
+        };
+        caller.call(ask).await
     }
 
     async fn may(

@@ -11,8 +11,8 @@ use rmcp::{RoleServer, serve_server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 use super::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear};
-use crate::protocol::{MayFacts, Refusal, ToolFacts, ToolReply};
-use crate::tool_facts::{failed, may, reply};
+use crate::protocol::{MayFacts, Refusal, ResultPart, ToolFacts, ToolReply};
+use crate::tool_facts::{failed, may, part, reply};
 
 /// A message that is refused by every reader.
 const NO_MESSAGE: &[u8] = b"{}\n";
@@ -122,6 +122,15 @@ impl Toolbox for Local {
         let called = called.await;
         watching.abort();
         reply(self.0.id().as_str(), called?)
+    }
+
+    async fn read(
+        &self,
+        _: &RequestContext<RoleServer>,
+        call: u32,
+        from: usize,
+    ) -> Result<ResultPart, Refusal> {
+        part(self.0.rest_of(call, from))
     }
 
     async fn may(

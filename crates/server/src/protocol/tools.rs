@@ -16,6 +16,8 @@ requests! {
         CallTool(Box<CallToolAsk>) -> ToolReply;
         /// Tells whether a call would be carried out, without making it.
         MayCall { session: Option<String>, name: String, arguments: String } -> MayFacts;
+        /// Reads on in a result that was cut.
+        ReadResult { session: Option<String>, call: u32, from: usize } -> ResultPart;
         /// Ends a session, with its sandboxes.
         EndToolSession { session: String } -> ();
     }
@@ -112,6 +114,18 @@ pub struct ToolAnswer {
     pub structured: Option<Value>,
     /// The changes of its result, a sentence each.
     pub notes: Vec<String>,
+    /// The bytes at the end of its text that were left out, and can be read by the number of the
+    /// call.
+    pub rest_bytes: usize,
+}
+
+/// A part of the end of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResultPart {
+    /// Its text.
+    pub text: String,
+    /// The place of the next part, bytes after the cut; `null` at the end.
+    pub next: Option<usize>,
 }
 
 /// A reason of a refusal.

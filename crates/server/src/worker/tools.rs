@@ -19,7 +19,7 @@ use super::sandboxes::Sandboxes;
 use super::server::Server;
 use crate::line::Reader;
 use crate::protocol::{CallToolAsk, Kind, MayFacts, Refusal, ToolFacts, ToolReply, ToolsAsk};
-use crate::tool_facts::{failed, may, reply};
+use crate::tool_facts::{failed, may, part, reply};
 use runner::{IDLE, ServedRunner};
 
 /// The time between two looks for such sessions.
@@ -82,6 +82,11 @@ impl Tools {
                 let verdict = within(&held, move |session| session.may(&name, &arguments));
                 let facts: MayFacts = may(verdict.await?)?;
                 ask.answer(facts)
+            }
+            ToolsAsk::ReadResult(ask) => {
+                let held = self.session(caller, ask.session.as_deref())?;
+                let rest = held.session.rest_of(ask.call, ask.from);
+                ask.answer(part(rest)?)
             }
             ToolsAsk::EndToolSession(ask) => {
                 let key = key(caller, Some(&ask.session))?;

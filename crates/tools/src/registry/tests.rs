@@ -82,6 +82,12 @@ fn mistakes_are_named_and_leave_others_alone() {
         (tool("x", "arguments = { type = \"strin\" }"), "arguments: "),
         (tool("\"x y\"", ""), "is no name of a tool"),
         ("[tool.x]\n".to_owned(), "missing field"),
+        (tool("x", "language = \"python\""), "a command has none"),
+        (snippet(""), "there are python, node and shell"),
+        (
+            snippet("language = \"python\"\ncommand = [\"x\"]"),
+            "no command, stdin or arguments",
+        ),
         ("tool = 1".to_owned(), "invalid type"),
         ("[upstreams]".to_owned(), "unknown field"),
         (tool("x__y", ""), "as tools of upstreams have"),
@@ -126,6 +132,10 @@ fn tool_that_is_described_twice_does_not_count() {
     }
 }
 
+fn snippet(more: &str) -> String {
+    format!("[tool.x]\ndescription = \"Runs.\"\nkind = \"snippet\"\neffect = \"write\"\n{more}")
+}
+
 #[test]
 fn upstream_that_is_described_twice_does_not_count() {
     let upstream = "[upstream.a]\ncommand = [\"x\"]";
@@ -136,6 +146,29 @@ fn upstream_that_is_described_twice_does_not_count() {
     ]);
     assert!(registry.upstream("a").is_none());
     assert_eq!(registry.problems().len(), 2);
+}
+
+/// Nobody is unlimited because of a mistake.
+#[test]
+fn limits_that_cannot_be_read_leave_no_tool() {
+    for limits in [
+        "[session]\nmost = 1\n[caller]\nrates = [\"1/m\"]",
+        "[caller]\nrate = [\"1/w\"]",
+        "[session]\nmost = 1\n[other]",
+        "[session",
+        "session.most = \"1\"",
+    ] {
+        let (_held, registry) = read(&[(FILE, &tool("a", "")), ("tools/b.toml", limits)]);
+        assert!(names(&registry).is_empty(), "{limits}");
+        let problems = registry.problems();
+        let said = problems
+            .iter()
+            .any(|one| one.why.contains("no tool can be called"));
+        assert!(said && problems.len() == 2, "{limits}: {problems:?}");
+    }
+    let limits = "[session]\nmost = 1\n[caller]\nrate = [\"1/m\"]";
+    let (_held, registry) = read(&[(FILE, &tool("a", "")), ("tools/b.toml", limits)]);
+    assert_eq!(names(&registry), ["a"]);
 }
 
 #[test]

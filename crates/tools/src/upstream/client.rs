@@ -15,7 +15,10 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, PaginatedRequestParams,
     ProtocolVersion, Tool,
 };
-use rmcp::service::{ClientLifecycleMode, NotificationContext, Peer, serve_client_with_lifecycle};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
+    serve_client_with_lifecycle,
+};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceError};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -91,15 +94,12 @@ fn run() -> io::Result<()> {
             let _ = news.send(News::Failed { why });
         };
         let began = tokio::time::timeout(BEGINS_WITHIN, began).await;
-        let served = match began.map_err(|_| "it does not begin in time".to_owned()) {
-            Ok(Ok(served)) => served,
-            Ok(Err(error)) => {
-                failed(error.to_string());
-                return Ok::<_, io::Error>(());
-            }
+        let began = began.map_err(|_| "it does not begin in time".to_owned());
+        let served = match began.and_then(|began| began.map_err(|error| not_begun(&error))) {
+            Ok(served) => served,
             Err(why) => {
                 failed(why);
-                return Ok(());
+                return Ok::<_, io::Error>(());
             }
         };
         let peer = served.peer().clone();
@@ -122,6 +122,17 @@ fn run() -> io::Result<()> {
     drop((runtime, news));
     let _ = writer.join();
     Ok(())
+}
+
+/// Says why nobody speaks MCP there.
+fn not_begun(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::ConnectionClosed(_)
+        | ClientInitializeError::TransportError { .. } => {
+            "it has ended before it spoke MCP".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 fn write_all(told: &Receiver<News>, to: &mut UnixStream) {

@@ -14,7 +14,7 @@ use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::roles;
 use atoll_engine::sandboxes::{Exec, PriorAnswer, Sandbox};
 use atoll_engine::supervision::ExecRequest;
-use atoll_model::{CallId, RunId, ServedExec};
+use atoll_model::{CallId, Ending, RunId, ServedExec};
 use atoll_sys::process;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ use super::Upstream;
 use super::client::CLIENT;
 use super::frames::{News, Offered, Order, read, write};
 use crate::block::Block;
-use crate::exec::Cancel;
+use crate::exec::{Cancel, described};
 
 /// The longest time for an upstream to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
@@ -31,6 +31,10 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);
 /// The time between two looks whether a caller has ended a call.
 const LOOK: Duration = Duration::from_millis(20);
+/// The time in which a program is seen to have ended that has closed its output.
+const ENDS_WITHIN: Duration = Duration::from_millis(500);
+const NOT_FOUND: &str = "its program is not in the sandbox: give its table a profile that shows the \
+    program's directory and what it needs, by [files] read";
 /// The part of its error output that is kept, bytes.
 const ERRORS_BYTES_MAX: usize = 4 << 10;
 
@@ -173,11 +177,21 @@ impl Connection {
 
     /// Adds the end of what it has written to its error output.
     fn with_errors(&self, why: &str) -> String {
-        let refused = locked(&self.exec).ended();
-        let refused = refused.err().map(|failure| match failure.why {
-            Some(why) => format!("{}: {why}", failure.what),
-            None => failure.what,
-        });
+        let until = Instant::now() + ENDS_WITHIN;
+        let refused = loop {
+            match locked(&self.exec).ended() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+                Ok(None) => break None,
+                Ok(Some(Ending::NotFound)) => break Some(NOT_FOUND.to_owned()),
+                Ok(Some(ending)) => break Some(described(&ending)),
+                Err(failure) => {
+                    break Some(match failure.why {
+                        Some(why) => format!("{}: {why}", failure.what),
+                        None => failure.what,
+                    });
+                }
+            }
+        };
         let errors = String::from_utf8_lossy(&locked(&self.told.errors)).into_owned();
         let all = [Some(why.to_owned()), refused, Some(errors)];
         let all: Vec<String> = all.into_iter().flatten().collect();

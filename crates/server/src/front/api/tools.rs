@@ -2,9 +2,9 @@
 
 use atoll_tools::text_of;
 use axum::http::header::RETRY_AFTER;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, Path};
+use super::{Answered, Path, Query};
 use crate::front::dialect::*;
 use crate::mcp::is_clear;
 
@@ -59,15 +59,46 @@ pub(crate) async fn call(
     if let ToolReply::Answer(answer) = &mut reply {
         answer.text = text_of(&answer.blocks);
     }
-    let mut response = answer_json(StatusCode::OK, &reply);
-    if let ToolReply::Limited(limit) = &reply {
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        if let Some(seconds) = limit.retry_after_s {
-            let headers = response.headers_mut();
-            headers.insert(RETRY_AFTER, seconds.into());
-        }
+    let status = match &reply {
+        ToolReply::Answer(_) => StatusCode::OK,
+        ToolReply::Unknown(_) => StatusCode::NOT_FOUND,
+        ToolReply::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ToolReply::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
+        ToolReply::Denied(_) | ToolReply::NeedsApproval(_) => StatusCode::FORBIDDEN,
+    };
+    let mut response = answer_json(status, &reply);
+    if let ToolReply::Limited(limit) = &reply
+        && let Some(seconds) = limit.retry_after_s
+    {
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, seconds.into());
     }
     Ok(response)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RestQuery {
+    /// The session of the caller's that the call belongs to.
+    session: Option<String>,
+    /// The place to read from, bytes after the cut: the `next` of the part before.
+    from: Option<usize>,
+}
+
+/// Read the end of a result that was cut, by the number of its call in the session.
+#[utoipa::path(get, path = "/v1/tool-results/{call}", params(RestQuery), tag = "tools", responses((status = 200, body = ResultPart)))]
+pub(crate) async fn rest(
+    caller: Caller,
+    Path(call): Path<u32>,
+    Query(query): Query<RestQuery>,
+) -> Answered {
+    let ask = ReadResult {
+        session: query.session,
+        call,
+        from: query.from.unwrap_or_default(),
+    };
+    caller.answer(ask).await
 }
 
 /// Tell whether a call would be carried out, without making it.

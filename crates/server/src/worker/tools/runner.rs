@@ -40,13 +40,16 @@ const KILL_WAIT: Duration = Duration::from_secs(5);
 /// The time after which a session that is not used ends, with its sandboxes.
 pub(super) const IDLE: Duration = Duration::from_secs(30 * 60);
 
+/// The place of one sandbox, held while it is made.
+type Slot = Arc<Mutex<Option<Arc<Living>>>>;
+
 /// The sandboxes of one session.
 pub(super) struct ServedRunner {
     sandboxes: Arc<Sandboxes>,
     caller: Caller,
     handle: Handle,
     /// Those that live for the session, by their boundary; `None` once it has ended.
-    living: Mutex<Option<BTreeMap<String, Arc<Living>>>>,
+    living: Mutex<Option<BTreeMap<String, Slot>>>,
 }
 
 impl ServedRunner {
@@ -68,8 +71,10 @@ impl ServedRunner {
     /// Ends the sandboxes; no further one is made that lives for the session.
     pub(super) async fn end(&self) {
         let living = self.living.lock().await.take();
-        for sandbox in living.unwrap_or_default().values() {
-            self.sandboxes.end(sandbox, Reason::Caller).await;
+        for slot in living.unwrap_or_default().values() {
+            if let Some(sandbox) = slot.lock().await.take() {
+                self.sandboxes.end(&sandbox, Reason::Caller).await;
+            }
         }
     }
 
@@ -118,22 +123,24 @@ impl ServedRunner {
         requested: &Requested,
         parent: &CallId,
     ) -> Result<Arc<Living>, Refusal> {
-        let mut living = self.living.lock().await;
-        let Some(living) = &mut *living else {
-            return Err(Refusal::new(
-                Kind::NoSandbox,
-                "the session of tools has ended",
-            ));
+        let slot = {
+            let mut living = self.living.lock().await;
+            let living = living.as_mut().ok_or_else(over)?;
+            Arc::clone(living.entry(key).or_default())
         };
-        if let Some(one) = living
-            .get(&key)
-            .filter(|one| one.life.is(Lifecycle::is_running))
-        {
+        // Others begin at the same time: an approver may be asked about this one.
+        let mut slot = slot.lock().await;
+        let is_there = |one: &&Arc<Living>| one.life.is(Lifecycle::is_running);
+        if let Some(one) = slot.as_ref().filter(is_there) {
             one.live_for(self.sandboxes.server.life(ask.timeout_s)?, true);
             return Ok(Arc::clone(one));
         }
         let made = self.make(ask, requested, parent).await?;
-        living.insert(key, Arc::clone(&made));
+        if self.living.lock().await.is_none() {
+            self.sandboxes.end(&made, Reason::Caller).await;
+            return Err(over());
+        }
+        *slot = Some(Arc::clone(&made));
         Ok(made)
     }
 
@@ -231,6 +238,10 @@ impl Runner for ServedRunner {
         };
         Ok((Arc::clone(&living.sandbox), Some(by)))
     }
+}
+
+fn over() -> Refusal {
+    Refusal::new(Kind::NoSandbox, "the session of tools has ended")
 }
 
 fn failure(refusal: Refusal) -> Failure {
