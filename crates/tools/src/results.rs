@@ -47,6 +47,9 @@ impl Results {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_of = |one: &&(RunId, u32, String)| one.0 == *session && one.1 == call;
         let (_, _, rest) = kept.all.iter().find(is_of)?;
+        if from > rest.len() {
+            return None;
+        }
         let left = rest.get(rest.ceil_char_boundary(from)..)?;
         let text = left.get(..left.floor_char_boundary(PART_BYTES))?;
         let next = rest.len() - left.len() + text.len();
