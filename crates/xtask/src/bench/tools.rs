@@ -152,9 +152,11 @@ fn describe(program: &Path, home: &Path) -> Result<PathBuf> {
         TOOLS.replace("ECHO", ECHO),
     )?;
     fs::write(configuration.join("own.cedar"), POLICY)?;
+    let workspace = home.join("workspace");
+    fs::create_dir(&workspace)?;
     let pinned = Command::new(program)
         .args(["tools", "pin", "echo", "--yes"])
-        .current_dir(home)
+        .current_dir(&workspace)
         .env("HOME", home)
         .stdout(Stdio::null())
         .status()?;
