@@ -72,13 +72,16 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
+        match (value.unsigned_abs() as f64) < EXACT_MAX {
+            true => Ok(value.into()),
+            false => Err(E::custom(format!("{value} is too large to be exact"))),
+        }
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        match i64::try_from(value) {
-            Ok(value) => Ok(value.into()),
-            Err(_) => Err(E::custom(format!("{value} is too large to be exact"))),
+        match (value as f64) < EXACT_MAX {
+            true => Ok(value.into()),
+            false => Err(E::custom(format!("{value} is too large to be exact"))),
         }
     }
 
@@ -165,6 +168,8 @@ mod tests {
             ("[123456789012345678901234567890]", "too large to be exact"),
             ("[18446744073709551615]", "too large to be exact"),
             ("[1e300]", "too large to be exact"),
+            ("[9007199254740993]", "too large to be exact"),
+            ("[-9007199254740993]", "too large to be exact"),
             ("'a'", "expected"),
             ("", "EOF"),
             ("[\"\\ud800\"]", "hex escape"),
