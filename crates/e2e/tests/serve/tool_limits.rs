@@ -17,7 +17,7 @@ command = ["sh", "-c", "test -e \"$HOME/well\" || sleep 60"]
 effect = "read"
 sandbox = "session"
 timeout = "200ms"
-calls = { breaker = { faults = 2, cool-down = "1s" } }
+calls = { breaker = { faults = 2, cool-down = "4s" } }
 
 [tool.heal]
 description = "Has the other one come back."
