@@ -1,6 +1,7 @@
 //! Reads Atoll's configuration, the directories of its state, and facts about the host and the
 //! caller.
 
+mod compiled;
 pub mod organisation;
 mod own;
 
@@ -14,7 +15,7 @@ use atoll_ledger::{StateDir, StateError};
 use atoll_model::Principal;
 use atoll_policy::{
     AllowedHost, HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested,
-    Rules, SharedRepository, SignedBy, SourceFile, Sources, TrustList, compile,
+    Rules, SharedRepository, SignedBy, SourceFile, Sources, TrustList,
 };
 use atoll_store::hold_for_removal;
 use rustix::fs::OFlags;
@@ -139,7 +140,7 @@ fn settled(path: &Path) -> PathBuf {
 }
 
 /// The sources of policy, read once.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PolicyFiles {
     organisation: organisation::Layer,
     user_config: Option<SourceFile<'static>>,
@@ -209,9 +210,7 @@ impl PolicyFiles {
             allowed: self.allowed.clone(),
             ..requested.clone()
         };
-        let mut rules = compile(&self.sources(), &requested, program, host)?;
-        rules.take_signed(self.organisation.signed.clone());
-        Ok(rules)
+        compiled::compile(self, &requested, program, host)
     }
 
     /// Returns the signer of the organisation's layer; none where no key for it is pinned.
@@ -223,11 +222,13 @@ impl PolicyFiles {
     /// Returns the files in the form that policy takes.
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
-        let user_profiles: &dyn ProfileSource = if self.profiles.directory.is_dir() {
-            &self.profiles
-        } else {
-            &NoProfiles
-        };
+        self.sources_by(match self.profiles.directory.is_dir() {
+            true => &self.profiles,
+            false => &NoProfiles,
+        })
+    }
+
+    fn sources_by<'a>(&'a self, user_profiles: &'a dyn ProfileSource) -> Sources<'a> {
         Sources {
             organisation: self.organisation.bounds.as_ref(),
             user_config: self.user_config.as_ref(),
@@ -252,7 +253,7 @@ pub fn own_profiles(places: &Places) -> impl ProfileSource {
 }
 
 /// The user's profiles, one file each.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct UserProfiles {
     directory: PathBuf,
 }

@@ -26,7 +26,7 @@ const UNUSABLE: &str = "the organisation's layer cannot be relied on, so nothing
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The organisation's files that count, as read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
     /// The bounds that no layer below may widen.
     pub bounds: Option<SourceFile<'static>>,
