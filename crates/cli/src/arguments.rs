@@ -9,6 +9,7 @@ mod approvals;
 mod authority;
 mod breakers;
 mod exec;
+mod init;
 mod kept;
 mod ledger;
 mod login;
@@ -49,6 +50,7 @@ pub use authority::{
 };
 pub use breakers::{BreakersAction, BreakersArguments, ListBreakersArguments, SetBreakerArguments};
 pub use exec::{ExecArguments, ShellArguments};
+pub use init::{Agent, InitArguments};
 pub use kept::{
     ApplyKeptArguments, DiffKeptArguments, DiscardKeptArguments, KeptAction, KeptArguments,
     ListKeptArguments, UndoKeptArguments,
@@ -102,8 +104,8 @@ pub use token::{
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
 };
 pub use tools::{
-    CallToolArguments, CheckToolsArguments, ListToolsArguments, McpArguments, PinToolsArguments,
-    ShowToolArguments, SwitchToolArguments, ToolsAction, ToolsArguments,
+    AssertToolsArguments, CallToolArguments, CheckToolsArguments, ListToolsArguments, McpArguments,
+    PinToolsArguments, ShowToolArguments, SwitchToolArguments, ToolsAction, ToolsArguments,
 };
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,
@@ -191,6 +193,7 @@ pub enum Command {
     #[command(alias = "tool")]
     Tools(ToolsArguments),
     Mcp(McpArguments),
+    Init(InitArguments),
     #[command(alias = "breaker")]
     Breakers(BreakersArguments),
     #[command(alias = "log")]

@@ -25,6 +25,7 @@ mod exec;
 mod finding;
 mod help;
 mod hints;
+mod init;
 mod kept;
 mod ledger;
 mod left_out;
@@ -154,6 +155,7 @@ fn perform(
         Command::Token(arguments) => token::token(&arguments, output),
         Command::Tools(arguments) => tools::tools(&arguments, output),
         Command::Mcp(arguments) => tools::mcp(&arguments, output),
+        Command::Init(arguments) => init::init(&arguments, output),
         Command::Breakers(arguments) => breakers::breakers(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),

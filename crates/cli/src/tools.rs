@@ -1,5 +1,6 @@
 //! `atoll tools`: the registry, and calls from the command line.
 
+mod asserting;
 mod calling;
 mod pinning;
 
@@ -13,7 +14,9 @@ use atoll_launcher::LAUNCHER;
 use atoll_model::{format_bytes, format_duration};
 use atoll_policy::RequestedProfile;
 use atoll_server::serve_stdio;
-use atoll_tools::{LocalRunner, Problem, Registry, SandboxLife, Session, Tool, ToolSwitches};
+use atoll_tools::{
+    LocalRunner, Problem, Recording, Registry, SandboxLife, Session, Tool, ToolSwitches,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::{
@@ -34,6 +37,7 @@ pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure>
         ToolsAction::Show(arguments) => show(&tools.registry(), arguments, output),
         ToolsAction::Check(arguments) => check(&tools, arguments, output),
         ToolsAction::Call(arguments) => calling::call(&tools, arguments, output),
+        ToolsAction::Assert(arguments) => asserting::assert(arguments, output),
         ToolsAction::Pin(arguments) => pinning::pin(&tools, arguments, output),
         ToolsAction::Enable(arguments) => switch(&tools, arguments, true, output),
         ToolsAction::Disable(arguments) => switch(&tools, arguments, false, output),
@@ -49,7 +53,12 @@ pub fn mcp(arguments: &McpArguments, output: &Output) -> Result<u8, Failure> {
     let tools = Arc::new(ToolSwitches::new(&places.config, &places.state));
     warn_of(tools.registry().problems(), output);
     let workspace = calling::workspace(arguments.workspace.as_deref())?;
-    let session = Arc::new(session(&tools, &workspace)?);
+    let recording = match (&arguments.record, &arguments.replay) {
+        (Some(file), _) => Some(Recording::to(file)?),
+        (None, Some(file)) => Some(Recording::from(file)?),
+        (None, None) => None,
+    };
+    let session = Arc::new(session(&tools, &workspace)?.with(recording));
     let served = serve_stdio(&session);
     session.end();
     for run in session.runner().end() {
@@ -117,9 +126,9 @@ pub(crate) fn warn_of(problems: &[Problem], output: &Output) {
 }
 
 fn told(problem: &Problem) -> String {
-    let Problem { file, tool, why } = problem;
-    let tool = tool.as_ref().map(|tool| format!(" [tool.{tool}]"));
-    let text = format!("{file}{}: {why}", tool.unwrap_or_default());
+    let Problem { file, table, why } = problem;
+    let table = table.as_ref().map(|table| format!(" [{table}]"));
+    let text = format!("{file}{}: {why}", table.unwrap_or_default());
     printable_lines(text.as_bytes())
 }
 
@@ -135,7 +144,7 @@ fn check(
     }
     if arguments.json {
         let all = problems.iter();
-        let all = all.map(|one| json!({ "file": one.file, "tool": one.tool, "why": one.why }));
+        let all = all.map(|one| json!({ "file": one.file, "table": one.table, "why": one.why }));
         output.json(&json!(all.collect::<Vec<_>>()));
     } else if problems.is_empty() {
         let all = match registry.tools().count() {
@@ -153,13 +162,13 @@ fn check(
 fn unknown(registry: &Registry, name: &str) -> Failure {
     let failure = Failure::new(format!("there is no tool {}", printable(name.as_bytes())));
     // Tools of an upstream begin with its name.
-    let upstream = name.split_once("__").map(|(upstream, _)| upstream);
-    let is_of_it = |one: &&Problem| {
-        let tool = one.tool.as_deref();
-        tool.is_some() && (tool == Some(name) || tool == upstream)
+    let table = match name.split_once("__") {
+        Some((upstream, _)) => format!("upstream.{upstream}"),
+        None => format!("tool.{name}"),
     };
+    let is_of_it = |one: &&Problem| one.table.as_ref() == Some(&table);
     // One of all tools.
-    let is_of_all = |one: &&Problem| one.tool.is_none();
+    let is_of_all = |one: &&Problem| one.table.is_none();
     let problems = registry.problems().iter();
     let problem = problems.clone().find(is_of_it);
     match problem.or_else(|| problems.clone().find(is_of_all)) {

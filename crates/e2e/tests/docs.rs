@@ -723,7 +723,7 @@ fn page_on_tools_works() {
     let note = "[tool.note]\ndescription = \"Notes.\"\nkind = \"command\"\ncommand = [\"cat\"]\n\
                 stdin = \"{*}\"\neffect = \"write\"\narguments.properties.count.type = \"integer\"\n";
     let described = blocks(&text, "toml");
-    assert_eq!(described.len(), 4, "{described:?}");
+    assert_eq!(described.len(), 7, "{described:?}");
     let of_upstream = |block: &&str| block.contains("[upstream.");
     let (upstream, tools): (Vec<_>, Vec<_>) = described.into_iter().partition(of_upstream);
     world.write(
@@ -757,9 +757,18 @@ fn page_on_tools_works() {
         world.config().join("atoll/tools/upstream.toml"),
         upstream.join("\n"),
     );
+    let pets = include_str!("tool_upstreams/pets.yaml");
+    world.write(world.config().join("atoll/tools/pets.yaml"), pets);
+    for name in ["pets", "shop"] {
+        world.profile(name, "");
+    }
     let checked = world.atoll(["tools", "check"]).run().expect_status(1);
     assert!(checked.out().contains("atoll tools pin git"), "{checked}");
     assert_eq!(checked.out().lines().count(), 1, "{checked}");
+    let listed = world.atoll(["tools", "list"]).run().success();
+    for name in ["pets__listPets", "pets__addPet", "shop__query"] {
+        assert!(listed.out().contains(name), "{listed}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tools: described, listed, decided on, called from the command line, and recorded.
 
-use e2e::World;
+use e2e::{Outcome, World};
 use serde_json::{Value, json};
 
 const TOOLS: &str = r#"
@@ -43,11 +43,53 @@ effect = "read"
 timeout = "300ms"
 "#;
 
+/// A client of MCP: it makes the calls that its input has, a line each, and prints the results.
+const CLIENT: &str = r#"import json, subprocess, sys
+sent = [json.loads(line) for line in sys.stdin]
+first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
+atoll = subprocess.Popen([sys.argv[1], "mcp", *sys.argv[2:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def ask(message):
+    atoll.stdin.write(json.dumps(message) + "\n")
+    atoll.stdin.flush()
+    while message.get("id") is not None:
+        answer = json.loads(atoll.stdout.readline())
+        if answer.get("id") == message["id"]:
+            return answer
+ask(first)
+ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+for number, (name, arguments, *meta) in enumerate(sent):
+    params = {"name": name, "arguments": arguments, "_meta": meta[0] if meta else {}}
+    call = {"jsonrpc": "2.0", "id": number + 1, "method": "tools/call", "params": params}
+    print(json.dumps(ask(call).get("result")))
+atoll.stdin.close()
+atoll.wait()
+"#;
+
 fn world(name: &str) -> World {
     let world = World::new(name);
     world.write(world.config().join("atoll/tools.toml"), TOOLS);
     world.write("README.md", "one two three\n");
     world
+}
+
+/// Makes calls in one session over MCP, and returns their results.
+fn over_mcp(world: &World, calls: &[Value]) -> (Vec<Value>, Outcome) {
+    by_mcp(world, &[], calls)
+}
+
+/// As [`over_mcp`], with these words for the server.
+fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Value>, Outcome) {
+    let lines: String = calls.iter().map(|call| format!("{call}\n")).collect();
+    let atoll = std::env::var("ATOLL_BIN").unwrap();
+    let run = world
+        .host("python3")
+        .args(["-c", CLIENT, &atoll])
+        .args(words)
+        .stdin(lines);
+    let outcome = run.run().success();
+    let text = outcome.out();
+    let answers = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (answers.collect(), outcome)
 }
 
 /// Calls a tool, and returns what `--json` prints.
@@ -316,4 +358,191 @@ fn sandboxes_of_tools_live_as_they_say() {
         assert_eq!(called(&world, &["mark"])["text"], "1\n");
     }
     assert!(!world.exists("marks"));
+}
+
+#[test]
+fn tools_that_come_with_atoll_work_once_they_are_named() {
+    let world = World::new("tools_that_come_with_atoll_work_once_they_are_named");
+    let names = [
+        "run",
+        "read_file",
+        "write_file",
+        "edit_file",
+        "list_directory",
+        "search",
+        "fetch_url",
+    ];
+    let tables = names.map(|name| format!("[tool.{name}]\nkind = \"builtin\"\n"));
+    world.write(world.config().join("atoll/tools.toml"), tables.concat());
+    world.write("a/note.txt", "one\n-two\n");
+    let calls = [
+        json!(["write_file", { "path": "b/c/new.txt", "content": "alpha\nbeta\n" }]),
+        json!(["edit_file", { "path": "b/c/new.txt", "old": "beta", "new": "gamma" }]),
+        json!(["edit_file", { "path": "b/c/new.txt", "old": "a", "new": "x" }]),
+        json!(["read_file", { "path": "b/c/new.txt" }]),
+        json!(["list_directory", {}]),
+        json!(["search", { "pattern": "-t(wo)", "path": "a" }]),
+        json!(["run", { "command": "echo $((6 * 7))" }]),
+        json!(["read_file", { "path": "-n" }]),
+        json!(["fetch_url", { "url": "https://example.com/" }]),
+        json!(["fetch_url", { "url": "file:///etc/passwd" }]),
+    ];
+    let (answers, outcome) = over_mcp(&world, &calls);
+    let text = |number: usize| {
+        answers[number]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+    };
+    assert!(text(2).contains("4 times, not once"), "{outcome}");
+    assert_eq!(text(3), "alpha\ngamma\n");
+    assert!(
+        text(4).contains("a/") && text(4).contains("b/"),
+        "{outcome}"
+    );
+    assert_eq!(text(5), "a/note.txt:2:-two\n");
+    assert_eq!(text(6), "42\n");
+    assert_eq!(answers[7]["isError"], true);
+    // The boundary is closed, and no file is an address.
+    assert_eq!(answers[8]["isError"], true);
+    assert!(!text(9).contains("root:"), "{outcome}");
+    assert!(!world.exists("b"), "changes wait for a decision");
+}
+
+#[test]
+fn a_call_with_a_key_is_made_once() {
+    let world = world("a_call_with_a_key_is_made_once");
+    let key = json!({ "atoll/key": "a" });
+    let (answers, outcome) = over_mcp(
+        &world,
+        &[
+            json!(["note", { "count": 1 }, key]),
+            json!(["note", { "count": 1 }, key]),
+            json!(["note", { "count": 2 }, key]),
+            json!(["note", { "count": 2 }]),
+        ],
+    );
+    assert_eq!(
+        answers[0]["structuredContent"],
+        json!({ "count": 1 }),
+        "{outcome}"
+    );
+    assert_eq!(
+        answers[1]["structuredContent"],
+        json!({ "count": 1 }),
+        "{outcome}"
+    );
+    assert!(
+        answers[1].to_string().contains("the answer of call 1"),
+        "{outcome}"
+    );
+    assert!(
+        answers[2].to_string().contains("used for another call"),
+        "{outcome}"
+    );
+    assert_eq!(
+        answers[3]["structuredContent"],
+        json!({ "count": 2 }),
+        "{outcome}"
+    );
+    let made = |all: &[Value]| {
+        all.iter()
+            .filter(|one| one["type"] == "tool.opened")
+            .count()
+    };
+    assert_eq!(made(&e2e::traces::events(&world)), 2);
+    // By another process too, for which the record counts.
+    let again = world.atoll(["tools", "call", "note", "count=1", "--key", "a"]);
+    let again = again.run().expect_status(125);
+    let _ = again.is_clear_error(["was made before", "/tool/1 ended as done"]);
+    assert_eq!(made(&e2e::traces::events(&world)), 2);
+}
+
+#[test]
+fn a_call_that_its_process_leaves_open_ends_as_unknown() {
+    let world = world("a_call_that_its_process_leaves_open_ends_as_unknown");
+    let linger = TOOLS.replace("timeout = \"300ms\"", "timeout = \"10m\"");
+    world.write(world.config().join("atoll/tools.toml"), linger);
+    let _ = called(&world, &["count_words", "path=README.md"]);
+    let all = || e2e::traces::events(&world);
+    let find = |kind: &str| {
+        let mut all = all().into_iter().filter(|one| one["type"] == kind);
+        all.nth(1)
+    };
+    let call = world
+        .atoll(["tools", "call", "sleep", "--key", "k"])
+        .start();
+    let _ = e2e::wait_until("the program runs", e2e::BOUND, || find("exec.opened"));
+    call.signal(rustix::process::Signal::KILL);
+    let _ = call.wait();
+    assert!(find("tool.closed").is_none());
+    // Whoever comes next records the end, once; nobody makes the call again.
+    let again = world.atoll(["tools", "call", "sleep", "--key", "k"]).run();
+    let _ = again
+        .expect_status(125)
+        .is_clear_error(["ended as unknown"]);
+    let closed: Vec<Value> = all()
+        .into_iter()
+        .filter(|one| one["type"] == "tool.closed")
+        .collect();
+    let ends: Vec<&Value> = closed.iter().map(|one| &one["body"]["end"]).collect();
+    assert_eq!(ends, ["done", "unknown"]);
+    assert_eq!(
+        all()
+            .iter()
+            .filter(|one| one["type"] == "tool.opened")
+            .count(),
+        2
+    );
+    e2e::traces::verify_ledger(&world);
+}
+
+#[test]
+fn a_session_is_replayed_without_effects_and_compared() {
+    let world = world("a_session_is_replayed_without_effects_and_compared");
+    let deny = "permit(principal, action == Action::\"call\", resource);\n@id(\"ten\")\nforbid(principal, \
+                action == Action::\"call\", resource) when { context.arguments.number.hasTag(\"count\") \
+                && context.arguments.number.getTag(\"count\") >= 10 };";
+    world.write(world.config().join("atoll/own.cedar"), deny);
+    let calls = [
+        json!(["count_words", { "path": "README.md" }]),
+        json!(["note", { "count": 3, "text": "kept" }]),
+        json!(["note", { "count": 10 }]),
+        json!(["note", { "count": "x" }]),
+    ];
+    let (recorded, outcome) = by_mcp(&world, &["--record", "session.jsonl"], &calls);
+    assert_eq!(world.read("session.jsonl").lines().count(), 4, "{outcome}");
+    let compare = || world.atoll(["tools", "assert", "session.jsonl"]).run();
+    let _ = compare().success().says(["The 4 calls", "are as recorded"]);
+    // Nothing is carried out, however the files are by now.
+    world.write("README.md", "one\n");
+    let runs = world.runs().len();
+    let (replayed, outcome) = by_mcp(&world, &["--replay", "session.jsonl"], &calls);
+    assert_eq!(replayed[..2], recorded[..2], "{outcome}");
+    assert!(replayed[2].to_string().contains("policy ten"), "{outcome}");
+    assert_eq!(world.runs().len(), runs);
+    let _ = compare().success();
+    let others = [calls[0].clone(), json!(["note", { "count": 4 }])];
+    let (answers, outcome) = by_mcp(&world, &["--replay", "session.jsonl"], &others);
+    assert!(
+        answers[1].to_string().contains("not in the recording"),
+        "{outcome}"
+    );
+    let compared = compare().expect_status(1);
+    let lines = [
+        "  count_words {\"path\":\"README.md\"}: allowed",
+        "- note {\"count\":3,\"text\":\"kept\"}: allowed",
+        "- note {\"count\":10}: denied",
+        "+ note {\"count\":4}: allowed",
+    ];
+    for line in lines {
+        assert!(
+            compared.out().lines().any(|one| one == line),
+            "{line}\n{compared}"
+        );
+    }
+    let again = world
+        .atoll(["mcp", "--record", "session.jsonl"])
+        .run()
+        .expect_status(125);
+    let _ = again.is_clear_error(["session.jsonl cannot be made", "exists"]);
 }

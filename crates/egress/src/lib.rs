@@ -47,6 +47,7 @@ mod tunnel;
 mod vault;
 
 pub use credentials::{check_app_key, make_renewed_placeholder};
+pub use names::PROXY_ADDRESS;
 pub use secret::{key_placeholders, make_placeholder, text_of as placeholder_of};
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultKey, VaultSealError};
 

@@ -13,6 +13,8 @@ pub(crate) const SANDBOX_API_NAME: &str = "atoll.internal";
 
 /// The first IPv4 address, within 198.18.0.0/15, which nobody on the internet has (RFC 2544).
 const FIRST_4: u32 = u32::from_be_bytes([198, 18, 0, 1]);
+/// The IPv4 address of the proxy, the first name.
+pub const PROXY_ADDRESS: Ipv4Addr = Ipv4Addr::from_bits(FIRST_4);
 /// The first IPv6 address, under a prefix of Atoll's own among the private ones (RFC 4193).
 const FIRST_6: u128 = 0xfd61_746f_6c6c_0000_0000_0000_0000_0001;
 

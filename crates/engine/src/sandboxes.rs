@@ -5,8 +5,10 @@
 //! [`Engine::create`]. Each sandbox is a run like any other: decided, recorded,
 //! supervised by [`call`](crate::call) on a thread of its own, and spoken to by an [`Owner`].
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -65,6 +67,9 @@ pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{
     Staged, VolumeEntry, VolumeFiles, VolumeWrite, clear_staging, volume_files, volume_usage,
 };
+
+/// The proxy of every sandbox's network, which programs there ask for connections.
+pub const PROXY: SocketAddrV4 = SocketAddrV4::new(atoll_egress::PROXY_ADDRESS, 80);
 
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
 #[derive(Clone)]
@@ -137,6 +142,13 @@ pub struct Sandbox {
     shared: Arc<Shared>,
     owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
+}
+
+/// Returns a variable of a sandbox's programs: a credential's has its placeholder.
+#[must_use]
+pub fn variable_in<'a>(sandbox: &'a Sandbox, name: &str) -> Option<&'a OsStr> {
+    let mut all = sandbox.basis.boundary().environment.iter();
+    all.find(|(own, _)| own == name).map(|(_, value)| &**value)
 }
 
 /// An exec that has ended, with what it wrote.

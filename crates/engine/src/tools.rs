@@ -1,18 +1,24 @@
 //! Calls of tools: decided by the rules of the sandbox that the tool runs in, recorded, and carried
 //! out by whoever has the tool.
 
-use std::time::{Instant, SystemTime};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
 
-use atoll_ledger::{Armed, Durability, Ledger, LedgerError, Refused};
+pub use atoll_ledger::OpenCalls;
+use atoll_ledger::{Armed, Durability, Event, Filter, Ledger, LedgerError, Refused, format_time};
 use atoll_model::{Action, Call, CallId, CallTool, Reason, RunId, ToolEnd, ToolName, Verdict};
 use atoll_policy::{Facts, HostFacts, PriorAnswer, Rules, ToolGrant, agreement, offers_tool};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::call::{Effect, Gate, NeedsApproval, carry_out, preview};
 use crate::configuration;
 use crate::failure::{Doing, Failure};
 use crate::run::{facts, new_run_id};
 use crate::sandboxes::{CreateSandbox, Engine, Workspace};
+
+/// The time for which a key is known.
+const KEYS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// A request for a call of a tool.
 pub struct ToolRequest<'a> {
@@ -86,6 +92,26 @@ impl ToolRequest<'_> {
         }
     }
 
+    /// Returns its caller, as a key is one of theirs.
+    #[must_use]
+    pub fn caller(&self) -> String {
+        match &self.sandbox.workspace {
+            Workspace::Own(served) => {
+                let caller = served.caller.as_deref().unwrap_or_default();
+                format!("{}/{caller}", served.tenant)
+            }
+            Workspace::Directory(_) => "local".to_owned(),
+        }
+    }
+
+    /// Returns the tool and the digest of the arguments, as they are recorded.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let digest = Sha256::digest(self.call.text.as_bytes());
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{} sha256:{digest}", self.call.tool)
+    }
+
     fn call(&self) -> Call {
         let action = Action::CallTool(Box::new(self.call.clone()));
         let place = self.sandbox.workspace.place();
@@ -95,6 +121,19 @@ impl ToolRequest<'_> {
             ..Call::new(run, configuration::principal(), place, action)
         }
     }
+}
+
+/// A call with a key, as the ledger has it.
+#[derive(Clone, Debug)]
+pub struct KeyedCall {
+    /// The caller.
+    pub caller: String,
+    /// The key.
+    pub key: String,
+    /// The tool, and the digest of the arguments.
+    pub call: String,
+    /// The end, in words.
+    pub end: String,
 }
 
 /// Carrying out a call.
@@ -217,6 +256,25 @@ impl ToolRules<'_> {
     }
 }
 
+/// Describes a recorded call, if it was made and has a key.
+fn keyed(id: &str, body: &Value) -> Option<KeyedCall> {
+    let text = |at: &str| body.pointer(at)?.as_str().map(str::to_owned);
+    let is_made = text("/verdict").as_deref() == Some("allow");
+    let caller = match text("/served/tenant") {
+        Some(tenant) => format!("{tenant}/{}", text("/served/caller").unwrap_or_default()),
+        None => "local".to_owned(),
+    };
+    let keyed = || {
+        Some(KeyedCall {
+            caller,
+            key: text("/key")?,
+            call: format!("{} {}", text("/tool")?, text("/digest")?),
+            end: format!("the end of {id} is unknown"),
+        })
+    };
+    is_made.then(keyed).flatten()
+}
+
 impl Engine {
     /// Compiles the rules of the sandbox that a tool runs in, as profiles and policies are now,
     /// without its credentials.
@@ -233,6 +291,50 @@ impl Engine {
             rules,
             host,
         })
+    }
+
+    /// Marks a session as this process's, before its first call.
+    ///
+    /// # Errors
+    /// When that cannot be noted.
+    pub fn open_calls(&self, session: &RunId) -> Result<OpenCalls, Failure> {
+        let opened = self.ledger().open_calls(session);
+        opened.doing("the session of tools cannot be noted")
+    }
+
+    /// Returns the calls with keys of the last day, the oldest first.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn keyed_calls(&self) -> Result<Vec<KeyedCall>, Failure> {
+        let unread = "the ledger cannot be read";
+        let since = SystemTime::now().checked_sub(KEYS_KEPT);
+        let filter = Filter {
+            since: since.map(format_time),
+            ..Filter::default()
+        };
+        let mut calls = BTreeMap::<(RunId, u64), KeyedCall>::new();
+        for event in Ledger::events(self.state_dir(), filter).doing(unread)? {
+            let Event {
+                kind, run, body, ..
+            } = event.doing(unread)?;
+            let number = body.get("call").and_then(Value::as_u64);
+            let (Some(run), Some(number)) = (run, number) else {
+                continue;
+            };
+            let id = format!("{run}/tool/{number}");
+            if kind == "tool.closed"
+                && let Some(call) = calls.get_mut(&(run.clone(), number))
+            {
+                let end = body.get("end").and_then(Value::as_str).unwrap_or("unknown");
+                call.end = format!("{id} ended as {end}");
+            } else if kind == "tool.opened"
+                && let Some(keyed) = keyed(&id, &body)
+            {
+                calls.insert((run, number), keyed);
+            }
+        }
+        Ok(calls.into_values().collect())
     }
 
     /// Records that a breaker has changed: by a call of a session, or by a person.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -63,8 +63,8 @@ pub(crate) fn carry_out(to: &OwnedFd, ask: Ask) -> io::Result<()> {
             let file = open(&path_of(path), file_use)?;
             tell(to, &Answer::File, Some(&file.into()))
         }
-        Ask::Connect { port } => {
-            let connection = connect(port)?;
+        Ask::Connect { address } => {
+            let connection = connect(address)?;
             tell(to, &Answer::Connection, Some(&connection.into()))
         }
         // Not here: it answers more than once.
@@ -288,24 +288,14 @@ fn write(options: &mut OpenOptions, path: &Path, mode: u16) -> io::Result<File> 
     }
 }
 
-/// Connects to a port of this network's loopback, whichever family listens there.
-fn connect(port: u16) -> io::Result<TcpStream> {
-    let places = [
-        IpAddr::from(Ipv4Addr::LOCALHOST),
-        IpAddr::from(Ipv6Addr::LOCALHOST),
-    ];
-    let mut refused = io::Error::from(ErrorKind::ConnectionRefused);
-    for ip in places {
-        match TcpStream::connect_timeout(&SocketAddr::new(ip, port), CONNECTED_WITHIN) {
-            Ok(connection) => return Ok(connection),
-            Err(error) if ip.is_ipv4() => refused = error,
-            Err(_) => {}
+/// Connects to an address.
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect_timeout(&address, CONNECTED_WITHIN).map_err(|error| {
+        match error.raw_os_error() {
+            Some(_) => error,
+            // One that took too long has none.
+            None => io::Error::from_raw_os_error(ETIMEDOUT),
         }
-    }
-    Err(match refused.raw_os_error() {
-        Some(_) => refused,
-        // One that took too long has none.
-        None => io::Error::from_raw_os_error(ETIMEDOUT),
     })
 }
 

@@ -1,5 +1,7 @@
 //! The requests of the host side and the answers, in a fixed form with named limits.
 
+use std::net::SocketAddr;
+
 use atoll_frame::wire::{Malformed, Reader, Writer};
 
 /// The longest path, bytes (PATH_MAX of limits.h).
@@ -61,10 +63,10 @@ pub enum Ask {
         /// The use.
         file_use: FileUse,
     },
-    /// Connect to a port of the sandbox's own loopback: [`Answer::Connection`] with it.
+    /// Connect to an address, as a program of the sandbox does: [`Answer::Connection`] with it.
     Connect {
-        /// The port.
-        port: u16,
+        /// The address.
+        address: SocketAddr,
     },
     /// Tell of every change in a directory: [`Answer::Done`] once that has begun, then
     /// [`Answer::Changed`] until the socket is closed. From then on whatever is asked here is
@@ -184,10 +186,7 @@ impl Ask {
                     }
                 }
             }
-            Self::Connect { port } => {
-                out.u8(7);
-                out.u16(*port);
-            }
+            Self::Connect { address } => tagged(&mut out, 7, address.to_string().as_bytes()),
             Self::Watch { path, recursive } => {
                 tagged(&mut out, 6, path);
                 out.u8(u8::from(*recursive));
@@ -205,8 +204,9 @@ impl Ask {
         let mut from = Reader::new(message);
         let tag = from.u8()?;
         if tag == 7 {
-            let port = from.u16()?;
-            return from.end().map(|()| Self::Connect { port });
+            let text = String::from_utf8(from.text()?).map_err(|_| Malformed::Tag)?;
+            let address = text.parse().map_err(|_| Malformed::Tag)?;
+            return from.end().map(|()| Self::Connect { address });
         }
         let path = absolute(&mut from)?;
         let ask = match tag {

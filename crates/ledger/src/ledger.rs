@@ -15,7 +15,7 @@ use crate::entry::Begun;
 use crate::event::seal::{SealFault, SealKey, sealed_members};
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::{Clock, Journal};
-use crate::open_runs::OpenRuns;
+use crate::open_runs::{OpenCalls, OpenRuns};
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, RunFiles, recover};
 use crate::seals::{self, ShredWhy};
@@ -185,6 +185,16 @@ impl Ledger {
         wall_clock: Duration,
     ) -> Result<ClosedExec, LedgerError> {
         armed.close_exec(ending, wall_clock)
+    }
+
+    /// Marks a session of calls as this process's, before its first one: calls that it leaves open
+    /// when it goes are recorded as unknown.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn open_calls(&self, session: &RunId) -> Result<OpenCalls, LedgerError> {
+        let marker = self.open_runs.mark(session, self.journal.scan_start()?)?;
+        Ok(OpenCalls(Some(marker)))
     }
 
     /// Records the end of a tool's call (`tool.closed`). It is on disk once the returned value is

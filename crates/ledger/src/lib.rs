@@ -80,7 +80,7 @@ pub use labels::{KeptUse, RunPurposes};
 pub use ledger::{Asked, Ledger};
 pub use note::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, SigningKey, VerifierKey};
 pub use note::{decimal, signed_text};
-pub use open_runs::OpenRuns;
+pub use open_runs::{OpenCalls, OpenRuns};
 pub use private::PrivateFault;
 pub use proof::check_proof;
 pub use proof::{ConsistencyProof, InclusionProof, PROOF_BYTES_MAX, ProofFault, Proven, Prover};

@@ -40,6 +40,19 @@ pub(crate) struct Marker {
     file: File,
 }
 
+/// A session of calls of this process, until it is dropped.
+#[derive(Debug)]
+pub struct OpenCalls(pub(crate) Option<Marker>);
+
+impl Drop for OpenCalls {
+    fn drop(&mut self) {
+        if let Some(marker) = self.0.take() {
+            // What stays is removed by the next process that looks.
+            let _ = marker.remove();
+        }
+    }
+}
+
 /// The process that carries a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carrier {

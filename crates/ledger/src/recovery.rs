@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use atoll_model::RunId;
-use serde_json::json;
+use atoll_model::{RunId, ToolEnd};
+use serde_json::{Value, json};
 
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
@@ -89,6 +89,36 @@ pub(crate) fn recover(
     Ok(interrupted)
 }
 
+/// Records the end of each call of a session that no process carries any more: nobody knows it.
+fn close_calls(journal: &Journal, state: &StateDir, marker: &Marker) -> Result<(), LedgerError> {
+    let Some(start) = marker.start()? else {
+        return Ok(());
+    };
+    let filter = Filter {
+        run: Some(marker.run().clone()),
+        ..Filter::default()
+    };
+    let mut open = BTreeSet::new();
+    for event in Events::from_place(state, filter, start)? {
+        let event = match event {
+            Ok(event) => event,
+            Err(LedgerError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let call = event.body.get("call").and_then(Value::as_u64);
+        match (event.kind.as_str(), call) {
+            ("tool.opened", Some(call)) => drop(open.insert(call)),
+            ("tool.closed", Some(call)) => drop(open.remove(&call)),
+            (_, _) => {}
+        }
+    }
+    for call in open {
+        let body = json!({ "call": call, "end": ToolEnd::Unknown.name(), "why": UNSEEN });
+        journal.append_durable(&Draft::new("tool.closed", Some(marker.run()), &body)?)?;
+    }
+    Ok(())
+}
+
 /// Records the end of a run that no process carries any more, if it has none.
 pub(crate) fn interrupted_because(
     journal: &Journal,
@@ -97,6 +127,7 @@ pub(crate) fn interrupted_because(
     why: &str,
     files: &dyn RunFiles,
 ) -> Result<Option<InterruptedRun>, LedgerError> {
+    close_calls(journal, state, &marker)?;
     if is_unclosed(state, &marker)? {
         return interrupt(journal, state, marker, why, files).map(Some);
     }

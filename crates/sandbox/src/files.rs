@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -152,12 +152,24 @@ impl FileServer {
         }
     }
 
-    /// Connects to a port of the sandbox's own loopback.
+    /// Connects to a port of the sandbox's own loopback, whichever family listens there.
     ///
     /// # Errors
     /// As of [`FileServer::stat`]; `ConnectionRefused` where nothing listens.
     pub fn connect(&self, port: u16) -> io::Result<TcpStream> {
-        self.ask(&Ask::Connect { port })?;
+        let first = self.dial((Ipv4Addr::LOCALHOST, port).into());
+        first.or_else(|refused| {
+            let second = self.dial((Ipv6Addr::LOCALHOST, port).into());
+            second.map_err(|_| refused)
+        })
+    }
+
+    /// Connects to an address, as a program of the sandbox does.
+    ///
+    /// # Errors
+    /// As of [`FileServer::connect`].
+    pub fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        self.ask(&Ask::Connect { address })?;
         match hear(&self.requests)? {
             (Answer::Connection, Some(socket)) => {
                 check_connection(&socket)?;

@@ -26,6 +26,8 @@ use crate::protocol::{
 
 /// The largest message, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// The name of a call's key among what a client says beside it (`_meta`).
+const KEY: &str = "atoll/key";
 /// The tool that asks whether a call would be allowed.
 const MAY_I: &str = "atoll__may_i";
 
@@ -337,6 +339,11 @@ fn refused(refusal: &Refusal) -> ErrorData {
 pub(crate) fn is_clear(message: &[u8]) -> bool {
     let text = std::str::from_utf8(message);
     text.is_ok_and(|text| atoll_tools::parse(text, MESSAGE_BYTES_MAX).is_ok())
+}
+
+/// Returns the key of a call, by which it is made once.
+pub(crate) fn key_of(of: &RequestContext<RoleServer>) -> Option<String> {
+    of.meta.0.get(KEY)?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

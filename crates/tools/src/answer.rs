@@ -14,10 +14,13 @@ use crate::exec::{Ran, RanEnd, described};
 use crate::json;
 use crate::limits::Exceeded;
 use crate::tool::{Output, Tool, Work};
-use crate::upstream::connection::{Given, NoResult};
+use crate::upstream::connection::NoResult;
+use crate::upstream::frames::Given;
 
 /// The most bytes of a failed program's error output that are given to the caller.
 const ERROR_BYTES_MAX: usize = 8 << 10;
+/// The longest form of a call as it was sent that is recorded, bytes.
+const SENT_BYTES_MAX: usize = 16 << 10;
 /// The part of a failed program's error output that is looked at for that.
 const ERROR_BYTES_READ: usize = 64 << 10;
 /// The most bytes of a result that are no text, in base64: with the largest text, they fit a line.
@@ -75,6 +78,20 @@ impl Answer {
             rest: String::new(),
             told: Vec::new(),
             run,
+        }
+    }
+
+    /// Makes it of a recording.
+    pub(crate) fn replayed(
+        number: u32,
+        end: ToolEnd,
+        blocks: Vec<Block>,
+        structured: Option<Value>,
+    ) -> Self {
+        Self {
+            blocks,
+            structured,
+            ..Self::new(number, end, None)
         }
     }
 
@@ -220,6 +237,7 @@ impl Answer {
             mut blocks,
             mut structured,
             is_error,
+            sent,
         } = given;
         let data: usize = blocks.iter().map(Block::data_bytes).sum();
         if data > DATA_BYTES_MAX {
@@ -246,6 +264,7 @@ impl Answer {
             "parts": blocks.len(),
             "data-bytes": data,
             "changed": noted.details(),
+            "sent": sent.map(|sent| clean(sent.as_bytes(), SENT_BYTES_MAX).text),
         });
         let end = if is_error {
             ToolEnd::Failed

@@ -13,6 +13,7 @@ use atoll_model::ToolName;
 use serde::Deserialize;
 
 use crate::guard::Guard;
+use crate::keys::Keys;
 use crate::limits::{self, Bounds};
 use crate::results::Results;
 use crate::tool::{Tool, Written};
@@ -34,8 +35,8 @@ const TOOLS_MAX: usize = 4_096;
 pub struct Problem {
     /// The file.
     pub file: String,
-    /// The tool, if it is about one.
-    pub tool: Option<String>,
+    /// The table, as `tool.NAME` or `upstream.NAME`, if it is about one.
+    pub table: Option<String>,
     /// The description of what is wrong.
     pub why: String,
 }
@@ -83,7 +84,7 @@ impl Registry {
             Err(error) => registry.problem(configuration, None, error.to_string()),
         }
         for upstream in registry.upstreams.clone().values() {
-            registry.add_pinned(upstream, state, &mut twice);
+            registry.add_of(upstream, state, &mut twice);
         }
         if registry.tools.len() > TOOLS_MAX {
             let why = format!("{} tools, and {TOOLS_MAX} at most", registry.tools.len());
@@ -125,10 +126,10 @@ impl Registry {
         &self.problems
     }
 
-    fn problem(&mut self, file: &Path, tool: Option<&str>, why: String) {
+    fn problem(&mut self, file: &Path, table: Option<(&str, &str)>, why: String) {
         self.problems.push(Problem {
             file: file.display().to_string(),
-            tool: tool.map(str::to_owned),
+            table: table.map(|(kind, name)| format!("{kind}.{name}")),
             why,
         });
     }
@@ -156,7 +157,7 @@ impl Registry {
             let tool = tool.and_then(|one: Written| one.read(&name, &path.display().to_string()));
             match tool {
                 Ok(tool) => self.add(tool, path, twice),
-                Err(why) => self.problem(path, Some(&name), why.trim_end().to_owned()),
+                Err(why) => self.problem(path, Some(("tool", &name)), why.trim_end().to_owned()),
             }
         }
     }
@@ -205,37 +206,43 @@ impl Registry {
             }
             Err(why) => why.trim_end().to_owned(),
         };
-        self.problem(path, Some(name), why);
+        self.problem(path, Some(("upstream", name)), why);
     }
 
-    /// Adds the approved tools of an upstream.
-    fn add_pinned(&mut self, upstream: &Arc<Upstream>, state: &Path, twice: &mut BTreeSet<String>) {
+    /// Adds the tools of an upstream: as they are described, or approved.
+    fn add_of(&mut self, upstream: &Arc<Upstream>, state: &Path, twice: &mut BTreeSet<String>) {
         let path = Path::new(&upstream.file);
+        let mut add = |registry: &mut Self, tool: Result<Tool, String>| match tool {
+            Ok(tool) => registry.add(tool, path, twice),
+            Err(why) => registry.problem(path, Some(("upstream", &upstream.name)), why),
+        };
+        match Tool::described(upstream) {
+            Some(Ok(tools)) => return tools.into_iter().for_each(|tool| add(self, tool)),
+            Some(Err(why)) => return add(self, Err(why)),
+            None => {}
+        }
         let pins = match Pins::read(state, upstream) {
             Ok(Some(pins)) => Arc::new(pins),
             Ok(None) => {
                 let why = "none of its tools is approved: atoll tools pin".to_owned();
                 return self.problem(
                     path,
-                    Some(&upstream.name),
+                    Some(("upstream", &upstream.name)),
                     format!("{why} {}", upstream.name),
                 );
             }
-            Err(why) => return self.problem(path, Some(&upstream.name), why),
+            Err(why) => return self.problem(path, Some(("upstream", &upstream.name)), why),
         };
         if !pins.are_of(upstream) {
             let why = "its command has changed since its tools were approved: atoll tools pin";
             return self.problem(
                 path,
-                Some(&upstream.name),
+                Some(("upstream", &upstream.name)),
                 format!("{why} {}", upstream.name),
             );
         }
         for pinned in &pins.tools {
-            match Tool::of_upstream(upstream, &pins, pinned) {
-                Ok(tool) => self.add(tool, path, twice),
-                Err(why) => self.problem(path, Some(&upstream.name), why),
-            }
+            add(self, Tool::of_upstream(upstream, &pins, pinned));
         }
     }
 
@@ -265,7 +272,7 @@ impl Registry {
             return;
         }
         let why = "described twice: none of them counts".to_owned();
-        self.problem(path, Some(name.as_str()), why);
+        self.problem(path, Some(("tool", name.as_str())), why);
     }
 
     fn switch_off(&mut self, off: &BTreeSet<String>) {
@@ -336,6 +343,7 @@ pub struct ToolSwitches {
     state: PathBuf,
     guard: Guard,
     results: Results,
+    keys: Keys,
     read: Mutex<Option<(Vec<Stamp>, Arc<Registry>)>>,
 }
 
@@ -348,6 +356,7 @@ impl ToolSwitches {
             state: state.to_owned(),
             guard: Guard::new(state),
             results: Results::default(),
+            keys: Keys::default(),
             read: Mutex::default(),
         }
     }
@@ -358,6 +367,11 @@ impl ToolSwitches {
         &self.guard
     }
 
+    /// Returns the keys of calls.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// Returns the rests of results that were cut.
     pub(crate) fn results(&self) -> &Results {
         &self.results
@@ -366,18 +380,22 @@ impl ToolSwitches {
     /// Returns the registry as its files are now.
     pub fn registry(&self) -> Arc<Registry> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.stamps();
+        let before = read.as_ref().map(|(_, registry)| Arc::clone(registry));
+        let now = self.stamps(before.as_deref());
         if let Some((then, registry)) = &*read
             && *then == now
         {
             return Arc::clone(registry);
         }
-        let registry = Arc::new(Registry::read(&self.configuration, &self.state));
+        let registry = Registry::read(&self.configuration, &self.state);
+        let registry = Arc::new(registry);
+        // The files that it names for the first time are looked at again by the next caller.
         *read = Some((now, Arc::clone(&registry)));
         registry
     }
 
-    fn stamps(&self) -> Vec<Stamp> {
+    /// Returns the places of all files, those that a registry names too.
+    fn stamps(&self, registry: Option<&Registry>) -> Vec<Stamp> {
         let stamp = |path: PathBuf| {
             let found = fs::metadata(&path).ok();
             let found =
@@ -394,10 +412,13 @@ impl ToolSwitches {
         let mut pins: Vec<PathBuf> = pins.collect();
         pins.sort();
         let others = [self.configuration.join(SWITCHES)];
+        let upstreams = registry.into_iter().flat_map(|one| one.upstreams.values());
+        let documents = upstreams.filter_map(|one| one.document().map(Path::to_owned));
         files
             .into_iter()
             .chain(others)
             .chain(pins)
+            .chain(documents)
             .map(stamp)
             .collect()
     }

@@ -1,6 +1,7 @@
 //! A session of a caller: the tools that it is offered, and its calls.
 
 mod bounds;
+mod keyed;
 mod upstreams;
 
 use std::cell::Cell;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use atoll_cedar::flattened;
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
-use atoll_engine::tools::{Called, NotCalled, ToolRequest, ToolRules, new_tool_session};
+use atoll_engine::tools::{Called, NotCalled, OpenCalls, ToolRequest, ToolRules, new_tool_session};
 use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
@@ -23,10 +24,11 @@ use serde_json::Value;
 use crate::answer::{Answer, Refusal};
 use crate::exec::{Cancel, Program};
 use crate::json::{self, ARGUMENTS_BYTES_MAX};
+use crate::recording::Recording;
 use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
-use crate::tool::{Command, Tool, Work};
+use crate::tool::{Command, OfUpstream, Tool, Work};
 use crate::upstream::connection::Connection;
 
 /// The longest time that calls under way have to end in when their session does.
@@ -44,6 +46,10 @@ pub struct Session<R> {
     under_way: Mutex<UnderWay>,
     /// Told when a call ends.
     ended: Condvar,
+    /// Its mark in the state, from its first call on.
+    open: Mutex<Option<OpenCalls>>,
+    /// Its recording, if there is one.
+    recording: Option<Recording>,
     /// The upstreams that were started, by their names.
     connections: Mutex<BTreeMap<String, Slot>>,
 }
@@ -130,8 +136,16 @@ impl<R: Runner> Session<R> {
             calls: AtomicU32::new(0),
             under_way: Mutex::default(),
             ended: Condvar::new(),
+            open: Mutex::default(),
+            recording: None,
             connections: Mutex::default(),
         }
+    }
+
+    /// Has its calls recorded, or answered by a recording.
+    #[must_use]
+    pub fn with(self, recording: Option<Recording>) -> Self {
+        Self { recording, ..self }
     }
 
     /// Returns its id, by which the ledger has its calls.
@@ -182,7 +196,7 @@ impl<R: Runner> Session<R> {
             let failure = self.engine.tool_rules(&self.runner.boundary(tool)).err()?;
             Some(Problem {
                 file: tool.file.clone(),
-                tool: Some(tool.name.to_string()),
+                table: Some(format!("tool.{}", tool.name)),
                 why: match failure.why {
                     Some(why) => format!("{}: {why}", failure.what),
                     None => failure.what,
@@ -227,6 +241,11 @@ impl<R: Runner> Session<R> {
             admitted.take_back();
             return called;
         }
+        if let Some(recording) = &self.recording {
+            recording
+                .note(asked.name, asked.arguments, &called)
+                .map_err(failed)?;
+        }
         if let Ok(answer) = &called
             && !answer.rest.is_empty()
         {
@@ -265,6 +284,12 @@ impl<R: Runner> Session<R> {
             call: &call,
             answer: asked.answer,
         };
+        let taken = match asked.key.map(|key| self.take_key(key, &request)) {
+            None => None,
+            Some(Ok(taken)) => Some(taken),
+            Some(Err(again)) => return self.again(again, number, &tool.name),
+        };
+        self.open_calls().map_err(failed)?;
         let (id, directory) = (request.id(), boundary.workspace.directory());
         let effect = |grant: &ToolGrant| {
             let most = grant.wall_clock().unwrap_or(tool.timeout);
@@ -275,9 +300,12 @@ impl<R: Runner> Session<R> {
                 timeout: most.min(tool.timeout),
                 cancel: asked.cancel,
             };
-            let called = match &tool.work {
-                Work::Command(command) => self.run(&begun, command, directory),
-                Work::Mcp(of) => self.call_upstream(&begun, of),
+            let replayed = self.recording.as_ref();
+            let replayed = replayed.and_then(|one| one.answer(asked.name, &value, number));
+            let called = match (replayed, &tool.work) {
+                (Some(called), _) => Ok(called),
+                (None, Work::Command(command)) => self.run(&begun, command, directory),
+                (None, Work::Upstream(upstream, of)) => self.call_upstream(&begun, upstream, of),
             };
             let mut called = called.unwrap_or_else(|failure| {
                 is_fault.set(true);
@@ -289,7 +317,11 @@ impl<R: Runner> Session<R> {
         };
         let called = rules.call(&request, effect);
         drop(making);
-        Ok(called?)
+        let called = called.map_err(Refusal::from);
+        if let (Some(taken), Ok(_) | Err(Refusal::Failed(_))) = (taken, &called) {
+            taken.answered(called.as_ref().ok());
+        }
+        called
     }
 
     /// Runs the program of a call.
@@ -334,6 +366,7 @@ impl<R: Runner> Session<R> {
         }
         drop(under_way);
         locked(&self.connections).clear();
+        locked(&self.open).take();
         self.tools.results().forget(&self.id);
         self.tools.guard().forget(self.id.as_str());
     }
@@ -414,9 +447,13 @@ fn typed(tool: &Tool, text: &str, key: Option<&str>) -> Result<(CallTool, Value)
     let value = json::parse(text, ARGUMENTS_BYTES_MAX);
     let value = value.map_err(|error| vec![error.to_string()])?;
     tool.arguments.check(&value)?;
-    // What cannot become a program is refused before anything is decided.
-    if let Work::Command(command) = &tool.work {
-        rendered(command, &value).map_err(|why| vec![why])?;
+    // What cannot become a program, or a request, is refused before anything is decided.
+    match &tool.work {
+        Work::Command(command) => drop(rendered(command, &value).map_err(|why| vec![why])?),
+        Work::Upstream(_, OfUpstream::Operation(base, operation)) => {
+            drop(operation.request(base, &value).map_err(|why| vec![why])?);
+        }
+        Work::Upstream(_, OfUpstream::Mcp(..) | OfUpstream::Statement) => {}
     }
     let arguments = flattened(&value).map_err(|why| vec![why])?;
     let call = call_of(tool, value.to_string(), arguments, key);

@@ -1,5 +1,7 @@
 //! A tool as a registry describes it.
 
+mod builtin;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +12,11 @@ use atoll_policy::Requested;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::builtin::Builtin;
 use crate::limits::{self, Bounds};
+use crate::openapi::Operation;
 use crate::schema::Schema;
 use crate::template::{Item, Template};
-use crate::upstream::frames::Offered;
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
 use crate::written::{effect, on, requested, result_bytes, timeout};
@@ -64,19 +67,19 @@ pub struct Tool {
 pub enum Work {
     /// A program for each call.
     Command(Command),
-    /// A tool of an upstream MCP server.
-    Mcp(OfUpstream),
+    /// A call of an upstream.
+    Upstream(Arc<Upstream>, OfUpstream),
 }
 
 /// A tool of an upstream.
 #[derive(Debug)]
-pub struct OfUpstream {
-    /// The upstream.
-    pub upstream: Arc<Upstream>,
-    /// Its name there.
-    pub name: String,
-    /// The tools of the upstream, as approved.
-    pub pins: Arc<Pins>,
+pub enum OfUpstream {
+    /// A tool of an MCP server, by its name there, with all of them as approved.
+    Mcp(String, Arc<Pins>),
+    /// An operation of a service at this address.
+    Operation(String, Box<Operation>),
+    /// A statement on a database.
+    Statement,
 }
 
 /// A program as a tool.
@@ -90,8 +93,8 @@ pub struct Command {
     pub output: Output,
     /// The file that its result is in; its standard output if `None`.
     pub file: Option<PathBuf>,
-    /// True if the caller's text is what is run.
-    pub is_snippet: bool,
+    /// The kind that it was described as.
+    pub kind: ToolKind,
 }
 
 /// The form of a result.
@@ -119,9 +122,10 @@ impl Tool {
     #[must_use]
     pub fn kind(&self) -> ToolKind {
         match &self.work {
-            Work::Command(command) if command.is_snippet => ToolKind::Snippet,
-            Work::Command(_) => ToolKind::Command,
-            Work::Mcp(_) => ToolKind::Mcp,
+            Work::Command(command) => command.kind,
+            Work::Upstream(_, OfUpstream::Mcp(..)) => ToolKind::Mcp,
+            Work::Upstream(_, OfUpstream::Operation(..)) => ToolKind::OpenApi,
+            Work::Upstream(_, OfUpstream::Statement) => ToolKind::Sql,
         }
     }
 
@@ -131,42 +135,8 @@ impl Tool {
     pub fn counted(&self) -> String {
         match &self.work {
             Work::Command(_) => format!("tool {}", self.name),
-            Work::Mcp(of) => format!("upstream {}", of.upstream.name),
+            Work::Upstream(upstream, _) => format!("upstream {}", upstream.name),
         }
-    }
-
-    /// Makes the tool of an upstream that has this place among those that are approved.
-    pub(crate) fn of_upstream(
-        upstream: &Arc<Upstream>,
-        pins: &Arc<Pins>,
-        pinned: &Offered,
-    ) -> Result<Self, String> {
-        let too_long = || format!("{:?} has no name that clients take", pinned.name);
-        let name = upstream.name_of(&pinned.name).ok_or_else(too_long)?;
-        let arguments = Schema::of_upstream(pinned.arguments.clone());
-        let result = pinned.result.clone().map(Schema::new).transpose();
-        Ok(Self {
-            name: ToolName::parse(&name).map_err(|error| error.to_string())?,
-            title: pinned.title.clone(),
-            description: pinned.description.clone().unwrap_or_default(),
-            work: Work::Mcp(OfUpstream {
-                upstream: Arc::clone(upstream),
-                name: pinned.name.clone(),
-                pins: Arc::clone(pins),
-            }),
-            effect: upstream.effect_of(&pinned.name),
-            idempotent: upstream.is_idempotent(&pinned.name),
-            timeout: upstream.timeout,
-            result_bytes: upstream.result_bytes,
-            life: SandboxLife::Session,
-            requested: upstream.requested.clone(),
-            callers: upstream.callers.clone(),
-            enabled: upstream.is_on(&pinned.name),
-            bounds: upstream.bounds.clone(),
-            arguments: arguments.map_err(|why| format!("{}: arguments: {why}", pinned.name))?,
-            result: result.map_err(|why| format!("{}: result: {why}", pinned.name))?,
-            file: upstream.file.clone(),
-        })
     }
 }
 
@@ -175,7 +145,7 @@ impl Tool {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Written {
     title: Option<String>,
-    description: String,
+    description: Option<String>,
     kind: String,
     language: Option<Language>,
     #[serde(default)]
@@ -184,13 +154,11 @@ pub(crate) struct Written {
     #[serde(default = "text")]
     output: Output,
     output_file: Option<PathBuf>,
-    effect: String,
-    #[serde(default)]
-    idempotent: bool,
+    effect: Option<String>,
+    idempotent: Option<bool>,
     timeout: Option<String>,
     result_bytes: Option<String>,
-    #[serde(default = "per_call")]
-    sandbox: SandboxLife,
+    sandbox: Option<SandboxLife>,
     profile: Option<String>,
     #[serde(default)]
     allow: Vec<String>,
@@ -232,10 +200,6 @@ fn text() -> Output {
     Output::Text
 }
 
-fn per_call() -> SandboxLife {
-    SandboxLife::Call
-}
-
 impl Written {
     /// Reads a tool, with the first thing that is wrong with it.
     pub(crate) fn read(mut self, name: &str, file: &str) -> Result<Tool, String> {
@@ -246,12 +210,14 @@ impl Written {
             ));
         }
         let name = ToolName::parse(name).map_err(|error| error.to_string())?;
-        self.expand()?;
-        let effect = effect(&self.effect).map_err(at("effect"))?;
-        if self.description.trim().is_empty() {
+        let kind = self.expand(name.as_str())?;
+        let written = self.effect.as_deref().unwrap_or_default();
+        let effect = effect(written).map_err(at("effect"))?;
+        let description = self.description.clone().unwrap_or_default();
+        if description.trim().is_empty() {
             return Err("description: it tells a model nothing".to_owned());
         }
-        if self.description.len() > DESCRIPTION_BYTES_MAX {
+        if description.len() > DESCRIPTION_BYTES_MAX {
             return Err(format!(
                 "description: longer than {DESCRIPTION_BYTES_MAX} bytes"
             ));
@@ -262,17 +228,17 @@ impl Written {
         if result.is_some() && self.output != Output::Json {
             return Err("result: a schema is of JSON: output = \"json\"".to_owned());
         }
-        let command = self.command(&arguments)?;
+        let command = self.command(&arguments, kind)?;
         Ok(Tool {
             name,
             title: self.title.clone(),
-            description: self.description.clone(),
+            description,
             work: Work::Command(command),
             effect,
-            idempotent: self.idempotent,
+            idempotent: self.idempotent.unwrap_or(false),
             timeout: timeout(self.timeout.as_deref())?,
             result_bytes: result_bytes(self.result_bytes.as_deref())?,
-            life: self.sandbox,
+            life: self.sandbox.unwrap_or(SandboxLife::Call),
             requested: requested(
                 self.profile.as_deref(),
                 &self.allow,
@@ -288,24 +254,23 @@ impl Written {
         })
     }
 
-    /// Has a snippet be the program of its language, with the text as its one argument.
-    fn expand(&mut self) -> Result<(), String> {
-        match (ToolKind::named(&self.kind), self.language) {
-            (Some(ToolKind::Command), None) => Ok(()),
-            (Some(ToolKind::Command), Some(_)) => {
-                Err("language: a command has none; kind = \"snippet\"".to_owned())
+    /// Has a snippet be the program of its language, with the text as its one argument, and one that
+    /// comes with Atoll what it is. Returns its kind.
+    fn expand(&mut self, name: &str) -> Result<ToolKind, String> {
+        let has_more = !self.command.is_empty() || self.stdin.is_some() || self.arguments.is_some();
+        let kind = ToolKind::named(&self.kind);
+        match (kind, self.language) {
+            (Some(ToolKind::Command), None) => {}
+            (Some(ToolKind::Command | ToolKind::Builtin), Some(_)) => {
+                return Err("language: a snippet alone has one".to_owned());
             }
             (Some(ToolKind::Snippet), None) => {
-                Err("language: it is missing; there are python, node and shell".to_owned())
+                return Err("language: it is missing; there are python, node and shell".to_owned());
+            }
+            (Some(ToolKind::Snippet | ToolKind::Builtin), _) if has_more => {
+                return Err("it has no command, stdin or arguments of its own".to_owned());
             }
             (Some(ToolKind::Snippet), Some(language)) => {
-                let has_more =
-                    !self.command.is_empty() || self.stdin.is_some() || self.arguments.is_some();
-                if has_more {
-                    return Err(
-                        "a snippet has no command, stdin or arguments of its own".to_owned()
-                    );
-                }
                 let program = language.program().iter();
                 self.command = program.map(|word| (*word).to_owned()).collect();
                 self.stdin = Some("{code}".to_owned());
@@ -313,16 +278,35 @@ impl Written {
                     "properties": { "code": { "type": "string", "description": "The text to run." } },
                     "required": ["code"],
                 }));
-                Ok(())
             }
-            (Some(ToolKind::Mcp) | None, _) => Err(format!(
-                "kind: {:?} is none; there are command and snippet",
-                self.kind
-            )),
+            (Some(ToolKind::Builtin), None) => {
+                let builtin = Builtin::named(name).ok_or(
+                    "kind: no tool of this name comes with Atoll: run, read_file, \
+                    write_file, edit_file, list_directory, search, fetch_url",
+                )?;
+                let words = builtin.command.iter();
+                self.command = words.map(|word| (*word).to_owned()).collect();
+                self.stdin = builtin.stdin.map(str::to_owned);
+                self.arguments = Some(builtin.schema());
+                let description = || builtin.description.to_owned();
+                let _ = self.description.get_or_insert_with(description);
+                let effect = || builtin.effect.name().to_owned();
+                let _ = self.effect.get_or_insert_with(effect);
+                let _ = self.idempotent.get_or_insert(builtin.idempotent);
+                let _ = self.sandbox.get_or_insert(SandboxLife::Session);
+            }
+            (Some(ToolKind::Mcp | ToolKind::OpenApi | ToolKind::Sql) | None, _) => {
+                return Err(format!(
+                    "kind: {:?} is none; there are command, snippet and builtin, and tables of \
+                     upstreams",
+                    self.kind
+                ));
+            }
         }
+        Ok(kind.unwrap_or(ToolKind::Command))
     }
 
-    fn command(&self, arguments: &Schema) -> Result<Command, String> {
+    fn command(&self, arguments: &Schema, kind: ToolKind) -> Result<Command, String> {
         let template = Template::parse(&self.command).map_err(|why| format!("command: {why}"))?;
         let stdin = self.stdin.as_deref().map(Item::parse).transpose();
         let stdin = stdin.map_err(|why| format!("stdin: {why}"))?;
@@ -338,7 +322,7 @@ impl Written {
             stdin,
             output: self.output,
             file: self.output_file.clone(),
-            is_snippet: self.language.is_some(),
+            kind,
         })
     }
 }

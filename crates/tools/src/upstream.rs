@@ -1,20 +1,25 @@
-//! Upstream MCP servers: programs in sandboxes of their own, whose tools are offered once a person has
-//! approved them as they are.
+//! Upstreams: MCP servers, whose tools are offered once a person has approved them as they are,
+//! services over HTTP, and databases. Each has a sandbox of its own, and what it says is parsed by a
+//! process without rights.
 
 pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod frames;
 pub(crate) mod pins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_model::{TOOL_NAME_BYTES_MAX, ToolEffect};
 use atoll_policy::Requested;
+use hyper::header::HeaderName;
 use serde::Deserialize;
 
+use crate::database::{self, Database};
 use crate::limits::{self, Bounds};
+use crate::openapi::checked_base;
 use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest name of an upstream, bytes.
@@ -24,21 +29,27 @@ pub(crate) const BETWEEN: &str = "__";
 /// The name with which those of Atoll's own tools begin.
 const OWN: &str = "atoll";
 
-/// An upstream MCP server.
+/// An upstream.
 #[derive(Debug)]
 pub struct Upstream {
     /// Its name, with which those of its tools begin.
     pub name: String,
-    /// The program that speaks MCP on its standard input and output, and its arguments.
-    pub command: Vec<OsString>,
+    /// The way that it is reached.
+    pub(crate) way: Way,
     /// The boundary of its sandbox.
     pub requested: Requested,
     /// The time that a call may take.
     pub timeout: Duration,
     /// The size of a result that is given to the caller, bytes.
     pub result_bytes: usize,
-    /// The worst that a tool of it does of which nothing else is said.
-    pub effect: ToolEffect,
+    /// The worst that a tool of it does of which nothing else is said, if anything is said.
+    effect: Option<ToolEffect>,
+    /// The headers of every request, in whose values `{NAME}` is a variable of its sandbox.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The words about it, for those who call it.
+    pub(crate) description: Option<String>,
+    /// The names of the tools of it that are offered; all if `None`.
+    pub(crate) only: Option<BTreeSet<String>>,
     /// Those callers of a server who are shown its tools, as for a [`Tool`](crate::Tool).
     pub callers: Option<Vec<String>>,
     /// True if its tools can be called.
@@ -49,6 +60,28 @@ pub struct Upstream {
     pub file: String,
     /// The words about single tools.
     tools: BTreeMap<String, OfTool>,
+}
+
+/// The way that an upstream is reached.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// A program that speaks MCP on its standard input and output, and its arguments.
+    Program(Vec<OsString>),
+    /// MCP over HTTP, at this address.
+    Http(String),
+    /// HTTP, by a document of OpenAPI.
+    OpenApi(Service),
+    /// SQL.
+    Database(Box<Database>),
+}
+
+/// A service over HTTP.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// The file of its document.
+    pub(crate) document: PathBuf,
+    /// The address that its paths are below; `None` for that of the document.
+    pub(crate) url: Option<String>,
 }
 
 /// The words about a tool of an upstream.
@@ -64,7 +97,15 @@ struct OfTool {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Written {
+    description: Option<String>,
+    #[serde(default)]
     command: Vec<String>,
+    url: Option<String>,
+    openapi: Option<PathBuf>,
+    database: Option<database::Written>,
+    only: Option<BTreeSet<String>>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
     effect: Option<String>,
     timeout: Option<String>,
     result_bytes: Option<String>,
@@ -96,9 +137,6 @@ impl Written {
         if name.eq_ignore_ascii_case(OWN) {
             return Err(format!("{OWN} is the name of Atoll's own tools"));
         }
-        if self.command.first().is_none_or(String::is_empty) {
-            return Err("command: the program is missing".to_owned());
-        }
         for (name, of) in &self.tools {
             let read = of.effect.as_deref().map(effect).transpose();
             read.map_err(|why| format!("tools.{name}: {why}"))?;
@@ -109,16 +147,37 @@ impl Written {
             &self.environment,
             &self.limits,
         );
+        let timeout = timeout(self.timeout.as_deref())?;
+        let result_bytes = result_bytes(self.result_bytes.as_deref())?;
+        let ways = (&*self.command, self.url, self.openapi, self.database);
+        let way = match ways {
+            ([program, ..], None, None, None) if !program.is_empty() => {
+                Way::Program(self.command.iter().map(OsString::from).collect())
+            }
+            ([], Some(url), None, None) => Way::Http(checked_base(&url)?.to_owned()),
+            ([], url, Some(document), None) => Way::OpenApi(Service {
+                document: Path::new(file).with_file_name("").join(document),
+                url,
+            }),
+            ([], None, None, Some(written)) => {
+                let read = written.read(result_bytes, timeout);
+                Way::Database(Box::new(read.map_err(|why| format!("database: {why}"))?))
+            }
+            _ => {
+                let why = "it is reached by one of command, url, openapi (with url), and database";
+                return Err(why.to_owned());
+            }
+        };
         Ok(Upstream {
             name: name.to_owned(),
-            command: self.command.iter().map(OsString::from).collect(),
+            headers: checked(self.headers, &way)?,
+            way,
+            description: self.description,
+            only: self.only,
             requested: requested?,
-            timeout: timeout(self.timeout.as_deref())?,
-            result_bytes: result_bytes(self.result_bytes.as_deref())?,
-            effect: self
-                .effect
-                .as_deref()
-                .map_or(Ok(ToolEffect::Write), effect)?,
+            timeout,
+            result_bytes,
+            effect: self.effect.as_deref().map(effect).transpose()?,
             callers: self.callers,
             enabled: self.enabled,
             bounds: self.calls.read().map_err(|why| format!("calls: {why}"))?,
@@ -128,11 +187,34 @@ impl Written {
     }
 }
 
+/// Checks the headers of requests.
+fn checked(
+    headers: BTreeMap<String, String>,
+    way: &Way,
+) -> Result<BTreeMap<String, String>, String> {
+    let has_none = matches!(way, Way::Program(_) | Way::Database(_));
+    if has_none && !headers.is_empty() {
+        return Err("headers: they are for url and openapi".to_owned());
+    }
+    let is_bad = |name: &&String| HeaderName::from_bytes(name.as_bytes()).is_err();
+    match headers.keys().find(is_bad) {
+        Some(name) => Err(format!("headers: {name:?} is no name of one")),
+        None => Ok(headers),
+    }
+}
+
 impl Upstream {
     /// Returns what tells it from one that was described otherwise before.
     #[must_use]
     pub fn place(&self) -> String {
-        format!("{} {:?} {:?}", self.name, self.command, self.requested)
+        let Self {
+            name,
+            way,
+            headers,
+            requested,
+            ..
+        } = self;
+        format!("{name} {way:?} {headers:?} {requested:?}")
     }
 
     /// Returns the name by which a tool of it is called; `None` if it has none that clients take.
@@ -141,10 +223,11 @@ impl Upstream {
         (name.len() <= TOOL_NAME_BYTES_MAX).then_some(name)
     }
 
-    /// Returns the worst that a tool of it does.
-    pub(crate) fn effect_of(&self, tool: &str) -> ToolEffect {
+    /// Returns the worst that a tool of it does, of which nothing but this is known.
+    pub(crate) fn effect_of(&self, tool: &str, known: ToolEffect) -> ToolEffect {
         let of = self.tools.get(tool).and_then(|of| of.effect.as_deref());
-        of.and_then(ToolEffect::named).unwrap_or(self.effect)
+        let of = of.and_then(ToolEffect::named).or(self.effect);
+        of.unwrap_or(known)
     }
 
     /// Returns whether two calls of a tool of it do no more than one.
@@ -155,6 +238,38 @@ impl Upstream {
     /// Returns whether a tool of it can be called.
     pub(crate) fn is_on(&self, tool: &str) -> bool {
         let of = self.tools.get(tool).and_then(|of| of.enabled);
-        self.enabled && of.unwrap_or(true)
+        let is_offered = self.only.as_ref().is_none_or(|only| only.contains(tool));
+        self.enabled && is_offered && of.unwrap_or(true)
+    }
+
+    /// Returns the words by which a person has approved it: its program, or its address.
+    pub(crate) fn words(&self) -> Vec<String> {
+        match &self.way {
+            Way::Program(command) => {
+                let words = command.iter();
+                words
+                    .map(|word| word.to_string_lossy().into_owned())
+                    .collect()
+            }
+            Way::Http(url) => vec![url.clone()],
+            Way::OpenApi(_) | Way::Database(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the program that it is, if it is one.
+    pub(crate) fn program(&self) -> Vec<OsString> {
+        match &self.way {
+            Way::Program(command) => command.clone(),
+            Way::Database(database) => database.program(),
+            Way::Http(_) | Way::OpenApi(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the file that its tools are described in, if it is one of its own.
+    pub(crate) fn document(&self) -> Option<&Path> {
+        match &self.way {
+            Way::OpenApi(service) => Some(&service.document),
+            Way::Program(_) | Way::Http(_) | Way::Database(_) => None,
+        }
     }
 }

@@ -33,6 +33,7 @@ pub enum ToolsAction {
     Pin(PinToolsArguments),
     Enable(SwitchToolArguments),
     Disable(SwitchToolArguments),
+    Assert(AssertToolsArguments),
 }
 
 /// List the tools that you can call
@@ -84,6 +85,9 @@ pub struct CallToolArguments {
     /// All arguments as a JSON object; - reads it from standard input.
     #[arg(long = "arguments", value_name = "JSON", conflicts_with = "arguments")]
     pub whole: Option<String>,
+    /// Make the call once by this name. The same again is refused for a day.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
     /// Print the verdict on the call, and do not call.
     #[arg(long)]
     pub dry_run: bool,
@@ -138,4 +142,23 @@ pub struct McpArguments {
     /// Run tools over this directory. Default: the current one.
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    /// Record every call and its answer in this new file.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Answer calls by this recording: each is decided and recorded, and nothing is carried out.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub replay: Option<PathBuf>,
+}
+
+/// Compare the calls of a session with a recording
+///
+/// Which tools were called, with which arguments, and whether policies allowed it. Answers are not
+/// compared. For tests of agents: run one with `atoll mcp --replay FILE` as its server, then this.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct AssertToolsArguments {
+    /// The recording, as of `atoll mcp --record`.
+    pub file: PathBuf,
+    /// The session. Default: the last one with a call.
+    pub session: Option<String>,
 }

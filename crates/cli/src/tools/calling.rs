@@ -107,7 +107,7 @@ fn answered(
         session.call(&Asked {
             name,
             arguments: text,
-            key: None,
+            key: arguments.key.as_deref(),
             answer,
             cancel: &cancel,
         })

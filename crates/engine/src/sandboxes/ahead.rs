@@ -55,6 +55,10 @@ impl Basis {
         }
     }
 
+    pub(super) fn boundary(&self) -> &Boundary {
+        &self.boundary
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         let both = |one: &Self| one.is_general && one.call.session.is_none();
         both(self)

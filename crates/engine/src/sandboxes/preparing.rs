@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_ledger::Ledger;
+use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Mode, RESIDENT, SessionId};
 use atoll_policy::{EarlierPurposes, HostFacts, Requested, Rules};
 
@@ -140,6 +140,10 @@ impl Engine {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.shared.ledger
+    }
+
+    pub(crate) fn state_dir(&self) -> &StateDir {
+        &self.shared.state
     }
 
     pub(crate) fn mode(&self) -> Mode {

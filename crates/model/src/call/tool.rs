@@ -92,13 +92,26 @@ pub enum ToolKind {
     Command,
     /// A text of the caller's in a language, which is run.
     Snippet,
+    /// A program that comes with Atoll.
+    Builtin,
     /// A tool of an upstream MCP server.
     Mcp,
+    /// An operation of a service over HTTP, by its document of OpenAPI.
+    OpenApi,
+    /// A statement on a database.
+    Sql,
 }
 
 impl ToolKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Command, Self::Snippet, Self::Mcp];
+    pub const ALL: [Self; 6] = [
+        Self::Command,
+        Self::Snippet,
+        Self::Builtin,
+        Self::Mcp,
+        Self::OpenApi,
+        Self::Sql,
+    ];
 
     /// Returns its name, as registries and policies have it.
     #[must_use]
@@ -106,7 +119,10 @@ impl ToolKind {
         match self {
             Self::Command => "command",
             Self::Snippet => "snippet",
+            Self::Builtin => "builtin",
             Self::Mcp => "mcp",
+            Self::OpenApi => "openapi",
+            Self::Sql => "sql",
         }
     }
 

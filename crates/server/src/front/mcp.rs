@@ -19,7 +19,7 @@ use super::answers::{answer_json, header_of, whole};
 use super::ask::Front;
 use super::caller::Caller;
 use super::senders::credential;
-use crate::mcp::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear};
+use crate::mcp::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear, key_of};
 use crate::protocol::{
     CallTool, CallToolAsk, CallerFacts, EndToolSession, Identify, Kind, ListTools, MayCall,
     MayFacts, ReadResult, Refusal, ResultPart, ToolFacts, ToolReply,
@@ -226,6 +226,7 @@ impl Toolbox for Remote {
             session,
             name: name.to_owned(),
             arguments: arguments.to_owned(),
+            key: key_of(of),
         }));
         let mut line = caller.begin(ask).await?;
         tokio::select! {

@@ -10,7 +10,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, serve_server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-use super::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear};
+use super::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear, key_of};
 use crate::protocol::{MayFacts, Refusal, ResultPart, ToolFacts, ToolReply};
 use crate::tool_facts::{failed, may, part, reply};
 
@@ -109,12 +109,12 @@ impl Toolbox for Local {
             token.cancelled().await;
             word.cancel();
         });
-        let (name, arguments) = (name.to_owned(), arguments.to_owned());
+        let (name, arguments, key) = (name.to_owned(), arguments.to_owned(), key_of(of));
         let called = self.carry_out(move |session| {
             session.call(&Asked {
                 name: &name,
                 arguments: &arguments,
-                key: None,
+                key: key.as_deref(),
                 answer: &answer,
                 cancel: &cancel,
             })

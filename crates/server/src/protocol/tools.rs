@@ -41,6 +41,8 @@ pub struct CallToolAsk {
     pub name: String,
     /// The arguments, as JSON text.
     pub arguments: String,
+    /// The name by which the call is made once.
+    pub key: Option<String>,
 }
 
 /// A tool, as its callers see it.

@@ -150,11 +150,12 @@ impl Tools {
         let cancel = Cancel::new().map_err(|failure| failed(&failure))?;
         let word = cancel.clone();
         let (name, arguments) = (ask.name.clone(), ask.arguments.clone());
+        let key = ask.key.clone();
         let called = within(held, move |session| {
             session.call(&Asked {
                 name: &name,
                 arguments: &arguments,
-                key: None,
+                key: key.as_deref(),
                 answer: &answer,
                 cancel: &cancel,
             })

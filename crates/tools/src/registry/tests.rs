@@ -82,7 +82,10 @@ fn mistakes_are_named_and_leave_others_alone() {
         (tool("x", "arguments = { type = \"strin\" }"), "arguments: "),
         (tool("\"x y\"", ""), "is no name of a tool"),
         ("[tool.x]\n".to_owned(), "missing field"),
-        (tool("x", "language = \"python\""), "a command has none"),
+        (
+            tool("x", "language = \"python\""),
+            "a snippet alone has one",
+        ),
         (snippet(""), "there are python, node and shell"),
         (
             snippet("language = \"python\"\ncommand = [\"x\"]"),
@@ -101,11 +104,44 @@ fn mistakes_are_named_and_leave_others_alone() {
         ),
         (
             "[upstream.a]\ncommand = []".to_owned(),
-            "the program is missing",
+            "one of command, url",
         ),
         (
             "[upstream.a]\ncommand = [\"x\"]\neffect = \"x\"".to_owned(),
             "\"x\" is none",
+        ),
+        (
+            "[upstream.a]\ncommand = [\"x\"]\nurl = \"https://a.example\"".to_owned(),
+            "one of command, url",
+        ),
+        (
+            "[upstream.a]\nurl = \"https://user@a.example\"".to_owned(),
+            "user",
+        ),
+        (
+            "[upstream.a]\nopenapi = \"missing.yaml\"".to_owned(),
+            "missing.yaml: No such file",
+        ),
+        (
+            "[upstream.a.database]\nurl = \"postgresql://u:p@h/d\"\ntables.\"a.b\" = {}".to_owned(),
+            "no password",
+        ),
+        (
+            "[upstream.a.database]\nurl = \"mysql://u@h/d\"\ntables.\"a.b\" = {}".to_owned(),
+            "postgresql://USER@HOST",
+        ),
+        (
+            "[upstream.a.database]\nurl = \"sqlite:a\"\nstatements = [\"drop\"]\ntables.a = {}"
+                .to_owned(),
+            "is none of",
+        ),
+        (
+            "[tool.walk]\nkind = \"builtin\"".to_owned(),
+            "comes with Atoll",
+        ),
+        (
+            "[tool.run]\nkind = \"builtin\"\ncommand = [\"x\"]".to_owned(),
+            "no command, stdin or arguments",
         ),
         ("[tool.x".to_owned(), "line 1"),
     ] {

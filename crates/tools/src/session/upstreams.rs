@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::tools::Called;
 use atoll_model::CallId;
-use serde_json::Map;
+use serde_json::{Map, json};
 
 use super::{Begun, Session, locked};
 use crate::answer::Answer;
+use crate::database;
 use crate::runner::Runner;
 use crate::tool::OfUpstream;
 use crate::upstream::Upstream;
@@ -17,26 +18,40 @@ use crate::upstream::connection::Connection;
 use crate::upstream::frames::Offered;
 
 impl<R: Runner> Session<R> {
-    /// Calls a tool of an upstream, if that offers it just as it was approved.
+    /// Calls a tool of an upstream: one of an MCP server only if that offers it just as it was
+    /// approved.
     pub(super) fn call_upstream(
         &self,
         begun: &Begun<'_>,
+        upstream: &Arc<Upstream>,
         of: &OfUpstream,
     ) -> Result<Called<Answer>, Failure> {
-        let upstream = &of.upstream;
+        let none = Map::new();
+        let mut arguments = begun.arguments.as_object().unwrap_or(&none);
+        let request;
+        let name = match of {
+            OfUpstream::Mcp(name, _) => name,
+            OfUpstream::Statement => database::TOOL,
+            OfUpstream::Operation(base, operation) => {
+                let wanted = operation.request(base, begun.arguments);
+                request = json!(wanted.map_err(Failure::new)?);
+                arguments = request.as_object().unwrap_or(&none);
+                &operation.id
+            }
+        };
         let connection = self.connection(upstream, &begun.id)?;
         let offered = connection.offered();
         let offered = offered.doing("the upstream cannot be used")?;
-        if !of.pins.holds(&of.name, &offered) {
+        if let OfUpstream::Mcp(name, pins) = of
+            && !pins.holds(name, &offered)
+        {
             return Ok(Answer::held(
                 begun.number(),
                 &upstream.name,
                 connection.run(),
             ));
         }
-        let none = Map::new();
-        let arguments = begun.arguments.as_object().unwrap_or(&none);
-        let result = connection.call(&of.name, arguments, begun.timeout, begun.cancel);
+        let result = connection.call(name, arguments, begun.timeout, begun.cancel);
         let run = connection.run();
         Ok(Answer::of_upstream(begun.tool, begun.number(), run, result))
     }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,23 +14,28 @@ use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::roles;
-use atoll_engine::sandboxes::{Exec, PriorAnswer, Sandbox};
+use atoll_engine::sandboxes::{Exec, PROXY, PriorAnswer, Sandbox, variable_in};
 use atoll_engine::supervision::ExecRequest;
+use atoll_model::network::{TRUST_BUNDLE, TRUST_DIRECTORY};
 use atoll_model::{CallId, Ending, RunId, ServedExec};
-use atoll_sys::process;
+use atoll_sys::{process, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value};
 
-use super::Upstream;
 use super::client::CLIENT;
-use super::frames::{News, Offered, Order, read, write};
+use super::frames::{Given, News, Offered, Order, Speak, Trust, read, write};
+use super::{Upstream, Way};
 use crate::block::Block;
-use crate::exec::{Cancel, described};
+use crate::exec::{Cancel, content, described};
 
 /// The longest time for an upstream to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 /// The longest time for its client process to take an order.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);
+/// The time in which a client process ends by itself.
+const LEAVES_WITHIN: Duration = Duration::from_secs(3);
+/// The longest reason why there is no connection, bytes.
+const REASON_BYTES_MAX: usize = 1 << 10;
 /// The time between two looks whether a caller has ended a call.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time in which a program is seen to have ended that has closed its output.
@@ -53,14 +60,6 @@ struct Told {
     errors: Mutex<Vec<u8>>,
 }
 
-/// A result.
-pub(crate) struct Given {
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) structured: Option<Value>,
-    /// Set where the upstream says that it failed, or there is no result.
-    pub(crate) is_error: bool,
-}
-
 /// The reason why there is no result.
 pub(crate) enum NoResult {
     TimedOut,
@@ -79,9 +78,11 @@ pub(crate) struct Connection {
     told: Arc<Told>,
     line: Mutex<UnixStream>,
     next: AtomicU64,
-    /// Its program ends with this.
-    exec: Mutex<Exec>,
+    /// Its program, if it has one, ends with this.
+    exec: Option<Mutex<Exec>>,
     client: u32,
+    /// True if the client process has something to do before its end.
+    ends_itself: bool,
 }
 
 impl Connection {
@@ -95,25 +96,34 @@ impl Connection {
         parent: &CallId,
         served: Option<ServedExec>,
     ) -> Result<Self, Failure> {
-        let pipe = || io::pipe().doing("no pipe can be made");
-        let ((input, to), (from, output), (errors, errors_end)) = (pipe()?, pipe()?, pipe()?);
-        let request = ExecRequest {
-            command: upstream.command.clone(),
-            directory: None,
-            environment: Vec::new(),
-            served,
-            answer: PriorAnswer::Nobody,
-            parent: Some(Box::new(parent.clone())),
-        };
-        let streams = [input.into(), output.into(), errors_end.into()];
-        let exec = sandbox.start(request, streams, None)?;
+        let speak = speak(&sandbox, upstream)?;
+        let program = upstream.program();
+        let streams = nothing().and_then(|one| Ok([one.try_clone()?, one.try_clone()?, one]));
+        let [from, to, mut errors] = streams.doing("the upstream cannot be started")?;
+        let (mut from, mut to, mut exec) = (from, to, None);
+        if !program.is_empty() {
+            let pipe = || io::pipe().doing("no pipe can be made");
+            let ((input, its), (out, output), (err, errors_end)) = (pipe()?, pipe()?, pipe()?);
+            (from, to, errors) = (out.into(), its.into(), err.into());
+            let request = ExecRequest {
+                command: program,
+                directory: None,
+                environment: Vec::new(),
+                served,
+                answer: PriorAnswer::Nobody,
+                parent: Some(Box::new(parent.clone())),
+            };
+            let streams = [input.into(), output.into(), errors_end.into()];
+            exec = Some(Mutex::new(sandbox.start(request, streams, None)?));
+        }
         let (near, far) = UnixStream::pair().doing("no line can be made")?;
         near.set_write_timeout(Some(ORDERED_WITHIN))
             .doing("no line can be made")?;
-        let client = start_client(&from.into(), &to.into(), &far);
+        let (dials, dialled) = socket::pair().doing("no line can be made")?;
+        let client = start_client([from, to, far.into(), dialled]);
         let client = client.doing("the client process cannot be started")?;
-        // Its end of the line is its own: that it has gone is seen by that.
-        drop(far);
+        let dialler = Arc::clone(&sandbox);
+        std::thread::spawn(move || serve_dials(&dialler, &dials));
         let told = Arc::new(Told {
             offer: Mutex::new(Offer::Pending),
             changed: Condvar::new(),
@@ -123,7 +133,6 @@ impl Connection {
         let mut reading = near.try_clone().doing("no line can be made")?;
         let (listens, keeps) = (Arc::clone(&told), Arc::clone(&told));
         std::thread::spawn(move || listens.listen(&mut reading));
-        let errors: OwnedFd = errors.into();
         std::thread::spawn(move || keeps.keep_errors(&mut File::from(errors)));
         let connection = Self {
             sandbox,
@@ -131,9 +140,11 @@ impl Connection {
             told,
             line: Mutex::new(near),
             next: AtomicU64::new(0),
-            exec: Mutex::new(exec),
+            exec,
             client,
+            ends_itself: matches!(upstream.way, Way::Database(_)),
         };
+        write(&mut *locked(&connection.line), &speak).doing("the upstream cannot be used")?;
         connection.offered().map_err(|why| {
             let what = format!("upstream {} cannot be used", upstream.name);
             Failure::new(what).because(connection.with_errors(&why))
@@ -179,7 +190,10 @@ impl Connection {
     fn with_errors(&self, why: &str) -> String {
         let until = Instant::now() + ENDS_WITHIN;
         let refused = loop {
-            match locked(&self.exec).ended() {
+            let Some(exec) = &self.exec else {
+                break None;
+            };
+            match locked(exec).ended() {
                 Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
                 Ok(None) => break None,
                 Ok(Some(Ending::NotFound)) => break Some(NOT_FOUND.to_owned()),
@@ -268,6 +282,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        let _ = locked(&self.line).shutdown(Shutdown::Write);
+        let until = Instant::now() + LEAVES_WITHIN;
+        while self.ends_itself && !self.told.has_gone() && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
         self.kill_client();
         let _ = process::wait(Some(self.client), true);
     }
@@ -280,24 +299,13 @@ impl Told {
             match read::<News>(from) {
                 Ok(Some(News::Offered(tools))) => self.set(Offer::There(tools)),
                 Ok(Some(News::Failed { why })) => break why,
-                Ok(Some(News::Result {
-                    id,
-                    blocks,
-                    structured,
-                    is_error,
-                })) => {
-                    let given = Given {
-                        blocks,
-                        structured,
-                        is_error,
-                    };
-                    self.give(id, given);
-                }
+                Ok(Some(News::Result { id, given })) => self.give(id, given),
                 Ok(Some(News::Error { id, why })) => {
                     let given = Given {
                         blocks: vec![Block::text(why)],
                         structured: None,
                         is_error: true,
+                        sent: None,
                     };
                     self.give(id, given);
                 }
@@ -337,22 +345,111 @@ impl Told {
     }
 }
 
-fn start_client(from: &OwnedFd, to: &OwnedFd, line: &UnixStream) -> io::Result<u32> {
-    let nothing: OwnedFd = File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?
-        .into();
+fn nothing() -> io::Result<OwnedFd> {
+    let open = File::options().read(true).write(true).open("/dev/null");
+    Ok(open?.into())
+}
+
+/// Starts the client process, with its descriptors.
+fn start_client(own: [OwnedFd; 4]) -> io::Result<u32> {
+    let nothing = nothing()?;
     let errors = io::stderr().as_fd().try_clone_to_owned()?;
-    let descriptors = [
-        nothing.as_fd(),
-        nothing.as_fd(),
-        errors.as_fd(),
-        from.as_fd(),
-        to.as_fd(),
-        line.as_fd(),
+    let own = own.iter().map(OwnedFd::as_fd);
+    let standard = [nothing.as_fd(), nothing.as_fd(), errors.as_fd()];
+    let all: Vec<BorrowedFd<'_>> = standard.into_iter().chain(own).collect();
+    roles::start(CLIENT, &all)
+}
+
+/// Returns the way that the client process speaks.
+fn speak(sandbox: &Sandbox, upstream: &Upstream) -> Result<Speak, Failure> {
+    Ok(match &upstream.way {
+        Way::Program(_) => Speak::Mcp,
+        Way::Http(url) => Speak::McpByHttp {
+            url: url.clone(),
+            trust: trust(sandbox, upstream)?,
+        },
+        Way::OpenApi(_) => Speak::Http(trust(sandbox, upstream)?),
+        Way::Database(database) => Speak::Sql(database.clone()),
+    })
+}
+
+/// Returns what the client process trusts, and is trusted by.
+fn trust(sandbox: &Sandbox, upstream: &Upstream) -> Result<Trust, Failure> {
+    let header = |(name, text): (&String, &String)| {
+        let value = filled(text, |variable| variable_in(sandbox, variable)?.to_str());
+        let value = value.map_err(|why| Failure::new(format!("header {name}: {why}")))?;
+        Ok((name.clone(), value))
+    };
+    Ok(Trust {
+        roots: roots(sandbox)?,
+        headers: upstream
+            .headers
+            .iter()
+            .map(header)
+            .collect::<Result<_, Failure>>()?,
+    })
+}
+
+/// Puts variables into a text, where `{NAME}` stands for them.
+fn filled<'a>(text: &str, variable: impl Fn(&str) -> Option<&'a str>) -> Result<String, String> {
+    let mut parts = text.split('{');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('}').ok_or("a { has no }")?;
+        let value = variable(name);
+        let none = || format!("its sandbox has no variable {name}");
+        whole.push_str(value.ok_or_else(none)?);
+        whole.push_str(rest);
+    }
+    Ok(whole)
+}
+
+/// Returns the certificates that programs of the sandbox trust: those of its egress too.
+fn roots(sandbox: &Sandbox) -> Result<String, Failure> {
+    let bundle = format!("{TRUST_DIRECTORY}/{TRUST_BUNDLE}");
+    let places = [
+        &*bundle,
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
     ];
-    roles::start(CLIENT, &descriptors)
+    let read = |place: &&str| content(sandbox, Path::new(place)).ok();
+    let read = places.iter().find_map(read).unwrap_or_default();
+    String::from_utf8(read).doing("the certificates of its sandbox cannot be read")
+}
+
+/// Makes connections with the proxy of the sandbox's network, for as long as the client process asks
+/// for them.
+fn serve_dials(sandbox: &Sandbox, client: &OwnedFd) {
+    let mut files = None;
+    let mut asked = [0; 1];
+    while let Ok((1.., _)) = socket::receive(client.as_fd(), &mut asked) {
+        let dialled = match files.take() {
+            Some(server) => Ok(server),
+            None => sandbox.files(),
+        };
+        let dialled = dialled.and_then(|server| {
+            let dialled = server.dial(PROXY.into()).doing(
+                "its sandbox reaches nobody: give its table a profile, or allow, with the host",
+            )?;
+            files = Some(server);
+            Ok(dialled)
+        });
+        let sent = match dialled {
+            Ok(proxy) => socket::send(client.as_fd(), b"k", &[proxy.as_fd()]),
+            Err(failure) => {
+                let why = failure.why.unwrap_or_default();
+                let why = format!("{}: {why}", failure.what);
+                let why = why
+                    .as_bytes()
+                    .get(..REASON_BYTES_MAX)
+                    .unwrap_or(why.as_bytes());
+                socket::send(client.as_fd(), why, &[])
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
 }
 
 fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::block::Block;
+use crate::database::Database;
 
 /// The longest message, bytes.
 pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -14,6 +15,29 @@ pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;
 pub(crate) const OFFERED_MAX: usize = 512;
 /// The most parts of a result.
 pub(crate) const BLOCKS_MAX: usize = 256;
+
+/// The way that a client process speaks with its upstream, which it is told first.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Speak {
+    /// MCP with a program.
+    Mcp,
+    /// MCP over HTTP.
+    McpByHttp { url: String, trust: Trust },
+    /// HTTP, a request for each call.
+    Http(Trust),
+    /// SQL.
+    Sql(Box<Database>),
+}
+
+/// The trust between a client process and its upstream.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Trust {
+    /// The certificates that are trusted, PEM.
+    pub(crate) roots: String,
+    /// The headers of every request, with placeholders of credentials.
+    pub(crate) headers: Vec<(String, String)>,
+}
 
 /// An order to the client process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,14 +62,20 @@ pub(crate) enum News {
     /// The upstream cannot be spoken with.
     Failed { why: String },
     /// The result of a call.
-    Result {
-        id: u64,
-        blocks: Vec<Block>,
-        structured: Option<Value>,
-        is_error: bool,
-    },
+    Result { id: u64, given: Given },
     /// A call that has no result.
     Error { id: u64, why: String },
+}
+
+/// The result of a call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Given {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) structured: Option<Value>,
+    /// Set where the upstream says that it failed, or there is no result.
+    pub(crate) is_error: bool,
+    /// The form in which the call was sent, where that was made here.
+    pub(crate) sent: Option<String>,
 }
 
 /// A tool, as an upstream offers it.

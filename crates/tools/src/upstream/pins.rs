@@ -16,7 +16,7 @@ use super::frames::Offered;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pins {
-    /// Its program and arguments at that time.
+    /// Its program and arguments at that time, or its address.
     pub command: Vec<String>,
     /// Its tools, in its order.
     pub tools: Vec<Offered>,
@@ -37,19 +37,12 @@ fn path(state: &Path, upstream: &str) -> PathBuf {
     state.join("tools").join(format!("{upstream}.json"))
 }
 
-fn words(upstream: &Upstream) -> Vec<String> {
-    let words = upstream.command.iter();
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect()
-}
-
 impl Pins {
     /// Makes those of what an upstream offers.
     #[must_use]
     pub fn of(upstream: &Upstream, tools: Vec<Offered>) -> Self {
         Self {
-            command: words(upstream),
+            command: upstream.words(),
             tools,
         }
     }
@@ -88,7 +81,7 @@ impl Pins {
     /// Returns whether they are of this program.
     #[must_use]
     pub fn are_of(&self, upstream: &Upstream) -> bool {
-        self.command == words(upstream)
+        self.command == upstream.words()
     }
 
     /// Returns how what is offered differs.

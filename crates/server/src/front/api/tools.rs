@@ -21,6 +21,8 @@ pub(crate) struct ToolCallBody {
     arguments: Value,
     /// The session of the caller's that the call belongs to.
     session: Option<String>,
+    /// The name by which the call is made once: with the same one it is answered alike for a day.
+    key: Option<String>,
 }
 
 impl ToolCallBody {
@@ -54,6 +56,7 @@ pub(crate) async fn call(
         name,
         arguments: body.text(),
         session: body.session,
+        key: body.key,
     }));
     let mut reply: ToolReply = caller.call(ask).await?;
     if let ToolReply::Answer(answer) = &mut reply {
