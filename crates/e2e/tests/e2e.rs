@@ -33,6 +33,7 @@ mod doctor;
 mod egress;
 mod ends;
 mod everyday;
+mod examples;
 mod execs;
 mod explain;
 mod facts;

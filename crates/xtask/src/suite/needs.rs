@@ -119,7 +119,10 @@ const SITES: [Site; 11] = [
     site("langchain-e2b", &["langchain-e2b"]),
     site("openai-agents", &["openai-agents[e2b]"]),
     site("mcp", &["mcp"]),
-    site("mcp-servers", &["mcp-server-git", "mcp-server-time"]),
+    site(
+        "mcp-servers",
+        &["mcp-server-fetch", "mcp-server-git", "mcp-server-time"],
+    ),
     site("openapi-python-client", &["openapi-python-client"]),
     site(
         "opensandbox-code-interpreter",
