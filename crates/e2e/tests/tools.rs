@@ -546,3 +546,30 @@ fn a_session_is_replayed_without_effects_and_compared() {
         .expect_status(125);
     let _ = again.is_clear_error(["session.jsonl cannot be made", "exists"]);
 }
+
+#[test]
+fn credential_of_a_variable_is_there_for_every_call_of_a_session() {
+    let world = World::new("credential_of_a_variable_is_there_for_every_call_of_a_session");
+    world.profile(
+        "keyed",
+        "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"OUR_KEY\" }\n\
+         to = \"example.com\"\nplace = { header = \"authorization\" }\n",
+    );
+    let tool = "[tool.show]\ndescription = \"Shows it.\"\nkind = \"command\"\neffect = \"read\"\n\
+                command = [\"sh\", \"-c\", \"echo $OUR_KEY\"]\nprofile = \"keyed\"\n";
+    world.write(world.config().join("atoll/tools.toml"), tool);
+    let atoll = std::env::var("ATOLL_BIN").unwrap();
+    let key = "sk-th3K3yThatN0CallOfTh3ToolS33s1234";
+    let lines = "[\"show\", {}]\n".repeat(3);
+    let run = world
+        .host("python3")
+        .args(["-c", CLIENT, &atoll])
+        .stdin(lines);
+    let outcome = run.env("OUR_KEY", key).run().success();
+    let out = outcome.out();
+    let shown = out
+        .lines()
+        .filter(|line| line.contains("\"isError\": false"));
+    assert_eq!(shown.count(), 3, "{outcome}");
+    assert!(!out.contains(key), "{outcome}");
+}

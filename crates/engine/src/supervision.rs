@@ -34,7 +34,8 @@ pub use errand::{
 };
 pub use flows::{Flows, Refused};
 pub use handover::{
-    CaughtToken, CredentialBundle, Disguise, PlaceholderFile, SourceError, Told, take_out,
+    CaughtToken, CredentialBundle, Disguise, PlaceholderFile, SourceError, Told, keep_variables,
+    take_out,
 };
 pub use login_file::{
     FieldError, LoginFileError, LoginLock, LoginText, read_login_file, read_settings_file,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Requested, Sandbox, Workspace};
+use atoll_engine::supervision::keep_variables;
 use atoll_model::{CallId, RunId, ServedExec, ToolEffect};
 
 use crate::exec::{Program, Ran, run};
@@ -49,6 +50,7 @@ impl LocalRunner {
     /// Makes it for a directory.
     #[must_use]
     pub fn new(engine: Engine, workspace: &Path) -> Self {
+        keep_variables();
         Self {
             engine,
             workspace: workspace.to_owned(),

@@ -3,17 +3,19 @@
 //! Each is read once, into memory that is overwritten before anything else happens, and then
 //! waits in the kernel, on a socket that only the egress process reads. So this process, which
 //! runs as long as the program, holds none; and placeholders exist before the program starts,
-//! although the egress process starts with the first connection.
+//! although the egress process starts with the first connection. One that makes sandbox after sandbox
+//! keeps what it takes from its variables ([`keep_variables`]), since that is there once.
 
 mod told;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use atoll_model::PlaceholderState;
 use atoll_model::network::{
@@ -144,9 +146,19 @@ impl CredentialBundle {
         variable: &str,
         disguise: Disguise<'_>,
     ) -> Result<(), SourceError> {
-        let taken = environment::take(OsStr::new(variable), |value| {
+        let mut take = |value: &[u8]| {
             let mut names = names.iter();
             names.try_for_each(|(name, part)| self.take_part(name, *part, value, disguise))
+        };
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = kept.as_ref().and_then(|kept| kept.get(variable)) {
+            return take(value);
+        }
+        let taken = environment::take(OsStr::new(variable), |value| {
+            if let (Some(kept), false) = (&mut *kept, value.is_empty()) {
+                kept.insert(variable.to_owned(), Zeroizing::new(value.to_vec()));
+            }
+            take(value)
         });
         taken.unwrap_or_else(|| Err(SourceError::Unset(variable.to_owned())))
     }
@@ -416,6 +428,16 @@ impl CredentialBundle {
     pub(crate) fn receiver(&self) -> &OwnedFd {
         &self.receiver
     }
+}
+
+/// The values of variables that were taken, by their names, where they are kept.
+static KEPT: Mutex<Option<BTreeMap<String, Zeroizing<Vec<u8>>>>> = Mutex::new(None);
+
+/// Has this process keep the values of credentials that it takes from its variables: it makes
+/// further sandboxes, which need them too.
+pub fn keep_variables() {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = kept.get_or_insert_default();
 }
 
 /// Takes a variable out of this process's environment and passes its value on: for secrets that

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Requested, Sandbox};
+use atoll_engine::supervision::keep_variables;
 use atoll_model::{CallId, Ending, ServedExec};
 use atoll_tools::{
     OUTPUT_BYTES_MAX, Program, Ran, RanEnd, Runner, SandboxLife, Tool, Upstream, content,
@@ -55,6 +56,7 @@ pub(super) struct ServedRunner {
 impl ServedRunner {
     /// Makes it for a session of a caller's.
     pub(super) fn new(sandboxes: &Arc<Sandboxes>, caller: &Caller) -> Self {
+        keep_variables();
         Self {
             sandboxes: Arc::clone(sandboxes),
             // What is of one request alone is not of those that come after it.
