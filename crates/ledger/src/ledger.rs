@@ -194,6 +194,7 @@ impl Ledger {
     /// [`LedgerError`].
     pub fn open_calls(&self, session: &RunId) -> Result<OpenCalls, LedgerError> {
         let marker = self.open_runs.mark(session, self.journal.scan_start()?)?;
+        marker.note_calls()?;
         Ok(OpenCalls(Some(marker)))
     }
 

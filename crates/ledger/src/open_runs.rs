@@ -21,6 +21,8 @@ const MARK_ATTEMPTS_MAX: u32 = 100;
 const MARKER_BYTES_MAX: usize = 256;
 /// The line of a run whose program has ended.
 const ENDING: &str = "ending\n";
+/// The line of a session of calls.
+const CALLS: &str = "calls\n";
 
 /// The directory `open`: one marker file for each living run, locked by the
 /// process that carries the run. The kernel drops the lock with the process, so
@@ -62,6 +64,8 @@ pub(crate) struct Carrier {
     began: u64,
     /// True if the run's program has ended.
     pub(crate) is_ending: bool,
+    /// True if it is no run, but a session of calls.
+    pub(crate) is_of_calls: bool,
 }
 
 impl Carrier {
@@ -71,6 +75,7 @@ impl Carrier {
             number,
             began: began(number)?,
             is_ending: false,
+            is_of_calls: false,
         })
     }
 
@@ -93,11 +98,13 @@ impl Carrier {
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.split_inclusive('\n').skip(1);
         let (number, began) = lines.next()?.strip_suffix('\n')?.split_once(' ')?;
+        let note = lines.next();
         let number = number.parse().ok().filter(|number| *number > 0);
         Some(Self {
             number: number.and_then(Pid::from_raw)?,
             began: began.parse().ok()?,
-            is_ending: lines.next() == Some(ENDING),
+            is_ending: note == Some(ENDING),
+            is_of_calls: note == Some(CALLS),
         })
     }
 
@@ -284,9 +291,18 @@ impl Marker {
     /// Notes that the program has ended: the rest of the end takes a while, and is not to be
     /// interrupted.
     pub(crate) fn note_ending(&self) -> Result<(), FileFault> {
+        self.note(ENDING)
+    }
+
+    /// Notes that this is no run, but a session of calls.
+    pub(crate) fn note_calls(&self) -> Result<(), FileFault> {
+        self.note(CALLS)
+    }
+
+    fn note(&self, line: &str) -> Result<(), FileFault> {
         let facts = rustix::fs::fstat(&self.file).map_err(FileFault::on("examine", &self.path))?;
         let end = u64::try_from(facts.st_size).unwrap_or(0);
-        let noted = self.file.write_all_at(ENDING.as_bytes(), end);
+        let noted = self.file.write_all_at(line.as_bytes(), end);
         noted.map_err(FileFault::on("write", &self.path))
     }
 

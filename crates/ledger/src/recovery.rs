@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
-use crate::open_runs::{Marker, OpenRuns};
+use crate::open_runs::{Carrier, Marker, OpenRuns};
 use crate::read::{Events, Filter};
 use crate::settled::{note_settled, settled_place};
 use crate::{FileFault, LedgerError, StateDir};
@@ -196,7 +196,7 @@ fn interrupt(
     })
 }
 
-/// Lists the runs that a living process carries, of whatever kind, oldest first.
+/// Lists the runs that a living process carries, of whatever kind, oldest first; no sessions of calls.
 ///
 /// # Errors
 /// [`FileFault`] when they cannot be listed.
@@ -204,7 +204,9 @@ pub fn live_runs(state: &StateDir) -> Result<Vec<RunId>, FileFault> {
     let open_runs = OpenRuns::open(state)?;
     let mut alive = Vec::new();
     for run in open_runs.list()? {
-        if open_runs.is_alive(&run)? {
+        let is_of_calls = |one: &Carrier| one.is_of_calls;
+        if open_runs.is_alive(&run)? && !open_runs.carrier(&run)?.as_ref().is_some_and(is_of_calls)
+        {
             alive.push(run);
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use atoll_tools::text_of;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequestParams,
-    ElicitationAction, ElicitationSchema, Implementation, JsonObject, ListToolsResult,
+    ElicitationAction, ElicitationSchema, Implementation, JsonObject, ListToolsResult, MetaObject,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
@@ -26,6 +26,8 @@ use crate::protocol::{
 
 /// The largest message, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// The name of a result's label among what is said beside it (`_meta`).
+const LABEL: &str = "atoll/label";
 /// The name of a call's key among what a client says beside it (`_meta`).
 const KEY: &str = "atoll/key";
 /// The tool that asks whether a call would be allowed.
@@ -314,6 +316,8 @@ fn answered(answer: ToolAnswer) -> CallToolResult {
         false => CallToolResult::error(content),
     };
     result.structured_content = answer.structured;
+    let label = Map::from_iter([(LABEL.to_owned(), answer.label.into())]);
+    result.meta = Some(MetaObject(label));
     result
 }
 

@@ -10,6 +10,9 @@ use crate::protocol::{
     ToolAnswer, ToolFacts, ToolReply,
 };
 
+/// The label of every result: nothing that a tool says is an instruction.
+const UNTRUSTED: &str = "untrusted";
+
 impl From<&Tool> for ToolFacts {
     fn from(tool: &Tool) -> Self {
         Self {
@@ -63,6 +66,7 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
             text: String::new(),
             blocks: answer.blocks,
             structured: answer.structured,
+            label: UNTRUSTED.to_owned(),
             notes: answer.notes,
             rest_bytes: answer.rest.len(),
         }),

@@ -9,7 +9,7 @@ use atoll_model::{Ending, Reason, RunId, ToolEnd, format_duration};
 use serde_json::{Value, json};
 
 use crate::block::{Block, text_of};
-use crate::cleaned::{Cleaned, clean};
+use crate::cleaned::{Cleaned, clean, defuse};
 use crate::exec::{Ran, RanEnd, described};
 use crate::json;
 use crate::limits::Exceeded;
@@ -364,8 +364,9 @@ fn structured(tool: &Tool, content: &[u8]) -> Result<(Value, Cleaned), String> {
 fn clean_blocks(blocks: &mut [Block], bytes_max: usize, noted: &mut Cleaned) {
     let mut left = bytes_max;
     for text in blocks.iter_mut().flat_map(Block::texts_mut) {
-        let cleaned = clean(text.as_bytes(), left);
+        let mut cleaned = clean(text.as_bytes(), left);
         left -= cleaned.text.len();
+        cleaned.is_defused = defuse(&mut cleaned.text);
         noted.add(&cleaned);
         *text = cleaned.text;
     }
@@ -377,6 +378,7 @@ fn clean_texts(value: &mut Value, noted: &mut Cleaned) {
         let cleaned = clean(text.as_bytes(), usize::MAX);
         noted.is_masked |= cleaned.is_masked;
         noted.is_escaped |= cleaned.is_escaped;
+        noted.is_flagged |= cleaned.is_flagged;
         cleaned.text
     };
     match value {

@@ -114,6 +114,8 @@ pub struct ToolAnswer {
     pub blocks: Vec<Block>,
     /// Its result, if that is JSON.
     pub structured: Option<Value>,
+    /// The trust in its result: always `untrusted`.
+    pub label: String,
     /// The changes of its result, a sentence each.
     pub notes: Vec<String>,
     /// The bytes at the end of its text that were left out, and can be read by the number of the

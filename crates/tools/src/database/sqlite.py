@@ -9,7 +9,11 @@ classes, tables = settings["classes"], settings["tables"]
 tables = {name.lower(): columns for name, columns in tables.items()}
 mode = "ro" if classes == ["select"] else "rw"
 path = settings["path"].replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-db = sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None)
+try:
+    db = sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None)
+    db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+except sqlite3.Error as error:
+    sys.exit(f"{settings['path']}: {error}")
 db.text_factory = lambda text: text.decode("utf-8", "replace")
 
 # What reaches SQLite was judged before. This is the wall behind that one.
@@ -60,8 +64,8 @@ def answer(text):
     return {"rows": rows, "more": False, **changed}
 
 
-db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 db.set_authorizer(allows)
+print(json.dumps({"id": 0}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     try:

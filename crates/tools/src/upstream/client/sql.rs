@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::dial::Dialer;
@@ -32,13 +32,15 @@ pub(super) async fn speak(
         Place::Sqlite { .. } => {
             let lines = BufReader::new(pipe::Receiver::from_owned_fd_unchecked(pipes.from)?);
             let to = pipe::Sender::from_owned_fd_unchecked(pipes.to)?;
-            let left = Vec::new();
-            Ok(Server::Sqlite(Mutex::new(Lines {
+            let mut lines = Lines {
                 lines,
                 to,
-                left,
+                left: Vec::new(),
                 last: 0,
-            })))
+            };
+            // It says that it has the file.
+            let begun = lines.answer().await.ok_or_else(ended);
+            begun.map(|_| Server::Sqlite(Mutex::new(lines)))
         }
         Place::Postgres { .. } => Postgres::begin(&database, dialer)
             .await
@@ -53,15 +55,30 @@ pub(super) async fn speak(
     };
     let database = Arc::<Database>::from(database);
     let _ = news.send(News::Offered(Vec::new()));
+    let gone = Arc::new(Notify::new());
     let call = |_, arguments| {
         let (database, server) = (Arc::clone(&database), Arc::clone(&server));
-        async move { server.carry_out(&database, &arguments).await }
+        let gone = Arc::clone(&gone);
+        async move {
+            let answered = server.carry_out(&database, &arguments).await;
+            if answered.is_none() {
+                gone.notify_one();
+            }
+            answered
+        }
     };
-    follow(orders, news, call).await;
+    tokio::select! {
+        () = follow(orders, news, call) => {}
+        () = gone.notified() => drop(news.send(News::Failed { why: ended() })),
+    }
     if let Server::Postgres(server) = &*server {
         server.end().await;
     }
     Ok(())
+}
+
+fn ended() -> String {
+    "the program with the database has ended".to_owned()
 }
 
 /// The database as it is reached.
@@ -113,6 +130,11 @@ impl Lines {
             .write_all(format!("{line}\n").as_bytes())
             .await
             .ok()?;
+        self.answer().await
+    }
+
+    /// Reads the answer to the last statement; `None` where nobody writes it any more.
+    async fn answer(&mut self) -> Option<Result<Value, String>> {
         loop {
             // Whoever asked before may have left: its answer comes first.
             let read = self.lines.read_until(b'\n', &mut self.left).await;
