@@ -1,11 +1,12 @@
 //! `atoll init`: names Atoll's tools in the configuration of an agent, and takes that back.
 
 use std::env;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::configuration::{Places, write_configuration};
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_tools::ToolSwitches;
@@ -45,7 +46,7 @@ pub fn init(arguments: &InitArguments, output: &Output) -> Result<u8, Failure> {
     };
     let after = after.map_err(|why| by_hand(&of, arguments, why))?;
     if after != before {
-        write(&of.file, &places, &after)?;
+        write(&of.file, &after)?;
     }
     output.say(&said(&of, arguments, after != before));
     let tools = ToolSwitches::new(&places.config, &places.state).registry();
@@ -118,19 +119,29 @@ fn by_hand(of: &Configuration, arguments: &InitArguments, why: String) -> Failur
         .advise(format!("{verb} this by hand: {wanted}"))
 }
 
-/// Writes the file through a link, with the mode that it has.
-fn write(file: &Path, places: &Places, text: &str) -> Result<(), Failure> {
+/// Writes the file through a link, whole or not at all. It may hold keys: nobody reads it meanwhile
+/// who could not read it before.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let place = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    if let Some(directory) = place.parent() {
-        let made = fs::create_dir_all(directory);
-        made.doing(&format!("{} cannot be made", directory.display()))?;
-    }
-    let mode = fs::metadata(&place).map(|found| found.permissions());
-    write_configuration(places, &place, text)?;
-    match mode {
-        Ok(mode) => fs::set_permissions(&place, mode).doing("its mode cannot be kept"),
-        Err(_) => Ok(()),
-    }
+    let new = place.with_extension(format!("{}.new", std::process::id()));
+    let write = || -> io::Result<()> {
+        if let Some(directory) = place.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut options = File::options();
+        let mut written = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        written.write_all(text.as_bytes())?;
+        if let Ok(found) = fs::metadata(&place) {
+            written.set_permissions(found.permissions())?;
+        }
+        written.sync_all()?;
+        fs::rename(&new, &place)
+    };
+    write().doing(&format!("{} cannot be written", place.display()))
 }
 
 /// Returns the program as it is started: by its name where that leads here.

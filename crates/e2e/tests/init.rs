@@ -1,5 +1,7 @@
 //! `atoll init`: agents that name Atoll's tools, and call them.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,11 +47,17 @@ fn configuration_of_an_agent_is_changed_and_taken_back() {
         ("gemini", world.home().join(".gemini/settings.json"), ""),
     ] {
         world.write(&file, before);
+        let own = Permissions::from_mode(0o600);
+        fs::set_permissions(&file, own).unwrap();
         let begun = world.atoll(["init", agent]).run().success();
         let take_back = format!("atoll init {agent} --undo");
         let _ = begun.says([&*take_back, &file.display().to_string()]);
         let after = world.read(&file);
         assert!(after.contains("atoll") && after.contains("mcp"), "{after}");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         let again = world.atoll(["init", agent]).run().success();
         let _ = again.says(["already"]);
         assert_eq!(world.read(&file), after);
