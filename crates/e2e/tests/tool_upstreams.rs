@@ -37,7 +37,7 @@ const TOOLS: &str = r#"
 [upstream.pets]
 openapi = "pets.yaml"
 profile = "shop"
-headers = { authorization = "Bearer {PETS}" }
+headers = { authorization = "Bearer {PETS}", x-shop = "one" }
 timeout = "10s"
 [upstream.closed]
 openapi = "pets.yaml"
@@ -112,7 +112,7 @@ fn operations_of_a_document_are_tools_with_credentials_at_the_boundary() {
     assert_eq!(shown["title"], "List pets");
     let script = r#"
 call pets__getPet id=1
-call pets__listPets --arguments '{"limit": 5, "tags": ["a b", "c&d=e"]}'
+call pets__listPets --arguments '{"limit": 5, "tags": ["a b", "c&d=e"], "X-Shop": "two"}'
 call pets__addPet --arguments '{"body": {"id": "2", "name": null, "parent": {"id": "1", "name": "Rex"}}}'
 call pets__getPet id=9
 call pets__getPet --arguments '{"id": "a/b?x#y"}'
@@ -148,6 +148,7 @@ call closed__getPet id=1
     );
     let asked = "/v1/pets?limit=5&tags=a%20b&tags=c%26d%3De";
     assert_eq!(list["structured"]["asked"], asked, "{outcome}");
+    assert_eq!(list["structured"]["shop"], json!(["one"]), "{outcome}");
     assert_eq!(added["end"], "done");
     assert_eq!(added["structured"]["name"], Value::Null);
     assert_eq!(none["end"], "failed");

@@ -36,7 +36,7 @@ class Service(http.server.BaseHTTPRequestHandler):
             pets[pet["id"]] = pet
             status, said = 201, pet
         elif path == "/v1/pets":
-            said = {"pets": list(pets.values()), "asked": self.path}
+            said = {"pets": list(pets.values()), "asked": self.path, "shop": self.headers.get_all("X-Shop")}
         elif path == "/v1/text":
             kind, said = "text/plain", "\x1b[31mred\x1b[0m ghp_0123456789abcdefghijABCDEFGHIJ012345"
         elif path == "/v1/moved":

@@ -46,7 +46,13 @@ impl Service {
         let sent = format!("{} {}", wanted.method, wanted.url);
         let mut request = Request::builder().method(&*wanted.method).uri(&wanted.url);
         request = request.header(ACCEPT, "application/json, */*;q=0.5");
-        for (name, value) in &wanted.headers {
+        // No argument stands beside a header that the table has.
+        let is_own = |name: &String| {
+            self.headers
+                .keys()
+                .any(|own| own.as_str().eq_ignore_ascii_case(name))
+        };
+        for (name, value) in wanted.headers.iter().filter(|(name, _)| !is_own(name)) {
             request = request.header(name, value);
         }
         for (name, value) in &*self.headers {
