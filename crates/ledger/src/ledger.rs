@@ -1,6 +1,7 @@
 mod asked;
 mod of_sessions;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +31,9 @@ use crate::{
     VerifierKey,
 };
 
+/// The most keys of runs that a process has at hand.
+const KEYS_MAX: usize = 4_096;
+
 /// The append-only log of every call, verdict and effect.
 ///
 /// One value may be used by many threads, and many processes may have the same ledger open: appends
@@ -41,8 +45,8 @@ pub struct Ledger {
     interrupted: Vec<InterruptedRun>,
     /// The state directory, which holds the keys that seal the sensitive members of runs' events.
     state: StateDir,
-    /// The run key that was used last.
-    seal: Mutex<Option<(RunId, Arc<SealKey>)>>,
+    /// The keys of runs that were used before.
+    seals: Mutex<HashMap<RunId, Arc<SealKey>>>,
 }
 
 impl Ledger {
@@ -72,7 +76,7 @@ impl Ledger {
             open_runs: Arc::new(open_runs),
             interrupted,
             state: state.again()?,
-            seal: Mutex::new(None),
+            seals: Mutex::default(),
         })
     }
 
@@ -116,7 +120,8 @@ impl Ledger {
             // was removed.
             self.journal.begin()?;
         }
-        let seal = is_sealed.then(|| self.seal_of(call.run())).transpose()?;
+        let seal = is_sealed.then(|| self.seal_of(call.run(), kinds.opened));
+        let seal = seal.transpose()?;
         let opened = match kinds.opens_denied || recorded == Recorded::Allow {
             true => {
                 let draft = Draft::sealed(kinds.opened, call.run(), &body, seal.as_deref())?;
@@ -151,7 +156,7 @@ impl Ledger {
         match sealed {
             Ok((opened, seal)) => {
                 let key = Some(Arc::clone(&seal.key));
-                *self.last_seal() = Some((run.clone(), Arc::clone(&seal.key)));
+                remember(&mut self.seals(), run, &seal.key);
                 let journal = Arc::clone(&self.journal);
                 let begun = Some(Begun { marker, seal });
                 let opened = Ok(opened);
@@ -236,7 +241,7 @@ impl Ledger {
             // As for calls: a ledger begins before its first key.
             self.journal.begin()?;
         }
-        let key = sealed_of.map(|run| self.seal_of(run)).transpose()?;
+        let key = sealed_of.map(|run| self.seal_of(run, kind)).transpose()?;
         let draft = match sealed_of {
             Some(run) => Draft::sealed(kind, run, &body, key.as_deref())?,
             None => Draft::new(kind, run, &body)?,
@@ -271,7 +276,9 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let is_sealed = |(kind, body): &(&str, EventBody)| body.has_any(sealed_members(kind));
         let has_sealed = events.iter().any(is_sealed);
-        let key = has_sealed.then(|| self.seal_of(run)).transpose()?;
+        let key = has_sealed
+            .then(|| self.seal_of(run, "flow.opened"))
+            .transpose()?;
         let drafts = events
             .into_iter()
             .map(|(kind, body)| Draft::with_body(kind, run, body, key.as_deref()))
@@ -283,24 +290,27 @@ impl Ledger {
         }
     }
 
-    fn last_seal(&self) -> MutexGuard<'_, Option<(RunId, Arc<SealKey>)>> {
-        self.seal.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seals(&self) -> MutexGuard<'_, HashMap<RunId, Arc<SealKey>>> {
+        self.seals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the key that seals the sensitive members of a run's events. A run without a key (of
+    /// Returns the key that seals the sensitive members of a run's events, here of this type. A run without a key (of
     /// an earlier release, or whose key was lost) gets one. If it was destroyed, a key is used that
     /// is not kept.
-    fn seal_of(&self, run: &RunId) -> Result<Arc<SealKey>, LedgerError> {
-        let mut last = self.last_seal();
-        if let Some((of, key)) = &*last
-            && of == run
-        {
+    fn seal_of(&self, run: &RunId, kind: &str) -> Result<Arc<SealKey>, LedgerError> {
+        // Held until the key is known, so that two threads do not look for one at once.
+        let mut known = self.seals();
+        if let Some(key) = known.get(run) {
             return Ok(Arc::clone(key));
         }
         let kept = match seals::find(&self.state, run)? {
-            (true, key) => key.map(Arc::new),
-            (false, _) => {
-                let session = crate::sessions::of_run(&self.state, run)?;
+            Some(key) => key.map(Arc::new),
+            None => {
+                let session = match kind.starts_with("tool.") {
+                    // It is of no session of runs, and the ledger is long.
+                    true => None,
+                    false => crate::sessions::of_run(&self.state, run)?,
+                };
                 seals::find_or_add(&self.state, run, session.as_ref())?
             }
         };
@@ -311,7 +321,7 @@ impl Ledger {
                 Arc::new(unknown.ok_or_else(|| LedgerError::Seal(SealFault.to_string()))?)
             }
         };
-        *last = Some((run.clone(), Arc::clone(&key)));
+        remember(&mut known, run, &key);
         Ok(key)
     }
 
@@ -481,4 +491,13 @@ impl Ledger {
         };
         Events::from_start(state, filter)
     }
+}
+
+/// Has a key at hand. They are all looked for again once there are too many: a run that has ended
+/// needs none.
+fn remember(keys: &mut HashMap<RunId, Arc<SealKey>>, run: &RunId, key: &Arc<SealKey>) {
+    if keys.len() >= KEYS_MAX {
+        keys.clear();
+    }
+    keys.insert(run.clone(), Arc::clone(key));
 }

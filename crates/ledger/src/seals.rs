@@ -219,11 +219,7 @@ pub(crate) fn find_or_add(
 ) -> Result<Option<Arc<SealKey>>, LedgerError> {
     let directory = usable(state)?;
     let lock = directory.lock().map_err(unusable)?;
-    let known = Seals::within(&directory)
-        .map_err(unusable)?
-        .keys
-        .remove(run);
-    match known {
+    match key_of(&directory, run).map_err(unusable)? {
         Some(key) => {
             drop(lock);
             // Whoever has just added it may still wait for the disk.
@@ -292,13 +288,33 @@ fn first_free(file: &File, count: u64) -> std::io::Result<u64> {
     Ok(used)
 }
 
-/// Returns the key of a run, unless it was destroyed, and whether the run ever had one.
-pub(crate) fn find(state: &StateDir, run: &RunId) -> Result<(bool, Option<SealKey>), LedgerError> {
-    let mut keys = Seals::read(state).map_err(unusable)?.keys;
-    Ok(match keys.remove(run) {
-        Some(key) => (true, key),
-        None => (false, None),
-    })
+/// Returns the key of a run: `Some(None)` if it was destroyed, `None` if the run never had one.
+pub(crate) fn find(state: &StateDir, run: &RunId) -> Result<Option<Option<SealKey>>, LedgerError> {
+    match PrivateDirectory::of_state(state, SEALS, false).map_err(unusable)? {
+        Some(directory) => key_of(&directory, run).map_err(unusable),
+        None => Ok(None),
+    }
+}
+
+/// Finds a run's key among all, without a look at what the others are.
+fn key_of(
+    directory: &PrivateDirectory,
+    run: &RunId,
+) -> Result<Option<Option<SealKey>>, PrivateFault> {
+    let bytes = directory.read(FILE, FILE_BYTES_MAX)?.unwrap_or_default();
+    let bytes = Zeroizing::new(bytes);
+    let begins = format!("{MARK} {run} ");
+    let own = |slot: &&[u8]| slot.starts_with(begins.as_bytes());
+    let mut last = bytes.chunks_exact(SLOT_BYTES).rev().filter(own);
+    let slot = last.find_map(read_slot);
+    // What was to be shredded is, though the power went meanwhile.
+    let shredding = shredding(directory)?;
+    Ok(
+        match shredding.is_some_and(|shredding| shredding.runs.contains(run)) {
+            true => Some(None),
+            false => slot.map(|slot| slot.key),
+        },
+    )
 }
 
 /// The keys under their lock: no other process adds or destroys any meanwhile.
