@@ -221,7 +221,8 @@ fn terms(arguments: &TermsArguments, now_s: u64) -> Result<Terms, Failure> {
             Right::Resolve(_)
             | Right::Connect { .. }
             | Right::UseCredential(_)
-            | Right::Publish(_) => None,
+            | Right::Publish(_)
+            | Right::Call(_) => None,
         };
         match mistyped.and_then(|method| Some((method, mistyped_method(method)?))) {
             None => Ok(right),

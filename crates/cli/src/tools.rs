@@ -4,6 +4,7 @@ mod asserting;
 mod calling;
 mod pinning;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use atoll_engine::configuration::Places;
@@ -58,7 +59,8 @@ pub fn mcp(arguments: &McpArguments, output: &Output) -> Result<u8, Failure> {
         (None, Some(file)) => Some(Recording::from(file)?),
         (None, None) => None,
     };
-    let session = Arc::new(session(&tools, &workspace)?.with(recording));
+    let session = session(&tools, &workspace, &arguments.token)?;
+    let session = Arc::new(session.with(recording));
     let served = serve_stdio(&session);
     session.end();
     for run in session.runner().end() {
@@ -72,11 +74,14 @@ pub fn mcp(arguments: &McpArguments, output: &Output) -> Result<u8, Failure> {
 /// Begins a session of the person's own, over a directory.
 fn session(
     tools: &Arc<ToolSwitches>,
-    workspace: &std::path::Path,
+    workspace: &Path,
+    tokens: &[PathBuf],
 ) -> Result<Session<LocalRunner>, Failure> {
     let engine = Engine::open(LAUNCHER)?;
     let runner = LocalRunner::new(engine.clone(), workspace);
-    Ok(Session::new(engine, Arc::clone(tools), runner, None))
+    let session = Session::new(engine.clone(), Arc::clone(tools), runner, None);
+    let tokens = engine.tool_tokens(tokens, session.id(), workspace)?;
+    Ok(session.carried_by(tokens))
 }
 
 fn list(
@@ -87,7 +92,7 @@ fn list(
     let registry = tools.registry();
     let shown: Vec<Arc<Tool>> = match arguments.all || registry.tools().next().is_none() {
         true => registry.tools().cloned().collect(),
-        false => session(tools, &calling::workspace(None)?)?.tools(),
+        false => session(tools, &calling::workspace(None)?, &[])?.tools(),
     };
     if arguments.json {
         let all: Vec<Value> = shown.iter().map(|tool| described(tool)).collect();
@@ -140,7 +145,7 @@ fn check(
     let registry = tools.registry();
     let mut problems = registry.problems().to_vec();
     if registry.tools().next().is_some() {
-        problems.extend(session(tools, &calling::workspace(None)?)?.problems());
+        problems.extend(session(tools, &calling::workspace(None)?, &[])?.problems());
     }
     if arguments.json {
         let all = problems.iter();

@@ -306,3 +306,73 @@ fn a_token_of_one_run_counts_in_the_first_alone() {
         }
     }
 }
+
+/// Writes a token, made from another or issued, and returns the words that give it to a call.
+fn token(world: &World, file: &str, from: Option<&str>, rights: &[&str]) -> [String; 2] {
+    let path = world.top().join(file).display().to_string();
+    let allow = rights.iter().flat_map(|right| ["--allow", right]);
+    let made = match from {
+        Some(from) => world
+            .atoll(["token", "attenuate"])
+            .arg(world.top().join(from)),
+        None => world.atoll(["token", "issue", "--until", "1h"]),
+    };
+    let made = made.args(allow).run().success();
+    fs::write(&path, made.out()).unwrap();
+    ["--token".to_owned(), path]
+}
+
+#[test]
+fn a_call_of_a_tool_has_to_be_carried_by_the_token_and_allowed_by_policies() {
+    let world =
+        World::new("a_call_of_a_tool_has_to_be_carried_by_the_token_and_allowed_by_policies");
+    let tool = |name: &str| {
+        format!(
+            "[tool.{name}]\ndescription = \"Says it.\"\nkind = \"command\"\n\
+             command = [\"echo\", \"{name}\", \"{{path}}\"]\neffect = \"read\"\n\
+             [tool.{name}.arguments.properties.path]\ntype = \"string\"\n"
+        )
+    };
+    let tools = ["read", "list", "never"].map(tool).join("\n");
+    world.write(world.config().join("atoll/tools.toml"), tools);
+    let never = "@id(\"never\") forbid(principal, action == Action::\"call\", \
+                 resource == Tool::\"never\");";
+    world.write(world.config().join("atoll/own.cedar"), never);
+    let wide = token(
+        &world,
+        "wide",
+        None,
+        &["call read", "call never", "call list"],
+    );
+    let narrow = token(&world, "narrow", Some("wide"), &["call read path=docs/*"]);
+    let call = |words: &[String], called: &[&str]| {
+        let run = world.atoll(["tools", "call"]);
+        run.args(words).args(called).run()
+    };
+    let read = call(&narrow, &["read", "path=docs/a"]).success();
+    assert_eq!(read.out(), "read docs/a\n");
+    let _ = call(&wide, &["read", "path=else"]).success();
+    for path in ["path=else", "path=docs/../key", "path=docs/%2e%2e/key"] {
+        let refused = call(&narrow, &["read", path]).expect_status(126);
+        refused.is_clear_error(["the token does not carry it", "call read"]);
+    }
+    // One that no call of is carried is not there; policies count as ever.
+    let hidden = call(&narrow, &["list", "path=docs/a"]).expect_status(126);
+    hidden.is_clear_error(["list cannot be called here"]);
+    let _ = call(&wide, &["list", "path=docs/a"]).success();
+    let _ = call(&wide, &["never", "path=docs/a"]).expect_status(126);
+    let both = [wide.clone(), narrow.clone()].concat();
+    let _ = call(&both, &["read", "path=else"]).expect_status(126);
+    let may = call(&narrow, &["--dry-run", "read", "path=else"]).expect_status(126);
+    assert!(may.out().starts_with("deny\n"), "{may}");
+    let told = &events(&world, "tool.denied")[0];
+    assert_eq!(told["rules"], serde_json::json!(["token"]), "{told}");
+    let opened = &events(&world, "tool.opened")[0]["decision"]["tokens"][0];
+    assert_eq!(opened["ids"].as_array().unwrap().len(), 2, "{opened}");
+    let _ = world
+        .atoll(["token", "revoke"])
+        .arg(&wide[1])
+        .run()
+        .success();
+    let _ = call(&narrow, &["read", "path=docs/a"]).expect_status(126);
+}

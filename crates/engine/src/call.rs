@@ -77,6 +77,11 @@ pub(crate) trait Effect: Sized {
         Ok(())
     }
 
+    /// Returns why something else than policies forbids it, if it does.
+    fn forbidden(&self) -> Option<Vec<Reason>> {
+        None
+    }
+
     /// Describes the basis of the verdict, for the ledger.
     fn told(&self, verdict: &Verdict<Self::Grant>) -> Value;
 
@@ -96,7 +101,10 @@ pub(crate) fn carry_out<E: Effect>(
     call: &Call,
     mut effect: E,
 ) -> Result<E::Done, E::Error> {
-    let verdict = preview(gate.rules, call, &gate.facts);
+    let verdict = match effect.forbidden() {
+        Some(reasons) => Verdict::Deny(reasons),
+        None => preview(gate.rules, call, &gate.facts),
+    };
     effect.consider(&verdict)?;
     let entry = gate
         .ledger

@@ -2,10 +2,12 @@
 //! out by whoever has the tool.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use atoll_ledger::OpenCalls;
 use atoll_ledger::{Armed, Durability, Event, Filter, Ledger, LedgerError, Refused, format_time};
+use atoll_model::network::Network;
 use atoll_model::{Action, Call, CallId, CallTool, Reason, RunId, ToolEnd, ToolName, Verdict};
 use atoll_policy::{Facts, HostFacts, PriorAnswer, Rules, ToolGrant, agreement, offers_tool};
 use serde_json::{Value, json};
@@ -14,8 +16,11 @@ use sha2::{Digest, Sha256};
 use crate::call::{Effect, Gate, NeedsApproval, carry_out, preview};
 use crate::configuration;
 use crate::failure::{Doing, Failure};
+use crate::request::Tokens as _;
 use crate::run::{facts, new_run_id};
 use crate::sandboxes::{CreateSandbox, Engine, Workspace};
+use crate::tokens::given;
+pub use crate::tokens::given::Given as ToolTokens;
 
 /// The time for which a key is known.
 const KEYS_KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -32,6 +37,8 @@ pub struct ToolRequest<'a> {
     pub call: &'a CallTool,
     /// The answer of an approver, if one was asked.
     pub answer: &'a PriorAnswer,
+    /// The tokens that have to carry it, too.
+    pub tokens: Option<&'a ToolTokens>,
 }
 
 /// The result of a call that was carried out.
@@ -112,6 +119,18 @@ impl ToolRequest<'_> {
         format!("{} sha256:{digest}", self.call.tool)
     }
 
+    /// Returns why its tokens do not carry it, if they do not.
+    fn not_carried(&self) -> Option<Vec<Reason>> {
+        let why = self.tokens?.calls(self.call).err()?;
+        let tool = &self.call.tool;
+        Some(vec![Reason {
+            what: format!("tool {tool}"),
+            why,
+            rule: "token".to_owned(),
+            how_to_ask: format!("ask who issued the token for one that carries 'call {tool}'"),
+        }])
+    }
+
     fn call(&self) -> Call {
         let action = Action::CallTool(Box::new(self.call.clone()));
         let place = self.sandbox.workspace.place();
@@ -162,6 +181,10 @@ impl<T, F: FnOnce(&ToolGrant) -> Called<T>> Effect for Calling<'_, F> {
         }
     }
 
+    fn forbidden(&self) -> Option<Vec<Reason>> {
+        self.request.not_carried()
+    }
+
     fn told(&self, verdict: &Verdict<ToolGrant>) -> Value {
         let mut decision = json!({
             "policy": self.rules.digest(),
@@ -170,6 +193,9 @@ impl<T, F: FnOnce(&ToolGrant) -> Called<T>> Effect for Calling<'_, F> {
         let Some(members) = decision.as_object_mut() else {
             return decision;
         };
+        if let Some(tokens) = self.request.tokens {
+            members.insert("tokens".to_owned(), tokens.told());
+        }
         match (verdict, self.request.answer) {
             (Verdict::Allow(grant), answer) => {
                 if let PriorAnswer::Agreed(agreement) = answer {
@@ -215,13 +241,18 @@ impl ToolRules<'_> {
     /// Returns whether the caller is shown the tool: whether some call of it may be allowed.
     #[must_use]
     pub fn offers(&self, request: &ToolRequest<'_>) -> bool {
-        offers_tool(&self.rules, &request.call(), &self.facts(), request.call)
+        let tool = &request.call.tool;
+        let may = request.tokens.is_none_or(|tokens| tokens.may_call(tool));
+        may && offers_tool(&self.rules, &request.call(), &self.facts(), request.call)
     }
 
     /// Returns the verdict on a call of the tool, without its effect and without a record.
     #[must_use]
     pub fn preview(&self, request: &ToolRequest<'_>) -> Verdict<ToolGrant> {
-        preview(&self.rules, &request.call(), &self.facts())
+        match request.not_carried() {
+            Some(reasons) => Verdict::Deny(reasons),
+            None => preview(&self.rules, &request.call(), &self.facts()),
+        }
     }
 
     /// Calls the tool: decided and recorded before `effect`, whose result is recorded after it.
@@ -291,6 +322,20 @@ impl Engine {
             rules,
             host,
         })
+    }
+
+    /// Reads the tokens that have to carry the calls of a session.
+    ///
+    /// # Errors
+    /// When one of them is not valid, or is bound to something else.
+    pub fn tool_tokens(
+        &self,
+        paths: &[PathBuf],
+        session: &RunId,
+        workspace: &Path,
+    ) -> Result<Option<ToolTokens>, Failure> {
+        let state = self.state_dir();
+        given::read(paths, state, session, None, workspace, &Network::default())
     }
 
     /// Marks a session as this process's, before its first call.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::PublicKey;
 use crate::question::{Asked, Holder, NOT_CARRIED, carries};
+use crate::right::Right;
 use crate::terms::told_time;
 use crate::token::{TOKEN_BYTES_MAX, Token, TokenError};
 
@@ -130,6 +131,18 @@ impl Held {
         Ok(())
     }
 
+    /// Returns whether each of them may carry some call of a tool, by what Atoll has written in it.
+    #[must_use]
+    pub fn may_call(&self, tool: &str) -> bool {
+        let has = |right: &Right| matches!(right, Right::Call(calls) if calls.has(tool));
+        self.tokens().all(|token| {
+            let parts = token.parts().unwrap_or_default();
+            let terms = parts.iter().filter_map(|part| part.terms.as_ref());
+            let mut named = terms.filter(|terms| !terms.rights.is_empty());
+            named.all(|terms| terms.rights.iter().any(has))
+        })
+    }
+
     /// Returns a session or workspace that a token is bound to and that is not the holder's: such a
     /// token carries nothing here.
     #[must_use]
@@ -164,7 +177,8 @@ fn unseen(asked: Asked<'_>) -> Option<(Asked<'_>, String)> {
         | Asked::Resolve(_)
         | Asked::Request(_)
         | Asked::UseCredential(_)
-        | Asked::Publish(_) => return None,
+        | Asked::Publish(_)
+        | Asked::Call { .. } => return None,
     };
     let url = match [Scheme::Http, Scheme::Https].map(|one| (one, one.port() == port)) {
         [(scheme, true), _] | [_, (scheme, true)] => format!("{scheme}://{host}"),

@@ -12,6 +12,7 @@
 //! This crate reads and writes no file, and speaks to nobody. Start reading at [`Token`].
 
 mod admitted;
+mod calls;
 mod held;
 mod key;
 mod meeting;
@@ -21,6 +22,7 @@ mod terms;
 mod token;
 
 pub use admitted::{BLOCKS_MAX, Foreign};
+pub use calls::Calls;
 pub use held::{Bound, HANDED_BYTES_MAX, HELD_MAX, Held};
 pub use key::{InvalidKey, IssuingKey, PublicKey};
 pub use meeting::{COMMON_MAX, TooManyRights, in_common};

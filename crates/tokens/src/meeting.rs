@@ -53,6 +53,7 @@ impl Right {
                 both(own, other).map(Self::UseCredential)
             }
             (Self::Publish(own), Self::Publish(other)) => both(own, other).map(Self::Publish),
+            (Self::Call(own), Self::Call(other)) => own.common(other).map(Self::Call),
             (Self::Request { .. }, Self::Request { .. }) => self.request_in(other),
             (Self::Resolve(own), Self::Resolve(other))
             | (Self::Resolve(own), Self::Connect { hosts: other, .. })
@@ -90,8 +91,8 @@ impl Right {
                 both(port, &Some(*other_port))?;
                 Some(request.to_hosts(hosts.common(other)?))
             }
-            (Self::UseCredential(_) | Self::Publish(_), _)
-            | (_, Self::UseCredential(_) | Self::Publish(_)) => None,
+            (Self::UseCredential(_) | Self::Publish(_) | Self::Call(_), _)
+            | (_, Self::UseCredential(_) | Self::Publish(_) | Self::Call(_)) => None,
         }
     }
 
@@ -135,7 +136,7 @@ impl Right {
             Self::Resolve(hosts) | Self::Connect { hosts, .. } | Self::Request { hosts, .. } => {
                 *hosts = to;
             }
-            Self::UseCredential(_) | Self::Publish(_) => {}
+            Self::UseCredential(_) | Self::Publish(_) | Self::Call(_) => {}
         }
         right
     }

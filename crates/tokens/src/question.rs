@@ -7,7 +7,9 @@ use atoll_model::{RunId, SessionName};
 use biscuit_auth::builder::{Fact, Policy, Term, fact};
 use biscuit_auth::{AuthorizerBuilder, AuthorizerLimits, Biscuit};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::calls;
 use crate::terms::BOUND_TO_ONE;
 
 /// The reason for denying anything that the token does not carry.
@@ -41,6 +43,13 @@ pub enum Asked<'a> {
     UseCredential(&'a CredentialName),
     /// Publish a port of the sandbox.
     Publish(u16),
+    /// Call a tool.
+    Call {
+        /// Its name.
+        tool: &'a str,
+        /// The arguments.
+        arguments: &'a Map<String, Value>,
+    },
 }
 
 /// Returns the facts of a question, one of each name: more would make checks longer than they are.
@@ -82,6 +91,7 @@ fn facts(asked: Asked<'_>) -> Vec<Fact> {
             ]
         }
         Asked::Publish(port) => vec![text("action", "publish"), number("port", port)],
+        Asked::Call { tool, arguments } => calls::facts(tool, arguments),
     }
 }
 

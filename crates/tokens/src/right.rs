@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::calls::Calls;
 use atoll_model::network::{
     CredentialName, HostName, HostPart, InvalidCredentialName, InvalidHost, Scheme, Target,
     parse_method,
@@ -10,7 +11,7 @@ use atoll_model::network::{
 
 /// A right that a token carries: `connect api.example.com:443`,
 /// `request GET https://api.example.com/v1/*`, `resolve *.example.com`, `use-credential github`,
-/// `publish 8080`.
+/// `publish 8080`, `call lookup customer=42`.
 ///
 /// A right to connect to a host includes resolving its name and sending requests there; a right to
 /// send requests includes the connection for them, which is inspected.
@@ -42,6 +43,8 @@ pub enum Right {
     UseCredential(Option<CredentialName>),
     /// Publish a port of the sandbox; any if `None`.
     Publish(Option<u16>),
+    /// Call tools.
+    Call(Calls),
 }
 
 /// The hosts of a right.
@@ -69,7 +72,7 @@ pub enum Place {
 pub enum InvalidRight {
     /// The first word is unknown.
     #[error(
-        "a right begins with connect, request, resolve, use-credential or publish, as in \
+        "a right begins with call, connect, request, resolve, use-credential or publish, as in \
          'connect api.example.com:443'"
     )]
     Action,
@@ -96,6 +99,13 @@ pub enum InvalidRight {
          one way only, as in https://api.example.com/v1/*"
     )]
     Path,
+    /// The tool or an argument is invalid.
+    #[error(
+        "it is written as 'call TOOL [NAME=VALUE]...': a name is one word; TOOL and VALUE have no \
+         quote, backslash, space and no * but one at their end; what a * follows has no .. and no % \
+         in it; no name comes twice, and 8 at most"
+    )]
+    Call,
     /// The credential's name is invalid.
     #[error(transparent)]
     Credential(#[from] InvalidCredentialName),
@@ -126,6 +136,8 @@ impl FromStr for Right {
             ["use-credential", "*"] => Ok(Self::UseCredential(None)),
             ["use-credential", name] => Ok(Self::UseCredential(Some(name.parse()?))),
             ["publish", port] => Ok(Self::Publish(port_of(port)?)),
+            ["call", tools, ref arguments @ ..] => Ok(Self::Call(Calls::parse(tools, arguments)?)),
+            ["call"] => Err(InvalidRight::Call),
             ["resolve", ..] => Err(InvalidRight::Form(RESOLVE)),
             ["connect", ..] => Err(InvalidRight::Form(CONNECT)),
             ["request", ..] => Err(InvalidRight::Form(REQUEST)),
@@ -248,6 +260,7 @@ impl fmt::Display for Right {
                 write!(to, "use-credential {name}")
             }
             Self::Publish(port) => write!(to, "publish {}", any(port)),
+            Self::Call(calls) => calls.fmt(to),
         }
     }
 }
@@ -284,6 +297,7 @@ impl Right {
                 vec![body("use-credential", name)]
             }
             Self::Publish(port) => vec![body("publish", at_port(*port))],
+            Self::Call(calls) => vec![body("call", calls.conditions())],
         }
     }
 }

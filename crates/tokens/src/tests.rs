@@ -64,6 +64,16 @@ fn ask_at(held: &Held, asked: &str, now_s: u64) -> bool {
             let name = name.parse().unwrap();
             held.carry(Asked::UseCredential(&name), now_s)
         }
+        ["call", tool, ref arguments @ ..] => {
+            let pair = |word: &&str| word.split_once('=').unwrap();
+            let member = |(name, value): (&str, &str)| {
+                let text = || serde_json::Value::from(value);
+                let value = serde_json::from_str(value).unwrap_or_else(|_| text());
+                (name.to_owned(), value)
+            };
+            let arguments = &arguments.iter().map(pair).map(member).collect();
+            held.carry(Asked::Call { tool, arguments }, now_s)
+        }
         ["publish", port] => held.carry(Asked::Publish(port.parse().unwrap()), now_s),
         [method, url] => {
             let (scheme, rest) = url.split_once("://").unwrap();
@@ -94,7 +104,7 @@ fn ask(held: &Held, asked: &str) -> bool {
 #[test]
 fn a_right_carries_what_it_says_and_nothing_else() {
     let key = IssuingKey::generate();
-    let cases: [(&str, &[&str], &[&str]); 12] = [
+    let cases: [(&str, &[&str], &[&str]); 16] = [
         (
             "connect api.example.com:443",
             &[
@@ -186,6 +196,42 @@ fn a_right_carries_what_it_says_and_nothing_else() {
             &["publish 8080"],
             &["publish 8081", "into localhost.example:8080"],
         ),
+        (
+            "call lookup",
+            &["call lookup", "call lookup customer=42"],
+            &["call lookups", "call look", "resolve lookup"],
+        ),
+        (
+            "call tickets__*",
+            &["call tickets__list", "call tickets__"],
+            &["call tickets", "call xtickets__list"],
+        ),
+        (
+            "call lookup customer=42 deep=true",
+            &["call lookup customer=42 deep=true other=1"],
+            &[
+                "call lookup",
+                "call lookup customer=42",
+                "call lookup customer=420 deep=true",
+                "call lookup customer=[42] deep=true",
+                "call lookup customer=42.0 deep=true",
+                "call lookup Customer=42 deep=true",
+            ],
+        ),
+        (
+            "call read path=docs/*",
+            &["call read path=docs/a", "call read path=docs/a/b..c"],
+            &[
+                "call read",
+                "call read path=doc",
+                "call read path=docs/../key",
+                "call read path=docs/a/..",
+                "call read path=docs/%2e%2e/key",
+                "call read path=docs//key",
+                "call read path=docs/a\\..\\key",
+                "call read path=[\"docs/a\"]",
+            ],
+        ),
     ];
     for (right, carried, denied) in cases {
         let token = issue(&key, &terms(&[right])).unwrap();
@@ -212,6 +258,8 @@ fn what_is_no_right_is_refused_and_what_is_one_is_shown_as_it_was_written() {
         "use-credential github",
         "publish *",
         "publish 8080",
+        "call *",
+        "call tickets__* customer=42 path=docs/* url=https://example.com/*",
     ] {
         let right: Right = text.parse().unwrap();
         assert_eq!(right.to_string(), text);
@@ -243,7 +291,15 @@ fn what_is_no_right_is_refused_and_what_is_one_is_shown_as_it_was_written() {
         "use-credential a\"b",
         "publish",
         "publish x",
-        "call tool",
+        "call",
+        "call a*b",
+        "call a\"b",
+        "call a b",
+        "call a b=",
+        "call a b-c=1",
+        "call a b=1 b=1",
+        "call a b=x/../*",
+        "call a b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1",
         "administer x",
     ] {
         assert!(text.parse::<Right>().is_err(), "{text:?}");
@@ -844,4 +900,30 @@ fn the_longest_token_is_answered_in_time() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+#[test]
+fn calls_that_several_blocks_carry_are_those_of_all() {
+    let key = IssuingKey::generate();
+    let wide = issue(&key, &terms(&["call read path=docs/*", "call list"])).unwrap();
+    let narrow = attenuate(&wide, &terms(&["call read path=docs/a/*"])).unwrap();
+    let held = held(&key, &narrow);
+    assert!(ask(&held, "call read path=docs/a/b"));
+    assert!(!ask(&held, "call read path=docs/b"), "of one alone");
+    assert!(!ask(&held, "call list"), "of the other alone");
+    assert!(held.may_call("read"));
+    assert!(!held.may_call("list") && !held.may_call("write"));
+    let rights = |texts: &[&str]| terms(texts).rights;
+    for (one, other, expected) in [
+        ("call a*", "call ab x=1", Some("call ab x=1")),
+        ("call a x=1", "call a y=2", Some("call a x=1 y=2")),
+        ("call a x=d/*", "call a x=d/e", Some("call a x=d/e")),
+        ("call a x=d/*", "call a x=d/../e", None),
+        ("call a x=1", "call a x=2", None),
+        ("call a", "call b", None),
+    ] {
+        let common = in_common(&rights(&[one]), &rights(&[other])).unwrap();
+        let told: Vec<String> = common.iter().map(ToString::to_string).collect();
+        assert_eq!(told.first().map(String::as_str), expected, "{one} {other}");
+    }
 }

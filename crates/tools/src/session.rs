@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use atoll_cedar::flattened;
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
-use atoll_engine::tools::{Called, NotCalled, OpenCalls, ToolRequest, ToolRules, new_tool_session};
+use atoll_engine::tools::{
+    Called, NotCalled, OpenCalls, ToolRequest, ToolRules, ToolTokens, new_tool_session,
+};
 use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
@@ -50,6 +52,8 @@ pub struct Session<R> {
     open: Mutex<Option<OpenCalls>>,
     /// Its recording, if there is one.
     recording: Option<Recording>,
+    /// The tokens that have to carry its calls.
+    tokens: Option<ToolTokens>,
     /// The upstreams that were started, by their names.
     connections: Mutex<BTreeMap<String, Slot>>,
 }
@@ -138,6 +142,7 @@ impl<R: Runner> Session<R> {
             ended: Condvar::new(),
             open: Mutex::default(),
             recording: None,
+            tokens: None,
             connections: Mutex::default(),
         }
     }
@@ -146,6 +151,12 @@ impl<R: Runner> Session<R> {
     #[must_use]
     pub fn with(self, recording: Option<Recording>) -> Self {
         Self { recording, ..self }
+    }
+
+    /// Has tokens carry its calls, besides policies.
+    #[must_use]
+    pub fn carried_by(self, tokens: Option<ToolTokens>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Returns its id, by which the ledger has its calls.
@@ -283,6 +294,7 @@ impl<R: Runner> Session<R> {
             sandbox: boundary,
             call: &call,
             answer: asked.answer,
+            tokens: self.tokens.as_ref(),
         };
         let taken = match asked.key.map(|key| self.take_key(key, &request)) {
             None => None,
@@ -415,6 +427,7 @@ impl<R: Runner> Session<R> {
             sandbox,
             call,
             answer: &PriorAnswer::Nobody,
+            tokens: self.tokens.as_ref(),
         }
     }
 }

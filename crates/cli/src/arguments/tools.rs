@@ -97,6 +97,9 @@ pub struct CallToolArguments {
     /// Ask nobody: what needs an approval is denied.
     #[arg(long)]
     pub no_ask: bool,
+    /// Call only what the token in this file carries, too. Repeatable: every one must.
+    #[arg(long, value_name = "FILE")]
+    pub token: Vec<PathBuf>,
     /// Print JSON: one object.
     #[arg(long)]
     pub json: bool,
@@ -148,6 +151,9 @@ pub struct McpArguments {
     /// Answer calls by this recording: each is decided and recorded, and nothing is carried out.
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     pub replay: Option<PathBuf>,
+    /// Call only what the token in this file carries, too. Repeatable: every one must.
+    #[arg(long, value_name = "FILE")]
+    pub token: Vec<PathBuf>,
 }
 
 /// Compare the calls of a session with a recording

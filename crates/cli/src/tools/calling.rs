@@ -53,7 +53,8 @@ pub(super) fn call(
             .of_kind(Kind::Denied));
     }
     let text = text_of(tool, arguments)?;
-    let session = session(tools, &workspace(arguments.workspace.as_deref())?)?;
+    let workspace = workspace(arguments.workspace.as_deref())?;
+    let session = session(tools, &workspace, &arguments.token)?;
     if arguments.dry_run {
         return may(&session, name, &text, arguments.json, output);
     }

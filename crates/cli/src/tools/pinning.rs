@@ -29,7 +29,11 @@ pub(super) fn pin(
         .because("no file of tools describes it, or the description has a mistake")
         .advise("atoll tools check")
     })?;
-    let session = session(tools, &calling::workspace(arguments.workspace.as_deref())?)?;
+    let session = session(
+        tools,
+        &calling::workspace(arguments.workspace.as_deref())?,
+        &[],
+    )?;
     let offered = session.offered(upstream);
     session.end();
     session.runner().end();

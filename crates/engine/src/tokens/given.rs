@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use atoll_ledger::StateDir;
 use atoll_model::network::Network;
-use atoll_model::{RunId, SessionName};
+use atoll_model::{CallTool, RunId, SessionName, ToolName};
 use atoll_store::TokenFiles;
 use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
 use serde_json::{Value, json};
@@ -106,6 +106,24 @@ fn counts(
 }
 
 impl Given {
+    /// Returns whether they may carry some call of a tool.
+    pub(crate) fn may_call(&self, tool: &ToolName) -> bool {
+        self.held.may_call(tool.as_str())
+    }
+
+    /// Checks that they carry a call of a tool now.
+    ///
+    /// # Errors
+    /// Why they do not.
+    pub(crate) fn calls(&self, call: &CallTool) -> Result<(), String> {
+        if self.is_revoked() {
+            return Err("the token is revoked".to_owned());
+        }
+        let arguments = serde_json::from_str(&call.text).map_err(|error| error.to_string())?;
+        let (tool, arguments) = (call.tool.as_str(), &arguments);
+        self.held.carry(Asked::Call { tool, arguments }, now_s())
+    }
+
     /// Binds tokens that are valid in a single run to this one, on disk before any of them counts.
     fn bind_to(&self, run: &RunId) -> Result<(), Failure> {
         let unbound = "--token cannot be bound to this run";
