@@ -358,3 +358,42 @@ fn a_session_is_one_trace_of_runs_flows_questions_and_attempts() {
         );
     }
 }
+
+#[test]
+fn calls_of_tools_are_told_in_the_words_of_mcp() {
+    let world = World::new("calls_of_tools_are_told_in_the_words_of_mcp");
+    let Some((collector, address)) = collector(&world) else {
+        return;
+    };
+    let tools = "[tool.say]\ndescription = \"Says it.\"\nkind = \"command\"\n\
+                 command = [\"echo\", \"{text}\"]\neffect = \"read\"\n\
+                 [tool.say.arguments.properties.text]\ntype = \"string\"\n";
+    world.write(world.config().join("atoll/tools.toml"), tools);
+    let secret = "argument-that-nobody-is-told";
+    let call = |text: &str| world.atoll(["tools", "call", "say"]).arg(text).run();
+    let _ = call(&format!("text={secret}")).success();
+    let _ = call("other=1").expect_status(1);
+    let _ = sent(&world, &["--otlp", &address, "--unsealed"]).success();
+    let seen = collector.until_stdout("mcp.server.operation.duration");
+    for expected in [
+        "tools/call say",
+        "mcp.method.name: Str(tools/call)",
+        "gen_ai.tool.name: Str(say)",
+        "atoll.tool.effect: Str(read)",
+        "atoll.outcome: Str(done)",
+        "error.type: Str(rejected)",
+        "execute_tool echo",
+    ] {
+        assert!(seen.contains(expected), "{expected}: {seen}");
+    }
+    assert!(!seen.contains(secret), "{seen}");
+    // The run of its sandbox is a part of the call.
+    let ids = |name: &str| -> Vec<String> {
+        let lines = seen.lines().map(str::trim);
+        let own = lines.filter_map(|line| line.strip_prefix(name)?.trim().strip_prefix(':'));
+        own.map(|id| id.trim().to_owned()).collect()
+    };
+    let parents = ids("Parent ID");
+    let is_there = |parent: &String| !parent.is_empty() && ids("ID").contains(parent);
+    assert!(parents.iter().any(is_there), "{seen}");
+}

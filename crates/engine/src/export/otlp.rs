@@ -1,10 +1,11 @@
 //! Events in the form of OpenTelemetry: a run is a span, with the spans of its flows and approval
-//! questions beneath; every event is a log record; counts are metrics.
+//! questions beneath, and so is a call of a tool; every event is a log record; counts are metrics.
 //!
-//! Names are those of OpenTelemetry's semantic conventions (GenAI, HTTP, network, process) if there
+//! Names are those of OpenTelemetry's semantic conventions (GenAI, MCP, HTTP, network, process) if there
 //! are any, else `atoll.…`. Neither arguments nor paths nor contents are exported. A span's id is a
 //! digest of what it stands for, so that what is sent twice is the same.
 
+mod calls;
 mod message;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +20,7 @@ use message::{Span, written};
 const OPEN_MAX: usize = 65_536;
 /// The most violations a run span reports.
 const ATTEMPTS_MAX: usize = 128;
-/// Bounds of the durations of runs, seconds.
+/// Bounds of durations, seconds.
 const DURATION_BOUNDS: [f64; 10] = [
     0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0,
 ];
@@ -58,6 +59,8 @@ struct Run {
 #[derive(Default)]
 pub struct Follower {
     runs: HashMap<String, Run>,
+    /// Calls of tools that go on, by their ids.
+    calls: HashMap<String, Begun>,
     open: usize,
 }
 
@@ -67,7 +70,7 @@ pub struct Batch {
     spans: Vec<Value>,
     logs: Vec<Value>,
     counts: BTreeMap<(&'static str, String), (Attributes, u64)>,
-    durations: BTreeMap<String, (Attributes, Durations)>,
+    durations: BTreeMap<(&'static str, String), (Attributes, Durations)>,
     times: Option<(u64, u64)>,
 }
 
@@ -79,8 +82,13 @@ struct Durations {
 
 /// Returns the id of a trace: its session's or else its run's.
 fn trace_of(run: &Event, id: &str) -> String {
-    let session = run.body.get("session").and_then(Value::as_str);
-    digits(&format!("trace {}", session.unwrap_or(id)), 16)
+    let of_tools = calls::parent(&run.body).and_then(|call| call.split('/').next());
+    let session = of_tools.or_else(|| text(&run.body, "session"));
+    trace_named(session.unwrap_or(id))
+}
+
+fn trace_named(name: &str) -> String {
+    digits(&format!("trace {name}"), 16)
 }
 
 fn span_of(name: &str) -> String {
@@ -138,6 +146,7 @@ impl Follower {
                     batch.run(known, event, run, nanos);
                 }
             }
+            kind if kind.starts_with("tool.") => self.of_tools(event, run, nanos, batch),
             "flow.opened" => self.open(event, run, nanos, "flow"),
             "approval.asked" => self.open(event, run, nanos, "approval"),
             "flow.closed" => {
@@ -265,6 +274,8 @@ impl Batch {
                 | "run.failed"
                 | "run.interrupted"
                 | "denials.seen"
+                | "tool.denied"
+                | "tool.rejected"
                 | "ledger.repaired"
         );
         let mut attributes: Attributes = vec![
@@ -348,7 +359,7 @@ impl Batch {
         let mut span = Span {
             trace: &known.trace,
             id: span_of(run),
-            parent: None,
+            parent: calls::parent(opened).map(span_of),
             name: format!("{operation} {subject}"),
             kind: INTERNAL,
             times: (known.begun.nanos, nanos),
@@ -369,8 +380,12 @@ impl Batch {
             ("atoll.profile", json!(profile)),
         ];
         self.count("atoll.runs", &told, 1);
+        self.took("atoll.run.duration", told, seconds);
+    }
+
+    fn took(&mut self, name: &'static str, told: Attributes, seconds: f64) {
         let key = Value::Array(written(&told)).to_string();
-        let durations = self.durations.entry(key);
+        let durations = self.durations.entry((name, key));
         let (_, durations) = durations.or_insert_with(|| (told, Durations::default()));
         durations.sum += seconds;
         let at = DURATION_BOUNDS.iter().position(|bound| seconds <= *bound);

@@ -88,12 +88,15 @@ impl Batch {
                 "aggregationTemporality": DELTA, "isMonotonic": true } })
         };
         let mut all: Vec<Value> = sums.into_iter().map(sum).collect();
-        let points = self.durations.values();
-        let points: Vec<Value> = points.map(|one| histogram(one, &times)).collect();
-        if !points.is_empty() {
-            all.push(json!({ "name": "atoll.run.duration", "unit": "s",
-                "histogram": { "dataPoints": points, "aggregationTemporality": DELTA } }));
+        let mut histograms: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for ((name, _), one) in &self.durations {
+            let points = histograms.entry(name).or_default();
+            points.push(histogram(one, &times));
         }
+        all.extend(histograms.into_iter().map(|(name, points)| {
+            json!({ "name": name, "unit": "s",
+                "histogram": { "dataPoints": points, "aggregationTemporality": DELTA } })
+        }));
         all
     }
 }
