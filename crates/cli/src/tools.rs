@@ -2,6 +2,7 @@
 
 mod asserting;
 mod calling;
+mod packs;
 mod pinning;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,9 @@ pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure>
         ToolsAction::Call(arguments) => calling::call(&tools, arguments, output),
         ToolsAction::Assert(arguments) => asserting::assert(arguments, output),
         ToolsAction::Pin(arguments) => pinning::pin(&tools, arguments, output),
+        ToolsAction::Install(arguments) => packs::install(&tools, arguments, output),
+        ToolsAction::Uninstall(arguments) => packs::uninstall(&tools, &arguments.name, output),
+        ToolsAction::Sign(arguments) => packs::sign(arguments, output),
         ToolsAction::Enable(arguments) => switch(&tools, arguments, true, output),
         ToolsAction::Disable(arguments) => switch(&tools, arguments, false, output),
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use atoll_store::{Day, Manifest, OrganisationKey};
+use atoll_store::{Day, Manifest, OrganisationKey, Signed};
 use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, program_exists};
 
 const VERIFIER: &str = include_str!("organisation/verify.py");
@@ -73,7 +73,14 @@ fn sign_over(world: &World, acme: &Acme, serial: u64, day: &str) {
         ("organisation.toml", BOUNDS.as_bytes()),
         ("own.cedar", NO_ECHO.as_bytes()),
     ];
-    let list = Manifest::of("acme.example", serial, Day::parse(day), files).unwrap();
+    let list = Manifest::of(
+        Signed::Layer,
+        "acme.example",
+        serial,
+        Day::parse(day),
+        files,
+    )
+    .unwrap();
     let key = OrganisationKey::read(&world.top().join("acme.key")).unwrap();
     world.write(
         acme.directory.join("organisation.sig"),

@@ -32,7 +32,7 @@ pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority, Serve
 pub use control::control_directory;
 pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, kept_names, list_kept};
 pub use organisation::{Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey};
-pub use organisation::{SEEN_EVERY, remember_manifest};
+pub use organisation::{SEEN_EVERY, Signed, remember_manifest};
 pub use record::{ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, SettingsRecord};
 pub use record::{RECORD_VERSION, RunRecord, RunState};
 pub use removal::{remove_run, remove_run_if};

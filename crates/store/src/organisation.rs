@@ -19,8 +19,6 @@ use sha2::{Digest, Sha256};
 pub use key::OrganisationKey;
 pub use seen::{SEEN_EVERY, remember_manifest};
 
-/// The first line of the text: nothing else that a key of Atoll's signs begins so.
-const FORM: &str = "atoll organisation v1";
 const SERIAL: &str = "serial ";
 const UNTIL: &str = "until ";
 /// The separator of a digest and a name, as `sha256sum` prints it.
@@ -157,9 +155,40 @@ impl fmt::Display for Day {
     }
 }
 
-/// A list of files that an organisation has signed.
+/// The things whose files are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signed {
+    /// An organisation's layer.
+    Layer,
+    /// A pack of tools.
+    Tools,
+}
+
+impl Signed {
+    /// Returns the first line of the text: nothing else that a key of Atoll's signs begins so.
+    const fn form(self) -> &'static str {
+        match self {
+            Self::Layer => "atoll organisation v1",
+            Self::Tools => "atoll tools v1",
+        }
+    }
+
+    /// Returns whether a file of this name is one of those that are signed.
+    #[must_use]
+    pub fn has(self, name: &str) -> bool {
+        let is_plain = !name.contains('/') && !name.chars().any(char::is_control);
+        let counts = match self {
+            Self::Layer => name == "organisation.toml" || name.ends_with(".cedar"),
+            Self::Tools => !name.is_empty() && !name.starts_with('.'),
+        };
+        is_plain && counts && name.len() <= NAME_BYTES_MAX
+    }
+}
+
+/// A list of files that an organisation, or whoever makes tools, has signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
+    of: Signed,
     name: String,
     serial: u64,
     until: Option<Day>,
@@ -173,6 +202,7 @@ impl Manifest {
     /// # Errors
     /// [`OrganisationFault::Unfit`].
     pub fn of<'a>(
+        of: Signed,
         name: &str,
         serial: u64,
         until: Option<Day>,
@@ -183,14 +213,15 @@ impl Manifest {
             return Err(OrganisationFault::Unfit(why));
         }
         let mut made = Self {
+            of,
             name: name.to_owned(),
             serial,
             until,
             files: BTreeMap::new(),
         };
         for (name, content) in files {
-            if !is_file_name(name) {
-                let why = format!("{name:?} cannot be the name of a file of a signed layer");
+            if !of.has(name) {
+                let why = format!("{name:?} cannot be the name of a signed file");
                 return Err(OrganisationFault::Unfit(why));
             }
             made.files.insert(name.to_owned(), digest(content));
@@ -214,7 +245,7 @@ impl Manifest {
         let lines: String = keys.iter().map(|key| key.signing().line(&text)).collect();
         let note = format!("{text}\n{lines}");
         for key in keys {
-            Self::open(note.as_bytes(), key.verifier())?;
+            Self::open(self.of, note.as_bytes(), key.verifier())?;
         }
         Ok(note)
     }
@@ -224,14 +255,14 @@ impl Manifest {
     ///
     /// # Errors
     /// [`OrganisationFault`].
-    pub fn open(note: &[u8], key: &VerifierKey) -> Result<Self, OrganisationFault> {
+    pub fn open(of: Signed, note: &[u8], key: &VerifierKey) -> Result<Self, OrganisationFault> {
         let malformed = OrganisationFault::NoManifest;
         if note.len() > CHECKPOINT_BYTES_MAX {
             return Err(malformed("it is too long"));
         }
         let note = std::str::from_utf8(note).map_err(|_| malformed("it is not UTF-8"))?;
         let body = signed_text(note, key)?;
-        let read = Self::read(body).ok_or(malformed("its text has another form"))?;
+        let read = Self::read(of, body).ok_or(malformed("its text has another form"))?;
         if read.name != key.name() {
             return Err(OrganisationFault::OtherName {
                 found: read.name,
@@ -245,9 +276,9 @@ impl Manifest {
         }
     }
 
-    fn read(body: &str) -> Option<Self> {
+    fn read(of: Signed, body: &str) -> Option<Self> {
         let mut lines = body.split('\n').peekable();
-        if lines.next()? != FORM {
+        if lines.next()? != of.form() {
             return None;
         }
         let name = lines.next()?.to_owned();
@@ -265,12 +296,13 @@ impl Manifest {
             let (digest, name) = line.split_once(BETWEEN)?;
             let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
             let is_digest = digest.len() == DIGEST_DIGITS && digest.bytes().all(is_digit);
-            if !is_digest || !is_file_name(name) || files.len() == MANIFEST_FILES_MAX {
+            if !is_digest || !of.has(name) || files.len() == MANIFEST_FILES_MAX {
                 return None;
             }
             files.insert(name.to_owned(), digest.to_owned());
         }
         (!files.is_empty()).then_some(Self {
+            of,
             name,
             serial,
             until,
@@ -279,7 +311,8 @@ impl Manifest {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{FORM}\n{}\n{SERIAL}{}\n", self.name, self.serial);
+        let form = self.of.form();
+        let mut text = format!("{form}\n{}\n{SERIAL}{}\n", self.name, self.serial);
         if let Some(until) = self.until {
             text.push_str(&format!("{UNTIL}{until}\n"));
         }
@@ -345,12 +378,4 @@ fn digest(content: &[u8]) -> String {
 /// Returns whether this can be a list's number: one that every event of the ledger can name.
 fn is_serial(serial: &u64) -> bool {
     (1..=INTEGER_MAX).contains(serial)
-}
-
-/// Returns whether a list can name this file: one that counts in a policy layer, in no
-/// subdirectory.
-fn is_file_name(name: &str) -> bool {
-    let is_plain = !name.contains('/') && !name.chars().any(char::is_control);
-    let counts = name == "organisation.toml" || name.ends_with(".cedar");
-    is_plain && counts && name.len() <= NAME_BYTES_MAX
 }

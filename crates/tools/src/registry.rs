@@ -1,4 +1,7 @@
-//! The registry: tools by their names, from `tools.toml` and `tools/*.toml` beside the profiles.
+//! The registry: tools by their names, from `tools.toml` and `tools/*.toml` beside the profiles, and
+//! from installed packs.
+
+mod packs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,13 +18,14 @@ use serde::Deserialize;
 use crate::guard::Guard;
 use crate::keys::Keys;
 use crate::limits::{self, Bounds};
+use crate::pack::Pack;
 use crate::results::Results;
 use crate::tool::{Tool, Written};
 use crate::upstream::pins::Pins;
 use crate::upstream::{self, Upstream};
 
 /// The file of tools, and the directory of more of them.
-const FILE: &str = "tools.toml";
+pub(crate) const FILE: &str = "tools.toml";
 const DIRECTORY: &str = "tools";
 /// The file with the names of tools that are switched off, a line each.
 const SWITCHES: &str = "tools.off";
@@ -83,6 +87,7 @@ impl Registry {
             }
             Err(error) => registry.problem(configuration, None, error.to_string()),
         }
+        registry.add_packs(configuration, state, &mut twice);
         for upstream in registry.upstreams.clone().values() {
             registry.add_of(upstream, state, &mut twice);
         }
@@ -149,13 +154,24 @@ impl Registry {
                 self.add_bounds(path, of, written);
             }
         }
+        self.add_parsed(file, path, None, twice);
+    }
+
+    fn add_parsed(
+        &mut self,
+        file: File,
+        path: &Path,
+        pack: Option<&Pack>,
+        twice: &mut BTreeSet<String>,
+    ) {
         for (name, written) in file.upstream {
-            self.add_upstream(path, &name, written, twice);
+            self.add_upstream(path, &name, written, pack, twice);
         }
         for (name, written) in file.tool {
             let tool = written.try_into().map_err(|error| error.to_string());
             let tool = tool.and_then(|one: Written| one.read(&name, &path.display().to_string()));
-            match tool {
+            let bound = |tool| packs::bound(tool, pack);
+            match tool.and_then(bound) {
                 Ok(tool) => self.add(tool, path, twice),
                 Err(why) => self.problem(path, Some(("tool", &name)), why.trim_end().to_owned()),
             }
@@ -187,6 +203,7 @@ impl Registry {
         path: &Path,
         name: &str,
         written: toml::Value,
+        pack: Option<&Pack>,
         twice: &mut BTreeSet<String>,
     ) {
         // No tool has such a name.
@@ -194,6 +211,8 @@ impl Registry {
         let read = written.try_into().map_err(|error| error.to_string());
         let file = path.display().to_string();
         let read = read.and_then(|one: upstream::Written| one.read(name, &file));
+        let bound = |upstream| packs::bound_upstream(upstream, pack);
+        let read = read.and_then(bound);
         let why = match read {
             Ok(upstream) if !twice.contains(&key) && !self.upstreams.contains_key(name) => {
                 self.upstreams.insert(name.to_owned(), Arc::new(upstream));
@@ -302,10 +321,12 @@ fn read(path: &Path) -> Result<Option<File>, String> {
     let Some(file) = read else {
         return Ok(None);
     };
-    let text = std::str::from_utf8(&file.content).map_err(|_| "it is not UTF-8".to_owned())?;
-    toml::from_str(text)
-        .map(Some)
-        .map_err(|error| error.to_string().trim_end().to_owned())
+    parsed(&file.content).map(Some)
+}
+
+fn parsed(content: &[u8]) -> Result<File, String> {
+    let text = std::str::from_utf8(content).map_err(|_| "it is not UTF-8".to_owned())?;
+    toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
 }
 
 /// Returns the files of tools, in the order in which they are read.
@@ -419,6 +440,7 @@ impl ToolSwitches {
             .chain(others)
             .chain(pins)
             .chain(documents)
+            .chain(packs::paths(&self.configuration, &self.state))
             .map(stamp)
             .collect()
     }

@@ -31,6 +31,9 @@ pub enum ToolsAction {
     Check(CheckToolsArguments),
     Call(CallToolArguments),
     Pin(PinToolsArguments),
+    Install(InstallToolsArguments),
+    Uninstall(UninstallToolsArguments),
+    Sign(SignToolsArguments),
     Enable(SwitchToolArguments),
     Disable(SwitchToolArguments),
     Assert(AssertToolsArguments),
@@ -103,6 +106,45 @@ pub struct CallToolArguments {
     /// Print JSON: one object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Install a pack of tools, as its maker has signed it
+///
+/// Shows who has signed it, its tools and the rights that they need, and asks. Of a pack that is
+/// changed after that no tool can be called. A later pack of the same name needs the same key.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct InstallToolsArguments {
+    /// A directory, or an archive of one (tar, also with gzip).
+    #[arg(value_name = "PACK")]
+    pub path: PathBuf,
+    /// The key of its maker, as they give it out. Default: that of the pack before.
+    #[arg(long, value_name = "KEY")]
+    pub signer: Option<String>,
+    /// Install without a question.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Remove a pack of tools
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct UninstallToolsArguments {
+    /// The pack.
+    pub name: String,
+}
+
+/// Sign a directory as a pack of tools
+///
+/// Its files are pack.toml (name, version, description), tools.toml, and what these name: profiles
+/// are NAME.profile.toml. `atoll policy organisation key FILE --name NAME` makes a key.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct SignToolsArguments {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The file of the key that signs.
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
 }
 
 /// Approve the tools of an upstream MCP server

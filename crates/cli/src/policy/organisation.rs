@@ -11,7 +11,7 @@ use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, VerifierKey, host_text};
 use atoll_policy::{Problem, check, check_policies};
-use atoll_store::{Day, Manifest, OrganisationFault, OrganisationKey};
+use atoll_store::{Day, Manifest, OrganisationFault, OrganisationKey, Signed};
 use serde_json::{Value, json};
 
 use crate::arguments::{
@@ -91,7 +91,8 @@ fn sign(arguments: &SignOrganisationArguments, output: &Output) -> Result<u8, Fa
     let serial = serial(&arguments.serial, before)?;
     let name = signers.first().map_or("", |key| key.name());
     let unfit = |fault: OrganisationFault| not_signed(fault.to_string());
-    let manifest = Manifest::of(name, serial, until, layer.named()).map_err(unfit)?;
+    let manifest =
+        Manifest::of(Signed::Layer, name, serial, until, layer.named()).map_err(unfit)?;
     let note = manifest.sign(&keys).map_err(unfit)?;
     write(&path, note.as_bytes(), 0o644)?;
     let files = render::counted(manifest.files().count() as u64, "file", "files");
@@ -119,7 +120,7 @@ fn last_serial(path: &Path, keys: &[&VerifierKey]) -> Result<u64, Failure> {
     };
     let signed = keys
         .iter()
-        .filter_map(|key| Manifest::open(&note.content, key).ok());
+        .filter_map(|key| Manifest::open(Signed::Layer, &note.content, key).ok());
     signed.map(|one| one.serial()).max().ok_or_else(|| {
         Failure::new("nothing is signed")
             .because(format!(

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use atoll_ledger::{StateDir, VerifierKey};
 use atoll_policy::{SignedBy, SourceFile, organisation_directory};
-use atoll_store::{Day, Manifest, OrganisationFault, remember_manifest};
+use atoll_store::{Day, Manifest, OrganisationFault, Signed, remember_manifest};
 
 use super::{Places, read_optional, read_policies};
 use crate::failure::{Doing, Failure, Hint};
@@ -144,7 +144,7 @@ impl Place {
         let path = self.directory.join(SIGNATURE);
         let note = read_optional(&path)?.ok_or_else(|| self.unsigned(&path))?;
         for pin in &self.pins {
-            let opened = Manifest::open(&note.content, &pin.key);
+            let opened = Manifest::open(Signed::Layer, &note.content, &pin.key);
             let manifest = opened.map_err(|fault| refused(&path, &fault))?;
             let checked = manifest.check(layer.named());
             checked.map_err(|fault| refused(&self.directory, &fault))?;

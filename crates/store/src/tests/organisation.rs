@@ -26,7 +26,7 @@ fn signer(name: &str) -> Signer {
 
 fn list(serial: u64, until: Option<&str>) -> Manifest {
     let until = until.map(|day| Day::parse(day).unwrap());
-    Manifest::of("acme.example", serial, until, FILES).unwrap()
+    Manifest::of(Signed::Layer, "acme.example", serial, until, FILES).unwrap()
 }
 
 fn signed(manifest: &Manifest, signer: &Signer) -> String {
@@ -34,7 +34,7 @@ fn signed(manifest: &Manifest, signer: &Signer) -> String {
 }
 
 fn opened(note: &[u8], signer: &Signer) -> Result<Manifest, OrganisationFault> {
-    Manifest::open(note, signer.key.verifier())
+    Manifest::open(Signed::Layer, note, signer.key.verifier())
 }
 
 /// Returns the note of any text, signed as the signer signs.
@@ -219,7 +219,7 @@ fn the_files_are_all_that_were_signed_and_no_others() {
         vec![],
         vec![("a/b.cedar", b"")],
     ] {
-        assert!(Manifest::of("acme.example", 1, None, files).is_err());
+        assert!(Manifest::of(Signed::Layer, "acme.example", 1, None, files).is_err());
     }
 }
 
@@ -241,7 +241,14 @@ fn a_number_never_goes_back_and_means_one_list() {
             ..
         })
     ));
-    let other = Manifest::of("acme.example", 7, None, [("z.cedar", b"".as_slice())]).unwrap();
+    let other = Manifest::of(
+        Signed::Layer,
+        "acme.example",
+        7,
+        None,
+        [("z.cedar", b"".as_slice())],
+    )
+    .unwrap();
     assert!(matches!(
         seen(&other),
         Err(OrganisationFault::SameNumber { serial: 7, .. })
@@ -272,7 +279,14 @@ fn a_number_never_goes_back_and_means_one_list() {
     let by_other = remember_manifest(
         &place.state,
         other.key.verifier(),
-        &Manifest::of("other.example", 1, None, [("z.cedar", b"".as_slice())]).unwrap(),
+        &Manifest::of(
+            Signed::Layer,
+            "other.example",
+            1,
+            None,
+            [("z.cedar", b"".as_slice())],
+        )
+        .unwrap(),
         SystemTime::now(),
     );
     by_other.unwrap();
