@@ -601,6 +601,63 @@ fn a_token_of_an_app_is_asked_for_and_taken_back() {
     refused.is_clear_error(["holds no key of an app", "no private key in PEM"]);
 }
 
+#[test]
+fn a_token_of_a_service_account_is_of_that_account_alone() {
+    let name = "a_token_of_a_service_account_is_of_that_account_alone";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let top = world.top().display();
+    let by = |account: &str| {
+        world.profile(
+            "bound",
+            &format!(
+                "[network]\nallow = ['example.com']\n[credential.cluster]\n\
+                 source = {{ kubernetes = {{ server = 'https://git.example', namespace = 'staging', \
+                 service-account = '{account}', token = {{ file = '{top}/subject' }} }} }}\n\
+                 to = 'example.com'\n\
+                 place = {{ header = 'authorization', form = 'Bearer {{}}' }}\nvariable = 'TOKEN'\n"
+            ),
+        );
+    };
+    let script = format!(
+        "{CURL} {AUTH} https://example.com/v1/one; {CURL} {AUTH} https://example.com/v1/two"
+    );
+    by("reader");
+    let shown = world.atoll(["profile", "show", "bound"]).run().success();
+    assert!(
+        shown.out().contains("service-account = \"reader\""),
+        "{shown}"
+    );
+    let outcome = online(&world, &script);
+    assert_eq!(outcome.out().matches("welcome").count(), 2, "{outcome}");
+    let [asked] = &asked_for(&world)[..] else {
+        panic!("{:?}", asked_for(&world));
+    };
+    assert_eq!(
+        asked["path"],
+        "/api/v1/namespaces/staging/serviceaccounts/reader/token"
+    );
+    let body: Value = serde_json::from_str(asked["body"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        body["spec"],
+        serde_json::json!({ "expirationSeconds": 600 })
+    );
+    let told = ledger(&world);
+    is_nowhere(&world, &[&outcome.out(), &outcome.err(), &told]);
+    for (account, why) in [
+        (
+            "greedy",
+            "its token is of another account than was asked for",
+        ),
+        ("nobody", "no such service account in the namespace (404)"),
+    ] {
+        by(account);
+        let outcome = online(&world, &script);
+        assert_eq!(outcome.out().matches(why).count(), 2, "{outcome}");
+    }
+}
+
 /// Checks that no process but the egress process holds the token, nor the secrets by which it is
 /// requested, and that the search would have found them.
 fn nobody_else_holds_them(world: &World, outcome: &Outcome) {

@@ -7,6 +7,7 @@ mod client_secret;
 mod command;
 pub(crate) mod fetch;
 mod issuers;
+mod kubernetes;
 mod login;
 mod masked_values;
 mod oauth;

@@ -92,8 +92,8 @@ pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target, liberal};
 pub use telling::place;
 pub use this_host::{HOST_PORTS_MAX, SANDBOX_NAME, THIS_HOST, THIS_HOST_ADDRESSES};
 pub use token::{
-    AppRequest, ClientAuthentication, Ingredient, OAuthRequest, Permission, TOKEN_PATIENCE_S,
-    TokenGrant, TokenRequest,
+    AppRequest, ClientAuthentication, Ingredient, KubernetesRequest, OAuthRequest, Permission,
+    TOKEN_PATIENCE_S, TokenGrant, TokenRequest,
 };
 pub use trust::{
     JAVA_VARIABLE, TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_DIRECTORY, TRUST_JAVA,

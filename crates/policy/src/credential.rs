@@ -2,6 +2,7 @@
 
 mod app;
 mod command;
+mod kubernetes;
 mod lines;
 mod login;
 mod others;
@@ -501,6 +502,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
     let command = command::read(document, &mut section);
     let token = token::read(document, &mut section);
     let app = app::read(document, &mut section);
+    let kubernetes = kubernetes::read(document, &mut section);
     let login = login::read(document, &mut section);
     document.end(
         section,
@@ -513,6 +515,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
             "timeout",
             "oauth",
             "github-app",
+            "kubernetes",
             "login",
             "field",
             "renew",
@@ -526,6 +529,7 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         command.map(WrittenSource::Command),
         token.map(Box::new).map(WrittenSource::Token),
         app.map(Box::new).map(WrittenSource::Token),
+        kubernetes.map(Box::new).map(WrittenSource::Token),
         login.map(WrittenSource::Login),
     ];
     let mut all = all.into_iter().flatten();
@@ -535,8 +539,8 @@ fn read_source(document: &mut Document, within: &mut Section<'_>) -> Option<Writ
         (_, _) => {
             let what = "`source` is one of: { environment = \"TOKEN\" }, { file = \"~/token\" }, \
                         { vault = \"token\" }, { command = [\"PROGRAM\", …] }, { oauth = … }, { \
-                        github-app = … }, { aws-profile = \"default\" }, { login = \"NAME\", field \
-                        = \"tokens.access_token\" }";
+                        github-app = … }, { kubernetes = … }, { aws-profile = \"default\" }, { login \
+                        = \"NAME\", field = \"tokens.access_token\" }";
             document.report(&at, what.to_owned(), None);
             None
         }

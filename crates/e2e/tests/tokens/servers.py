@@ -1,5 +1,5 @@
-"""An issuer of tokens (another.example, private.example, and git.example in the way of
-GitHub's) that hands them out in the way
+"""An issuer of tokens (another.example, private.example, and git.example in the ways of
+GitHub and of Kubernetes) that hands them out in the way
 that the path of the request names, and an origin (example.com, other.example) that demands
 one which was handed out and not taken back. Both write down what they are asked.
 Arguments: the directory, then the command to run while they are there. The secrets are in
@@ -121,6 +121,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         facts = {"method": self.command, "host": host, "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()}, "body": body}
         note("asked-for", json.dumps(facts))
         given = said.removeprefix("Bearer ")
+        if self.path.startswith("/api/v1/namespaces/"):
+            return self.cluster(given, body)
         if (self.command, self.path) == ("DELETE", "/api/v3/installation/token"):
             with lock:
                 revoked.add(given)
@@ -138,6 +140,22 @@ class Server(http.server.BaseHTTPRequestHandler):
         if "greedy" in wanted["repositories"]:
             good["permissions"]["administration"] = "write"
         self.say(201, json.dumps(good), "application/json; charset=utf-8")
+
+    def cluster(self, given, body):
+        """The way in which Kubernetes gives tokens of service accounts (TokenRequest)."""
+        if given != secret("subject"):
+            return self.say(401, "{}")
+        _, _, _, _, namespace, _, account, _ = self.path.split("/")
+        if account == "nobody":
+            return self.say(404, "{}")
+        of = "admin" if account == "greedy" else account
+        claims = json.dumps({"sub": f"system:serviceaccount:{namespace}:{of}", "jti": drawn("")})
+        value = ".".join(base64.urlsafe_b64encode(one.encode()).decode().rstrip("=") for one in ('{"alg":"RS256"}', claims, drawn("")))
+        with lock:
+            issued.add(value)
+        life = json.loads(body)["spec"]["expirationSeconds"]
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + life))
+        self.say(201, json.dumps({"status": {"token": value, "expirationTimestamp": ends}}))
 
     def grant(self, how, form):
         match form["grant_type"][0]:

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::client_secret::ClientSecret;
 use super::login::Login;
 use super::values::{FetchedValues, Values};
-use super::{app, command, login, oauth};
+use super::{app, command, kubernetes, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -301,6 +301,8 @@ impl Source {
             TokenRequest::GithubApp(request) => {
                 app::revoke(egress, name, self, request, token, TAKING_BACK).await
             }
+            // Its issuer takes none back.
+            TokenRequest::Kubernetes(_) => Ok(()),
         };
     }
 
@@ -432,6 +434,9 @@ async fn ask(
                 }
                 TokenRequest::GithubApp(request) => {
                     app::fetch(egress, name, source, request).await?
+                }
+                TokenRequest::Kubernetes(request) => {
+                    kubernetes::fetch(egress, name, source, request).await?
                 }
             };
             Ok(fresh.into())

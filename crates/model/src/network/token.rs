@@ -18,6 +18,8 @@ pub enum TokenRequest {
     OAuth(OAuthRequest),
     /// A token of an installation of a GitHub App.
     GithubApp(AppRequest),
+    /// A token of a Kubernetes service account.
+    Kubernetes(KubernetesRequest),
 }
 
 impl TokenRequest {
@@ -27,6 +29,7 @@ impl TokenRequest {
         match self {
             Self::OAuth(request) => request.ingredients(),
             Self::GithubApp(_) => vec![Ingredient::PrivateKey],
+            Self::Kubernetes(_) => vec![Ingredient::SubjectToken],
         }
     }
 
@@ -39,6 +42,7 @@ impl TokenRequest {
                 token.chain(&request.revoke).collect()
             }
             Self::GithubApp(request) => vec![&request.api],
+            Self::Kubernetes(request) => vec![&request.server],
         }
     }
 
@@ -48,6 +52,7 @@ impl TokenRequest {
         match self {
             Self::OAuth(request) => request.revoke.is_some(),
             Self::GithubApp(_) => true,
+            Self::Kubernetes(_) => false,
         }
     }
 }
@@ -115,7 +120,7 @@ pub enum Ingredient {
     ClientSecret,
     /// The refresh token of a person's login.
     RefreshToken,
-    /// The token that is exchanged.
+    /// The token that is exchanged, or by which another one is asked for.
     SubjectToken,
     /// The private key that signs for an app, PEM: it is never sent.
     PrivateKey,
@@ -169,6 +174,23 @@ pub struct AppRequest {
     /// The permissions of the token; empty for all that the app has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permissions: BTreeMap<String, Permission>,
+    /// The time that the request may take, seconds.
+    pub patience_s: u64,
+}
+
+/// A token of a service account (Kubernetes' TokenRequest API).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KubernetesRequest {
+    /// The beginning of the API server's URL.
+    pub server: Endpoint,
+    /// The account's namespace.
+    pub namespace: String,
+    /// The account's name.
+    pub account: String,
+    /// The services that it is for; empty for the API server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audience: Vec<String>,
     /// The time that the request may take, seconds.
     pub patience_s: u64,
 }

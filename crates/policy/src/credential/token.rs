@@ -12,7 +12,7 @@ use atoll_model::network::{
 };
 
 use super::command::parse_patience;
-use super::{app, parse_secret, parse_variable};
+use super::{app, kubernetes, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{complaint_of, texts};
 use crate::places::{Place, parse_place};
@@ -96,6 +96,7 @@ impl WrittenToken {
         match &self.request {
             TokenRequest::OAuth(request) => remark(request),
             TokenRequest::GithubApp(request) => app::remark(request),
+            TokenRequest::Kubernetes(_) => Some(kubernetes::remark()),
         }
     }
 }
@@ -137,7 +138,7 @@ impl TokenSource {
     #[must_use]
     pub fn shape(&self) -> Shape {
         match self.request {
-            TokenRequest::OAuth(_) => Shape::opaque(),
+            TokenRequest::OAuth(_) | TokenRequest::Kubernetes(_) => Shape::opaque(),
             TokenRequest::GithubApp(_) => Shape::of_installation(),
         }
     }
@@ -147,6 +148,7 @@ impl TokenSource {
         match &self.request {
             TokenRequest::OAuth(request) => oauth_text(request, &self.secrets),
             TokenRequest::GithubApp(request) => app::text(request, &self.secrets),
+            TokenRequest::Kubernetes(request) => kubernetes::text(request, &self.secrets),
         }
     }
 }
