@@ -104,8 +104,9 @@ pub use token::{
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
 };
 pub use tools::{
-    AssertToolsArguments, CallToolArguments, CheckToolsArguments, ListToolsArguments, McpArguments,
-    PinToolsArguments, ShowToolArguments, SwitchToolArguments, ToolsAction, ToolsArguments,
+    AssertToolsArguments, CallToolArguments, CheckToolsArguments, InstallToolsArguments,
+    ListToolsArguments, McpArguments, PinToolsArguments, ShowToolArguments, SignToolsArguments,
+    SwitchToolArguments, ToolsAction, ToolsArguments, UninstallToolsArguments,
 };
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,

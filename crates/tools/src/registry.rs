@@ -140,7 +140,7 @@ impl Registry {
     }
 
     fn add_file(&mut self, path: &Path, twice: &mut BTreeSet<String>) {
-        let file: File = match read(path) {
+        let mut file: File = match read(path) {
             Ok(Some(file)) => file,
             Ok(None) => return,
             Err(why) => {
@@ -149,7 +149,10 @@ impl Registry {
                 return self.problem(path, None, why);
             }
         };
-        for (of, written) in [("session", file.session), ("caller", file.caller)] {
+        for (of, written) in [
+            ("session", file.session.take()),
+            ("caller", file.caller.take()),
+        ] {
             if let Some(written) = written {
                 self.add_bounds(path, of, written);
             }
