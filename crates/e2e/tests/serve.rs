@@ -6,6 +6,7 @@ mod forms;
 mod limits;
 mod managed;
 mod shares;
+mod tool_callbacks;
 mod tool_limits;
 mod tools;
 mod volumes;

@@ -65,13 +65,14 @@ fn ask_at(held: &Held, asked: &str, now_s: u64) -> bool {
             held.carry(Asked::UseCredential(&name), now_s)
         }
         ["call", tool, ref arguments @ ..] => {
-            let pair = |word: &&str| word.split_once('=').unwrap();
-            let member = |(name, value): (&str, &str)| {
+            let mut all = serde_json::Map::new();
+            for word in arguments {
+                let (name, value) = word.split_once('=').unwrap();
                 let text = || serde_json::Value::from(value);
                 let value = serde_json::from_str(value).unwrap_or_else(|_| text());
-                (name.to_owned(), value)
-            };
-            let arguments = &arguments.iter().map(pair).map(member).collect();
+                all.insert(name.to_owned(), value);
+            }
+            let arguments = &all;
             held.carry(Asked::Call { tool, arguments }, now_s)
         }
         ["publish", port] => held.carry(Asked::Publish(port.parse().unwrap()), now_s),
