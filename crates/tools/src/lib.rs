@@ -42,7 +42,7 @@ pub use limits::Exceeded;
 pub use recording::{RecordedCall, Recording};
 pub use registry::{Problem, Registry, ToolSwitches};
 pub use results::Part;
-pub use runner::{LocalRunner, Runner};
+pub use runner::{LocalRunner, Runner, over};
 pub use schema::Schema;
 pub use session::{Asked, May, Session};
 pub use tool::{OfUpstream, Output, SandboxLife, Tool, Work};
