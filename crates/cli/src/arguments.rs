@@ -9,6 +9,7 @@ mod approvals;
 mod authority;
 mod breakers;
 mod exec;
+mod hook;
 mod init;
 mod kept;
 mod ledger;
@@ -50,6 +51,7 @@ pub use authority::{
 };
 pub use breakers::{BreakersAction, BreakersArguments, ListBreakersArguments, SetBreakerArguments};
 pub use exec::{ExecArguments, ShellArguments};
+pub use hook::{HookAgent, HookArguments};
 pub use init::{Agent, InitArguments};
 pub use kept::{
     ApplyKeptArguments, DiffKeptArguments, DiscardKeptArguments, KeptAction, KeptArguments,
@@ -195,6 +197,7 @@ pub enum Command {
     Tools(ToolsArguments),
     Mcp(McpArguments),
     Init(InitArguments),
+    Hook(HookArguments),
     #[command(alias = "breaker")]
     Breakers(BreakersArguments),
     #[command(alias = "log")]

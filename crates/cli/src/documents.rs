@@ -27,7 +27,7 @@ macro_rules! document {
 }
 
 /// Every document, in the order of the list.
-pub const DOCUMENTS: [Document; 37] = [
+pub const DOCUMENTS: [Document; 38] = [
     document!("quickstart", "The first runs, from nothing"),
     document!("profiles", "What a program may see, use and change"),
     document!("network", "Which hosts a program reaches"),
@@ -47,6 +47,10 @@ pub const DOCUMENTS: [Document; 37] = [
         "Sandboxes for programs, over the API of E2B's SDKs"
     ),
     document!("tools", "Typed tools that models and scripts call"),
+    document!(
+        "hooks",
+        "Decide on agents' own tools, contain their commands"
+    ),
     document!("browser", "A browser inside"),
     document!("postgres", "A database without its password"),
     document!("root", "Root inside: install packages, change the system"),

@@ -1,5 +1,7 @@
 //! `atoll init`: names Atoll's tools in the configuration of an agent, and takes that back.
 
+mod hooks;
+
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -14,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{Agent, InitArguments};
 use crate::output::Output;
+use crate::own::environment;
 
 /// The name of the server that is added.
 const NAME: &str = "atoll";
@@ -33,11 +36,11 @@ struct Configuration {
 /// When the agent's configuration cannot be read or written, or has another server of the name.
 pub fn init(arguments: &InitArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
+    if arguments.hook {
+        return hooks::init(arguments, &places, output);
+    }
     let of = configuration(arguments.agent, &places);
-    let before = match fs::read_to_string(&of.file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read.doing(&format!("{} cannot be read", of.file.display()))?,
-    };
+    let before = read(&of.file)?;
     let after = match (of.servers, arguments.undo) {
         (None, false) => with_table(&before),
         (None, true) => without_table(&before),
@@ -119,6 +122,14 @@ fn by_hand(of: &Configuration, arguments: &InitArguments, why: String) -> Failur
         .advise(format!("{verb} this by hand: {wanted}"))
 }
 
+/// Reads the file; one that is not there is empty.
+fn read(file: &Path) -> Result<String, Failure> {
+    match fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        read => read.doing(&format!("{} cannot be read", file.display())),
+    }
+}
+
 /// Writes the file through a link, whole or not at all. It may hold keys: nobody reads it meanwhile
 /// who could not read it before.
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
@@ -154,14 +165,6 @@ fn program() -> String {
         Ok(own) if found.as_ref() != Some(&own) => own.display().to_string(),
         Ok(_) | Err(_) => "atoll".to_owned(),
     }
-}
-
-/// Returns the variables that name Atoll's directories, where they are set: some agents start
-/// servers without them.
-fn environment() -> Map<String, Value> {
-    let named = ["XDG_CONFIG_HOME", "XDG_STATE_HOME"].into_iter();
-    let named = named.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?.into())));
-    named.collect()
 }
 
 fn member(agent: Agent) -> Value {

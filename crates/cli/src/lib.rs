@@ -25,12 +25,14 @@ mod exec;
 mod finding;
 mod help;
 mod hints;
+mod hook;
 mod init;
 mod kept;
 mod ledger;
 mod left_out;
 mod notices;
 mod output;
+mod own;
 mod planted;
 mod policy;
 mod ports;
@@ -156,6 +158,7 @@ fn perform(
         Command::Tools(arguments) => tools::tools(&arguments, output),
         Command::Mcp(arguments) => tools::mcp(&arguments, output),
         Command::Init(arguments) => init::init(&arguments, output),
+        Command::Hook(arguments) => hook::hook(&arguments, output),
         Command::Breakers(arguments) => breakers::breakers(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),

@@ -45,6 +45,7 @@ mod git;
 mod golden;
 mod guest;
 mod holes;
+mod hooks;
 mod host_services;
 mod init;
 mod inspection;

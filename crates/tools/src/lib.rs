@@ -44,7 +44,7 @@ pub use pack::{Files as PackFiles, PACK_BYTES_MAX, Pack, files_in as pack_files}
 pub use recording::{RecordedCall, Recording};
 pub use registry::{Problem, Registry, ToolSwitches};
 pub use results::Part;
-pub use runner::{LocalRunner, Runner};
+pub use runner::{LocalRunner, Runner, over};
 pub use schema::Schema;
 pub use session::{Asked, May, Session};
 pub use tool::{OfUpstream, Output, SandboxLife, Tool, Work};

@@ -76,19 +76,7 @@ impl LocalRunner {
     }
 
     fn wanted(&self, requested: &Requested, discard: bool) -> CreateSandbox {
-        CreateSandbox {
-            workspace: Workspace::Directory(self.workspace.clone()),
-            requested: requested.clone(),
-            discard,
-            is_attended: false,
-            home: None,
-            made_at: None,
-            template: None,
-            frozen: None,
-            system: None,
-            answer: PriorAnswer::Nobody,
-            parent: None,
-        }
+        over(&self.workspace, requested.clone(), discard)
     }
 
     fn make(&self, wanted: CreateSandbox, parent: &CallId) -> Result<Sandbox, Failure> {
@@ -111,6 +99,24 @@ impl LocalRunner {
         let sandbox = Arc::new(made);
         living.insert(key, Arc::clone(&sandbox));
         Ok(sandbox)
+    }
+}
+
+/// Returns the request for a sandbox over a directory of the host, in copy-on-write layers.
+#[must_use]
+pub fn over(workspace: &Path, requested: Requested, discard: bool) -> CreateSandbox {
+    CreateSandbox {
+        workspace: Workspace::Directory(workspace.to_owned()),
+        requested,
+        discard,
+        is_attended: false,
+        home: None,
+        made_at: None,
+        template: None,
+        frozen: None,
+        system: None,
+        answer: PriorAnswer::Nobody,
+        parent: None,
     }
 }
 
