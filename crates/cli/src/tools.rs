@@ -268,6 +268,7 @@ fn described(tool: &Tool) -> Value {
         "title": tool.title,
         "description": tool.description,
         "kind": tool.kind().name(),
+        "form": tool.form().name(),
         "effect": tool.effect.name(),
         "idempotent": tool.idempotent,
         "sandbox": match tool.life {

@@ -309,3 +309,148 @@ fn upstreams_are_apart_from_each_other() {
         0
     );
 }
+
+const OFFERS: &str = include_str!("mcp_servers/offers.py");
+const CLIENT: &str = include_str!("mcp_servers/client.py");
+
+/// Has the server with prompts and resources be the upstream, approved as it is.
+fn with_offers(name: &str) -> World {
+    let world = World::new(name);
+    world.write("server.py", OFFERS);
+    be(&world, "plain");
+    let pinned = world.atoll(["tools", "pin", "bad", "--yes"]).run();
+    let told = "2 tools, 2 prompts, 2 resources, 1 templates of bad are approved.";
+    let pinned = pinned.success();
+    assert!(pinned.err().contains(told), "{pinned}");
+    let policy = r#"
+@id("all") permit(principal, action == Action::"call", resource);
+@id("no-secrets") forbid(principal, action == Action::"call", resource == Tool::"bad__resource")
+when { context.arguments.text.hasTag("uri") && context.arguments.text.getTag("uri") like "*secret*" };
+"#;
+    world.write(world.config().join("atoll/own.cedar"), policy);
+    world
+}
+
+#[test]
+fn prompts_and_resources_are_decided_on_as_tools() {
+    let world = with_offers("prompts_and_resources_are_decided_on_as_tools");
+    let greeted = called(&world, &["bad__prompt-greet", "who=Ada"]);
+    assert_eq!(greeted["end"], "done", "{greeted}");
+    let text = greeted["text"].as_str().unwrap();
+    assert!(text.starts_with("Greet Ada.\nHello, Ada "), "{greeted}");
+    assert_eq!(greeted["structured"]["roles"], json!(["user", "assistant"]));
+    let read = |uri: &str| called(&world, &["bad__resource", &format!("uri={uri}")]);
+    for uri in ["note://one", "note://made/7"] {
+        let text = read(uri)["text"].as_str().unwrap().to_owned();
+        assert!(text.starts_with(&format!("\\x1b[31m{uri} ")), "{text}");
+        assert!(!text.contains("ghp_0123"), "{text}");
+    }
+    let status = |name: &str, argument: &str| {
+        let call = world.atoll(["tools", "call", name, argument]).run();
+        call.code()
+    };
+    assert_eq!(status("bad__resource", "uri=note://secret"), 126);
+    for uri in [
+        "uri=note://two",
+        "uri=note://made/7/8",
+        "uri=file:///etc/passwd",
+    ] {
+        assert_eq!(status("bad__resource", uri), 125, "{uri}");
+    }
+    assert_eq!(status("bad__prompt-greet", "whom=Ada"), 125);
+    assert_eq!(status("bad__prompt-nosuch", "who=Ada"), 125);
+    // Another text is held; what is beside it, and a further resource, is not.
+    world.write("words", "other");
+    let held = called(&world, &["bad__prompt-greet", "who=Ada"]);
+    assert!(
+        held["text"].as_str().unwrap().starts_with("Held: "),
+        "{held}"
+    );
+    assert_eq!(called(&world, &["bad__prompt-bye"])["end"], "done");
+    assert_eq!(read("note://one")["end"], "done");
+    assert_eq!(status("bad__resource", "uri=note://two"), 125);
+    let shown = world.atoll(["tools", "pin", "bad", "--json"]).run();
+    let shown = shown.expect_status(126).json();
+    let expected = json!([
+        { "kind": "changed", "form": "prompt", "tool": "greet" },
+        { "kind": "added", "form": "resource", "tool": "note://two" },
+    ]);
+    assert_eq!(shown["differences"], expected);
+    let _ = world
+        .atoll(["tools", "pin", "bad", "--yes"])
+        .run()
+        .success();
+    assert_eq!(read("note://two")["end"], "done");
+    let _ = world
+        .atoll(["tools", "disable", "bad__resource"])
+        .run()
+        .success();
+    assert_eq!(status("bad__resource", "uri=note://one"), 125);
+    verify_ledger(&world);
+    let all = events(&world);
+    let opened = |tool: &str| {
+        let is_it = |one: &&Value| one["type"] == "tool.opened" && one["body"]["tool"] == tool;
+        all.iter().filter(is_it).count()
+    };
+    assert!(opened("bad__prompt-greet") > 0 && opened("bad__resource") > 0);
+}
+
+/// Clients see prompts and resources, hear progress that they ask for, and are told of changes.
+#[test]
+fn offers_of_an_upstream_reach_clients_of_mcp() {
+    let world = with_offers("offers_of_an_upstream_reach_clients_of_mcp");
+    world.write("client.py", CLIENT);
+    let said = world.host("python3").arg("client.py").run().success();
+    let said: Value = serde_json::from_str(&said.out()).unwrap();
+    let names = |list: &str, of: &str, name: &str| -> Vec<String> {
+        let all = said[list][of].as_array().unwrap().iter();
+        all.map(|one| one[name].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        names("prompts", "prompts", "name"),
+        ["bad__bye", "bad__greet"]
+    );
+    assert_eq!(
+        names("resources", "resources", "uri"),
+        ["note://one", "note://secret"]
+    );
+    assert_eq!(
+        names("templates", "resourceTemplates", "uriTemplate"),
+        ["note://made/{id}"]
+    );
+    let tools = names("tools", "tools", "name");
+    assert!(tools.contains(&"bad__work".to_owned()), "{tools:?}");
+    assert!(!tools.iter().any(|one| one.contains("prompt")), "{tools:?}");
+    let greet = &said["prompt"]["messages"][1];
+    assert_eq!(greet["role"], "assistant", "{said}");
+    assert!(!greet.to_string().contains("ghp_0123"), "{greet}");
+    assert_eq!(said["prompt"]["_meta"]["atoll/label"], "untrusted");
+    assert_eq!(said["no_prompt"]["code"], -32602);
+    let read = &said["resource"]["contents"][0];
+    assert_eq!(read["uri"], "note://one", "{said}");
+    assert!(read["text"].as_str().unwrap().starts_with("\\x1b[31m"));
+    assert_eq!(said["made"]["contents"][0]["uri"], "note://made/7");
+    assert_eq!(said["no_resource"]["data"]["uri"], "note://made/7/8");
+    let denied = said["denied"]["message"].as_str().unwrap();
+    assert!(denied.contains("no-secrets"), "{denied}");
+    let progress: Vec<&Value> = said["progress"].as_array().unwrap().iter().collect();
+    assert_eq!(progress.len(), 3, "{progress:?}");
+    let expected =
+        json!({ "progressToken": "mine", "progress": 1.0, "total": 3.0, "message": "\\x1b[1m1" });
+    assert_eq!(progress[1]["params"], expected);
+    let flood = said["flood"].as_u64().unwrap();
+    assert!((1..=60).contains(&flood), "{flood}");
+    let changes = said["changes"].to_string();
+    assert!(
+        changes.contains("notifications/prompts/list_changed"),
+        "{changes}"
+    );
+    assert!(
+        !changes.contains("notifications/tools/list_changed"),
+        "{changes}"
+    );
+    assert_eq!(names("after", "prompts", "name"), ["bad__bye"]);
+    assert_eq!(said["held"]["isError"], true, "{said}");
+    verify_ledger(&world);
+}

@@ -1,6 +1,7 @@
 //! `atoll serve`: unmodified SDKs, strangers, and processes that end at any time.
 
 mod built;
+mod conformance;
 mod desktop;
 mod forms;
 mod limits;
@@ -12,7 +13,7 @@ mod tools;
 mod volumes;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::internet::{is_possible, on_internet, on_servers};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_model::Reason;
-use atoll_tools::{Answer, Exceeded, May, Part, Refusal, Tool};
+use atoll_tools::{Answer, Exceeded, Listing, May, Part, Refusal};
 
 use crate::protocol::{
     ApprovalNeeded, Kind, LimitFacts, MayFacts, ReasonFacts, Refusal as Refused, ResultPart,
@@ -13,8 +13,9 @@ use crate::protocol::{
 /// The label of every result: nothing that a tool says is an instruction.
 const UNTRUSTED: &str = "untrusted";
 
-impl From<&Tool> for ToolFacts {
-    fn from(tool: &Tool) -> Self {
+impl From<Listing> for ToolFacts {
+    fn from(listing: Listing) -> Self {
+        let Listing { tool, offers } = listing;
         Self {
             name: tool.name.to_string(),
             title: tool.title.clone(),
@@ -23,6 +24,7 @@ impl From<&Tool> for ToolFacts {
             result: tool.result.as_ref().map(|schema| schema.value().clone()),
             effect: tool.effect.name().to_owned(),
             idempotent: tool.idempotent,
+            offers,
         }
     }
 }
@@ -69,6 +71,7 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
             label: UNTRUSTED.to_owned(),
             notes: answer.notes,
             rest_bytes: answer.rest.len(),
+            asks: answer.asks,
         }),
         Err(Refusal::Unknown(name)) => ToolReply::Unknown(name),
         Err(Refusal::Invalid(why)) => ToolReply::Invalid(why),

@@ -468,7 +468,7 @@ impl Worker {
             Ask::Ledger(ask) => self.records.look_up(&caller().await?, ask).await,
             Ask::Snapshots(ask) => self.snapshots.snapshots(&caller().await?, ask).await,
             Ask::Templates(ask) => self.templates.templates(&caller().await?, ask).await,
-            Ask::Tools(ask) => self.tools.tools(&caller().await?, ask, reader).await,
+            Ask::Tools(ask) => self.tools.run(&caller().await?, ask, reader, writer).await,
             Ask::Volumes(ask) => self.volumes.volumes(&caller().await?, ask).await,
             Ask::Content(OfVolume { volume, ask }) => {
                 let asked = content::Asked::new(credential, volume, trace);

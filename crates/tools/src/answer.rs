@@ -9,13 +9,13 @@ use atoll_model::{Ending, Reason, RunId, ToolEnd, format_duration};
 use serde_json::{Value, json};
 
 use crate::block::{Block, text_of};
-use crate::cleaned::{Cleaned, clean, defuse};
+use crate::cleaned::{Cleaned, clean, clean_texts, defuse};
 use crate::exec::{Ran, RanEnd, described};
 use crate::json;
 use crate::limits::Exceeded;
 use crate::tool::{Output, Tool, Work};
-use crate::upstream::connection::NoResult;
-use crate::upstream::frames::Given;
+use crate::upstream::calls::NoResult;
+use crate::upstream::frames::{Asks, Given};
 
 /// The most bytes of a failed program's error output that are given to the caller.
 const ERROR_BYTES_MAX: usize = 8 << 10;
@@ -47,6 +47,8 @@ pub struct Answer {
     pub told: Vec<String>,
     /// The run of the sandbox that it ran in.
     pub run: Option<RunId>,
+    /// The questions of an upstream, which has no result until they are answered.
+    pub asks: Option<Asks>,
 }
 
 /// The reason why a tool did not answer.
@@ -78,6 +80,7 @@ impl Answer {
             rest: String::new(),
             told: Vec::new(),
             run,
+            asks: None,
         }
     }
 
@@ -238,6 +241,7 @@ impl Answer {
             mut structured,
             is_error,
             sent,
+            asks,
         } = given;
         let data: usize = blocks.iter().map(Block::data_bytes).sum();
         if data > DATA_BYTES_MAX {
@@ -265,6 +269,10 @@ impl Answer {
             "data-bytes": data,
             "changed": noted.details(),
             "sent": sent.map(|sent| clean(sent.as_bytes(), SENT_BYTES_MAX).text),
+            "asks": asks.as_ref().map(|asks| {
+                let asked = Value::Object(asks.requests.clone()).to_string();
+                clean(asked.as_bytes(), SENT_BYTES_MAX).text
+            }),
         });
         let end = if is_error {
             ToolEnd::Failed
@@ -274,7 +282,7 @@ impl Answer {
         let mut answer = answer(end);
         answer.notes.extend(noted.notes());
         answer.rest = noted.rest;
-        (answer.blocks, answer.structured) = (blocks, structured);
+        (answer.blocks, answer.structured, answer.asks) = (blocks, structured, asks);
         called(answer, details)
     }
 
@@ -369,26 +377,5 @@ fn clean_blocks(blocks: &mut [Block], bytes_max: usize, noted: &mut Cleaned) {
         cleaned.is_defused = defuse(&mut cleaned.text);
         noted.add(&cleaned);
         *text = cleaned.text;
-    }
-}
-
-/// Cleans the texts of a value, names too, and notes what was changed.
-fn clean_texts(value: &mut Value, noted: &mut Cleaned) {
-    let mut cleaned = |text: &str| {
-        let cleaned = clean(text.as_bytes(), usize::MAX);
-        noted.is_masked |= cleaned.is_masked;
-        noted.is_escaped |= cleaned.is_escaped;
-        noted.is_flagged |= cleaned.is_flagged;
-        cleaned.text
-    };
-    match value {
-        Value::String(text) => *text = cleaned(text),
-        Value::Array(members) => members.iter_mut().for_each(|one| clean_texts(one, noted)),
-        Value::Object(members) => {
-            let all = std::mem::take(members);
-            members.extend(all.into_iter().map(|(name, one)| (cleaned(&name), one)));
-            members.values_mut().for_each(|one| clean_texts(one, noted));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

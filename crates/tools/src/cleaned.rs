@@ -99,6 +99,27 @@ pub fn defuse(text: &mut String) -> bool {
     !found.is_empty()
 }
 
+/// Cleans the texts of a value, names too, and notes what was changed.
+pub(crate) fn clean_texts(value: &mut Value, noted: &mut Cleaned) {
+    let mut cleaned = |text: &str| {
+        let cleaned = clean(text.as_bytes(), usize::MAX);
+        noted.is_masked |= cleaned.is_masked;
+        noted.is_escaped |= cleaned.is_escaped;
+        noted.is_flagged |= cleaned.is_flagged;
+        cleaned.text
+    };
+    match value {
+        Value::String(text) => *text = cleaned(text),
+        Value::Array(members) => members.iter_mut().for_each(|one| clean_texts(one, noted)),
+        Value::Object(members) => {
+            let all = std::mem::take(members);
+            members.extend(all.into_iter().map(|(name, one)| (cleaned(&name), one)));
+            members.values_mut().for_each(|one| clean_texts(one, noted));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 impl Cleaned {
     /// Adds the changes of another text.
     pub fn add(&mut self, other: &Self) {

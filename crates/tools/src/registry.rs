@@ -88,6 +88,7 @@ impl Registry {
             Err(error) => registry.problem(configuration, None, error.to_string()),
         }
         registry.add_packs(configuration, state, &mut twice);
+        registry.check_prefixes();
         for upstream in registry.upstreams.clone().values() {
             registry.add_of(upstream, state, &mut twice);
         }
@@ -231,6 +232,20 @@ impl Registry {
         self.problem(path, Some(("upstream", name)), why);
     }
 
+    /// Leaves out upstreams whose tools have no name before theirs, if there are more than one: nobody
+    /// could tell them apart.
+    fn check_prefixes(&mut self) {
+        let all = self.upstreams.values().filter(|one| !one.prefix);
+        let all: Vec<Arc<Upstream>> = all.cloned().collect();
+        for upstream in all.iter().filter(|_| all.len() > 1) {
+            self.upstreams.remove(&upstream.name);
+            let why =
+                "prefix: one upstream alone can be without it: none of them counts".to_owned();
+            let table = Some(("upstream", &*upstream.name));
+            self.problem(Path::new(&upstream.file), table, why);
+        }
+    }
+
     /// Adds the tools of an upstream: as they are described, or approved.
     fn add_of(&mut self, upstream: &Arc<Upstream>, state: &Path, twice: &mut BTreeSet<String>) {
         let path = Path::new(&upstream.file);
@@ -263,8 +278,8 @@ impl Registry {
                 format!("{why} {}", upstream.name),
             );
         }
-        for pinned in &pins.tools {
-            add(self, Tool::of_upstream(upstream, &pins, pinned));
+        for tool in Tool::of_upstream(upstream, &pins) {
+            add(self, tool);
         }
     }
 

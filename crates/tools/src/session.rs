@@ -1,37 +1,41 @@
 //! A session of a caller: the tools that it is offered, and its calls.
 
+mod asked;
 mod bounds;
 mod keyed;
+mod listing;
+mod typed;
 mod upstreams;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_cedar::flattened;
 use atoll_engine::failure::Failure;
 use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
 use atoll_engine::tools::{
     Called, NotCalled, OpenCalls, ToolRequest, ToolRules, ToolTokens, new_tool_session,
 };
-use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
+use atoll_model::{CallId, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
 use crate::exec::{Cancel, Program};
-use crate::json::{self, ARGUMENTS_BYTES_MAX};
 use crate::recording::Recording;
 use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
-use crate::tool::{Command, OfUpstream, Tool, Work};
+use crate::tool::{Command, Tool, Work};
 use crate::upstream::connection::Connection;
+use crate::upstream::frames::{Answers, Askable, Said};
+use asked::Pending;
+pub use listing::{ChangedLists, Listing, Seen};
+use typed::{call_of, rendered, typed};
 
 /// The longest time that calls under way have to end in when their session does.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -56,6 +60,8 @@ pub struct Session<R> {
     tokens: Option<ToolTokens>,
     /// The upstreams that were started, by their names.
     connections: Mutex<BTreeMap<String, Slot>>,
+    /// The calls whose upstreams wait for answers.
+    pending: Pending,
 }
 
 /// The calls that are being made.
@@ -88,6 +94,9 @@ struct Begun<'a> {
     id: CallId,
     timeout: Duration,
     cancel: &'a Cancel,
+    listener: Option<&'a dyn Fn(Said)>,
+    answers: Option<&'a Answers>,
+    askable: Askable,
 }
 
 impl Begun<'_> {
@@ -108,6 +117,12 @@ pub struct Asked<'a> {
     pub answer: &'a PriorAnswer,
     /// The word by which the caller ends it.
     pub cancel: &'a Cancel,
+    /// Takes what an upstream says meanwhile, if the caller listens.
+    pub listener: Option<&'a dyn Fn(Said)>,
+    /// The answers to what the upstream asked when the call was made before.
+    pub answers: Option<&'a Answers>,
+    /// The questions that an upstream may ask the caller.
+    pub askable: Askable,
 }
 
 /// The verdict on a call that is not made.
@@ -144,6 +159,7 @@ impl<R: Runner> Session<R> {
             recording: None,
             tokens: None,
             connections: Mutex::default(),
+            pending: Pending::default(),
         }
     }
 
@@ -280,7 +296,7 @@ impl<R: Runner> Session<R> {
         number: u32,
         is_fault: &Cell<bool>,
     ) -> Result<Answer, Refusal> {
-        let (call, value) = typed(tool, asked.arguments, asked.key).map_err(|why| {
+        let (call, value) = self.typed(asked, tool).map_err(|why| {
             let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
             match recorded {
                 Ok(()) => Refusal::Invalid(why),
@@ -311,6 +327,9 @@ impl<R: Runner> Session<R> {
                 id,
                 timeout: most.min(tool.timeout),
                 cancel: asked.cancel,
+                listener: asked.listener,
+                answers: asked.answers,
+                askable: asked.askable,
             };
             let replayed = self.recording.as_ref();
             let replayed = replayed.and_then(|one| one.answer(asked.name, &value, number));
@@ -334,6 +353,13 @@ impl<R: Runner> Session<R> {
             taken.answered(called.as_ref().ok());
         }
         called
+    }
+
+    /// Parses a call, and checks that answers in it are to what was asked of it.
+    fn typed(&self, asked: &Asked<'_>, tool: &Tool) -> Result<(CallTool, Value), Vec<String>> {
+        let typed = typed(tool, asked.arguments, asked.key, asked.answers)?;
+        self.pending.check(tool, &typed.1, asked.answers)?;
+        Ok(typed)
     }
 
     /// Runs the program of a call.
@@ -402,7 +428,7 @@ impl<R: Runner> Session<R> {
         if !self.offers(tool, &boundary, &rules) {
             return Err(unknown(name));
         }
-        let (call, _) = typed(tool, arguments, None).map_err(Refusal::Invalid)?;
+        let (call, _) = typed(tool, arguments, None, None).map_err(Refusal::Invalid)?;
         Ok(match rules.preview(&self.preview(&boundary, &call)) {
             Verdict::Allow(_) => May::Yes,
             Verdict::Ask(reasons) => May::Ask(reasons),
@@ -452,45 +478,4 @@ impl From<NotCalled> for Refusal {
             NotCalled::Failed(failure) => failed(failure),
         }
     }
-}
-
-/// Parses the arguments of a call once, and checks them: what is judged, recorded and sent is made
-/// of the one value.
-fn typed(tool: &Tool, text: &str, key: Option<&str>) -> Result<(CallTool, Value), Vec<String>> {
-    let value = json::parse(text, ARGUMENTS_BYTES_MAX);
-    let value = value.map_err(|error| vec![error.to_string()])?;
-    tool.arguments.check(&value)?;
-    // What cannot become a program, or a request, is refused before anything is decided.
-    match &tool.work {
-        Work::Command(command) => drop(rendered(command, &value).map_err(|why| vec![why])?),
-        Work::Upstream(_, OfUpstream::Operation(base, operation)) => {
-            drop(operation.request(base, &value).map_err(|why| vec![why])?);
-        }
-        Work::Upstream(_, OfUpstream::Mcp(..) | OfUpstream::Statement) => {}
-    }
-    let arguments = flattened(&value).map_err(|why| vec![why])?;
-    let call = call_of(tool, value.to_string(), arguments, key);
-    Ok((call, value))
-}
-
-fn call_of(tool: &Tool, text: String, arguments: Vec<Argument>, key: Option<&str>) -> CallTool {
-    CallTool {
-        tool: tool.name.clone(),
-        kind: tool.kind(),
-        effect: tool.effect,
-        idempotent: tool.idempotent,
-        text,
-        arguments,
-        key: key.map(str::to_owned),
-    }
-}
-
-/// Makes the program and its standard input of the arguments of a call.
-fn rendered(command: &Command, arguments: &Value) -> Result<(Vec<OsString>, Vec<u8>), String> {
-    let words = command.template.render(arguments)?;
-    let stdin = match &command.stdin {
-        None => String::new(),
-        Some(item) => item.render(arguments)?.join("\n"),
-    };
-    Ok((words, stdin.into_bytes()))
 }

@@ -17,6 +17,7 @@ use crate::limits::{self, Bounds};
 use crate::openapi::Operation;
 use crate::schema::Schema;
 use crate::template::{Item, Template};
+use crate::upstream::frames::Form;
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
 use crate::written::{effect, on, requested, result_bytes, timeout};
@@ -74,8 +75,15 @@ pub enum Work {
 /// A tool of an upstream.
 #[derive(Debug)]
 pub enum OfUpstream {
-    /// A tool of an MCP server, by its name there, with all of them as approved.
-    Mcp(String, Arc<Pins>),
+    /// A tool or a prompt of an MCP server, or all of its resources.
+    Mcp {
+        /// The form of what is called.
+        form: Form,
+        /// Its name there.
+        name: String,
+        /// Everything that the server offers, as approved.
+        pins: Arc<Pins>,
+    },
     /// An operation of a service at this address.
     Operation(String, Box<Operation>),
     /// A statement on a database.
@@ -123,7 +131,7 @@ impl Tool {
     pub fn kind(&self) -> ToolKind {
         match &self.work {
             Work::Command(command) => command.kind,
-            Work::Upstream(_, OfUpstream::Mcp(..)) => ToolKind::Mcp,
+            Work::Upstream(_, OfUpstream::Mcp { .. }) => ToolKind::Mcp,
             Work::Upstream(_, OfUpstream::Operation(..)) => ToolKind::OpenApi,
             Work::Upstream(_, OfUpstream::Statement) => ToolKind::Sql,
         }

@@ -2,6 +2,8 @@
 //! services over HTTP, and databases. Each has a sandbox of its own, and what it says is parsed by a
 //! process without rights.
 
+mod asks;
+pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod frames;
@@ -54,6 +56,8 @@ pub struct Upstream {
     pub callers: Option<Vec<String>>,
     /// True if its tools can be called.
     pub enabled: bool,
+    /// True if the names of its tools begin with its own.
+    pub(crate) prefix: bool,
     /// The limits of the calls of all its tools.
     pub(crate) bounds: Bounds,
     /// The file that describes it.
@@ -119,6 +123,8 @@ pub(crate) struct Written {
     callers: Option<Vec<String>>,
     #[serde(default = "on")]
     enabled: bool,
+    #[serde(default = "on")]
+    prefix: bool,
     #[serde(default)]
     calls: limits::Written,
     #[serde(default)]
@@ -180,6 +186,7 @@ impl Written {
             effect: self.effect.as_deref().map(effect).transpose()?,
             callers: self.callers,
             enabled: self.enabled,
+            prefix: self.prefix,
             bounds: self.calls.read().map_err(|why| format!("calls: {why}"))?,
             file: file.to_owned(),
             tools: self.tools,
@@ -217,10 +224,20 @@ impl Upstream {
         format!("{name} {way:?} {headers:?} {requested:?}")
     }
 
-    /// Returns the name by which a tool of it is called; `None` if it has none that clients take.
+    /// Returns the name by which something of it is known to callers.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        match self.prefix {
+            true => format!("{}{BETWEEN}{name}", self.name),
+            false => name.to_owned(),
+        }
+    }
+
+    /// Returns the name by which a tool of it is called; `None` if it has none that clients take, or
+    /// one without its own before it that could be another upstream's.
     pub(crate) fn name_of(&self, tool: &str) -> Option<String> {
-        let name = format!("{}{BETWEEN}{tool}", self.name);
-        (name.len() <= TOOL_NAME_BYTES_MAX).then_some(name)
+        let name = self.shown(tool);
+        let is_own = self.prefix || !tool.contains(BETWEEN);
+        (is_own && name.len() <= TOOL_NAME_BYTES_MAX).then_some(name)
     }
 
     /// Returns the worst that a tool of it does, of which nothing but this is known.

@@ -9,7 +9,9 @@ use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
 use atoll_model::Reason;
 use atoll_policy::PriorAnswer;
-use atoll_tools::{Answer, Asked, Cancel, LocalRunner, May, Refusal, Session, Tool, ToolSwitches};
+use atoll_tools::{
+    Answer, Askable, Asked, Cancel, LocalRunner, May, Refusal, Session, Tool, ToolSwitches,
+};
 use serde_json::{Map, Value, json};
 
 use super::{session, unknown};
@@ -111,6 +113,9 @@ fn answered(
             key: arguments.key.as_deref(),
             answer,
             cancel: &cancel,
+            listener: None,
+            answers: None,
+            askable: Askable::default(),
         })
     };
     let asked = match call(&PriorAnswer::Nobody) {

@@ -1,10 +1,10 @@
-//! `atoll tools pin`: the tools of an upstream, shown and approved.
+//! `atoll tools pin`: what an upstream offers, shown and approved.
 
 use std::sync::Arc;
 
 use atoll_engine::failure::{Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
-use atoll_tools::{Difference, Offered, Pins, ToolSwitches};
+use atoll_tools::{Difference, Form, Kind as Differs, Offered, Pins, ToolSwitches};
 use serde_json::{Value, json};
 
 use super::{calling, session};
@@ -65,10 +65,7 @@ pub(super) fn pin(
     match agreed {
         Ok(()) => {
             tools.pin(upstream, &after)?;
-            output.say(&format!(
-                "{} tools of {name} are approved.\n",
-                after.tools.len()
-            ));
+            output.say(&format!("{} of {name} are approved.\n", counted(&after)));
             Ok(0)
         }
         Err(_) if arguments.json => Ok(STATUS_DENIED),
@@ -82,12 +79,14 @@ pub(super) fn pin(
 }
 
 fn described(difference: &Difference) -> Value {
-    let (kind, name) = match difference {
-        Difference::Added(name) => ("added", name),
-        Difference::Removed(name) => ("removed", name),
-        Difference::Changed(name) => ("changed", name),
+    let Difference { kind, form, name } = difference;
+    let kind = match kind {
+        Differs::Added => "added",
+        Differs::Removed => "removed",
+        Differs::Changed => "changed",
     };
-    json!({ "kind": kind, "tool": name })
+    // Tools have their name as ever.
+    json!({ "kind": kind, "form": form.name(), "tool": name })
 }
 
 /// Returns the rows about the program.
@@ -117,16 +116,26 @@ fn rows(
     let mut rows = vec![format!(
         "{upstream} offers tools that you have not approved:"
     )];
-    let find = |all: &[Offered], name: &str| all.iter().find(|one| one.name == name).cloned();
     for difference in differences {
-        let (mark, name) = match difference {
-            Difference::Added(name) => ("+", name),
-            Difference::Removed(name) => ("-", name),
-            Difference::Changed(name) => ("~", name),
+        let mark = match difference.kind {
+            Differs::Added => "+",
+            Differs::Removed => "-",
+            Differs::Changed => "~",
         };
-        rows.push(format!("{mark} {}", quoted(name.as_bytes())));
-        let was = before.and_then(|before| find(&before.tools, name));
-        match (was, find(&after.tools, name)) {
+        let form = match difference.form {
+            Form::Tool => String::new(),
+            form => format!("{} ", form.name()),
+        };
+        let find = |all: &[Offered]| {
+            let same = |one: &&Offered| one.form == difference.form && one.name == difference.name;
+            all.iter().find(same).cloned()
+        };
+        rows.push(format!(
+            "{mark} {form}{}",
+            quoted(difference.name.as_bytes())
+        ));
+        let was = before.and_then(|before| find(&before.tools));
+        match (was, find(&after.tools)) {
             (Some(was), Some(is)) if was == is => rows.push("    another place".to_owned()),
             (was, Some(is)) => {
                 let (was, is) = (was.map(|one| texts(&one)).unwrap_or_default(), texts(&is));
@@ -140,6 +149,18 @@ fn rows(
         }
     }
     rows
+}
+
+/// Counts what an upstream offers: its tools, and the rest where there is any.
+fn counted(pins: &Pins) -> String {
+    let count = |form: Form| pins.tools.iter().filter(|one| one.form == form).count();
+    let mut all = vec![format!("{} tools", count(Form::Tool))];
+    for form in [Form::Prompt, Form::Resource, Form::Template] {
+        if let more @ 1.. = count(form) {
+            all.push(format!("{more} {}s", form.name()));
+        }
+    }
+    all.join(", ")
 }
 
 fn texts(tool: &Offered) -> Vec<String> {

@@ -167,7 +167,7 @@ fn official_mcp_client_of_node_works_over_http() {
 }
 
 /// Returns the directory whose `node_modules` has the packages of MCP.
-fn mcp_modules(world: &World) -> Option<PathBuf> {
+pub(super) fn mcp_modules(world: &World) -> Option<PathBuf> {
     let modules = cache().map(|cache| cache.join("npm"));
     let has = |npm: &PathBuf| {
         npm.join("node_modules/@modelcontextprotocol/conformance")

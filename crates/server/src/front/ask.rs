@@ -108,6 +108,11 @@ impl<T: DeserializeOwned, M: DeserializeOwned> Line<T, M> {
         }
     }
 
+    /// Waits for the answer, or for content that comes before it.
+    pub(crate) async fn reply_or_content(&mut self) -> Result<Next<T>, Refusal> {
+        next(&mut self.reader).await
+    }
+
     /// Waits for the next of what comes after it.
     pub(crate) async fn next(&mut self) -> Result<Next<M>, Refusal> {
         next(&mut self.reader).await

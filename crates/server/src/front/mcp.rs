@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use atoll_tools::{ChangedLists, Form};
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
@@ -14,15 +15,16 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::answers::{answer_json, header_of, whole};
-use super::ask::Front;
+use super::ask::{Front, Next};
 use super::caller::Caller;
 use super::senders::credential;
-use crate::mcp::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear, key_of};
+use crate::mcp::{MESSAGE_BYTES_MAX, Server, ToolCall, Toolbox, Watch, is_clear, key_of};
 use crate::protocol::{
     CallTool, CallToolAsk, CallerFacts, EndToolSession, Identify, Kind, ListTools, MayCall,
-    MayFacts, ReadResult, Refusal, ResultPart, ToolFacts, ToolReply,
+    MayFacts, ReadResult, Refusal, ResultPart, ToolFacts, ToolReply, WatchTools,
 };
 use crate::started::McpAccess;
 
@@ -65,7 +67,7 @@ impl Mcp {
             .enforce_origin_validation();
         configuration.allowed_origins = origins.collect();
         let own = Arc::clone(front);
-        let made = move || Ok(Server(Remote(Arc::clone(&own))));
+        let made = move || Ok(Server::new(Remote(Arc::clone(&own))));
         Arc::new(Self {
             service: StreamableHttpService::new(made, Arc::clone(&sessions), configuration),
             sessions,
@@ -205,34 +207,67 @@ impl Remote {
 }
 
 impl Toolbox for Remote {
-    async fn tools(&self, of: &RequestContext<RoleServer>) -> Result<Vec<ToolFacts>, Refusal> {
+    async fn tools(
+        &self,
+        of: &RequestContext<RoleServer>,
+        form: Form,
+    ) -> Result<Vec<ToolFacts>, Refusal> {
         let (caller, session) = self.sender(of);
-        caller.call(ListTools { session }).await
+        caller.call(ListTools { session, form }).await
+    }
+
+    fn watch(&self, of: &RequestContext<RoleServer>, to: UnboundedSender<ChangedLists>) -> Watch {
+        let (caller, session) = self.sender(of);
+        Box::pin(async move {
+            let Ok(mut line) = caller.begin(WatchTools { session }).await else {
+                return;
+            };
+            let begun = line.reply().await;
+            while let (Ok(()), Ok(changed)) = (&begun, line.last().await) {
+                if to.send(changed).is_err() {
+                    return;
+                }
+            }
+        })
     }
 
     async fn call(
         &self,
         of: &RequestContext<RoleServer>,
-        name: &str,
-        arguments: &str,
-        agreed: Option<Result<String, &'static str>>,
+        call: ToolCall,
     ) -> Result<ToolReply, Refusal> {
         // Callers of a server do not approve their own calls: the worker asks who may.
-        if let Some(Ok(_)) = agreed {
+        if let Some(Ok(_)) = call.agreed {
             return Err(Refusal::new(Kind::Forbidden, "a caller approves no call"));
         }
         let (caller, session) = self.sender(of);
+        let listener = call.listener;
         let ask = CallTool(Box::new(CallToolAsk {
             session,
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
+            name: call.name,
+            arguments: call.arguments,
             key: key_of(of),
+            listens: listener.is_some(),
+            answers: call.answers,
+            askable: call.askable,
         }));
         let mut line = caller.begin(ask).await?;
-        tokio::select! {
-            reply = line.reply() => reply,
-            // The worker ends the call when the line is closed.
-            () = of.ct.cancelled() => Err(Refusal::new(Kind::Late, "the caller has ended it")),
+        loop {
+            let next = tokio::select! {
+                next = line.reply_or_content() => next?,
+                // The worker ends the call when the line is closed.
+                () = of.ct.cancelled() => {
+                    return Err(Refusal::new(Kind::Late, "the caller has ended it"));
+                }
+            };
+            match next {
+                Next::Message(reply) => return Ok(reply),
+                Next::Content(_, said) => {
+                    if let (Some(to), Ok(said)) = (&listener, serde_json::from_slice(&said)) {
+                        let _ = to.send(said);
+                    }
+                }
+            }
         }
     }
 

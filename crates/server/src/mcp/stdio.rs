@@ -2,18 +2,22 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::sandboxes::PriorAnswer;
-use atoll_tools::{Asked, Cancel, LocalRunner, Session};
+use atoll_tools::{Asked, Cancel, ChangedLists, Form, LocalRunner, Said, Session};
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, serve_server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::mpsc::UnboundedSender;
 
-use super::{MESSAGE_BYTES_MAX, Server, Toolbox, is_clear, key_of};
+use super::{MESSAGE_BYTES_MAX, Server, ToolCall, Toolbox, Watch, is_clear, key_of};
 use crate::protocol::{MayFacts, Refusal, ResultPart, ToolFacts, ToolReply};
 use crate::tool_facts::{failed, may, part, reply};
 
+/// The time between two looks whether a list has changed.
+const WATCH: Duration = Duration::from_secs(1);
 /// A message that is refused by every reader.
 const NO_MESSAGE: &[u8] = b"{}\n";
 
@@ -35,7 +39,7 @@ pub fn serve_stdio(session: &Arc<Session<LocalRunner>>) -> Result<(), Failure> {
     let served = runtime.block_on(async {
         let (near, far) = tokio::io::duplex(64 << 10);
         tokio::spawn(pass_on(tokio::io::stdin(), far));
-        let server = serve_server(Server(local), (near, tokio::io::stdout())).await;
+        let server = serve_server(Server::new(local), (near, tokio::io::stdout())).await;
         // A client that goes before it has begun has nothing to be told.
         match server {
             Ok(server) => server.waiting().await.map(drop).map_err(io::Error::other),
@@ -86,18 +90,49 @@ impl Local {
 }
 
 impl Toolbox for Local {
-    async fn tools(&self, _: &RequestContext<RoleServer>) -> Result<Vec<ToolFacts>, Refusal> {
-        let tools = self.carry_out(Session::tools).await?;
-        Ok(tools.iter().map(|tool| ToolFacts::from(&**tool)).collect())
+    async fn tools(
+        &self,
+        _: &RequestContext<RoleServer>,
+        form: Form,
+    ) -> Result<Vec<ToolFacts>, Refusal> {
+        let listed = self.carry_out(move |session| session.listing(form));
+        Ok(listed.await?.into_iter().map(ToolFacts::from).collect())
+    }
+
+    fn watch(&self, _: &RequestContext<RoleServer>, to: UnboundedSender<ChangedLists>) -> Watch {
+        let own = self.clone();
+        Box::pin(async move {
+            let mut seen = None;
+            loop {
+                let looked = own.carry_out(move |session| {
+                    let changed = session.changed_lists(&mut seen);
+                    (changed, seen)
+                });
+                let Ok((changed, now)) = looked.await else {
+                    return;
+                };
+                seen = now;
+                if changed.any() && to.send(changed).is_err() {
+                    return;
+                }
+                tokio::time::sleep(WATCH).await;
+            }
+        })
     }
 
     async fn call(
         &self,
         of: &RequestContext<RoleServer>,
-        name: &str,
-        arguments: &str,
-        agreed: Option<Result<String, &'static str>>,
+        call: ToolCall,
     ) -> Result<ToolReply, Refusal> {
+        let ToolCall {
+            name,
+            arguments,
+            agreed,
+            listener,
+            answers,
+            askable,
+        } = call;
         let answer = match agreed {
             None => PriorAnswer::Nobody,
             Some(Ok(agreement)) => PriorAnswer::Agreed(agreement),
@@ -109,14 +144,18 @@ impl Toolbox for Local {
             token.cancelled().await;
             word.cancel();
         });
-        let (name, arguments, key) = (name.to_owned(), arguments.to_owned(), key_of(of));
+        let key = key_of(of);
         let called = self.carry_out(move |session| {
+            let pass_on = listener.map(|to| move |said: Said| drop(to.send(said)));
             session.call(&Asked {
                 name: &name,
                 arguments: &arguments,
                 key: key.as_deref(),
                 answer: &answer,
                 cancel: &cancel,
+                listener: pass_on.as_ref().map(|one| one as &dyn Fn(Said)),
+                answers: answers.as_ref(),
+                askable,
             })
         });
         let called = called.await;

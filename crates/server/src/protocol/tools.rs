@@ -1,6 +1,6 @@
 //! Tools: requests about them, and what is answered.
 
-use atoll_tools::Block;
+use atoll_tools::{Answers, Askable, Asks, Block, ChangedLists, Form};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -10,9 +10,11 @@ use super::request::requests;
 requests! {
     /// A request about tools.
     ToolsAsk {
-        /// Lists the tools that the caller may call.
-        ListTools { session: Option<String> } -> Vec<ToolFacts>;
-        /// Calls one.
+        /// Lists what the caller may call of a form.
+        ListTools { session: Option<String>, form: Form } -> Vec<ToolFacts>;
+        /// Tells when such a list has changed.
+        WatchTools { session: Option<String> } -> (), then ChangedLists;
+        /// Calls one. What is said meanwhile comes as content before the answer.
         CallTool(Box<CallToolAsk>) -> ToolReply;
         /// Tells whether a call would be carried out, without making it.
         MayCall { session: Option<String>, name: String, arguments: String } -> MayFacts;
@@ -43,6 +45,12 @@ pub struct CallToolAsk {
     pub arguments: String,
     /// The name by which the call is made once.
     pub key: Option<String>,
+    /// True if the caller listens to what is said meanwhile.
+    pub listens: bool,
+    /// The answers to what an upstream asked when the call was made before.
+    pub answers: Option<Answers>,
+    /// The questions that an upstream may ask the caller.
+    pub askable: Askable,
 }
 
 /// A tool, as its callers see it.
@@ -62,6 +70,10 @@ pub struct ToolFacts {
     pub effect: String,
     /// True if two calls do no more than one.
     pub idempotent: bool,
+    /// The prompt or the resources that calls reach, as MCP describes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(ignore)]
+    pub offers: Vec<Value>,
 }
 
 /// The result of a request for a call.
@@ -121,6 +133,10 @@ pub struct ToolAnswer {
     /// The bytes at the end of its text that were left out, and can be read by the number of the
     /// call.
     pub rest_bytes: usize,
+    /// The questions of an upstream, which has no result until they are answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub asks: Option<Asks>,
 }
 
 /// A part of the end of a result.

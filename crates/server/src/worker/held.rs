@@ -17,7 +17,7 @@ use super::shares::Shares;
 use super::shares::{Of, Share};
 use super::volumes::Volumes;
 use crate::protocol::{Ask, Credential, In, InAsk, Kind, LifeAsk, ProcessAsk, Refusal};
-use crate::protocol::{ListProcesses, Permit, Request as _, Write};
+use crate::protocol::{ListProcesses, Permit, Request as _, ToolsAsk, Write};
 
 /// The shares of a request that takes a thread.
 const WITH_THREAD: &[Of] = &[Of::Requests, Of::Threads];
@@ -26,9 +26,10 @@ const CONTROL: &[Of] = &[Of::Control];
 
 /// Returns the shares of a request that is not about one sandbox.
 pub(super) fn shares_of(ask: &Ask) -> &'static [Of] {
-    match matches!(ask, Ask::ListSandboxes(_)) {
-        true => CONTROL,
-        false => WITH_THREAD,
+    match ask {
+        Ask::ListSandboxes(_) => CONTROL,
+        Ask::Tools(ToolsAsk::WatchTools(_)) => &[Of::Watchers],
+        _ => WITH_THREAD,
     }
 }
 

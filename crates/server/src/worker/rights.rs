@@ -74,7 +74,7 @@ pub(super) fn scopes_for(ask: &Ask) -> &'static [Scope] {
             &[Scope::Read, Scope::Create]
         }
         Ask::Volumes(_) => &[Scope::Create],
-        Ask::Tools(ToolsAsk::ListTools(_)) => &[Scope::Read, Scope::Exec],
+        Ask::Tools(ToolsAsk::ListTools(_) | ToolsAsk::WatchTools(_)) => &[Scope::Read, Scope::Exec],
         Ask::Tools(_) => &[Scope::Exec],
         Ask::Content(_) => &[Scope::Files],
         Ask::Count(_) | Ask::Keys(_) | Ask::Webhooks(_) => &[],

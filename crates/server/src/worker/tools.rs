@@ -3,13 +3,15 @@
 mod runner;
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_engine::sandboxes::PriorAnswer;
 use atoll_store::FIRST_TENANT;
-use atoll_tools::{Asked, Cancel, Refusal as Refused, Session, ToolSwitches};
+use atoll_tools::{Asked, Cancel, Refusal as Refused, Said, Session, ToolSwitches};
 use serde_json::json;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
 
 use super::answers::{Answer, Answered, fault};
@@ -17,13 +19,15 @@ use super::approving::Question;
 use super::caller::{Caller, check_maker};
 use super::sandboxes::Sandboxes;
 use super::server::Server;
-use crate::line::Reader;
+use crate::line::{Reader, Stream, Writer};
 use crate::protocol::{CallToolAsk, Kind, MayFacts, Refusal, ToolFacts, ToolReply, ToolsAsk};
 use crate::tool_facts::{failed, may, part, reply};
 use runner::{IDLE, ServedRunner};
 
 /// The time between two looks for such sessions.
 const LOOK: Duration = Duration::from_secs(30);
+/// The time between two looks whether a list has changed.
+const WATCH: Duration = Duration::from_secs(1);
 /// The most sessions of one caller.
 const SESSIONS_MAX: usize = 1_024;
 /// The longest name of a session, bytes.
@@ -60,20 +64,27 @@ impl Tools {
     }
 
     /// Carries out a request about tools.
-    pub(super) async fn tools(
+    pub(super) async fn run(
         self: &Arc<Self>,
         caller: &Caller,
         ask: ToolsAsk,
         reader: &mut Reader,
+        writer: &mut Writer,
     ) -> Result<Answered, Refusal> {
         check_maker(caller)?;
         match ask {
             ToolsAsk::ListTools(ask) => {
-                let listed = self.list(caller, ask.session.as_deref()).await?;
-                ask.answer(listed)
+                let held = self.session(caller, ask.session.as_deref())?;
+                let form = ask.form;
+                let listed = within(&held, move |session| session.listing(form)).await?;
+                ask.answer(listed.into_iter().map(ToolFacts::from).collect())
+            }
+            ToolsAsk::WatchTools(ask) => {
+                let held = self.session(caller, ask.session.as_deref())?;
+                Ok(Answered::Written(watch(held, reader, writer).await))
             }
             ToolsAsk::CallTool(ask) => {
-                let reply = self.call(caller, &ask.0, reader).await?;
+                let reply = self.call(caller, &ask.0, reader, writer).await?;
                 ask.answer(reply)
             }
             ToolsAsk::MayCall(ask) => {
@@ -99,25 +110,17 @@ impl Tools {
         }
     }
 
-    async fn list(
-        self: &Arc<Self>,
-        caller: &Caller,
-        session: Option<&str>,
-    ) -> Result<Vec<ToolFacts>, Refusal> {
-        let held = self.session(caller, session)?;
-        let tools = within(&held, Session::tools).await?;
-        Ok(tools.iter().map(|tool| ToolFacts::from(&**tool)).collect())
-    }
-
     /// Calls a tool, once an approver has agreed where policies ask about it.
     async fn call(
         self: &Arc<Self>,
         caller: &Caller,
         ask: &CallToolAsk,
         reader: &mut Reader,
+        writer: &mut Writer,
     ) -> Result<ToolReply, Refusal> {
         let held = self.session(caller, ask.session.as_deref())?;
-        let asked = match self.called(&held, ask, PriorAnswer::Nobody, reader).await? {
+        let called = self.called(&held, ask, PriorAnswer::Nobody, reader, writer);
+        let asked = match called.await? {
             Err(Refused::NeedsApproval(asked)) => asked,
             called => return reply(held.session.id().as_str(), called),
         };
@@ -135,7 +138,7 @@ impl Tools {
             // Nobody waits for it any more.
             _ = reader.next::<()>() => return Err(gone()),
         };
-        let called = self.called(&held, ask, answer, reader).await?;
+        let called = self.called(&held, ask, answer, reader, writer).await?;
         reply(held.session.id().as_str(), called)
     }
 
@@ -146,26 +149,35 @@ impl Tools {
         ask: &CallToolAsk,
         answer: PriorAnswer,
         reader: &mut Reader,
+        writer: &mut Writer,
     ) -> Result<Result<atoll_tools::Answer, Refused>, Refusal> {
         let cancel = Cancel::new().map_err(|failure| failed(&failure))?;
         let word = cancel.clone();
-        let (name, arguments) = (ask.name.clone(), ask.arguments.clone());
-        let key = ask.key.clone();
+        let ask = ask.clone();
+        let (sender, mut said) = unbounded_channel();
         let called = within(held, move |session| {
+            let listener = |one: Said| drop(sender.send(one));
             session.call(&Asked {
-                name: &name,
-                arguments: &arguments,
-                key: key.as_deref(),
+                name: &ask.name,
+                arguments: &ask.arguments,
+                key: ask.key.as_deref(),
                 answer: &answer,
                 cancel: &cancel,
+                listener: ask.listens.then_some(&listener),
+                answers: ask.answers.as_ref(),
+                askable: ask.askable,
             })
         });
         tokio::pin!(called);
-        tokio::select! {
-            called = &mut called => called,
-            _ = reader.next::<()>() => {
-                word.cancel();
-                called.await
+        loop {
+            tokio::select! {
+                biased;
+                Some(one) = said.recv() => pass_on(&one, writer).await,
+                called = &mut called => return called,
+                _ = reader.next::<()>() => {
+                    word.cancel();
+                    return called.await;
+                }
             }
         }
     }
@@ -239,6 +251,41 @@ fn names_of(caller: &Caller) -> Vec<String> {
         names.push(name.clone());
     }
     names
+}
+
+/// Passes on what is said during a call.
+async fn pass_on(said: &Said, writer: &mut Writer) {
+    // Whoever does not take it is seen to have gone.
+    if let Ok(text) = serde_json::to_vec(said) {
+        let _ = writer.content(Stream::Output, &text).await;
+    }
+}
+
+/// Tells when the lists of a session change, until it has ended or nobody is told any more.
+async fn watch(held: Arc<Held>, reader: &mut Reader, writer: &mut Writer) -> io::Result<()> {
+    writer.message(&Ok::<_, Refusal>(())).await?;
+    // Being watched keeps no session.
+    let watched = Arc::downgrade(&held);
+    drop(held);
+    let mut seen = None;
+    loop {
+        let Some(held) = watched.upgrade() else {
+            return Ok(());
+        };
+        let looked = spawn_blocking(move || {
+            let changed = held.session.changed_lists(&mut seen);
+            (changed, seen)
+        });
+        let changed;
+        (changed, seen) = looked.await.map_err(io::Error::other)?;
+        if changed.any() {
+            writer.message(&Ok::<_, Refusal>(changed)).await?;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(WATCH) => {}
+            _ = reader.next::<()>() => return Ok(()),
+        }
+    }
 }
 
 fn gone() -> Refusal {

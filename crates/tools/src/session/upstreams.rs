@@ -1,21 +1,38 @@
 //! The upstreams of a session.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::tools::Called;
 use atoll_model::CallId;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::{Begun, Session, locked};
+use super::listing::{ChangedLists, Listing, Seen};
+use super::typed::uri_of;
+use super::{Begun, Session, Slot, locked};
 use crate::answer::Answer;
+use crate::block::Block;
 use crate::database;
 use crate::runner::Runner;
-use crate::tool::OfUpstream;
+use crate::tool::{OfUpstream, Tool, Work};
 use crate::upstream::Upstream;
+use crate::upstream::calls::Calling;
 use crate::upstream::connection::Connection;
-use crate::upstream::frames::Offered;
+use crate::upstream::frames::{Asks, Form, Given, Offered};
+use crate::upstream::pins::Pins;
+
+/// Returns whether what is called is offered just as it was approved.
+fn is_as_approved(pins: &Pins, form: Form, name: &str, offered: &[Offered]) -> bool {
+    match form {
+        Form::Resource | Form::Template => {
+            let pinned = pins.resource(name);
+            pinned.is_some_and(|one| pins.holds(one.form, &one.name, offered))
+        }
+        Form::Tool | Form::Prompt => pins.holds(form, name, offered),
+    }
+}
 
 impl<R: Runner> Session<R> {
     /// Calls a tool of an upstream: one of an MCP server only if that offers it just as it was
@@ -29,21 +46,25 @@ impl<R: Runner> Session<R> {
         let none = Map::new();
         let mut arguments = begun.arguments.as_object().unwrap_or(&none);
         let request;
-        let name = match of {
-            OfUpstream::Mcp(name, _) => name,
-            OfUpstream::Statement => database::TOOL,
+        let (form, name) = match of {
+            OfUpstream::Mcp {
+                form: Form::Resource,
+                ..
+            } => (Form::Resource, uri_of(begun.arguments)),
+            OfUpstream::Mcp { form, name, .. } => (*form, &**name),
+            OfUpstream::Statement => (Form::Tool, database::TOOL),
             OfUpstream::Operation(base, operation) => {
                 let wanted = operation.request(base, begun.arguments);
                 request = json!(wanted.map_err(Failure::new)?);
                 arguments = request.as_object().unwrap_or(&none);
-                &operation.id
+                (Form::Tool, &*operation.id)
             }
         };
         let connection = self.connection(upstream, &begun.id)?;
         let offered = connection.offered();
         let offered = offered.doing("the upstream cannot be used")?;
-        if let OfUpstream::Mcp(name, pins) = of
-            && !pins.holds(name, &offered)
+        if let OfUpstream::Mcp { pins, .. } = of
+            && !is_as_approved(pins, form, name, &offered)
         {
             return Ok(Answer::held(
                 begun.number(),
@@ -51,7 +72,34 @@ impl<R: Runner> Session<R> {
                 connection.run(),
             ));
         }
-        let result = connection.call(name, arguments, begun.timeout, begun.cancel);
+        let answers = begun.answers.map(|answers| self.pending.take(answers));
+        let mut result = connection.call(&Calling {
+            form,
+            name,
+            arguments,
+            answers: answers.transpose().map_err(Failure::new)?,
+            askable: begun.askable,
+            timeout: begun.timeout,
+            cancel: begun.cancel,
+            listener: begun.listener,
+        });
+        if let Ok(given) = &mut result
+            && let Some(asks) = &mut given.asks
+        {
+            let checked = asks.check(begun.askable, &upstream.name, upstream.result_bytes);
+            let kept = checked.and_then(|()| self.pending.keep(begun.tool, begun.arguments, asks));
+            if let Err(why) = kept {
+                let undeclared = Asks {
+                    undeclared: asks.undeclared,
+                    ..Asks::default()
+                };
+                *given = Given {
+                    is_error: true,
+                    asks: Some(undeclared),
+                    ..Given::of(vec![Block::text(why)])
+                };
+            }
+        }
         let run = connection.run();
         Ok(Answer::of_upstream(begun.tool, begun.number(), run, result))
     }
@@ -81,7 +129,68 @@ impl<R: Runner> Session<R> {
         Ok(connection)
     }
 
-    /// Returns the tools that an upstream offers, as it says now.
+    /// Lists what the caller may call of a form. What an upstream does not offer as it was approved,
+    /// as far as that is known, is left out.
+    pub fn listing(&self, form: Form) -> Vec<Listing> {
+        let of_form = self.tools().into_iter().filter(|tool| tool.form() == form);
+        let listing = |tool: Arc<Tool>| {
+            let upstream = match &tool.work {
+                Work::Upstream(upstream, _) => Some(upstream),
+                Work::Command(_) => None,
+            };
+            let known = upstream.and_then(|one| self.known(one)?.known());
+            let offers = tool.listed(known.as_deref())?;
+            Some(Listing { tool, offers })
+        };
+        of_form.filter_map(listing).collect()
+    }
+
+    /// Returns the connection with an upstream, if there is one by now.
+    fn known(&self, upstream: &Upstream) -> Option<Arc<Connection>> {
+        let slot = locked(&self.connections).get(&upstream.name).cloned();
+        let connection = slot?.try_lock().ok()?.clone();
+        connection.filter(|one| !one.is_gone() && one.is_of(upstream))
+    }
+
+    /// Returns which lists are other than they were when `seen` was set, and sets it.
+    pub fn changed_lists(&self, seen: &mut Option<Seen>) -> ChangedLists {
+        let registry = self.registry();
+        let connections: Vec<Slot> = locked(&self.connections).values().cloned().collect();
+        let offers = connections.iter().filter_map(|slot| {
+            let connection = slot.try_lock().ok()?.clone()?;
+            Some(connection.offers())
+        });
+        let offers = offers.sum();
+        if let Some(seen) = seen
+            && Arc::ptr_eq(&seen.registry, &registry)
+            && seen.offers == offers
+        {
+            return ChangedLists::default();
+        }
+        let lists = [Form::Tool, Form::Prompt, Form::Resource].map(|form| {
+            let mut hasher = DefaultHasher::new();
+            for Listing { tool, offers } in self.listing(form) {
+                let arguments = tool.arguments.value();
+                let text = json!([tool.name.as_str(), tool.description, arguments, offers]);
+                text.to_string().hash(&mut hasher);
+            }
+            hasher.finish()
+        });
+        let before = seen.as_ref().map_or(lists, |seen| seen.lists);
+        let changed = |at: usize| lists.get(at) != before.get(at);
+        *seen = Some(Seen {
+            registry,
+            offers,
+            lists,
+        });
+        ChangedLists {
+            tools: changed(0),
+            prompts: changed(1),
+            resources: changed(2),
+        }
+    }
+
+    /// Returns what an upstream offers, as it says now.
     ///
     /// # Errors
     /// When it cannot be started, or does not speak MCP.

@@ -4,6 +4,7 @@
 
 mod dial;
 mod http;
+mod listing;
 mod mcp;
 mod service;
 mod sql;
@@ -21,7 +22,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
-use super::frames::{Given, News, Order, Speak, read, write};
+use super::frames::{Answers, Askable, Form, Given, News, Order, Speak, read, write};
 use dial::Dialer;
 use service::Service;
 
@@ -41,6 +42,17 @@ struct Pipes {
     from: OwnedFd,
     /// Its input.
     to: OwnedFd,
+}
+
+/// A call that is ordered.
+struct Called {
+    id: u64,
+    form: Form,
+    name: String,
+    arguments: Map<String, Value>,
+    answers: Option<Answers>,
+    askable: Askable,
+    listens: bool,
 }
 
 /// The orders of the session.
@@ -96,7 +108,8 @@ fn run() -> io::Result<()> {
             Speak::Http(trust) => {
                 let _ = news.send(News::Offered(Vec::new()));
                 let service = Service::new(dialer, trust)?;
-                follow(orders, &news, |_, request| service.clone().answer(request)).await;
+                let call = |called: Called| service.clone().answer(called.arguments);
+                follow(orders, &news, call).await;
             }
             Speak::Sql(database) => sql::speak(database, dialer, pipes, orders, &news).await?,
         }
@@ -111,9 +124,14 @@ fn write_all(told: &Receiver<News>, to: &mut UnixStream) {
     while let Ok(news) = told.recv() {
         let id = match &news {
             News::Result { id, .. } => Some(*id),
-            News::Offered(_) | News::Failed { .. } | News::Error { .. } => None,
+            News::Offered(_) | News::Failed { .. } | News::Said { .. } | News::Error { .. } => None,
         };
         let written = match (write(to, &news), id) {
+            // Words that are too long for any session.
+            (Err(error), None) if error.kind() == io::ErrorKind::InvalidData => match news {
+                News::Said { .. } => Ok(()),
+                _ => Err(error),
+            },
             // A result that is too long for any session.
             (Err(error), Some(id)) if error.kind() == io::ErrorKind::InvalidData => {
                 let why = "its result is too large".to_owned();
@@ -137,11 +155,8 @@ fn read_all(mut from: UnixStream, to: &UnboundedSender<Order>) {
 
 /// Carries out orders, until there is nobody to give one. A call without an answer is one of an
 /// upstream that has ended.
-async fn follow<F>(
-    mut orders: Orders,
-    news: &Sender<News>,
-    call: impl Fn(String, Map<String, Value>) -> F,
-) where
+async fn follow<F>(mut orders: Orders, news: &Sender<News>, call: impl Fn(Called) -> F)
+where
     F: Future<Output = Option<Result<Given, String>>> + Send + 'static,
 {
     let mut calls = HashMap::<u64, AbortHandle>::new();
@@ -150,10 +165,23 @@ async fn follow<F>(
         match order {
             Order::Call {
                 id,
+                form,
                 name,
                 arguments,
+                answers,
+                askable,
+                listens,
             } => {
-                let (answered, news) = (call(name, arguments), news.clone());
+                let called = Called {
+                    id,
+                    form,
+                    name,
+                    arguments,
+                    answers,
+                    askable,
+                    listens,
+                };
+                let (answered, news) = (call(called), news.clone());
                 let call = tokio::spawn(async move {
                     let _ = match answered.await {
                         None => return,

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use atoll_model::network::{TRUST_BUNDLE, TRUST_DIRECTORY};
 use atoll_model::{CallId, Ending, RunId, ServedExec};
 use atoll_sys::{process, socket};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Map, Value};
 
+use super::calls::{Calling, Heard, LOOK, NoResult, SAID_WAITING_MAX};
 use super::client::CLIENT;
 use super::frames::{Given, News, Offered, Order, Speak, Trust, read, write};
 use super::{Upstream, Way};
 use crate::block::Block;
-use crate::exec::{Cancel, content, described};
+use crate::exec::{content, described};
 
 /// The longest time for an upstream to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
@@ -36,8 +36,6 @@ const ORDERED_WITHIN: Duration = Duration::from_secs(5);
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 /// The longest reason why there is no connection, bytes.
 const REASON_BYTES_MAX: usize = 1 << 10;
-/// The time between two looks whether a caller has ended a call.
-const LOOK: Duration = Duration::from_millis(20);
 /// The time in which a program is seen to have ended that has closed its output.
 const ENDS_WITHIN: Duration = Duration::from_millis(500);
 const NOT_FOUND: &str = "its program is not in the sandbox: give its table a profile that shows the \
@@ -45,7 +43,7 @@ const NOT_FOUND: &str = "its program is not in the sandbox: give its table a pro
 /// The part of its error output that is kept, bytes.
 const ERRORS_BYTES_MAX: usize = 4 << 10;
 
-/// The tools that it offers by now.
+/// The offers of an upstream by now.
 enum Offer {
     Pending,
     There(Vec<Offered>),
@@ -56,18 +54,10 @@ enum Offer {
 struct Told {
     offer: Mutex<Offer>,
     changed: Condvar,
-    waiting: Mutex<HashMap<u64, Sender<Given>>>,
+    waiting: Mutex<HashMap<u64, SyncSender<Heard>>>,
+    /// The number of times that it has said what it offers.
+    offers: AtomicU64,
     errors: Mutex<Vec<u8>>,
-}
-
-/// The reason why there is no result.
-pub(crate) enum NoResult {
-    TimedOut,
-    Cancelled,
-    /// The upstream was gone before.
-    NotSent(String),
-    /// The upstream went away during the call.
-    Gone(String),
 }
 
 /// A running upstream.
@@ -86,7 +76,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Starts an upstream in its sandbox, and waits until it offers its tools.
+    /// Starts an upstream in its sandbox, and waits until it says what it offers.
     ///
     /// # Errors
     /// When it cannot be started, or does not speak MCP.
@@ -128,6 +118,7 @@ impl Connection {
             offer: Mutex::new(Offer::Pending),
             changed: Condvar::new(),
             waiting: Mutex::default(),
+            offers: AtomicU64::new(0),
             errors: Mutex::default(),
         });
         let mut reading = near.try_clone().doing("no line can be made")?;
@@ -167,7 +158,20 @@ impl Connection {
         self.place == upstream.place()
     }
 
-    /// Returns the tools that it offers by now.
+    /// Returns the number of times that it has said what it offers.
+    pub(crate) fn offers(&self) -> u64 {
+        self.told.offers.load(Ordering::Relaxed)
+    }
+
+    /// Returns what it offers by now, if it has said so.
+    pub(crate) fn known(&self) -> Option<Vec<Offered>> {
+        match &*locked(&self.told.offer) {
+            Offer::There(offered) => Some(offered.clone()),
+            Offer::Pending | Offer::Gone(_) => None,
+        }
+    }
+
+    /// Returns what it offers, once it has said so.
     pub(crate) fn offered(&self) -> Result<Vec<Offered>, String> {
         let until = Instant::now() + BEGINS_WITHIN;
         let mut offer = locked(&self.told.offer);
@@ -212,23 +216,20 @@ impl Connection {
         all.join("\n").trim_end().to_owned()
     }
 
-    /// Calls a tool, and waits for the result: that of this call, and of no other.
-    pub(crate) fn call(
-        &self,
-        name: &str,
-        arguments: &Map<String, Value>,
-        timeout: Duration,
-        cancel: &Cancel,
-    ) -> Result<Given, NoResult> {
+    /// Makes a call, and waits for the result: that of this call, and of no other.
+    pub(crate) fn call(&self, calling: &Calling<'_>) -> Result<Given, NoResult> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, result) = channel();
+        let (sender, heard) = sync_channel(SAID_WAITING_MAX);
         locked(&self.told.waiting).insert(id, sender);
         let order = Order::Call {
             id,
-            name: name.to_owned(),
-            arguments: arguments.clone(),
+            form: calling.form,
+            name: calling.name.to_owned(),
+            arguments: calling.arguments.clone(),
+            answers: calling.answers.clone(),
+            askable: calling.askable,
+            listens: calling.listener.is_some(),
         };
-        let until = Instant::now() + timeout;
         // Nobody answers those who wait once it has gone.
         let sent = match self.told.has_gone() {
             true => Err("it has ended".to_owned()),
@@ -236,22 +237,7 @@ impl Connection {
         };
         let given = match sent {
             Err(why) => Err(NoResult::NotSent(why)),
-            Ok(()) => loop {
-                let left = until.saturating_duration_since(Instant::now());
-                match result.recv_timeout(left.min(LOOK)) {
-                    Ok(given) => break Ok(given),
-                    Err(RecvTimeoutError::Disconnected) => {
-                        break Err(NoResult::Gone(self.with_errors("it has ended")));
-                    }
-                    Err(RecvTimeoutError::Timeout) if left.is_zero() => {
-                        break Err(NoResult::TimedOut);
-                    }
-                    Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                        break Err(NoResult::Cancelled);
-                    }
-                    Err(RecvTimeoutError::Timeout) => {}
-                }
-            },
+            Ok(()) => calling.wait(&heard, || self.with_errors("it has ended")),
         };
         locked(&self.told.waiting).remove(&id);
         if given.is_err() {
@@ -297,15 +283,22 @@ impl Told {
     fn listen(&self, from: &mut UnixStream) {
         let gone = loop {
             match read::<News>(from) {
-                Ok(Some(News::Offered(tools))) => self.set(Offer::There(tools)),
+                Ok(Some(News::Offered(offered))) => {
+                    self.set(Offer::There(offered));
+                    self.offers.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(Some(News::Said { id, said })) => {
+                    // One that nobody has time for is dropped.
+                    if let Some(sender) = locked(&self.waiting).get(&id) {
+                        let _ = sender.try_send(Heard::Said(said));
+                    }
+                }
                 Ok(Some(News::Failed { why })) => break why,
                 Ok(Some(News::Result { id, given })) => self.give(id, given),
                 Ok(Some(News::Error { id, why })) => {
                     let given = Given {
-                        blocks: vec![Block::text(why)],
-                        structured: None,
                         is_error: true,
-                        sent: None,
+                        ..Given::of(vec![Block::text(why)])
                     };
                     self.give(id, given);
                 }
@@ -329,8 +322,9 @@ impl Told {
 
     /// Gives a result to whoever waits for it; one that nobody waits for is dropped.
     fn give(&self, id: u64, given: Given) {
-        if let Some(sender) = locked(&self.waiting).remove(&id) {
-            let _ = sender.send(given);
+        let sender = locked(&self.waiting).remove(&id);
+        if let Some(sender) = sender {
+            let _ = sender.send(Heard::Given(given));
         }
     }
 

@@ -43,11 +43,18 @@ pub(crate) struct Trust {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
-    /// Call a tool.
+    /// Call a tool, get a prompt, or read a resource.
     Call {
         id: u64,
+        form: Form,
+        /// The name of what is called; of a resource its address.
         name: String,
         arguments: Map<String, Value>,
+        /// The answers to what the upstream asked before, with its own state.
+        answers: Option<Answers>,
+        askable: Askable,
+        /// True if somebody listens to what is said meanwhile.
+        listens: bool,
     },
     /// End a call.
     Cancel { id: u64 },
@@ -57,10 +64,12 @@ pub(crate) enum Order {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum News {
-    /// The upstream is there, or offers other tools than before.
+    /// The upstream is there, or offers something else than before.
     Offered(Vec<Offered>),
     /// The upstream cannot be spoken with.
     Failed { why: String },
+    /// Something that is said during a call.
+    Said { id: u64, said: Said },
     /// The result of a call.
     Result { id: u64, given: Given },
     /// A call that has no result.
@@ -76,19 +85,125 @@ pub(crate) struct Given {
     pub(crate) is_error: bool,
     /// The form in which the call was sent, where that was made here.
     pub(crate) sent: Option<String>,
+    /// The questions that have to be answered before there is a result.
+    pub(crate) asks: Option<Asks>,
 }
 
-/// A tool, as an upstream offers it.
+impl Given {
+    /// Makes one of these parts.
+    pub(crate) fn of(blocks: Vec<Block>) -> Self {
+        Self {
+            blocks,
+            structured: None,
+            is_error: false,
+            sent: None,
+            asks: None,
+        }
+    }
+}
+
+/// The questions of an upstream to the client of a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Asks {
+    /// The requests, as MCP has them, by the upstream's names for them.
+    pub requests: Map<String, Value>,
+    /// The state that comes back with the answers.
+    pub state: Option<String>,
+    /// The kinds that the client would have to declare first: nothing is asked then.
+    pub undeclared: Askable,
+}
+
+/// The answers of a client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answers {
+    /// The answers, by the names of the requests.
+    pub responses: Map<String, Value>,
+    /// The state that came with the questions.
+    pub state: Option<String>,
+}
+
+/// The kinds of questions that a client can be asked, as it has declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Askable {
+    /// Questions to its person.
+    pub elicitation: bool,
+    /// Questions to its model.
+    pub sampling: bool,
+    /// Questions for its directories.
+    pub roots: bool,
+}
+
+/// Something that an upstream says during a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Said {
+    /// The part of the call that is done.
+    Progress {
+        /// The work that is done.
+        progress: f64,
+        /// All of it, if that is known.
+        total: Option<f64>,
+        /// The words about it.
+        message: Option<String>,
+    },
+    /// A message for a log.
+    Log {
+        /// Its level, as MCP names it.
+        level: String,
+        /// The part of the upstream that it is of.
+        logger: Option<String>,
+        /// Its content.
+        data: Value,
+    },
+}
+
+/// The form of what an upstream offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// A tool.
+    #[default]
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// A resource.
+    Resource,
+    /// A template of resources.
+    Template,
+}
+
+impl Form {
+    /// Returns its name, as people read it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "template",
+        }
+    }
+
+    fn is_tool(&self) -> bool {
+        *self == Self::Tool
+    }
+}
+
+/// A tool, a prompt, a resource or a template of resources, as an upstream offers it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offered {
-    /// Its name there.
+    /// Its form.
+    #[serde(default, skip_serializing_if = "Form::is_tool")]
+    pub form: Form,
+    /// Its name there; of a resource its address, or the template of it.
     pub name: String,
     /// Its name for people.
     pub title: Option<String>,
     /// Its description.
     pub description: Option<String>,
-    /// The schema of its arguments.
+    /// The schema of its arguments; of a prompt their list, and of a resource the name and the media
+    /// type, all as MCP has them.
     pub arguments: Value,
     /// The schema of its result.
     pub result: Option<Value>,

@@ -1,6 +1,6 @@
 //! Tools: what a caller may call, and calls.
 
-use atoll_tools::text_of;
+use atoll_tools::{Askable, Form, text_of};
 use axum::http::header::RETRY_AFTER;
 use utoipa::{IntoParams, ToSchema};
 
@@ -11,7 +11,8 @@ use crate::mcp::is_clear;
 /// List the tools that the caller may call, by their names.
 #[utoipa::path(get, path = "/v1/tools", tag = "tools", responses((status = 200, body = Vec<ToolFacts>)))]
 pub(crate) async fn list(caller: Caller) -> Answered {
-    caller.answer(ListTools { session: None }).await
+    let (session, form) = (None, Form::Tool);
+    caller.answer(ListTools { session, form }).await
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -57,6 +58,9 @@ pub(crate) async fn call(
         arguments: body.text(),
         session: body.session,
         key: body.key,
+        listens: false,
+        answers: None,
+        askable: Askable::default(),
     }));
     let mut reply: ToolReply = caller.call(ask).await?;
     if let ToolReply::Answer(answer) = &mut reply {

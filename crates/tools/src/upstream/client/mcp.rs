@@ -1,32 +1,40 @@
 //! MCP with an upstream, over the standard streams of its program or over HTTP.
 
+#![expect(deprecated, reason = "servers of all revisions before 2026-07-28 have logs")]
+
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientConfig, Implementation, PaginatedRequestParams,
-    ProtocolVersion, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig,
+    ClientRequest, GetPromptRequest, GetPromptRequestParams, GetPromptResult, Implementation,
+    LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
+    ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
-    serve_client_with_lifecycle,
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
+    RequestHandle, serve_client_with_lifecycle,
 };
 use rmcp::transport::IntoTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceError};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::{Orders, Pipes, follow};
+use super::listing::offer;
+use super::{Called, Orders, Pipes, follow};
 use crate::block::Block;
-use crate::upstream::frames::{BLOCKS_MAX, FRAME_BYTES_MAX, Given, News, OFFERED_MAX, Offered};
+use crate::upstream::frames::{
+    Askable, Asks, BLOCKS_MAX, FRAME_BYTES_MAX, Form, Given, News, Said,
+};
 
-/// The most pages of a list of tools.
-const PAGES_MAX: usize = 64;
-/// The longest time for an upstream to begin, and to list its tools.
+/// The longest time for an upstream to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Speaks with a program, by what it writes and reads.
@@ -60,8 +68,12 @@ pub(super) async fn speak<T, E, A>(
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let changed = Arc::new(Notify::new());
-    let client = Client(Arc::clone(&changed));
+    let (changed, calls) = (Arc::new(Notify::new()), Calls::default());
+    let client = Client {
+        changed: Arc::clone(&changed),
+        calls: Arc::clone(&calls),
+        news: news.clone(),
+    };
     let lifecycle = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: None,
@@ -86,9 +98,9 @@ pub(super) async fn speak<T, E, A>(
             offer(&of, news).await;
         }
     };
-    let call = |name, arguments| {
-        let peer = peer.clone();
-        async move { call(&peer, name, arguments).await }
+    let call = |called| {
+        let (peer, calls) = (peer.clone(), Arc::clone(&calls));
+        async move { call(&peer, calls, called).await }
     };
     tokio::select! {
         () = follow(orders, news, call) => {}
@@ -97,18 +109,116 @@ pub(super) async fn speak<T, E, A>(
     }
 }
 
-/// Calls a tool. A call that is dropped tells the upstream that it was cancelled.
+/// The calls under way, by the tokens of their progress.
+type Calls = Arc<Mutex<HashMap<ProgressToken, u64>>>;
+
+/// A call under way. One that is dropped tells the upstream that it was cancelled.
+struct UnderWay {
+    request: Option<RequestHandle<RoleClient>>,
+    token: ProgressToken,
+    calls: Calls,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        locked(&self.calls).remove(&self.token);
+        if let (Some(request), Ok(runtime)) = (self.request.take(), Handle::try_current()) {
+            runtime.spawn(request.cancel(None));
+        }
+    }
+}
+
+fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {
+    one.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the request of a call.
+fn request(called: Called) -> ClientRequest {
+    let Called {
+        name, arguments, ..
+    } = called;
+    let (responses, state) = match called.answers {
+        Some(answers) => (Some(answers.responses.into_iter().collect()), answers.state),
+        None => (None, None),
+    };
+    match called.form {
+        Form::Tool => {
+            let mut params = CallToolRequestParams::new(name).with_arguments(arguments);
+            (params.input_responses, params.request_state) = (responses, state);
+            ClientRequest::CallToolRequest(CallToolRequest::new(params))
+        }
+        Form::Prompt => {
+            let mut params = GetPromptRequestParams::new(name).with_arguments(arguments);
+            (params.input_responses, params.request_state) = (responses, state);
+            ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+        }
+        Form::Resource | Form::Template => {
+            let mut params = ReadResourceRequestParams::new(name);
+            (params.input_responses, params.request_state) = (responses, state);
+            ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+        }
+    }
+}
+
+/// Says beside a call what its caller can be asked, and whether anybody reads a log, where the
+/// revision of the upstream has that.
+fn meta(peer: &Peer<RoleClient>, called: &Called) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::new();
+    let server = peer.peer_info();
+    let revision = server.as_ref().map(|server| &server.protocol_version);
+    if revision.is_some_and(|one| *one >= ProtocolVersion::V_2026_07_28) {
+        let Askable {
+            elicitation,
+            sampling,
+            roots,
+        } = called.askable;
+        let mut able = ClientCapabilities::default();
+        able.elicitation = elicitation.then(Default::default);
+        able.sampling = sampling.then(Default::default);
+        able.roots = roots.then(Default::default);
+        meta.set_client_capabilities(able);
+        if called.listens {
+            meta.set_log_level(LoggingLevel::Debug);
+        }
+    }
+    meta
+}
+
+/// Calls a tool, gets a prompt or reads a resource.
 async fn call(
     peer: &Peer<RoleClient>,
-    name: String,
-    arguments: Map<String, Value>,
+    calls: Calls,
+    called: Called,
 ) -> Option<Result<Given, String>> {
-    let params = CallToolRequestParams::new(name).with_arguments(arguments);
-    match peer.call_tool_once(params).await {
-        Ok(response) => Some(described(response)),
-        // That it has ended is told once, and to everybody.
-        Err(ServiceError::TransportClosed) => None,
-        Err(error) => Some(Err(error.to_string())),
+    let (id, form) = (called.id, called.form);
+    let options = PeerRequestOptions::no_options().with_meta(meta(peer, &called));
+    let sent = peer.send_cancellable_request(request(called), options);
+    let request = match sent.await {
+        Ok(request) => request,
+        Err(error) => return unanswered(&error),
+    };
+    let token = request.progress_token.clone();
+    locked(&calls).insert(token.clone(), id);
+    let mut under_way = UnderWay {
+        request: Some(request),
+        token,
+        calls,
+    };
+    let answer = (&mut under_way.request.as_mut()?.rx).await;
+    // Nothing is left to be cancelled.
+    under_way.request = None;
+    match answer {
+        Ok(Ok(result)) => Some(described(form, result)),
+        Ok(Err(error)) => unanswered(&error),
+        Err(_) => None,
+    }
+}
+
+/// Says why there is no answer; that the upstream has ended is told once, and to everybody.
+fn unanswered(error: &ServiceError) -> Option<Result<Given, String>> {
+    match error {
+        ServiceError::TransportClosed => None,
+        error => Some(Err(error.to_string())),
     }
 }
 
@@ -123,75 +233,71 @@ fn not_begun(error: &ClientInitializeError, why: Option<String>) -> String {
     }
 }
 
-fn described(response: CallToolResponse) -> Result<Given, String> {
-    let CallToolResponse::Complete(result) = response else {
-        return Err("it asks for what no client of its tools can give".to_owned());
-    };
-    let blocks = serde_json::to_value(&result.content)
-        .and_then(serde_json::from_value::<Vec<Block>>)
-        .ok()
-        .filter(|blocks| blocks.len() <= BLOCKS_MAX);
-    let none = || "its result has parts of unknown kinds, or too many".to_owned();
+fn described(form: Form, result: ServerResult) -> Result<Given, String> {
+    match (form, result) {
+        (Form::Tool, ServerResult::CallToolResult(result)) => of_tool(result),
+        // Without content.
+        (Form::Tool, ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_)) => {
+            of_tool(CallToolResult::default())
+        }
+        (Form::Prompt, ServerResult::GetPromptResult(result)) => of_prompt(result),
+        (Form::Resource | Form::Template, ServerResult::ReadResourceResult(result)) => {
+            of_resource(result)
+        }
+        (_, ServerResult::InputRequiredResult(asked)) => Ok(Given {
+            asks: Some(Asks {
+                requests: match json!(asked.input_requests) {
+                    Value::Object(requests) => requests,
+                    _ => Map::new(),
+                },
+                state: asked.request_state,
+                undeclared: Askable::default(),
+            }),
+            ..Given::of(Vec::new())
+        }),
+        _ => Err("its answer is none to what was asked".to_owned()),
+    }
+}
+
+fn of_tool(result: CallToolResult) -> Result<Given, String> {
     Ok(Given {
-        blocks: blocks.ok_or_else(none)?,
         structured: result.structured_content,
         is_error: result.is_error.unwrap_or(false),
-        sent: None,
+        ..Given::of(blocks(json!(result.content))?)
     })
 }
 
-/// Tells which tools the upstream offers.
-async fn offer(peer: &Peer<RoleClient>, news: &Sender<News>) {
-    peer.set_response_cache_config(disabled_cache()).await;
-    let listed = tokio::time::timeout(BEGINS_WITHIN, list(peer)).await;
-    let listed = listed.unwrap_or_else(|_| Err("it does not list its tools in time".to_owned()));
-    let _ = news.send(match listed {
-        Ok(tools) => News::Offered(tools),
-        Err(why) => News::Failed { why },
-    });
+/// Describes a prompt: the contents of its messages, and beside them who speaks.
+fn of_prompt(result: GetPromptResult) -> Result<Given, String> {
+    let roles: Vec<Value> = result.messages.iter().map(|one| json!(one.role)).collect();
+    let contents = result.messages.into_iter().map(|one| json!(one.content));
+    Ok(Given {
+        structured: Some(json!({ "description": result.description, "roles": roles })),
+        ..Given::of(blocks(contents.collect())?)
+    })
 }
 
-/// Lists its tools, page by page, until there are more than any session takes.
-async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Offered>, String> {
-    let (mut all, mut bytes, mut cursor) = (Vec::new(), 0, None);
-    for _ in 0..PAGES_MAX {
-        let params = PaginatedRequestParams::default().with_cursor(cursor);
-        let page = peer.list_tools(Some(params)).await;
-        let page = page.map_err(|error| error.to_string())?;
-        all.extend(page.tools.into_iter().map(offered));
-        let length = serde_json::to_vec(&all).map_err(|error| error.to_string())?;
-        bytes += length.len();
-        if all.len() > OFFERED_MAX || bytes > FRAME_BYTES_MAX {
-            return Err(format!(
-                "it offers more than {OFFERED_MAX} tools, or {FRAME_BYTES_MAX} bytes of them"
-            ));
-        }
-        match page.next_cursor {
-            None => return Ok(all),
-            next => cursor = next,
-        }
-    }
-    Err(format!("it lists its tools on more than {PAGES_MAX} pages"))
+fn of_resource(result: ReadResourceResult) -> Result<Given, String> {
+    let contents = result.contents.iter();
+    let contents = contents.map(|one| json!({ "type": "resource", "resource": one }));
+    Ok(Given::of(blocks(contents.collect())?))
 }
 
-fn disabled_cache() -> rmcp::service::ClientCacheConfig {
-    let mut cache = rmcp::service::ClientCacheConfig::default();
-    cache.enabled = false;
-    cache
+fn blocks(contents: Value) -> Result<Vec<Block>, String> {
+    let blocks = serde_json::from_value::<Vec<Block>>(contents).ok();
+    let none = || "its result has parts of unknown kinds, or too many".to_owned();
+    blocks
+        .filter(|blocks| blocks.len() <= BLOCKS_MAX)
+        .ok_or_else(none)
 }
 
-fn offered(tool: Tool) -> Offered {
-    Offered {
-        name: tool.name.into_owned(),
-        title: tool.title,
-        description: tool.description.map(std::borrow::Cow::into_owned),
-        arguments: Value::Object((*tool.input_schema).clone()),
-        result: tool.output_schema.map(|one| Value::Object((*one).clone())),
-    }
+/// The client, to its upstream: it declares nothing that an upstream could ask for. What the caller of
+/// a call can be asked is said beside it.
+struct Client {
+    changed: Arc<Notify>,
+    calls: Calls,
+    news: Sender<News>,
 }
-
-/// The client, to its upstream: it declares nothing that an upstream could ask for.
-struct Client(Arc<Notify>);
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
@@ -201,6 +307,47 @@ impl ClientHandler for Client {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.notify_one();
+        self.changed.notify_one();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let call = locked(&self.calls).get(&progress.progress_token).copied();
+        if let Some(id) = call {
+            let said = Said::Progress {
+                progress: progress.progress,
+                total: progress.total,
+                message: progress.message,
+            };
+            let _ = self.news.send(News::Said { id, said });
+        }
+    }
+
+    /// A message is of every call under way: it does not say of which.
+    async fn on_logging_message(
+        &self,
+        message: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let calls: Vec<u64> = locked(&self.calls).values().copied().collect();
+        for id in calls {
+            let said = Said::Log {
+                level: json!(message.level).as_str().unwrap_or_default().to_owned(),
+                logger: message.logger.clone(),
+                data: message.data.clone(),
+            };
+            let _ = self.news.send(News::Said { id, said });
+        }
     }
 }

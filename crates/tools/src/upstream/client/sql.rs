@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::dial::Dialer;
 use super::http::explained;
-use super::{Orders, Pipes, follow};
+use super::{Called, Orders, Pipes, follow};
 use crate::block::Block;
 use crate::database::{Database, Place};
 use crate::upstream::frames::{Given, News};
@@ -56,11 +56,11 @@ pub(super) async fn speak(
     let database = Arc::<Database>::from(database);
     let _ = news.send(News::Offered(Vec::new()));
     let gone = Arc::new(Notify::new());
-    let call = |_, arguments| {
+    let call = |called: Called| {
         let (database, server) = (Arc::clone(&database), Arc::clone(&server));
         let gone = Arc::clone(&gone);
         async move {
-            let answered = server.carry_out(&database, &arguments).await;
+            let answered = server.carry_out(&database, &called.arguments).await;
             if answered.is_none() {
                 gone.notify_one();
             }
@@ -108,6 +108,7 @@ impl Server {
             structured: Some(result),
             is_error: false,
             sent: Some(judged.text),
+            asks: None,
         }))
     }
 }
