@@ -103,6 +103,7 @@ impl<'a> Asked<'a> {
             sandbox: &self.sandbox,
             call: &self.event.call,
             answer,
+            tokens: None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::tools::Called;
 use atoll_model::CallId;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::listing::{ChangedLists, Listing, Seen};
 use super::typed::uri_of;

@@ -1,6 +1,9 @@
 //! MCP with an upstream, over the standard streams of its program or over HTTP.
 
-#![expect(deprecated, reason = "servers of all revisions before 2026-07-28 have logs")]
+#![expect(
+    deprecated,
+    reason = "servers of all revisions before 2026-07-28 have logs"
+)]
 
 use std::collections::HashMap;
 use std::io;
