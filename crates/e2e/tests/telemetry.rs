@@ -372,7 +372,7 @@ fn calls_of_tools_are_told_in_the_words_of_mcp() {
     let secret = "argument-that-nobody-is-told";
     let call = |text: &str| world.atoll(["tools", "call", "say"]).arg(text).run();
     let _ = call(&format!("text={secret}")).success();
-    let _ = call("other=1").expect_status(1);
+    let _ = call("other=1").expect_status(125);
     let _ = sent(&world, &["--otlp", &address, "--unsealed"]).success();
     let seen = collector.until_stdout("mcp.server.operation.duration");
     for expected in [
