@@ -97,6 +97,7 @@ mod takeover;
 mod telemetry;
 mod terminal;
 mod tokens;
+mod tool_scopes;
 mod tool_upstreams;
 mod tools;
 mod tunnels;

@@ -73,12 +73,12 @@ fn world(name: &str) -> World {
 }
 
 /// Makes calls in one session over MCP, and returns their results.
-fn over_mcp(world: &World, calls: &[Value]) -> (Vec<Value>, Outcome) {
+pub(crate) fn over_mcp(world: &World, calls: &[Value]) -> (Vec<Value>, Outcome) {
     by_mcp(world, &[], calls)
 }
 
 /// As [`over_mcp`], with these words for the server.
-fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Value>, Outcome) {
+pub(crate) fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Value>, Outcome) {
     let lines: String = calls.iter().map(|call| format!("{call}\n")).collect();
     let atoll = std::env::var("ATOLL_BIN").unwrap();
     let run = world

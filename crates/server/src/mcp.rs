@@ -121,7 +121,7 @@ impl<T: Toolbox> ServerHandler for Server<T> {
         let reply = self.0.call(&context, name, &text, None).await;
         let reply = match reply.map_err(|error| refused(&error))? {
             ToolReply::NeedsApproval(needed) => {
-                let answer = asked(&context, name, &text, &needed).await;
+                let answer = asked(&context, name, &needed).await;
                 let reply = self.0.call(&context, name, &text, Some(answer)).await;
                 reply.map_err(|error| refused(&error))?
             }
@@ -174,7 +174,6 @@ impl<T: Toolbox> Server<T> {
 async fn asked(
     context: &RequestContext<RoleServer>,
     name: &str,
-    arguments: &str,
     needed: &ApprovalNeeded,
 ) -> Result<String, &'static str> {
     let capabilities = context.client_capabilities();
@@ -183,7 +182,8 @@ async fn asked(
     }
     let reasons: Vec<String> = needed.reasons.iter().map(line).collect();
     let message = format!(
-        "Atoll asks before this tool is called.\nTool: {name}\nArguments: {arguments}\n{}",
+        "Atoll asks before this tool is called.\nTool: {name}\nArguments: {}\n{}",
+        needed.arguments,
         reasons.join("\n")
     );
     let question = ElicitRequestParams::FormElicitationParams {

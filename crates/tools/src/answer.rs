@@ -57,7 +57,12 @@ pub enum Refusal {
     /// The arguments are none that the tool takes: every reason.
     Invalid(Vec<String>),
     /// Policies ask an approver, and nobody was asked.
-    NeedsApproval(NeedsApproval),
+    NeedsApproval {
+        /// The question.
+        asked: NeedsApproval,
+        /// The arguments as they were judged.
+        arguments: String,
+    },
     /// A limit or a breaker is in its way, as is recorded.
     Limited(Exceeded),
     /// Refused, and recorded.

@@ -25,6 +25,7 @@ mod registry;
 mod results;
 mod runner;
 mod schema;
+mod scope;
 mod session;
 mod template;
 mod tool;

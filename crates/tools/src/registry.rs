@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::keys::Keys;
 use crate::limits::{self, Bounds};
 use crate::results::Results;
-use crate::tool::{Tool, Written};
+use crate::tool::{Tool, Work, Written};
 use crate::upstream::pins::Pins;
 use crate::upstream::{self, Upstream};
 
@@ -85,6 +85,7 @@ impl Registry {
         }
         for upstream in registry.upstreams.clone().values() {
             registry.add_of(upstream, state, &mut twice);
+            registry.check_named(upstream);
         }
         if registry.tools.len() > TOOLS_MAX {
             let why = format!("{} tools, and {TOOLS_MAX} at most", registry.tools.len());
@@ -243,6 +244,25 @@ impl Registry {
         }
         for pinned in &pins.tools {
             add(self, Tool::of_upstream(upstream, &pins, pinned));
+        }
+    }
+
+    /// Notes the words about tools that an upstream does not have: their limits would be nobody's.
+    fn check_named(&mut self, upstream: &Upstream) {
+        let is_of = |tool: &Arc<Tool>| matches!(&tool.work, Work::Upstream(of, _) if of.name == upstream.name);
+        if !self.tools.values().any(is_of) {
+            return;
+        }
+        let has = |name: &&str| {
+            upstream
+                .name_of(name)
+                .is_some_and(|own| self.tool(&own).is_some())
+        };
+        let missing: Vec<&str> = upstream.named().filter(|name| !has(name)).collect();
+        for name in missing {
+            let why = format!("tools.{name}: it has no tool of this name");
+            let table = Some(("upstream", &*upstream.name));
+            self.problem(Path::new(&upstream.file), table, why);
         }
     }
 

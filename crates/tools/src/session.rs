@@ -2,34 +2,34 @@
 
 mod bounds;
 mod keyed;
+mod typed;
 mod upstreams;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_cedar::flattened;
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Workspace};
 use atoll_engine::tools::{Called, NotCalled, OpenCalls, ToolRequest, ToolRules, new_tool_session};
-use atoll_model::{Argument, CallId, CallTool, Reason, RunId, Verdict};
+use atoll_model::{CallId, CallTool, Reason, RunId, Verdict};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
 use crate::exec::{Cancel, Program};
-use crate::json::{self, ARGUMENTS_BYTES_MAX};
 use crate::recording::Recording;
 use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
-use crate::tool::{Command, OfUpstream, Tool, Work};
+use crate::scope::Place;
+use crate::tool::{Command, Tool, Work};
 use crate::upstream::connection::Connection;
+use typed::{Typed, call_of, rendered};
 
 /// The longest time that calls under way have to end in when their session does.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -236,14 +236,21 @@ impl<R: Runner> Session<R> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let admitted = self.admit(&registry, tool, number)?;
         let is_fault = Cell::new(false);
-        let called = self.decide(asked, tool, &boundary, rules, number, &is_fault);
-        if let Err(Refusal::NeedsApproval(_)) = &called {
+        let place = || self.place(tool, &boundary);
+        let typed = Typed::read(tool, asked.arguments, asked.key, place);
+        let judged = typed.as_ref().map(|typed| typed.call.text.clone()).ok();
+        let called = match typed {
+            Ok(typed) => self.decide(asked, &typed, &boundary, rules, number, &is_fault),
+            Err(why) => Err(self.reject(tool, number, why)),
+        };
+        if let Err(Refusal::NeedsApproval { .. }) = &called {
             admitted.take_back();
             return called;
         }
         if let Some(recording) = &self.recording {
+            let arguments = judged.as_deref().unwrap_or(asked.arguments);
             recording
-                .note(asked.name, asked.arguments, &called)
+                .note(asked.name, arguments, &called)
                 .map_err(failed)?;
         }
         if let Ok(answer) = &called
@@ -259,29 +266,35 @@ impl<R: Runner> Session<R> {
         called
     }
 
-    /// Has a call that is counted parsed, decided, recorded and carried out.
+    /// Records that a call is none that the tool takes.
+    fn reject(&self, tool: &Tool, number: u32, why: Vec<String>) -> Refusal {
+        match self.engine.reject_tool(&self.id, number, &tool.name, &why) {
+            Ok(()) => Refusal::Invalid(why),
+            Err(failure) => failed(failure),
+        }
+    }
+
+    /// Has a call that is counted decided, recorded and carried out.
     fn decide(
         &self,
         asked: &Asked<'_>,
-        tool: &Tool,
+        typed: &Typed<'_>,
         boundary: &CreateSandbox,
         rules: ToolRules<'_>,
         number: u32,
         is_fault: &Cell<bool>,
     ) -> Result<Answer, Refusal> {
-        let (call, value) = typed(tool, asked.arguments, asked.key).map_err(|why| {
-            let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
-            match recorded {
-                Ok(()) => Refusal::Invalid(why),
-                Err(failure) => Refusal::Failed(Box::new(failure)),
-            }
-        })?;
+        let Typed {
+            tool,
+            call,
+            arguments,
+        } = typed;
         let making = self.begin(number, asked.cancel).map_err(failed)?;
         let request = ToolRequest {
             session: &self.id,
             number,
             sandbox: boundary,
-            call: &call,
+            call,
             answer: asked.answer,
         };
         let taken = match asked.key.map(|key| self.take_key(key, &request)) {
@@ -295,13 +308,13 @@ impl<R: Runner> Session<R> {
             let most = grant.wall_clock().unwrap_or(tool.timeout);
             let begun = Begun {
                 tool,
-                arguments: &value,
+                arguments,
                 id,
                 timeout: most.min(tool.timeout),
                 cancel: asked.cancel,
             };
             let replayed = self.recording.as_ref();
-            let replayed = replayed.and_then(|one| one.answer(asked.name, &value, number));
+            let replayed = replayed.and_then(|one| one.answer(asked.name, arguments, number));
             let called = match (replayed, &tool.work) {
                 (Some(called), _) => Ok(called),
                 (None, Work::Command(command)) => self.run(&begun, command, directory),
@@ -317,7 +330,7 @@ impl<R: Runner> Session<R> {
         };
         let called = rules.call(&request, effect);
         drop(making);
-        let called = called.map_err(Refusal::from);
+        let called = called.map_err(|not| refusal(not, call));
         if let (Some(taken), Ok(_) | Err(Refusal::Failed(_))) = (taken, &called) {
             taken.answered(called.as_ref().ok());
         }
@@ -390,12 +403,22 @@ impl<R: Runner> Session<R> {
         if !self.offers(tool, &boundary, &rules) {
             return Err(unknown(name));
         }
-        let (call, _) = typed(tool, arguments, None).map_err(Refusal::Invalid)?;
-        Ok(match rules.preview(&self.preview(&boundary, &call)) {
+        let typed = Typed::read(tool, arguments, None, || self.place(tool, &boundary));
+        let typed = typed.map_err(Refusal::Invalid)?;
+        Ok(match rules.preview(&self.preview(&boundary, &typed.call)) {
             Verdict::Allow(_) => May::Yes,
             Verdict::Ask(reasons) => May::Ask(reasons),
             Verdict::Deny(reasons) => May::No(reasons),
         })
+    }
+
+    /// Returns where a tool would see its files now.
+    fn place(&self, tool: &Tool, boundary: &CreateSandbox) -> Place {
+        match (self.runner.sandbox_of(tool), &boundary.workspace) {
+            (Some(sandbox), workspace) => Place::Inside(sandbox, workspace.directory().to_owned()),
+            (None, Workspace::Directory(directory)) => Place::Host(directory.clone()),
+            (None, Workspace::Own(_)) => Place::Empty,
+        }
     }
 
     /// Returns whether the caller is shown a tool; one that it is not shown is not there.
@@ -431,53 +454,13 @@ fn failed(failure: Failure) -> Refusal {
     Refusal::Failed(Box::new(failure))
 }
 
-impl From<NotCalled> for Refusal {
-    fn from(not: NotCalled) -> Self {
-        match not {
-            NotCalled::NeedsApproval(asked) => Self::NeedsApproval(asked),
-            NotCalled::Denied(reasons) => Self::Denied(reasons),
-            NotCalled::Failed(failure) => failed(failure),
-        }
+fn refusal(not: NotCalled, call: &CallTool) -> Refusal {
+    match not {
+        NotCalled::NeedsApproval(asked) => Refusal::NeedsApproval {
+            asked,
+            arguments: call.text.clone(),
+        },
+        NotCalled::Denied(reasons) => Refusal::Denied(reasons),
+        NotCalled::Failed(failure) => failed(failure),
     }
-}
-
-/// Parses the arguments of a call once, and checks them: what is judged, recorded and sent is made
-/// of the one value.
-fn typed(tool: &Tool, text: &str, key: Option<&str>) -> Result<(CallTool, Value), Vec<String>> {
-    let value = json::parse(text, ARGUMENTS_BYTES_MAX);
-    let value = value.map_err(|error| vec![error.to_string()])?;
-    tool.arguments.check(&value)?;
-    // What cannot become a program, or a request, is refused before anything is decided.
-    match &tool.work {
-        Work::Command(command) => drop(rendered(command, &value).map_err(|why| vec![why])?),
-        Work::Upstream(_, OfUpstream::Operation(base, operation)) => {
-            drop(operation.request(base, &value).map_err(|why| vec![why])?);
-        }
-        Work::Upstream(_, OfUpstream::Mcp(..) | OfUpstream::Statement) => {}
-    }
-    let arguments = flattened(&value).map_err(|why| vec![why])?;
-    let call = call_of(tool, value.to_string(), arguments, key);
-    Ok((call, value))
-}
-
-fn call_of(tool: &Tool, text: String, arguments: Vec<Argument>, key: Option<&str>) -> CallTool {
-    CallTool {
-        tool: tool.name.clone(),
-        kind: tool.kind(),
-        effect: tool.effect,
-        idempotent: tool.idempotent,
-        text,
-        arguments,
-        key: key.map(str::to_owned),
-    }
-}
-
-/// Makes the program and its standard input of the arguments of a call.
-fn rendered(command: &Command, arguments: &Value) -> Result<(Vec<OsString>, Vec<u8>), String> {
-    let words = command.template.render(arguments)?;
-    let stdin = match &command.stdin {
-        None => String::new(),
-        Some(item) => item.render(arguments)?.join("\n"),
-    };
-    Ok((words, stdin.into_bytes()))
 }

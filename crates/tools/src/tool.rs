@@ -16,6 +16,7 @@ use self::builtin::Builtin;
 use crate::limits::{self, Bounds};
 use crate::openapi::Operation;
 use crate::schema::Schema;
+use crate::scope::Scopes;
 use crate::template::{Item, Template};
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
@@ -56,6 +57,8 @@ pub struct Tool {
     pub(crate) bounds: Bounds,
     /// The schema of its arguments.
     pub arguments: Schema,
+    /// The scopes of its arguments.
+    pub(crate) scopes: Scopes,
     /// The schema of its result, if that is JSON.
     pub result: Option<Schema>,
     /// The file that describes it.
@@ -138,6 +141,22 @@ impl Tool {
             Work::Upstream(upstream, _) => format!("upstream {}", upstream.name),
         }
     }
+
+    /// Returns the key of the session's sandbox that it works in; `None` if each call has its own.
+    #[must_use]
+    pub fn sandbox_key(&self) -> Option<String> {
+        match (&self.work, self.life) {
+            (Work::Upstream(upstream, _), _) => Some(upstream.sandbox_key()),
+            (Work::Command(_), SandboxLife::Session) => Some(format!("{:?}", self.requested)),
+            (Work::Command(_), SandboxLife::Call) => None,
+        }
+    }
+
+    /// Describes the scopes of its arguments, for people.
+    #[must_use]
+    pub fn scope_lines(&self) -> Vec<String> {
+        self.scopes.lines().collect()
+    }
 }
 
 /// A tool as it is written.
@@ -171,6 +190,10 @@ pub(crate) struct Written {
     enabled: bool,
     #[serde(default)]
     calls: limits::Written,
+    #[serde(default)]
+    paths: BTreeMap<String, String>,
+    #[serde(default)]
+    urls: BTreeMap<String, Vec<String>>,
     arguments: Option<Value>,
     result: Option<Value>,
 }
@@ -228,6 +251,7 @@ impl Written {
         if result.is_some() && self.output != Output::Json {
             return Err("result: a schema is of JSON: output = \"json\"".to_owned());
         }
+        let scopes = Scopes::read(&self.paths, &self.urls, &arguments)?;
         let command = self.command(&arguments, kind)?;
         Ok(Tool {
             name,
@@ -248,6 +272,7 @@ impl Written {
             callers: self.callers,
             enabled: self.enabled,
             bounds: self.calls.read().map_err(at("calls"))?,
+            scopes,
             arguments,
             result,
             file: file.to_owned(),

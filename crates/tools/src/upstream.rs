@@ -20,6 +20,8 @@ use serde::Deserialize;
 use crate::database::{self, Database};
 use crate::limits::{self, Bounds};
 use crate::openapi::checked_base;
+use crate::schema::Schema;
+use crate::scope::Scopes;
 use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest name of an upstream, bytes.
@@ -91,6 +93,8 @@ struct OfTool {
     effect: Option<String>,
     idempotent: bool,
     enabled: Option<bool>,
+    paths: BTreeMap<String, String>,
+    urls: BTreeMap<String, Vec<String>>,
 }
 
 /// An upstream as it is written.
@@ -217,6 +221,12 @@ impl Upstream {
         format!("{name} {way:?} {headers:?} {requested:?}")
     }
 
+    /// Returns the key of its sandbox in a session: no other upstream, and no tool, has one like this.
+    #[must_use]
+    pub fn sandbox_key(&self) -> String {
+        format!("upstream {}", self.place())
+    }
+
     /// Returns the name by which a tool of it is called; `None` if it has none that clients take.
     pub(crate) fn name_of(&self, tool: &str) -> Option<String> {
         let name = format!("{}{BETWEEN}{tool}", self.name);
@@ -240,6 +250,19 @@ impl Upstream {
         let of = self.tools.get(tool).and_then(|of| of.enabled);
         let is_offered = self.only.as_ref().is_none_or(|only| only.contains(tool));
         self.enabled && is_offered && of.unwrap_or(true)
+    }
+
+    /// Returns the scopes of the arguments of a tool of it.
+    pub(crate) fn scopes_of(&self, tool: &str, arguments: &Schema) -> Result<Scopes, String> {
+        match self.tools.get(tool) {
+            Some(of) => Scopes::read(&of.paths, &of.urls, arguments),
+            None => Ok(Scopes::default()),
+        }
+    }
+
+    /// Returns the names of the tools that it says something of.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
     }
 
     /// Returns the words by which a person has approved it: its program, or its address.

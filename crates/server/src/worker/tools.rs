@@ -117,8 +117,9 @@ impl Tools {
         reader: &mut Reader,
     ) -> Result<ToolReply, Refusal> {
         let held = self.session(caller, ask.session.as_deref())?;
-        let asked = match self.called(&held, ask, PriorAnswer::Nobody, reader).await? {
-            Err(Refused::NeedsApproval(asked)) => asked,
+        let called = self.called(&held, ask, PriorAnswer::Nobody, reader).await?;
+        let (asked, arguments) = match called {
+            Err(Refused::NeedsApproval { asked, arguments }) => (asked, arguments),
             called => return reply(held.session.id().as_str(), called),
         };
         let question = Question {
@@ -126,7 +127,7 @@ impl Tools {
             sandbox: held.session.id().to_string(),
             run: Some(held.session.id().clone()),
             caller: Some(caller.name.clone()),
-            shown: json!({ "tool": ask.name, "arguments": ask.arguments }),
+            shown: json!({ "tool": ask.name, "arguments": arguments }),
             asked,
         };
         let approvals = &self.sandboxes.approvals;
