@@ -1,10 +1,10 @@
-//! The scopes of tools' arguments.
+//! The scopes of tools' arguments, and what of their results is not given.
 
 use e2e::World;
 use e2e::traces::{events, verify_ledger};
 use serde_json::{Value, json};
 
-use crate::tools::{by_mcp, over_mcp};
+use crate::tools::{by_mcp, called, over_mcp};
 
 const SERVER: &str = include_str!("mcp_servers/hostile.py");
 
@@ -218,4 +218,99 @@ fn arguments_of_upstreams_have_scopes() {
     // A scope that cannot be read leaves no tool without one.
     let gone = world.atoll(["tools", "call", "bad__echo", "text=x"]).run();
     let _ = gone.expect_status(125);
+}
+
+const CUSTOMER: &str = r#"
+[tool.NAME]
+description = "Finds a customer."
+kind = "command"
+effect = "read"
+output = "json"
+command = ["sh", "-c", "cat customer.json; exit $(cat status)"]
+result.required = ["mail"]
+result.properties.mail.type = "string"
+"#;
+
+#[test]
+fn fields_are_hidden_and_personal_data_is_masked() {
+    let hide = "hide = [\"/mail\", \"/orders/*/card\"]\npii = \"mask\"\n";
+    let named = |name: &str| CUSTOMER.replace("NAME", name);
+    let tools = [named("find"), hide.to_owned(), named("free")].concat();
+    let world = world("fields_are_hidden_and_personal_data_is_masked", &tools);
+    let found = json!({
+        "mail": "ann@example.com",
+        "note": "write to bob@example.com or +14155552671",
+        "orders": [{ "card": "4111111111111111", "id": 4111111111111112_u64 }, { "id": 378282246310005_u64 }],
+    });
+    world.write("customer.json", found.to_string());
+    world.write("status", "0");
+    assert_eq!(called(&world, &["free"])["structured"], found);
+    let given = called(&world, &["find"]);
+    let expected = json!({
+        "note": "write to [masked: e-mail] or [masked: phone]",
+        "orders": [{ "id": 4111111111111112_u64 }, { "id": "[masked: card]" }],
+    });
+    assert_eq!(given["structured"], expected, "{given}");
+    assert_eq!(given["text"], expected.to_string());
+    let notes = given["notes"].to_string();
+    assert!(
+        notes.contains("masked: 1 e-mail, 1 phone, 1 card."),
+        "{notes}"
+    );
+    assert!(notes.contains("were hidden: 2."), "{notes}");
+    // A failure gives no more, though the free tool's does.
+    world.write("status", "1");
+    let free = called(&world, &["free"]);
+    assert!(
+        free["text"].to_string().contains("ann@example.com"),
+        "{free}"
+    );
+    let failed = called(&world, &["find"]);
+    assert!(!failed.to_string().contains("example.com"), "{failed}");
+    assert_eq!(failed["text"], "it failed with status 1");
+    world.write("status", "0");
+    world.write("customer.json", "{\"mail\": 4111111111111111}");
+    let wrong = called(&world, &["find"]);
+    assert!(!wrong.to_string().contains("4111"), "{wrong}");
+    let all = events(&world);
+    let mut closed = all.iter().filter(|one| one["type"] == "tool.closed");
+    let changed = &closed.nth(1).unwrap()["body"]["details"]["changed"];
+    let counts = json!({ "e-mail": 1, "phone": 1, "card": 1 });
+    assert_eq!((&changed["pii"], &changed["hidden"]), (&counts, &json!(2)));
+    verify_ledger(&world);
+}
+
+#[test]
+fn results_of_upstreams_are_filtered_in_every_part() {
+    let name = "results_of_upstreams_are_filtered_in_every_part";
+    let world = upstream(name, "");
+    let free = called(&world, &["bad__customer"]);
+    assert_eq!(free["structured"]["ssn"], "536-90-4399", "{free}");
+    assert_eq!(free["blocks"].as_array().unwrap().len(), 4, "{free}");
+    describe(&world, "pii = \"mask\"\n");
+    let masked = called(&world, &["bad__customer"]);
+    for secret in ["ann@", "536-90", "4111111111111111", "901820"] {
+        assert!(free.to_string().contains(secret), "{secret}: {free}");
+        assert!(!masked.to_string().contains(secret), "{secret}: {masked}");
+    }
+    assert_eq!(masked["structured"]["card"], "[masked: card]");
+    assert_eq!(masked["structured"]["plan"], "gold");
+    let notes = masked["notes"].to_string();
+    assert!(
+        notes.contains("4 e-mail, 1 phone, 3 card, 3 SSN"),
+        "{notes}"
+    );
+    describe(&world, "tools.customer.hide = [\"/mail\", \"/ssn\"]\n");
+    let hidden = called(&world, &["bad__customer"]);
+    let left = json!({ "card": 4111111111111111_u64, "plan": "gold" });
+    assert_eq!(hidden["structured"], left, "{hidden}");
+    let blocks = hidden["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), 2, "{hidden}");
+    assert_eq!(blocks[0]["text"], left.to_string());
+    assert_eq!(blocks[1]["resource"]["text"], left.to_string());
+    let notes = hidden["notes"].to_string();
+    assert!(
+        notes.contains("were hidden: 6.") && notes.contains("no JSON: 2."),
+        "{notes}"
+    );
 }

@@ -93,7 +93,7 @@ pub(crate) fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Val
 }
 
 /// Calls a tool, and returns what `--json` prints.
-fn called(world: &World, words: &[&str]) -> Value {
+pub(crate) fn called(world: &World, words: &[&str]) -> Value {
     let call = world.atoll(["tools", "call", "--json"]).args(words);
     call.run().json()
 }
@@ -315,6 +315,10 @@ fn results_are_inert_masked_and_cut() {
     );
     assert!(text.contains("[31mred") && !text.contains(&key), "{text}");
     assert_eq!(odd["notes"].as_array().unwrap().len(), 2, "{odd}");
+    // As Markdown writes it.
+    world.write("marked.txt", key.replace('_', "\\_"));
+    let marked = called(&world, &["show", "path=marked.txt"]);
+    assert_eq!(marked["text"], "ghp_[masked]", "{marked}");
     let long = called(&world, &["show", "path=long.txt"]);
     assert_eq!(long["text"].as_str().unwrap().len(), 1_024);
     assert_eq!(

@@ -20,7 +20,8 @@ impl From<&Tool> for ToolFacts {
             title: tool.title.clone(),
             description: tool.description.clone(),
             arguments: tool.arguments.value().clone(),
-            result: tool.result.as_ref().map(|schema| schema.value().clone()),
+            // Fields that are hidden could be required in it.
+            result: tool.shown_result().map(|schema| schema.value().clone()),
             effect: tool.effect.name().to_owned(),
             idempotent: tool.idempotent,
         }

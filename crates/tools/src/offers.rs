@@ -123,6 +123,7 @@ fn tool(upstream: &Arc<Upstream>, parts: Parts<'_>) -> Result<Tool, String> {
         enabled: upstream.is_on(name),
         bounds: upstream.bounds.clone(),
         scopes: upstream.scopes_of(name, &arguments).map_err(wrong)?,
+        filter: upstream.filter_of(name).map_err(wrong)?,
         arguments,
         result: result.map_err(|why| format!("{name}: result: {why}"))?,
         file: upstream.file.clone(),

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::builtin::Builtin;
+use crate::filter::{Filter, Pii};
 use crate::limits::{self, Bounds};
 use crate::openapi::Operation;
 use crate::schema::Schema;
@@ -59,6 +60,8 @@ pub struct Tool {
     pub arguments: Schema,
     /// The scopes of its arguments.
     pub(crate) scopes: Scopes,
+    /// The parts of its results that its caller is not given.
+    pub(crate) filter: Filter,
     /// The schema of its result, if that is JSON.
     pub result: Option<Schema>,
     /// The file that describes it.
@@ -152,10 +155,16 @@ impl Tool {
         }
     }
 
-    /// Describes the scopes of its arguments, for people.
+    /// Returns the schema of its result, if callers are given all that it names.
+    #[must_use]
+    pub fn shown_result(&self) -> Option<&Schema> {
+        self.result.as_ref().filter(|_| !self.filter.hides())
+    }
+
+    /// Describes the scopes of its arguments, and what its callers are not given, for people.
     #[must_use]
     pub fn scope_lines(&self) -> Vec<String> {
-        self.scopes.lines().collect()
+        self.scopes.lines().chain(self.filter.lines()).collect()
     }
 }
 
@@ -194,6 +203,10 @@ pub(crate) struct Written {
     paths: BTreeMap<String, String>,
     #[serde(default)]
     urls: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    hide: Vec<String>,
+    #[serde(default)]
+    pii: Pii,
     arguments: Option<Value>,
     result: Option<Value>,
 }
@@ -251,6 +264,10 @@ impl Written {
         if result.is_some() && self.output != Output::Json {
             return Err("result: a schema is of JSON: output = \"json\"".to_owned());
         }
+        let filter = Filter::read(&self.hide, self.pii)?;
+        if filter.hides() && self.output != Output::Json {
+            return Err("hide: fields are of JSON: output = \"json\"".to_owned());
+        }
         let scopes = Scopes::read(&self.paths, &self.urls, &arguments)?;
         let command = self.command(&arguments, kind)?;
         Ok(Tool {
@@ -273,6 +290,7 @@ impl Written {
             enabled: self.enabled,
             bounds: self.calls.read().map_err(at("calls"))?,
             scopes,
+            filter,
             arguments,
             result,
             file: file.to_owned(),

@@ -18,6 +18,7 @@ use hyper::header::HeaderName;
 use serde::Deserialize;
 
 use crate::database::{self, Database};
+use crate::filter::{Filter, Pii};
 use crate::limits::{self, Bounds};
 use crate::openapi::checked_base;
 use crate::schema::Schema;
@@ -46,6 +47,8 @@ pub struct Upstream {
     pub result_bytes: usize,
     /// The worst that a tool of it does of which nothing else is said, if anything is said.
     effect: Option<ToolEffect>,
+    /// The treatment of personal data of which nothing else is said.
+    pii: Pii,
     /// The headers of every request, in whose values `{NAME}` is a variable of its sandbox.
     pub(crate) headers: BTreeMap<String, String>,
     /// The words about it, for those who call it.
@@ -95,6 +98,8 @@ struct OfTool {
     enabled: Option<bool>,
     paths: BTreeMap<String, String>,
     urls: BTreeMap<String, Vec<String>>,
+    hide: Vec<String>,
+    pii: Option<Pii>,
 }
 
 /// An upstream as it is written.
@@ -125,6 +130,8 @@ pub(crate) struct Written {
     enabled: bool,
     #[serde(default)]
     calls: limits::Written,
+    #[serde(default)]
+    pii: Pii,
     #[serde(default)]
     tools: BTreeMap<String, OfTool>,
 }
@@ -182,6 +189,7 @@ impl Written {
             timeout,
             result_bytes,
             effect: self.effect.as_deref().map(effect).transpose()?,
+            pii: self.pii,
             callers: self.callers,
             enabled: self.enabled,
             bounds: self.calls.read().map_err(|why| format!("calls: {why}"))?,
@@ -258,6 +266,13 @@ impl Upstream {
             Some(of) => Scopes::read(&of.paths, &of.urls, arguments),
             None => Ok(Scopes::default()),
         }
+    }
+
+    /// Returns the parts of the results of a tool of it that its caller is not given.
+    pub(crate) fn filter_of(&self, tool: &str) -> Result<Filter, String> {
+        let of = self.tools.get(tool);
+        let pii = of.and_then(|of| of.pii).unwrap_or(self.pii);
+        Filter::read(of.map_or(&[][..], |of| of.hide.as_slice()), pii)
     }
 
     /// Returns the names of the tools that it says something of.
