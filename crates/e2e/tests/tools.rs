@@ -500,6 +500,37 @@ fn a_call_that_its_process_leaves_open_ends_as_unknown() {
     e2e::traces::verify_ledger(&world);
 }
 
+/// A call under way ends with it, and none comes after.
+#[test]
+fn session_of_a_client_ends_in_time() {
+    let world = world("session_of_a_client_ends_in_time");
+    let rest = "[tool.rest]\ndescription = \"Rests.\"\nkind = \"command\"\neffect = \"read\"\n\
+                command = [\"sleep\", \"50\"]\nsandbox = \"session\"\n\
+                [session]\nwall-clock = \"3s\"\n";
+    world.write(world.config().join("atoll/tools/rest.toml"), rest);
+    let calls = [
+        json!(["count_words", { "path": "README.md" }]),
+        json!(["rest", {}]),
+        json!(["count_words", { "path": "README.md" }]),
+    ];
+    let (answers, outcome) = over_mcp(&world, &calls);
+    assert_eq!(answers[0]["isError"], false, "{outcome}");
+    assert!(
+        answers[1].to_string().contains("its caller ended it"),
+        "{outcome}"
+    );
+    let over = answers[2].to_string();
+    assert!(
+        over.contains("it has lasted 3.0 s: begin another one"),
+        "{outcome}"
+    );
+    let all = e2e::traces::events(&world);
+    let closed = all.iter().filter(|one| one["type"] == "tool.closed");
+    let ends: Vec<&Value> = closed.map(|one| &one["body"]["end"]).collect();
+    assert_eq!(ends, ["done", "interrupted"]);
+    e2e::traces::verify_ledger(&world);
+}
+
 #[test]
 fn a_session_is_replayed_without_effects_and_compared() {
     let world = world("a_session_is_replayed_without_effects_and_compared");

@@ -166,7 +166,10 @@ impl Registry {
     /// Adds the limits of every session, or caller. Where they cannot be read, none is unlimited.
     fn add_bounds(&mut self, path: &Path, of: &str, written: toml::Value) {
         let read = written.try_into().map_err(|error| error.to_string());
-        let read = read.and_then(|written: limits::Written| written.read());
+        let read = read.and_then(|written: limits::Written| match of {
+            "session" => written.read_of_session(),
+            _ => written.read(),
+        });
         let to = match of {
             "session" => &mut self.session,
             _ => &mut self.caller,

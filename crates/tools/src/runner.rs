@@ -24,6 +24,9 @@ pub trait Runner: Send + Sync {
     /// When there is no sandbox, or the program is refused there.
     fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure>;
 
+    /// Ends the sandboxes that live for the session.
+    fn close(&self);
+
     /// Returns the sandbox that a call of a tool would be made in, if it is there already.
     fn sandbox_of(&self, tool: &Tool) -> Option<Arc<Sandbox>>;
 
@@ -64,10 +67,7 @@ impl LocalRunner {
 
     /// Ends the living sandboxes, and returns the runs whose changes are kept for review.
     pub fn end(&self) -> Vec<RunId> {
-        let living = std::mem::take(&mut *locked(&self.living));
-        for sandbox in living.values() {
-            let _ = self.finish(sandbox);
-        }
+        self.close();
         std::mem::take(&mut *locked(&self.kept))
     }
 
@@ -138,6 +138,13 @@ impl Runner for LocalRunner {
                 self.finish(&sandbox)?;
                 ran
             }
+        }
+    }
+
+    fn close(&self) {
+        let living = std::mem::take(&mut *locked(&self.living));
+        for sandbox in living.values() {
+            let _ = self.finish(sandbox);
         }
     }
 

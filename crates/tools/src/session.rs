@@ -55,10 +55,14 @@ pub struct Session<R> {
 }
 
 /// The calls that are being made.
-#[derive(Default)]
 struct UnderWay {
     is_over: bool,
+    /// The limit by which it is over, if it is one.
+    limit: Option<String>,
     calls: BTreeMap<u32, Cancel>,
+    /// The time of its begin, and at which the last one has ended.
+    began: Instant,
+    used: Instant,
 }
 
 /// One of them, until it is dropped.
@@ -69,7 +73,10 @@ struct Making<'a, R> {
 
 impl<R> Drop for Making<'_, R> {
     fn drop(&mut self) {
-        locked(&self.session.under_way).calls.remove(&self.number);
+        let mut under_way = locked(&self.session.under_way);
+        under_way.calls.remove(&self.number);
+        under_way.used = Instant::now();
+        drop(under_way);
         self.session.ended.notify_all();
     }
 }
@@ -134,7 +141,13 @@ impl<R: Runner> Session<R> {
             runner,
             caller,
             calls: AtomicU32::new(0),
-            under_way: Mutex::default(),
+            under_way: Mutex::new(UnderWay {
+                is_over: false,
+                limit: None,
+                calls: BTreeMap::new(),
+                began: Instant::now(),
+                used: Instant::now(),
+            }),
             ended: Condvar::new(),
             open: Mutex::default(),
             recording: None,

@@ -22,8 +22,8 @@ use crate::protocol::{CallToolAsk, Kind, MayFacts, Refusal, ToolFacts, ToolReply
 use crate::tool_facts::{failed, may, part, reply};
 use runner::{IDLE, ServedRunner};
 
-/// The time between two looks for such sessions.
-const LOOK: Duration = Duration::from_secs(30);
+/// The time between two looks for sessions that end.
+const LOOK: Duration = Duration::from_secs(1);
 /// The most sessions of one caller.
 const SESSIONS_MAX: usize = 1_024;
 /// The longest name of a session, bytes.
@@ -207,7 +207,7 @@ impl Tools {
         locked(&self.sessions)
     }
 
-    /// Ends sessions that nobody uses, for as long as the server is there.
+    /// Ends sessions that nobody uses, and those that a limit ends, for as long as the server is there.
     pub(super) async fn end_idle(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -223,6 +223,17 @@ impl Tools {
             for held in idle {
                 end(held).await;
             }
+            let held: Vec<Arc<Held>> = self.locked().values().cloned().collect();
+            if held.is_empty() {
+                continue;
+            }
+            let registry = self.switches.registry();
+            // A caller that comes back to it is told.
+            let expired = move || {
+                held.iter()
+                    .for_each(|one| drop(one.session.expire(&registry)))
+            };
+            let _ = spawn_blocking(expired).await;
         }
     }
 }

@@ -223,6 +223,10 @@ impl Runner for ServedRunner {
         ran.map_err(failure)
     }
 
+    fn close(&self) {
+        self.handle.block_on(self.end());
+    }
+
     fn sandbox_of(&self, tool: &Tool) -> Option<Arc<Sandbox>> {
         let key = tool.sandbox_key()?;
         self.handle.block_on(async {
