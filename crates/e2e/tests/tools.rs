@@ -43,7 +43,8 @@ effect = "read"
 timeout = "300ms"
 "#;
 
-/// A client of MCP: it makes the calls that its input has, a line each, and prints the results.
+/// A client of MCP: it makes the calls that its input has, a line each, and prints the results. What
+/// is for the `host` is done beside them.
 const CLIENT: &str = r#"import json, subprocess, sys
 sent = [json.loads(line) for line in sys.stdin]
 first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
@@ -58,6 +59,9 @@ def ask(message):
 ask(first)
 ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
 for number, (name, arguments, *meta) in enumerate(sent):
+    if name == "host":
+        subprocess.run(["sh", "-c", arguments], check=True)
+        continue
     params = {"name": name, "arguments": arguments, "_meta": meta[0] if meta else {}}
     call = {"jsonrpc": "2.0", "id": number + 1, "method": "tools/call", "params": params}
     print(json.dumps(ask(call).get("result")))
@@ -580,6 +584,52 @@ fn a_session_is_replayed_without_effects_and_compared() {
         .run()
         .expect_status(125);
     let _ = again.is_clear_error(["session.jsonl cannot be made", "exists"]);
+}
+
+/// A session begins, and denies, without it; a sandbox that an allowed call has made has it as it is
+/// then.
+#[test]
+fn credential_is_read_when_an_allowed_call_needs_it() {
+    let world = World::new("credential_is_read_when_an_allowed_call_needs_it");
+    let key = world.top().join("key");
+    let source = format!("source = {{ file = {:?} }}", key.display().to_string());
+    let credential = format!(
+        "[network]\nallow = [\"example.com\"]\n[credential.key]\n{source}\nto = \"example.com\"\n\
+         place = {{ header = \"authorization\" }}\nvariable = \"OUR_KEY\"\n"
+    );
+    world.profile("keyed", &credential);
+    let tool = |name: &str| {
+        format!(
+            "[tool.{name}]\ndescription = \"Shows it.\"\nkind = \"command\"\neffect = \"read\"\n\
+             command = [\"sh\", \"-c\", \"echo ${{{{#OUR_KEY}}}}\"]\nprofile = \"keyed\"\n\
+             arguments.properties.no.type = \"string\"\n"
+        )
+    };
+    world.write(world.config().join("atoll/tools.toml"), tool("show"));
+    let policy = "permit(principal, action == Action::\"call\", resource);\n@id(\"no\")\n\
+                  forbid(principal, action == Action::\"call\", resource) when { \
+                  context.arguments.text.hasTag(\"no\") };";
+    world.write(world.config().join("atoll/own.cedar"), policy);
+    let write = |text: &str| {
+        let command = format!("umask 077; printf %s {text} > '{}'", key.display());
+        json!(["host", command])
+    };
+    let calls = [
+        json!(["show", { "no": "x" }]),
+        json!(["show", {}]),
+        write("sk-th3K3yThatN0CallOfTh3ToolS33s1234"),
+        json!(["show", {}]),
+        write("sk-an0th3rK3yThatN0CallOfTh3ToolS33s1234567"),
+        json!(["show", {}]),
+    ];
+    let (answers, outcome) = over_mcp(&world, &calls);
+    let text = |number: usize| answers[number]["content"][0]["text"].as_str().unwrap();
+    assert!(text(0).contains("policy no"), "{outcome}");
+    assert!(
+        text(1).contains("credential key cannot be read"),
+        "{outcome}"
+    );
+    assert_eq!([text(2), text(3)], ["36\n", "43\n"], "{outcome}");
 }
 
 #[test]
