@@ -245,6 +245,13 @@ fn show(
     ] {
         text.push_str(&format!("  {name:15}  {}\n", printable(value.as_bytes())));
     }
+    for scope in tool.scope_lines() {
+        text.push_str(&format!(
+            "  {:15}  {}\n",
+            "scope",
+            printable(scope.as_bytes())
+        ));
+    }
     let schema = format!("{:#}", tool.arguments.value()).replace('\n', "\n  ");
     text.push_str(&format!(
         "  arguments\n  {}\n",
@@ -281,6 +288,7 @@ fn described(tool: &Tool) -> Value {
         "result_bytes": tool.result_bytes,
         "enabled": tool.enabled,
         "file": tool.file,
+        "scopes": tool.scope_lines(),
         "arguments": tool.arguments.value(),
         "result": tool.result.as_ref().map(atoll_tools::Schema::value),
     })

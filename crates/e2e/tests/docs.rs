@@ -723,7 +723,7 @@ fn page_on_tools_works() {
     let note = "[tool.note]\ndescription = \"Notes.\"\nkind = \"command\"\ncommand = [\"cat\"]\n\
                 stdin = \"{*}\"\neffect = \"write\"\narguments.properties.count.type = \"integer\"\n";
     let described = blocks(&text, "toml");
-    assert_eq!(described.len(), 7, "{described:?}");
+    assert_eq!(described.len(), 9, "{described:?}");
     let of_upstream = |block: &&str| block.contains("[upstream.");
     let (upstream, tools): (Vec<_>, Vec<_>) = described.into_iter().partition(of_upstream);
     world.write(

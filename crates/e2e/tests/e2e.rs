@@ -99,6 +99,7 @@ mod telemetry;
 mod terminal;
 mod tokens;
 mod tool_packs;
+mod tool_scopes;
 mod tool_upstreams;
 mod tools;
 mod tunnels;

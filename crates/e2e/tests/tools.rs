@@ -43,7 +43,8 @@ effect = "read"
 timeout = "300ms"
 "#;
 
-/// A client of MCP: it makes the calls that its input has, a line each, and prints the results.
+/// A client of MCP: it makes the calls that its input has, a line each, and prints the results. What
+/// is for the `host` is done beside them.
 const CLIENT: &str = r#"import json, subprocess, sys
 sent = [json.loads(line) for line in sys.stdin]
 first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
@@ -58,6 +59,9 @@ def ask(message):
 ask(first)
 ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
 for number, (name, arguments, *meta) in enumerate(sent):
+    if name == "host":
+        subprocess.run(["sh", "-c", arguments], check=True)
+        continue
     params = {"name": name, "arguments": arguments, "_meta": meta[0] if meta else {}}
     call = {"jsonrpc": "2.0", "id": number + 1, "method": "tools/call", "params": params}
     print(json.dumps(ask(call).get("result")))
@@ -73,12 +77,12 @@ fn world(name: &str) -> World {
 }
 
 /// Makes calls in one session over MCP, and returns their results.
-fn over_mcp(world: &World, calls: &[Value]) -> (Vec<Value>, Outcome) {
+pub(crate) fn over_mcp(world: &World, calls: &[Value]) -> (Vec<Value>, Outcome) {
     by_mcp(world, &[], calls)
 }
 
 /// As [`over_mcp`], with these words for the server.
-fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Value>, Outcome) {
+pub(crate) fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Value>, Outcome) {
     let lines: String = calls.iter().map(|call| format!("{call}\n")).collect();
     let atoll = std::env::var("ATOLL_BIN").unwrap();
     let run = world
@@ -93,7 +97,7 @@ fn by_mcp(world: &World, words: &[&str], calls: &[Value]) -> (Vec<Value>, Outcom
 }
 
 /// Calls a tool, and returns what `--json` prints.
-fn called(world: &World, words: &[&str]) -> Value {
+pub(crate) fn called(world: &World, words: &[&str]) -> Value {
     let call = world.atoll(["tools", "call", "--json"]).args(words);
     call.run().json()
 }
@@ -315,6 +319,10 @@ fn results_are_inert_masked_and_cut() {
     );
     assert!(text.contains("[31mred") && !text.contains(&key), "{text}");
     assert_eq!(odd["notes"].as_array().unwrap().len(), 2, "{odd}");
+    // As Markdown writes it.
+    world.write("marked.txt", key.replace('_', "\\_"));
+    let marked = called(&world, &["show", "path=marked.txt"]);
+    assert_eq!(marked["text"], "ghp_[masked]", "{marked}");
     let long = called(&world, &["show", "path=long.txt"]);
     assert_eq!(long["text"].as_str().unwrap().len(), 1_024);
     assert_eq!(
@@ -496,6 +504,37 @@ fn a_call_that_its_process_leaves_open_ends_as_unknown() {
     e2e::traces::verify_ledger(&world);
 }
 
+/// A call under way ends with it, and none comes after.
+#[test]
+fn session_of_a_client_ends_in_time() {
+    let world = world("session_of_a_client_ends_in_time");
+    let rest = "[tool.rest]\ndescription = \"Rests.\"\nkind = \"command\"\neffect = \"read\"\n\
+                command = [\"sleep\", \"50\"]\nsandbox = \"session\"\n\
+                [session]\nwall-clock = \"3s\"\n";
+    world.write(world.config().join("atoll/tools/rest.toml"), rest);
+    let calls = [
+        json!(["count_words", { "path": "README.md" }]),
+        json!(["rest", {}]),
+        json!(["count_words", { "path": "README.md" }]),
+    ];
+    let (answers, outcome) = over_mcp(&world, &calls);
+    assert_eq!(answers[0]["isError"], false, "{outcome}");
+    assert!(
+        answers[1].to_string().contains("its caller ended it"),
+        "{outcome}"
+    );
+    let over = answers[2].to_string();
+    assert!(
+        over.contains("it has lasted 3.0 s: begin another one"),
+        "{outcome}"
+    );
+    let all = e2e::traces::events(&world);
+    let closed = all.iter().filter(|one| one["type"] == "tool.closed");
+    let ends: Vec<&Value> = closed.map(|one| &one["body"]["end"]).collect();
+    assert_eq!(ends, ["done", "interrupted"]);
+    e2e::traces::verify_ledger(&world);
+}
+
 #[test]
 fn a_session_is_replayed_without_effects_and_compared() {
     let world = world("a_session_is_replayed_without_effects_and_compared");
@@ -545,6 +584,52 @@ fn a_session_is_replayed_without_effects_and_compared() {
         .run()
         .expect_status(125);
     let _ = again.is_clear_error(["session.jsonl cannot be made", "exists"]);
+}
+
+/// A session begins, and denies, without it; a sandbox that an allowed call has made has it as it is
+/// then.
+#[test]
+fn credential_is_read_when_an_allowed_call_needs_it() {
+    let world = World::new("credential_is_read_when_an_allowed_call_needs_it");
+    let key = world.top().join("key");
+    let source = format!("source = {{ file = {:?} }}", key.display().to_string());
+    let credential = format!(
+        "[network]\nallow = [\"example.com\"]\n[credential.key]\n{source}\nto = \"example.com\"\n\
+         place = {{ header = \"authorization\" }}\nvariable = \"OUR_KEY\"\n"
+    );
+    world.profile("keyed", &credential);
+    let tool = |name: &str| {
+        format!(
+            "[tool.{name}]\ndescription = \"Shows it.\"\nkind = \"command\"\neffect = \"read\"\n\
+             command = [\"sh\", \"-c\", \"echo ${{{{#OUR_KEY}}}}\"]\nprofile = \"keyed\"\n\
+             arguments.properties.no.type = \"string\"\n"
+        )
+    };
+    world.write(world.config().join("atoll/tools.toml"), tool("show"));
+    let policy = "permit(principal, action == Action::\"call\", resource);\n@id(\"no\")\n\
+                  forbid(principal, action == Action::\"call\", resource) when { \
+                  context.arguments.text.hasTag(\"no\") };";
+    world.write(world.config().join("atoll/own.cedar"), policy);
+    let write = |text: &str| {
+        let command = format!("umask 077; printf %s {text} > '{}'", key.display());
+        json!(["host", command])
+    };
+    let calls = [
+        json!(["show", { "no": "x" }]),
+        json!(["show", {}]),
+        write("sk-th3K3yThatN0CallOfTh3ToolS33s1234"),
+        json!(["show", {}]),
+        write("sk-an0th3rK3yThatN0CallOfTh3ToolS33s1234567"),
+        json!(["show", {}]),
+    ];
+    let (answers, outcome) = over_mcp(&world, &calls);
+    let text = |number: usize| answers[number]["content"][0]["text"].as_str().unwrap();
+    assert!(text(0).contains("policy no"), "{outcome}");
+    assert!(
+        text(1).contains("credential key cannot be read"),
+        "{outcome}"
+    );
+    assert_eq!([text(2), text(3)], ["36\n", "43\n"], "{outcome}");
 }
 
 #[test]

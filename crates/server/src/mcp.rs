@@ -288,7 +288,7 @@ impl<T: Toolbox> Server<T> {
             call.agreed = None;
             let mut reply = self.called(context, &call).await?;
             if let ToolReply::NeedsApproval(needed) = &reply {
-                call.agreed = Some(asked(context, name, &call.arguments, needed).await);
+                call.agreed = Some(asked(context, name, needed).await);
                 reply = self.called(context, &call).await?;
             }
             match asks::of(&reply) {
@@ -368,7 +368,6 @@ impl<T: Toolbox> Server<T> {
 async fn asked(
     context: &RequestContext<RoleServer>,
     name: &str,
-    arguments: &str,
     needed: &ApprovalNeeded,
 ) -> Result<String, &'static str> {
     let capabilities = context.client_capabilities();
@@ -377,7 +376,8 @@ async fn asked(
     }
     let reasons: Vec<String> = needed.reasons.iter().map(line).collect();
     let message = format!(
-        "Atoll asks before this tool is called.\nTool: {name}\nArguments: {arguments}\n{}",
+        "Atoll asks before this tool is called.\nTool: {name}\nArguments: {}\n{}",
+        needed.arguments,
         reasons.join("\n")
     );
     let question = ElicitRequestParams::FormElicitationParams {

@@ -21,7 +21,8 @@ impl From<Listing> for ToolFacts {
             title: tool.title.clone(),
             description: tool.description.clone(),
             arguments: tool.arguments.value().clone(),
-            result: tool.result.as_ref().map(|schema| schema.value().clone()),
+            // Fields that are hidden could be required in it.
+            result: tool.shown_result().map(|schema| schema.value().clone()),
             effect: tool.effect.name().to_owned(),
             idempotent: tool.idempotent,
             offers,
@@ -77,10 +78,13 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
         Err(Refusal::Invalid(why)) => ToolReply::Invalid(why),
         Err(Refusal::Limited(exceeded)) => ToolReply::Limited(limit(exceeded)),
         Err(Refusal::Denied(all)) => ToolReply::Denied(reasons(all)),
-        Err(Refusal::NeedsApproval(asked)) => ToolReply::NeedsApproval(ApprovalNeeded {
-            agreement: asked.agreement,
-            reasons: reasons(asked.reasons),
-        }),
+        Err(Refusal::NeedsApproval { asked, arguments }) => {
+            ToolReply::NeedsApproval(ApprovalNeeded {
+                agreement: asked.agreement,
+                arguments,
+                reasons: reasons(asked.reasons),
+            })
+        }
         Err(Refusal::Failed(failure)) => return Err(failed(&failure)),
     })
 }
@@ -91,7 +95,7 @@ pub(crate) fn may(verdict: Result<May, Refusal>) -> Result<MayFacts, Refused> {
         Ok(May::Yes) => ("allow", Vec::new()),
         Ok(May::Ask(all)) => ("ask", reasons(all)),
         Ok(May::No(all)) | Err(Refusal::Denied(all)) => ("deny", reasons(all)),
-        Err(Refusal::NeedsApproval(asked)) => ("ask", reasons(asked.reasons)),
+        Err(Refusal::NeedsApproval { asked, .. }) => ("ask", reasons(asked.reasons)),
         Err(Refusal::Invalid(why)) => {
             let reason = |why: String| ReasonFacts {
                 what: "the arguments".to_owned(),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::block::{Block, text_of};
 use crate::cleaned::{Cleaned, clean, clean_texts, defuse};
 use crate::exec::{Ran, RanEnd, described};
+use crate::filter::{Filter, Pii};
 use crate::json;
 use crate::limits::Exceeded;
 use crate::tool::{Output, Tool, Work};
@@ -59,7 +60,12 @@ pub enum Refusal {
     /// The arguments are none that the tool takes: every reason.
     Invalid(Vec<String>),
     /// Policies ask an approver, and nobody was asked.
-    NeedsApproval(NeedsApproval),
+    NeedsApproval {
+        /// The question.
+        asked: NeedsApproval,
+        /// The arguments as they were judged.
+        arguments: String,
+    },
     /// A limit or a breaker is in its way, as is recorded.
     Limited(Exceeded),
     /// Refused, and recorded.
@@ -112,14 +118,14 @@ impl Answer {
             ToolEnd::Done => answer.of_result(tool, ran),
             ToolEnd::TimedOut => {
                 let what = format!("it did not end within {}", format_duration(timeout));
-                answer.failed(what, ran)
+                answer.failed(tool, what, ran)
             }
             ToolEnd::Failed | ToolEnd::Interrupted | ToolEnd::Unknown => {
                 let what = match &ran.end {
                     RanEnd::Ended(ending) => described(ending),
                     RanEnd::TimedOut | RanEnd::Cancelled => "its caller ended it".to_owned(),
                 };
-                answer.failed(what, ran)
+                answer.failed(tool, what, ran)
             }
         }
     }
@@ -133,7 +139,7 @@ impl Answer {
         for one in &failure.reasons {
             text = format!("{text}\n{}: {} ({})", one.what, one.why, one.rule);
         }
-        let text = clean(text.as_bytes(), ERROR_BYTES_MAX).text;
+        let text = clean(text.as_bytes(), ERROR_BYTES_MAX, Pii::Keep).text;
         let details = json!({ "failure": text });
         let answer = Self {
             blocks: vec![Block::text(text)],
@@ -148,14 +154,14 @@ impl Answer {
             Some(Ok(content)) => content,
             Some(Err(why)) => {
                 self.end = ToolEnd::Failed;
-                return self.failed(format!("its result cannot be read: {why}"), ran);
+                return self.failed(tool, format!("its result cannot be read: {why}"), ran);
             }
         };
         let Work::Command(command) = &tool.work else {
-            return self.failed("it is no program".to_owned(), ran);
+            return self.failed(tool, "it is no program".to_owned(), ran);
         };
         let cleaned = match command.output {
-            Output::Text => clean(content, tool.result_bytes),
+            Output::Text => clean(content, tool.result_bytes, tool.filter.pii),
             Output::Json => match structured(tool, content) {
                 Ok((value, cleaned)) => {
                     self.structured = Some(value);
@@ -163,14 +169,14 @@ impl Answer {
                 }
                 Err(why) => {
                     self.end = ToolEnd::Failed;
-                    return self.failed(why, ran);
+                    return self.failed(tool, why, ran);
                 }
             },
         };
         self.take(cleaned, content.len(), ran)
     }
 
-    fn failed(self, what: String, ran: &Ran) -> Called<Self> {
+    fn failed(self, tool: &Tool, what: String, ran: &Ran) -> Called<Self> {
         let errors = match ran.stderr.is_empty() {
             true => &ran.stdout,
             false => &ran.stderr,
@@ -178,10 +184,17 @@ impl Answer {
         // Its end is shown: cut once it is masked, so that no part of a secret is left over.
         let from = errors.len().saturating_sub(ERROR_BYTES_READ);
         let errors = errors.get(from..).unwrap_or_default();
-        let mut cleaned = clean(errors, usize::MAX);
+        let mut cleaned = clean(errors, usize::MAX, tool.filter.pii);
+        if tool.filter.hides() && !errors.is_empty() {
+            cleaned = Cleaned {
+                left_out: 1,
+                ..Cleaned::default()
+            };
+        }
         let from = cleaned.text.len().saturating_sub(ERROR_BYTES_MAX);
         cleaned.text.drain(..cleaned.text.ceil_char_boundary(from));
         let mut called = self.take(cleaned, errors.len(), ran);
+        let what = clean(what.as_bytes(), ERROR_BYTES_MAX, tool.filter.pii).text;
         let shown = called.answer.text();
         let text = match shown.trim_end() {
             "" => what,
@@ -224,7 +237,7 @@ impl Answer {
         let answer = |end| Self::new(number, end, Some(run.clone()));
         let without = |end, why: String| {
             let mut answer = answer(end);
-            let why = clean(why.as_bytes(), ERROR_BYTES_MAX).text;
+            let why = clean(why.as_bytes(), ERROR_BYTES_MAX, tool.filter.pii).text;
             let details = json!({ "run": run.as_str(), "failure": why });
             answer.blocks = vec![Block::text(why)];
             called(answer, details)
@@ -253,10 +266,14 @@ impl Answer {
         {
             return without(ToolEnd::Failed, why);
         }
-        let mut noted = clean(&[], 0);
-        clean_blocks(&mut blocks, tool.result_bytes, &mut noted);
+        let mut noted = Cleaned::default();
+        if tool.filter.hides() {
+            blocks = hidden(blocks, &tool.filter, &mut noted);
+        }
+        clean_blocks(&mut blocks, tool, &mut noted);
         if let Some(value) = &mut structured {
-            clean_texts(value, &mut noted);
+            noted.hidden += tool.filter.hide(value);
+            clean_texts(value, tool.filter.pii, &mut noted);
         }
         let is_large = |value: &Value| value.to_string().len() > tool.result_bytes;
         if structured.as_ref().is_some_and(is_large) {
@@ -268,10 +285,10 @@ impl Answer {
             "parts": blocks.len(),
             "data-bytes": data,
             "changed": noted.details(),
-            "sent": sent.map(|sent| clean(sent.as_bytes(), SENT_BYTES_MAX).text),
+            "sent": sent.map(|sent| clean(sent.as_bytes(), SENT_BYTES_MAX, Pii::Keep).text),
             "asks": asks.as_ref().map(|asks| {
                 let asked = Value::Object(asks.requests.clone()).to_string();
-                clean(asked.as_bytes(), SENT_BYTES_MAX).text
+                clean(asked.as_bytes(), SENT_BYTES_MAX, Pii::Keep).text
             }),
         });
         let end = if is_error {
@@ -346,7 +363,11 @@ fn called(answer: Answer, details: Value) -> Called<Answer> {
 /// Checks a result that is JSON.
 fn check(tool: &Tool, result: &Value) -> Result<(), String> {
     let checked = tool.result.as_ref().map(|schema| schema.check(result));
-    let wrong = |all: Vec<String>| format!("its result is not as described: {}", all.join("; "));
+    let wrong = |all: Vec<String>| match tool.filter.hides() {
+        // They quote it.
+        true => "its result is not as described".to_owned(),
+        false => format!("its result is not as described: {}", all.join("; ")),
+    };
     checked.unwrap_or(Ok(())).map_err(wrong)
 }
 
@@ -356,8 +377,11 @@ fn structured(tool: &Tool, content: &[u8]) -> Result<(Value, Cleaned), String> {
     let value = json::parse(text, JSON_BYTES_MAX);
     let mut value = value.map_err(|error| format!("its result is no JSON: {error}"))?;
     check(tool, &value)?;
-    let mut cleaned = clean(&[], 0);
-    clean_texts(&mut value, &mut cleaned);
+    let mut cleaned = Cleaned {
+        hidden: tool.filter.hide(&mut value),
+        ..Cleaned::default()
+    };
+    clean_texts(&mut value, tool.filter.pii, &mut cleaned);
     cleaned.text = value.to_string();
     if cleaned.text.len() > tool.result_bytes {
         let most = tool.result_bytes;
@@ -368,11 +392,29 @@ fn structured(tool: &Tool, content: &[u8]) -> Result<(Value, Cleaned), String> {
     Ok((value, cleaned))
 }
 
+/// Hides fields in the parts that are JSON, and leaves other ones out.
+fn hidden(blocks: Vec<Block>, filter: &Filter, noted: &mut Cleaned) -> Vec<Block> {
+    let mut kept = Vec::new();
+    for mut block in blocks {
+        let content = block.content_mut();
+        let shown = content.as_ref().and_then(|text| filter.hide_in(text));
+        match (content, shown) {
+            (Some(content), Some((text, hidden))) => {
+                noted.hidden += hidden;
+                *content = text;
+                kept.push(block);
+            }
+            _ => noted.left_out += 1,
+        }
+    }
+    kept
+}
+
 /// Cleans the texts of parts, which have so many bytes together, and notes what was changed.
-fn clean_blocks(blocks: &mut [Block], bytes_max: usize, noted: &mut Cleaned) {
-    let mut left = bytes_max;
+fn clean_blocks(blocks: &mut [Block], tool: &Tool, noted: &mut Cleaned) {
+    let mut left = tool.result_bytes;
     for text in blocks.iter_mut().flat_map(Block::texts_mut) {
-        let mut cleaned = clean(text.as_bytes(), left);
+        let mut cleaned = clean(text.as_bytes(), left, tool.filter.pii);
         left -= cleaned.text.len();
         cleaned.is_defused = defuse(&mut cleaned.text);
         noted.add(&cleaned);

@@ -84,6 +84,18 @@ impl Block {
         Self::Text { text: text.into() }
     }
 
+    /// Returns its content, if that is text.
+    pub(crate) fn content_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::Resource { resource } if resource.blob.is_none() => resource.text.as_mut(),
+            Self::Resource { .. }
+            | Self::Image { .. }
+            | Self::Audio { .. }
+            | Self::ResourceLink { .. } => None,
+        }
+    }
+
     /// Returns every text in it that a model reads.
     pub(crate) fn texts_mut(&mut self) -> Vec<&mut String> {
         match self {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use atoll_model::{format_duration, parse_duration};
 use serde::Deserialize;
 
 use crate::breaker;
@@ -27,17 +28,22 @@ pub(crate) struct Limits {
     most: Option<u64>,
     time: Option<Duration>,
     bytes: Option<u64>,
+    /// The time that a session may last, and may be idle.
+    wall_clock: Option<Duration>,
+    idle: Option<Duration>,
 }
 
 /// Limits as they are written.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Written {
     rate: Vec<String>,
     concurrent: Option<u32>,
     most: Option<u64>,
     seconds: Option<u64>,
     bytes: Option<u64>,
+    wall_clock: Option<String>,
+    idle: Option<String>,
     breaker: Option<breaker::Written>,
 }
 
@@ -49,8 +55,16 @@ pub struct Bounds {
 }
 
 impl Written {
-    /// Reads them, with the first thing that is wrong with them.
+    /// Reads those of a tool or a caller, with the first thing that is wrong with them.
     pub(crate) fn read(&self) -> Result<Bounds, String> {
+        match self.wall_clock.is_some() || self.idle.is_some() {
+            true => Err("wall-clock, idle: they are of [session]".to_owned()),
+            false => self.read_of_session(),
+        }
+    }
+
+    /// Reads those of a session, with the first thing that is wrong with them.
+    pub(crate) fn read_of_session(&self) -> Result<Bounds, String> {
         let breaker = self.breaker.as_ref().map(breaker::Written::read);
         Ok(Bounds {
             limits: self.limits()?,
@@ -69,7 +83,39 @@ impl Written {
             most: self.most,
             time: self.seconds.map(Duration::from_secs),
             bytes: self.bytes,
+            wall_clock: time("wall-clock", self.wall_clock.as_deref())?,
+            idle: time("idle", self.idle.as_deref())?,
         })
+    }
+}
+
+fn time(name: &str, text: Option<&str>) -> Result<Option<Duration>, String> {
+    let time = text.map(parse_duration).transpose();
+    match time.map_err(|error| format!("{name}: {error}"))? {
+        Some(Duration::ZERO) => Err(format!("{name}: 0 would allow no call")),
+        time => Ok(time),
+    }
+}
+
+impl Limits {
+    /// Returns why a session is over that has begun then, and that nobody uses since then, if so.
+    pub(crate) fn over(
+        &self,
+        began: Instant,
+        unused_since: Option<Instant>,
+        now: Instant,
+    ) -> Option<String> {
+        let is_past = |most: &Duration, since: Instant| now.duration_since(since) >= *most;
+        let lasted = self.wall_clock.filter(|most| is_past(most, began));
+        let idle = unused_since.and_then(|since| self.idle.filter(|most| is_past(most, since)));
+        let what = match (lasted, idle) {
+            (Some(most), _) => format!("it has lasted {}", format_duration(most)),
+            (None, Some(most)) => format!("it was idle for {}", format_duration(most)),
+            (None, None) => return None,
+        };
+        Some(format!(
+            "this session is over, as {what}: begin another one"
+        ))
     }
 }
 
@@ -364,10 +410,35 @@ mod tests {
             "rate = [\"5\"]",
             "rate = [\"5/w\"]",
             "concurrent = 0",
+            "idle = \"1m\"",
+            "wall-clock = \"1m\"",
         ] {
             let written: Written = toml::from_str(text).unwrap();
             assert!(written.read().is_err(), "{text}");
         }
         assert!(toml::from_str::<Written>("often = 1").is_err());
+        for text in ["idle = \"0s\"", "wall-clock = \"long\""] {
+            let written: Written = toml::from_str(text).unwrap();
+            assert!(written.read_of_session().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sessions_are_over_by_age_or_idleness() {
+        let written: Written = toml::from_str("wall-clock = \"1h\"\nidle = \"1m\"").unwrap();
+        let limits = written.read_of_session().unwrap().limits;
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let at = |seconds: u32| began + second * seconds;
+        let over = |used: Option<u32>, now: u32| limits.over(began, used.map(at), at(now));
+        assert_eq!(over(Some(0), 59), None);
+        assert!(over(Some(0), 60).is_some_and(|why| why.contains("idle for 1 min 0 s")));
+        assert_eq!(over(Some(3_500), 3_559), None);
+        // One with calls under way is not idle, but lasts.
+        assert_eq!(over(None, 3_599), None);
+        assert!(over(None, 3_600).is_some_and(|why| why.contains("lasted 1 h 0 min")));
+        assert_eq!(
+            Limits::default().over(began, Some(began), at(100_000)),
+            None
+        );
     }
 }

@@ -219,6 +219,9 @@ fn tool(upstream: &Arc<Upstream>, parts: Parts<'_>) -> Result<Tool, String> {
     let too_long = || format!("{name:?} has no name that clients take");
     let own = upstream.name_of(name).ok_or_else(too_long)?;
     let result = parts.result.map(Schema::new).transpose();
+    let arguments = parts.arguments;
+    let arguments = arguments.map_err(|why| format!("{name}: arguments: {why}"))?;
+    let wrong = |why: String| format!("tools.{name}: {why}");
     let of = match &upstream.description {
         Some(words) => format!("{words}\n\n{}", parts.description),
         None => parts.description,
@@ -237,9 +240,9 @@ fn tool(upstream: &Arc<Upstream>, parts: Parts<'_>) -> Result<Tool, String> {
         callers: upstream.callers.clone(),
         enabled: upstream.is_on(name),
         bounds: upstream.bounds.clone(),
-        arguments: parts
-            .arguments
-            .map_err(|why| format!("{name}: arguments: {why}"))?,
+        scopes: upstream.scopes_of(name, &arguments).map_err(wrong)?,
+        filter: upstream.filter_of(name).map_err(wrong)?,
+        arguments,
         result: result.map_err(|why| format!("{name}: result: {why}"))?,
         file: upstream.file.clone(),
     })

@@ -8,4 +8,4 @@ mod tests;
 
 pub(crate) use document::read;
 pub use request::Operation;
-pub(crate) use request::{HttpRequest, checked_base};
+pub(crate) use request::{HttpRequest, check_segments, checked_base};

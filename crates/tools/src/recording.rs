@@ -171,7 +171,7 @@ impl Recording {
             Ok(_) => "allowed",
             Err(Refusal::Denied(_)) => "denied",
             Err(Refusal::Invalid(_) | Refusal::Limited(_)) => "rejected",
-            Err(Refusal::Unknown(_) | Refusal::NeedsApproval(_) | Refusal::Failed(_)) => {
+            Err(Refusal::Unknown(_) | Refusal::NeedsApproval { .. } | Refusal::Failed(_)) => {
                 return Ok(());
             }
         };

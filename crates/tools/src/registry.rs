@@ -92,6 +92,7 @@ impl Registry {
         registry.check_prefixes();
         for upstream in registry.upstreams.clone().values() {
             registry.add_of(upstream, state, &mut twice);
+            registry.check_named(upstream);
         }
         if registry.tools.len() > TOOLS_MAX {
             let why = format!("{} tools, and {TOOLS_MAX} at most", registry.tools.len());
@@ -186,7 +187,10 @@ impl Registry {
     /// Adds the limits of every session, or caller. Where they cannot be read, none is unlimited.
     fn add_bounds(&mut self, path: &Path, of: &str, written: toml::Value) {
         let read = written.try_into().map_err(|error| error.to_string());
-        let read = read.and_then(|written: limits::Written| written.read());
+        let read = read.and_then(|written: limits::Written| match of {
+            "session" => written.read_of_session(),
+            _ => written.read(),
+        });
         let to = match of {
             "session" => &mut self.session,
             _ => &mut self.caller,

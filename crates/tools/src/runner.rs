@@ -24,6 +24,12 @@ pub trait Runner: Send + Sync {
     /// When there is no sandbox, or the program is refused there.
     fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure>;
 
+    /// Ends the sandboxes that live for the session.
+    fn close(&self);
+
+    /// Returns the sandbox that a call of a tool would be made in, if it is there already.
+    fn sandbox_of(&self, tool: &Tool) -> Option<Arc<Sandbox>>;
+
     /// Returns the sandbox of an upstream in this session, made by the first call, and whose programs
     /// are started in it.
     ///
@@ -61,10 +67,7 @@ impl LocalRunner {
 
     /// Ends the living sandboxes, and returns the runs whose changes are kept for review.
     pub fn end(&self) -> Vec<RunId> {
-        let living = std::mem::take(&mut *locked(&self.living));
-        for sandbox in living.values() {
-            let _ = self.finish(sandbox);
-        }
+        self.close();
         std::mem::take(&mut *locked(&self.kept))
     }
 
@@ -130,7 +133,7 @@ impl Runner for LocalRunner {
     fn run(&self, tool: &Tool, program: &Program) -> Result<Ran, Failure> {
         match tool.life {
             SandboxLife::Session => {
-                let key = format!("{:?}", tool.requested);
+                let key = tool.sandbox_key().unwrap_or_default();
                 let sandbox = self.living(key, &tool.requested, &program.parent)?;
                 run(&sandbox, program, None)
             }
@@ -144,13 +147,25 @@ impl Runner for LocalRunner {
         }
     }
 
+    fn close(&self) {
+        let living = std::mem::take(&mut *locked(&self.living));
+        for sandbox in living.values() {
+            let _ = self.finish(sandbox);
+        }
+    }
+
+    fn sandbox_of(&self, tool: &Tool) -> Option<Arc<Sandbox>> {
+        let living = locked(&self.living);
+        let sandbox = living.get(&tool.sandbox_key()?)?;
+        (!sandbox.has_ended()).then(|| Arc::clone(sandbox))
+    }
+
     fn upstream(
         &self,
         upstream: &Upstream,
         parent: &CallId,
     ) -> Result<(Arc<Sandbox>, Option<ServedExec>), Failure> {
-        // No other upstream, and no tool, has a key like this.
-        let key = format!("upstream {}", upstream.place());
+        let key = upstream.sandbox_key();
         let sandbox = self.living(key, &upstream.requested, parent)?;
         Ok((sandbox, None))
     }

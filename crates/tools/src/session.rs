@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Workspace};
 use atoll_engine::tools::{
     Called, NotCalled, OpenCalls, ToolRequest, ToolRules, ToolTokens, new_tool_session,
 };
@@ -30,12 +30,13 @@ use crate::recording::Recording;
 use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
+use crate::scope::Place;
 use crate::tool::{Command, Tool, Work};
 use crate::upstream::connection::Connection;
 use crate::upstream::frames::{Answers, Askable, Said};
 use asked::Pending;
 pub use listing::{ChangedLists, Listing, Seen};
-use typed::{call_of, rendered, typed};
+use typed::{Typed, call_of, rendered};
 
 /// The longest time that calls under way have to end in when their session does.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -65,10 +66,14 @@ pub struct Session<R> {
 }
 
 /// The calls that are being made.
-#[derive(Default)]
 struct UnderWay {
     is_over: bool,
+    /// The limit by which it is over, if it is one.
+    limit: Option<String>,
     calls: BTreeMap<u32, Cancel>,
+    /// The time of its begin, and at which the last one has ended.
+    began: Instant,
+    used: Instant,
 }
 
 /// One of them, until it is dropped.
@@ -79,7 +84,10 @@ struct Making<'a, R> {
 
 impl<R> Drop for Making<'_, R> {
     fn drop(&mut self) {
-        locked(&self.session.under_way).calls.remove(&self.number);
+        let mut under_way = locked(&self.session.under_way);
+        under_way.calls.remove(&self.number);
+        under_way.used = Instant::now();
+        drop(under_way);
         self.session.ended.notify_all();
     }
 }
@@ -153,7 +161,13 @@ impl<R: Runner> Session<R> {
             runner,
             caller,
             calls: AtomicU32::new(0),
-            under_way: Mutex::default(),
+            under_way: Mutex::new(UnderWay {
+                is_over: false,
+                limit: None,
+                calls: BTreeMap::new(),
+                began: Instant::now(),
+                used: Instant::now(),
+            }),
             ended: Condvar::new(),
             open: Mutex::default(),
             recording: None,
@@ -263,14 +277,25 @@ impl<R: Runner> Session<R> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let admitted = self.admit(&registry, tool, number)?;
         let is_fault = Cell::new(false);
-        let called = self.decide(asked, tool, &boundary, rules, number, &is_fault);
-        if let Err(Refusal::NeedsApproval(_)) = &called {
+        let place = || self.place(tool, &boundary);
+        let typed = Typed::read(tool, asked.arguments, asked.key, asked.answers, place);
+        let typed = typed.and_then(|typed| {
+            self.pending.check(tool, &typed.arguments, asked.answers)?;
+            Ok(typed)
+        });
+        let judged = typed.as_ref().map(|typed| typed.call.text.clone()).ok();
+        let called = match typed {
+            Ok(typed) => self.decide(asked, &typed, &boundary, rules, number, &is_fault),
+            Err(why) => Err(self.reject(tool, number, why)),
+        };
+        if let Err(Refusal::NeedsApproval { .. }) = &called {
             admitted.take_back();
             return called;
         }
         if let Some(recording) = &self.recording {
+            let arguments = judged.as_deref().unwrap_or(asked.arguments);
             recording
-                .note(asked.name, asked.arguments, &called)
+                .note(asked.name, arguments, &called)
                 .map_err(failed)?;
         }
         if let Ok(answer) = &called
@@ -286,29 +311,35 @@ impl<R: Runner> Session<R> {
         called
     }
 
-    /// Has a call that is counted parsed, decided, recorded and carried out.
+    /// Records that a call is none that the tool takes.
+    fn reject(&self, tool: &Tool, number: u32, why: Vec<String>) -> Refusal {
+        match self.engine.reject_tool(&self.id, number, &tool.name, &why) {
+            Ok(()) => Refusal::Invalid(why),
+            Err(failure) => failed(failure),
+        }
+    }
+
+    /// Has a call that is counted decided, recorded and carried out.
     fn decide(
         &self,
         asked: &Asked<'_>,
-        tool: &Tool,
+        typed: &Typed<'_>,
         boundary: &CreateSandbox,
         rules: ToolRules<'_>,
         number: u32,
         is_fault: &Cell<bool>,
     ) -> Result<Answer, Refusal> {
-        let (call, value) = self.typed(asked, tool).map_err(|why| {
-            let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
-            match recorded {
-                Ok(()) => Refusal::Invalid(why),
-                Err(failure) => Refusal::Failed(Box::new(failure)),
-            }
-        })?;
+        let Typed {
+            tool,
+            call,
+            arguments,
+        } = typed;
         let making = self.begin(number, asked.cancel).map_err(failed)?;
         let request = ToolRequest {
             session: &self.id,
             number,
             sandbox: boundary,
-            call: &call,
+            call,
             answer: asked.answer,
             tokens: self.tokens.as_ref(),
         };
@@ -323,7 +354,7 @@ impl<R: Runner> Session<R> {
             let most = grant.wall_clock().unwrap_or(tool.timeout);
             let begun = Begun {
                 tool,
-                arguments: &value,
+                arguments,
                 id,
                 timeout: most.min(tool.timeout),
                 cancel: asked.cancel,
@@ -332,7 +363,7 @@ impl<R: Runner> Session<R> {
                 askable: asked.askable,
             };
             let replayed = self.recording.as_ref();
-            let replayed = replayed.and_then(|one| one.answer(asked.name, &value, number));
+            let replayed = replayed.and_then(|one| one.answer(asked.name, arguments, number));
             let called = match (replayed, &tool.work) {
                 (Some(called), _) => Ok(called),
                 (None, Work::Command(command)) => self.run(&begun, command, directory),
@@ -348,18 +379,11 @@ impl<R: Runner> Session<R> {
         };
         let called = rules.call(&request, effect);
         drop(making);
-        let called = called.map_err(Refusal::from);
+        let called = called.map_err(|not| refusal(not, call));
         if let (Some(taken), Ok(_) | Err(Refusal::Failed(_))) = (taken, &called) {
             taken.answered(called.as_ref().ok());
         }
         called
-    }
-
-    /// Parses a call, and checks that answers in it are to what was asked of it.
-    fn typed(&self, asked: &Asked<'_>, tool: &Tool) -> Result<(CallTool, Value), Vec<String>> {
-        let typed = typed(tool, asked.arguments, asked.key, asked.answers)?;
-        self.pending.check(tool, &typed.1, asked.answers)?;
-        Ok(typed)
     }
 
     /// Runs the program of a call.
@@ -428,12 +452,23 @@ impl<R: Runner> Session<R> {
         if !self.offers(tool, &boundary, &rules) {
             return Err(unknown(name));
         }
-        let (call, _) = typed(tool, arguments, None, None).map_err(Refusal::Invalid)?;
-        Ok(match rules.preview(&self.preview(&boundary, &call)) {
+        let place = || self.place(tool, &boundary);
+        let typed = Typed::read(tool, arguments, None, None, place);
+        let typed = typed.map_err(Refusal::Invalid)?;
+        Ok(match rules.preview(&self.preview(&boundary, &typed.call)) {
             Verdict::Allow(_) => May::Yes,
             Verdict::Ask(reasons) => May::Ask(reasons),
             Verdict::Deny(reasons) => May::No(reasons),
         })
+    }
+
+    /// Returns where a tool would see its files now.
+    fn place(&self, tool: &Tool, boundary: &CreateSandbox) -> Place {
+        match (self.runner.sandbox_of(tool), &boundary.workspace) {
+            (Some(sandbox), workspace) => Place::Inside(sandbox, workspace.directory().to_owned()),
+            (None, Workspace::Directory(directory)) => Place::Host(directory.clone()),
+            (None, Workspace::Own(_)) => Place::Empty,
+        }
     }
 
     /// Returns whether the caller is shown a tool; one that it is not shown is not there.
@@ -470,12 +505,13 @@ fn failed(failure: Failure) -> Refusal {
     Refusal::Failed(Box::new(failure))
 }
 
-impl From<NotCalled> for Refusal {
-    fn from(not: NotCalled) -> Self {
-        match not {
-            NotCalled::NeedsApproval(asked) => Self::NeedsApproval(asked),
-            NotCalled::Denied(reasons) => Self::Denied(reasons),
-            NotCalled::Failed(failure) => failed(failure),
-        }
+fn refusal(not: NotCalled, call: &CallTool) -> Refusal {
+    match not {
+        NotCalled::NeedsApproval(asked) => Refusal::NeedsApproval {
+            asked,
+            arguments: call.text.clone(),
+        },
+        NotCalled::Denied(reasons) => Refusal::Denied(reasons),
+        NotCalled::Failed(failure) => failed(failure),
     }
 }

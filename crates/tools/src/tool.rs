@@ -13,9 +13,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::builtin::Builtin;
+use crate::filter::{Filter, Pii};
 use crate::limits::{self, Bounds};
 use crate::openapi::Operation;
 use crate::schema::Schema;
+use crate::scope::Scopes;
 use crate::template::{Item, Template};
 use crate::upstream::frames::Form;
 use crate::upstream::pins::Pins;
@@ -57,6 +59,10 @@ pub struct Tool {
     pub(crate) bounds: Bounds,
     /// The schema of its arguments.
     pub arguments: Schema,
+    /// The scopes of its arguments.
+    pub(crate) scopes: Scopes,
+    /// The parts of its results that its caller is not given.
+    pub(crate) filter: Filter,
     /// The schema of its result, if that is JSON.
     pub result: Option<Schema>,
     /// The file that describes it.
@@ -146,6 +152,28 @@ impl Tool {
             Work::Upstream(upstream, _) => format!("upstream {}", upstream.name),
         }
     }
+
+    /// Returns the key of the session's sandbox that it works in; `None` if each call has its own.
+    #[must_use]
+    pub fn sandbox_key(&self) -> Option<String> {
+        match (&self.work, self.life) {
+            (Work::Upstream(upstream, _), _) => Some(upstream.sandbox_key()),
+            (Work::Command(_), SandboxLife::Session) => Some(format!("{:?}", self.requested)),
+            (Work::Command(_), SandboxLife::Call) => None,
+        }
+    }
+
+    /// Returns the schema of its result, if callers are given all that it names.
+    #[must_use]
+    pub fn shown_result(&self) -> Option<&Schema> {
+        self.result.as_ref().filter(|_| !self.filter.hides())
+    }
+
+    /// Describes the scopes of its arguments, and what its callers are not given, for people.
+    #[must_use]
+    pub fn scope_lines(&self) -> Vec<String> {
+        self.scopes.lines().chain(self.filter.lines()).collect()
+    }
 }
 
 /// A tool as it is written.
@@ -179,6 +207,14 @@ pub(crate) struct Written {
     enabled: bool,
     #[serde(default)]
     calls: limits::Written,
+    #[serde(default)]
+    paths: BTreeMap<String, String>,
+    #[serde(default)]
+    urls: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    hide: Vec<String>,
+    #[serde(default)]
+    pii: Pii,
     arguments: Option<Value>,
     result: Option<Value>,
 }
@@ -236,6 +272,11 @@ impl Written {
         if result.is_some() && self.output != Output::Json {
             return Err("result: a schema is of JSON: output = \"json\"".to_owned());
         }
+        let filter = Filter::read(&self.hide, self.pii)?;
+        if filter.hides() && self.output != Output::Json {
+            return Err("hide: fields are of JSON: output = \"json\"".to_owned());
+        }
+        let scopes = Scopes::read(&self.paths, &self.urls, &arguments)?;
         let command = self.command(&arguments, kind)?;
         Ok(Tool {
             name,
@@ -256,6 +297,8 @@ impl Written {
             callers: self.callers,
             enabled: self.enabled,
             bounds: self.calls.read().map_err(at("calls"))?,
+            scopes,
+            filter,
             arguments,
             result,
             file: file.to_owned(),

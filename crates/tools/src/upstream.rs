@@ -20,8 +20,11 @@ use hyper::header::HeaderName;
 use serde::Deserialize;
 
 use crate::database::{self, Database};
+use crate::filter::{Filter, Pii};
 use crate::limits::{self, Bounds};
 use crate::openapi::checked_base;
+use crate::schema::Schema;
+use crate::scope::Scopes;
 use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest name of an upstream, bytes.
@@ -46,6 +49,8 @@ pub struct Upstream {
     pub result_bytes: usize,
     /// The worst that a tool of it does of which nothing else is said, if anything is said.
     effect: Option<ToolEffect>,
+    /// The treatment of personal data of which nothing else is said.
+    pii: Pii,
     /// The headers of every request, in whose values `{NAME}` is a variable of its sandbox.
     pub(crate) headers: BTreeMap<String, String>,
     /// The words about it, for those who call it.
@@ -95,6 +100,10 @@ struct OfTool {
     effect: Option<String>,
     idempotent: bool,
     enabled: Option<bool>,
+    paths: BTreeMap<String, String>,
+    urls: BTreeMap<String, Vec<String>>,
+    hide: Vec<String>,
+    pii: Option<Pii>,
 }
 
 /// An upstream as it is written.
@@ -127,6 +136,8 @@ pub(crate) struct Written {
     prefix: bool,
     #[serde(default)]
     calls: limits::Written,
+    #[serde(default)]
+    pii: Pii,
     #[serde(default)]
     tools: BTreeMap<String, OfTool>,
 }
@@ -184,6 +195,7 @@ impl Written {
             timeout,
             result_bytes,
             effect: self.effect.as_deref().map(effect).transpose()?,
+            pii: self.pii,
             callers: self.callers,
             enabled: self.enabled,
             prefix: self.prefix,
@@ -224,6 +236,12 @@ impl Upstream {
         format!("{name} {way:?} {headers:?} {requested:?}")
     }
 
+    /// Returns the key of its sandbox in a session: no other upstream, and no tool, has one like this.
+    #[must_use]
+    pub fn sandbox_key(&self) -> String {
+        format!("upstream {}", self.place())
+    }
+
     /// Returns the name by which something of it is known to callers.
     pub(crate) fn shown(&self, name: &str) -> String {
         match self.prefix {
@@ -257,6 +275,26 @@ impl Upstream {
         let of = self.tools.get(tool).and_then(|of| of.enabled);
         let is_offered = self.only.as_ref().is_none_or(|only| only.contains(tool));
         self.enabled && is_offered && of.unwrap_or(true)
+    }
+
+    /// Returns the scopes of the arguments of a tool of it.
+    pub(crate) fn scopes_of(&self, tool: &str, arguments: &Schema) -> Result<Scopes, String> {
+        match self.tools.get(tool) {
+            Some(of) => Scopes::read(&of.paths, &of.urls, arguments),
+            None => Ok(Scopes::default()),
+        }
+    }
+
+    /// Returns the parts of the results of a tool of it that its caller is not given.
+    pub(crate) fn filter_of(&self, tool: &str) -> Result<Filter, String> {
+        let of = self.tools.get(tool);
+        let pii = of.and_then(|of| of.pii).unwrap_or(self.pii);
+        Filter::read(of.map_or(&[][..], |of| of.hide.as_slice()), pii)
+    }
+
+    /// Returns the names of the tools that it says something of.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
     }
 
     /// Returns the words by which a person has approved it: its program, or its address.

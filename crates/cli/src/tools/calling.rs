@@ -118,14 +118,14 @@ fn answered(
             askable: Askable::default(),
         })
     };
-    let asked = match call(&PriorAnswer::Nobody) {
-        Err(Refusal::NeedsApproval(asked)) => asked,
+    let (asked, judged) = match call(&PriorAnswer::Nobody) {
+        Err(Refusal::NeedsApproval { asked, arguments }) => (asked, arguments),
         called => return called.map_err(|refusal| refused(session, name, refusal)),
     };
     let can_ask = output.can_ask && !arguments.no_ask;
     let answer = match can_ask {
         false => PriorAnswer::Denied("nobody can be asked here"),
-        true => match consent(&rows(name, text, &asked), "call it once", output)? {
+        true => match consent(&rows(name, &judged, &asked), "call it once", output)? {
             Ok(()) => PriorAnswer::Agreed(asked.agreement),
             Err(why) => PriorAnswer::Denied(why),
         },
@@ -166,7 +166,7 @@ fn refused(session: &Session<LocalRunner>, name: &str, refusal: Refusal) -> Fail
                 None => failure.advise("atoll breakers list"),
             }
         }
-        Refusal::NeedsApproval(asked) => denied(session, name, &asked.reasons),
+        Refusal::NeedsApproval { asked, .. } => denied(session, name, &asked.reasons),
         Refusal::Denied(reasons) => denied(session, name, &reasons),
         Refusal::Failed(failure) => *failure,
     }

@@ -115,3 +115,40 @@ fn breaker_opens_tries_once_and_is_set_by_a_person() {
         .collect();
     assert_eq!(states, ["open", "half-open", "closed", "tripped", "closed"]);
 }
+
+/// Returns how many sandboxes the caller has.
+fn sandboxes(world: &World, server: &Server) -> usize {
+    let (_, told) = server.ask(world, "GET", "/v1/sandboxes", "");
+    told["sandboxes"].as_array().map_or(0, Vec::len)
+}
+
+/// Its sandbox goes at the bound, without a further call; another session is none the worse.
+#[test]
+fn session_that_is_idle_or_old_is_over() {
+    let world = World::new("session_that_is_idle_or_old_is_over");
+    let server = started(&world, "[session]\nidle = \"4s\"\nwall-clock = \"8s\"\n");
+    let say = |session: &str| call(&world, &server, "say", session);
+    let over = |session: &str| {
+        let (status, told) = say(session);
+        let why = told["limited"]["why"].as_str().map(str::to_owned);
+        assert_eq!(status == 429, why.is_some(), "{told}");
+        why
+    };
+    assert_eq!(say("a").0, 200);
+    assert_eq!(sandboxes(&world, &server), 1);
+    let gone = || (sandboxes(&world, &server) == 0).then_some(());
+    wait_until("the sandbox of an idle session goes", SOON, gone);
+    assert!(over("a").unwrap().contains("it was idle for 4.0 s"));
+    // One that is used lasts, though not for ever.
+    assert_eq!(over("b"), None);
+    let why = wait_until("the end of a session that is used", SOON, || over("b"));
+    assert!(why.contains("it has lasted 8.0 s"), "{why}");
+    assert!(over("b").unwrap().contains("begin another one"));
+    wait_until("its sandbox goes", SOON, gone);
+    assert_eq!(over("c"), None);
+    let _ = server.end();
+    verify_ledger(&world);
+    let all = events(&world);
+    let rejected = all.iter().filter(|one| one["type"] == "tool.rejected");
+    assert!(rejected.count() >= 3);
+}

@@ -21,6 +21,9 @@ const WATCH: Duration = Duration::from_secs(1);
 /// A message that is refused by every reader.
 const NO_MESSAGE: &[u8] = b"{}\n";
 
+/// The time between two looks whether a limit ends the session.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// A session on this machine.
 #[derive(Clone)]
 struct Local(Arc<Session<LocalRunner>>);
@@ -39,6 +42,7 @@ pub fn serve_stdio(session: &Arc<Session<LocalRunner>>) -> Result<(), Failure> {
     let served = runtime.block_on(async {
         let (near, far) = tokio::io::duplex(64 << 10);
         tokio::spawn(pass_on(tokio::io::stdin(), far));
+        tokio::spawn(end_in_time(Arc::clone(session)));
         let server = serve_server(Server::new(local), (near, tokio::io::stdout())).await;
         // A client that goes before it has begun has nothing to be told.
         match server {
@@ -49,6 +53,17 @@ pub fn serve_stdio(session: &Arc<Session<LocalRunner>>) -> Result<(), Failure> {
     // A read of standard input cannot be ended.
     runtime.shutdown_background();
     served.doing("the client is not served any more")
+}
+
+/// Ends the session once a limit does, for as long as it is served.
+async fn end_in_time(session: Arc<Session<LocalRunner>>) {
+    let mut is_over = false;
+    while !is_over {
+        tokio::time::sleep(LOOK).await;
+        let session = Arc::clone(&session);
+        let expired = move || session.expire(&session.registry()).is_some();
+        is_over = tokio::task::spawn_blocking(expired).await.unwrap_or(true);
+    }
 }
 
 /// Hands a client's messages on; what can be read in two ways comes as what is no message.

@@ -108,6 +108,8 @@ pub struct LimitFacts {
 pub struct ApprovalNeeded {
     /// The digest of what would be approved.
     pub agreement: String,
+    /// The arguments as they were judged, as JSON text.
+    pub arguments: String,
     /// The reasons to ask.
     pub reasons: Vec<ReasonFacts>,
 }

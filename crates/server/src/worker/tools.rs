@@ -24,8 +24,8 @@ use crate::protocol::{CallToolAsk, Kind, MayFacts, Refusal, ToolFacts, ToolReply
 use crate::tool_facts::{failed, may, part, reply};
 use runner::{IDLE, ServedRunner};
 
-/// The time between two looks for such sessions.
-const LOOK: Duration = Duration::from_secs(30);
+/// The time between two looks for sessions that end.
+const LOOK: Duration = Duration::from_secs(1);
 /// The time between two looks whether a list has changed.
 const WATCH: Duration = Duration::from_secs(1);
 /// The most sessions of one caller.
@@ -120,8 +120,8 @@ impl Tools {
     ) -> Result<ToolReply, Refusal> {
         let held = self.session(caller, ask.session.as_deref())?;
         let called = self.called(&held, ask, PriorAnswer::Nobody, reader, writer);
-        let asked = match called.await? {
-            Err(Refused::NeedsApproval(asked)) => asked,
+        let (asked, arguments) = match called.await? {
+            Err(Refused::NeedsApproval { asked, arguments }) => (asked, arguments),
             called => return reply(held.session.id().as_str(), called),
         };
         let question = Question {
@@ -129,7 +129,7 @@ impl Tools {
             sandbox: held.session.id().to_string(),
             run: Some(held.session.id().clone()),
             caller: Some(caller.name.clone()),
-            shown: json!({ "tool": ask.name, "arguments": ask.arguments }),
+            shown: json!({ "tool": ask.name, "arguments": arguments }),
             asked,
         };
         let approvals = &self.sandboxes.approvals;
@@ -218,7 +218,7 @@ impl Tools {
         locked(&self.sessions)
     }
 
-    /// Ends sessions that nobody uses, for as long as the server is there.
+    /// Ends sessions that nobody uses, and those that a limit ends, for as long as the server is there.
     pub(super) async fn end_idle(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -234,6 +234,17 @@ impl Tools {
             for held in idle {
                 end(held).await;
             }
+            let held: Vec<Arc<Held>> = self.locked().values().cloned().collect();
+            if held.is_empty() {
+                continue;
+            }
+            let registry = self.switches.registry();
+            // A caller that comes back to it is told.
+            let expired = move || {
+                held.iter()
+                    .for_each(|one| drop(one.session.expire(&registry)))
+            };
+            let _ = spawn_blocking(expired).await;
         }
     }
 }

@@ -384,7 +384,7 @@ pub(crate) fn placeholders(path: &str) -> Result<Vec<&str>, String> {
 }
 
 /// Refuses a path with a segment that leads elsewhere, however often it is decoded.
-fn check_segments(path: &str) -> Result<(), String> {
+pub(crate) fn check_segments(path: &str) -> Result<(), String> {
     let mut path = path.to_owned();
     for _ in 0..ENCODED_MAX {
         // Some services take what follows a `;` for a parameter of the segment.

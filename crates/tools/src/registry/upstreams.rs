@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Registry;
-use crate::tool::Tool;
+use crate::tool::{Tool, Work};
 use crate::upstream::Upstream;
 use crate::upstream::pins::Pins;
 
@@ -63,6 +63,25 @@ impl Registry {
         }
         for tool in Tool::of_upstream(upstream, &pins) {
             add(self, tool);
+        }
+    }
+
+    /// Notes the words about tools that an upstream does not have: their limits would be nobody's.
+    pub(super) fn check_named(&mut self, upstream: &Upstream) {
+        let is_of = |tool: &Arc<Tool>| matches!(&tool.work, Work::Upstream(of, _) if of.name == upstream.name);
+        if !self.tools.values().any(is_of) {
+            return;
+        }
+        let has = |name: &&str| {
+            upstream
+                .name_of(name)
+                .is_some_and(|own| self.tool(&own).is_some())
+        };
+        let missing: Vec<&str> = upstream.named().filter(|name| !has(name)).collect();
+        for name in missing {
+            let why = format!("tools.{name}: it has no tool of this name");
+            let table = Some(("upstream", &*upstream.name));
+            self.problem(Path::new(&upstream.file), table, why);
         }
     }
 }

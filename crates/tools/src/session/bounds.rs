@@ -1,18 +1,46 @@
 //! The limits and breakers of a session's calls.
 
+use std::time::Instant;
+
 use atoll_engine::failure::Failure;
 use atoll_model::ToolEnd;
 
-use super::{Session, failed};
+use super::{Session, failed, locked};
 use crate::answer::{Answer, Refusal};
 use crate::breaker::{Changed, Went};
 use crate::guard::Admitted;
-use crate::limits::Counted;
+use crate::limits::{Bounds, Counted, Exceeded};
 use crate::registry::Registry;
 use crate::runner::Runner;
 use crate::tool::Tool;
 
 impl<R: Runner> Session<R> {
+    /// Ends the session, its calls and its sandboxes, once it has lasted, or was idle, for as long as
+    /// sessions may; returns why, from then on.
+    pub fn expire(&self, registry: &Registry) -> Option<String> {
+        let (limit, is_new) = {
+            let mut under_way = locked(&self.under_way);
+            let unused_since = under_way.calls.is_empty().then_some(under_way.used);
+            let over = |bounds: &Bounds| {
+                bounds
+                    .limits
+                    .over(under_way.began, unused_since, Instant::now())
+            };
+            let is_new = under_way.limit.is_none();
+            let over = match is_new {
+                true => registry.session.as_ref().and_then(over),
+                false => None,
+            };
+            under_way.limit = over.or(under_way.limit.take());
+            (under_way.limit.clone()?, is_new)
+        };
+        if is_new {
+            self.end();
+            self.runner.close();
+        }
+        Some(limit)
+    }
+
     /// Counts a call, if every limit and breaker lets it pass.
     pub(super) fn admit<'a>(
         &'a self,
@@ -20,6 +48,10 @@ impl<R: Runner> Session<R> {
         tool: &'a Tool,
         number: u32,
     ) -> Result<Admitted<'a>, Refusal> {
+        if let Some(why) = self.expire(registry) {
+            let retry_after = None;
+            return Err(self.limited(tool, number, Exceeded { why, retry_after }));
+        }
         let (key, caller) = (tool.counted(), self.caller_key());
         let mut limits = vec![(Counted::Tool(key.clone()), &tool.bounds.limits)];
         let mut breakers = vec![(key, tool.bounds.breaker.as_ref())];
@@ -37,12 +69,16 @@ impl<R: Runner> Session<R> {
                 self.record(&changed).map_err(failed)?;
                 Ok(admitted)
             }
-            Err(exceeded) => {
-                let why = [exceeded.why.clone()];
-                let recorded = self.engine.reject_tool(&self.id, number, &tool.name, &why);
-                recorded.map_err(failed)?;
-                Err(Refusal::Limited(exceeded))
-            }
+            Err(exceeded) => Err(self.limited(tool, number, exceeded)),
+        }
+    }
+
+    /// Records that a limit is in the way of a call.
+    fn limited(&self, tool: &Tool, number: u32, exceeded: Exceeded) -> Refusal {
+        let why = [exceeded.why.clone()];
+        match self.engine.reject_tool(&self.id, number, &tool.name, &why) {
+            Ok(()) => Refusal::Limited(exceeded),
+            Err(failure) => failed(failure),
         }
     }
 

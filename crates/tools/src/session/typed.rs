@@ -7,6 +7,7 @@ use atoll_model::{Argument, CallTool};
 use serde_json::Value;
 
 use crate::json::{self, ARGUMENTS_BYTES_MAX};
+use crate::scope::Place;
 use crate::tool::{Command, OfUpstream, Tool, Work};
 use crate::upstream::frames::{Answers, Form};
 
@@ -19,22 +20,50 @@ pub(super) fn uri_of(arguments: &Value) -> &str {
     uri.unwrap_or_default()
 }
 
-/// Parses the arguments of a call once, and checks them: what is judged, recorded and sent is made
-/// of the one value, and of the answers to what an upstream has asked.
-pub(super) fn typed(
-    tool: &Tool,
-    text: &str,
-    key: Option<&str>,
-    answers: Option<&Answers>,
-) -> Result<(CallTool, Value), Vec<String>> {
-    let value = json::parse(text, ARGUMENTS_BYTES_MAX);
-    let value = value.map_err(|error| vec![error.to_string()])?;
-    tool.arguments.check(&value)?;
-    // What cannot become a program, or a request, is refused before anything is decided.
+/// A call that its tool takes.
+pub(super) struct Typed<'a> {
+    pub(super) tool: &'a Tool,
+    pub(super) call: CallTool,
+    pub(super) arguments: Value,
+}
+
+impl<'a> Typed<'a> {
+    /// Parses the arguments of a call once, and checks them: what is judged, recorded and sent is made
+    /// of the one value, and of the answers to what an upstream has asked. `place` returns where the
+    /// tool would see its files.
+    pub(super) fn read(
+        tool: &'a Tool,
+        text: &str,
+        key: Option<&str>,
+        answers: Option<&Answers>,
+        place: impl FnOnce() -> Place,
+    ) -> Result<Self, Vec<String>> {
+        let value = json::parse(text, ARGUMENTS_BYTES_MAX);
+        let mut value = value.map_err(|error| vec![error.to_string()])?;
+        tool.arguments.check(&value)?;
+        if !tool.scopes.is_empty() {
+            tool.scopes.confine(&mut value, &place())?;
+            // In the form that is sent, too.
+            tool.arguments.check(&value)?;
+        }
+        check_work(tool, &value, answers)?;
+        let judged = with_answers(&value, answers)?;
+        let arguments = flattened(&judged).map_err(|why| vec![why])?;
+        let call = call_of(tool, judged.to_string(), arguments, key);
+        Ok(Self {
+            tool,
+            call,
+            arguments: value,
+        })
+    }
+}
+
+/// Refuses what cannot become a program, or a request, before anything is decided.
+fn check_work(tool: &Tool, value: &Value, answers: Option<&Answers>) -> Result<(), Vec<String>> {
     match &tool.work {
-        Work::Command(command) => drop(rendered(command, &value).map_err(|why| vec![why])?),
+        Work::Command(command) => drop(rendered(command, value).map_err(|why| vec![why])?),
         Work::Upstream(_, OfUpstream::Operation(base, operation)) => {
-            drop(operation.request(base, &value).map_err(|why| vec![why])?);
+            drop(operation.request(base, value).map_err(|why| vec![why])?);
         }
         Work::Upstream(
             _,
@@ -44,22 +73,19 @@ pub(super) fn typed(
                 ..
             },
         ) => {
-            let uri = uri_of(&value);
+            let uri = uri_of(value);
             let none = || vec![format!("there is no resource {uri:?}")];
             pins.resource(uri).ok_or_else(none)?;
         }
         Work::Upstream(_, OfUpstream::Mcp { .. } | OfUpstream::Statement) => {}
     }
     let can_ask = matches!(tool.work, Work::Upstream(_, OfUpstream::Mcp { .. }));
-    if answers.is_some() && !can_ask {
-        return Err(vec![
+    match answers.is_some() && !can_ask {
+        true => Err(vec![
             "this tool asks nothing that could be answered".to_owned(),
-        ]);
+        ]),
+        false => Ok(()),
     }
-    let judged = with_answers(&value, answers)?;
-    let arguments = flattened(&judged).map_err(|why| vec![why])?;
-    let call = call_of(tool, judged.to_string(), arguments, key);
-    Ok((call, value))
 }
 
 /// Adds answers to arguments, as they are judged.

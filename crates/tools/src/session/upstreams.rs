@@ -20,7 +20,7 @@ use crate::tool::{OfUpstream, Tool, Work};
 use crate::upstream::Upstream;
 use crate::upstream::calls::Calling;
 use crate::upstream::connection::Connection;
-use crate::upstream::frames::{Asks, Form, Given, Offered};
+use crate::upstream::frames::{Askable, Asks, Form, Given, Offered};
 use crate::upstream::pins::Pins;
 
 /// Returns whether what is called is offered just as it was approved.
@@ -79,14 +79,25 @@ impl<R: Runner> Session<R> {
             arguments,
             answers: answers.transpose().map_err(Failure::new)?,
             askable: begun.askable,
+            pii: begun.tool.filter.pii,
             timeout: begun.timeout,
             cancel: begun.cancel,
-            listener: begun.listener,
+            // Nobody can tell what of it would be hidden.
+            listener: begun.listener.filter(|_| !begun.tool.filter.hides()),
         });
         if let Ok(given) = &mut result
             && let Some(asks) = &mut given.asks
         {
-            let checked = asks.check(begun.askable, &upstream.name, upstream.result_bytes);
+            let askable = match begun.tool.filter.hides() {
+                true => Askable::default(),
+                false => begun.askable,
+            };
+            let checked = asks.check(
+                askable,
+                &upstream.name,
+                upstream.result_bytes,
+                begun.tool.filter.pii,
+            );
             let kept = checked.and_then(|()| self.pending.keep(begun.tool, begun.arguments, asks));
             if let Err(why) = kept {
                 let undeclared = Asks {

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::frames::{Askable, Asks};
-use crate::cleaned::{clean, clean_texts};
+use crate::cleaned::{Cleaned, clean_texts};
+use crate::filter::Pii;
 
 /// The most questions at a time.
 const ASKED_MAX: usize = 16;
@@ -16,6 +17,7 @@ impl Asks {
         askable: Askable,
         upstream: &str,
         bytes_max: usize,
+        pii: Pii,
     ) -> Result<(), String> {
         if self.requests.is_empty() || self.requests.len() > ASKED_MAX {
             return Err(format!(
@@ -23,7 +25,7 @@ impl Asks {
             ));
         }
         for request in self.requests.values_mut() {
-            clean_texts(request, &mut clean(&[], 0));
+            clean_texts(request, pii, &mut Cleaned::default());
             let is_form = request
                 .pointer("/params/mode")
                 .is_none_or(|mode| mode == "form");
@@ -69,7 +71,7 @@ mod tests {
                 state: None,
                 undeclared: Askable::default(),
             };
-            let checked = asks.check(askable, "notes", 1_000);
+            let checked = asks.check(askable, "notes", 1_000, Pii::Keep);
             checked.map(|()| asks.requests["one"].clone())
         };
         let elicit = |message: &str| json!({ "method": "elicitation/create", "params": { "message": message } });

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 
 use super::frames::{Answers, Askable, Form, Given, Said};
-use crate::cleaned::{clean, clean_texts};
+use crate::cleaned::{Cleaned, clean, clean_texts};
 use crate::exec::Cancel;
+use crate::filter::Pii;
 
 /// The time between two looks whether a caller has ended a call.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -27,6 +28,8 @@ pub(crate) struct Calling<'a> {
     pub(crate) arguments: &'a Map<String, Value>,
     pub(crate) answers: Option<Answers>,
     pub(crate) askable: Askable,
+    /// The masking of what is said meanwhile.
+    pub(crate) pii: Pii,
     pub(crate) timeout: Duration,
     pub(crate) cancel: &'a Cancel,
     /// Takes what the upstream says meanwhile, if the caller listens.
@@ -69,7 +72,7 @@ impl Calling<'_> {
                     if let Some(listener) = self.listener
                         && passed.is_next_within_bounds()
                     {
-                        listener(cleaned(said));
+                        listener(cleaned(said, self.pii));
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(NoResult::Gone(gone())),
@@ -103,8 +106,8 @@ impl Passed {
 }
 
 /// Cleans what is said, as results are.
-fn cleaned(said: Said) -> Said {
-    let text = |text: String| clean(text.as_bytes(), SAID_BYTES_MAX).text;
+fn cleaned(said: Said, pii: Pii) -> Said {
+    let text = |text: String| clean(text.as_bytes(), SAID_BYTES_MAX, pii).text;
     match said {
         Said::Progress {
             progress,
@@ -120,7 +123,7 @@ fn cleaned(said: Said) -> Said {
             logger,
             mut data,
         } => {
-            clean_texts(&mut data, &mut clean(&[], 0));
+            clean_texts(&mut data, pii, &mut Cleaned::default());
             let whole = data.to_string();
             if whole.len() > SAID_BYTES_MAX {
                 data = Value::String(text(whole));
@@ -169,6 +172,7 @@ mod tests {
             arguments: &Map::new(),
             answers: None,
             askable: Askable::default(),
+            pii: Pii::Keep,
             timeout: Duration::from_secs(60),
             cancel: &Cancel::new().unwrap(),
             listener: Some(&|said| passed.borrow_mut().push(said)),
@@ -181,7 +185,7 @@ mod tests {
             panic!("{passed:?}");
         };
         assert_eq!(message.as_deref(), Some("\\x1b[31m"));
-        let Said::Log { data, .. } = cleaned(log) else {
+        let Said::Log { data, .. } = cleaned(log, Pii::Keep) else {
             panic!("it is no message");
         };
         assert_eq!(data.as_str().map(str::len), Some(SAID_BYTES_MAX));

@@ -151,7 +151,7 @@ impl ServedRunner {
         let living = match tool.life {
             SandboxLife::Call => self.make(ask, &tool.requested, &program.parent).await?,
             SandboxLife::Session => {
-                let key = format!("{:?}", tool.requested);
+                let key = tool.sandbox_key().unwrap_or_default();
                 let living = self.living(key, ask, &tool.requested, &program.parent);
                 living.await?
             }
@@ -223,13 +223,28 @@ impl Runner for ServedRunner {
         ran.map_err(failure)
     }
 
+    fn close(&self) {
+        self.handle.block_on(self.end());
+    }
+
+    fn sandbox_of(&self, tool: &Tool) -> Option<Arc<Sandbox>> {
+        let key = tool.sandbox_key()?;
+        self.handle.block_on(async {
+            let slot = self.living.lock().await.as_ref()?.get(&key).cloned()?;
+            let slot = slot.lock().await;
+            let living = slot
+                .as_ref()
+                .filter(|one| one.life.is(Lifecycle::is_running))?;
+            Some(Arc::clone(&living.sandbox))
+        })
+    }
+
     fn upstream(
         &self,
         upstream: &Upstream,
         parent: &CallId,
     ) -> Result<(Arc<Sandbox>, Option<ServedExec>), Failure> {
-        // No other upstream, and no tool, has a key like this.
-        let key = format!("upstream {}", upstream.place());
+        let key = upstream.sandbox_key();
         let ask = self.ask((OF_UPSTREAM, &upstream.name), upstream.timeout + IDLE);
         let living = self.living(key, ask, &upstream.requested, parent);
         let living = self.handle.block_on(living).map_err(failure)?;
