@@ -285,11 +285,8 @@ impl Answer {
             "parts": blocks.len(),
             "data-bytes": data,
             "changed": noted.details(),
-            "sent": sent.map(|sent| clean(sent.as_bytes(), SENT_BYTES_MAX, Pii::Keep).text),
-            "asks": asks.as_ref().map(|asks| {
-                let asked = Value::Object(asks.requests.clone()).to_string();
-                clean(asked.as_bytes(), SENT_BYTES_MAX, Pii::Keep).text
-            }),
+            "sent": sent.map(|sent| recorded(&sent)),
+            "asks": asks.as_ref().map(|asks| recorded(&json!(asks.requests).to_string())),
         });
         let end = if is_error {
             ToolEnd::Failed
@@ -358,6 +355,11 @@ fn called(answer: Answer, details: Value) -> Called<Answer> {
         answer,
         details,
     }
+}
+
+/// Returns a text as it is recorded.
+fn recorded(text: &str) -> String {
+    clean(text.as_bytes(), SENT_BYTES_MAX, Pii::Keep).text
 }
 
 /// Checks a result that is JSON.

@@ -14,8 +14,8 @@ use atoll_policy::{Requested, RequestedProfile, SourceFile};
 use atoll_store::{Manifest, OrganisationKey, Signed};
 use serde::Deserialize;
 
-use crate::registry::FILE;
-
+/// The file of tools.
+pub(crate) const FILE: &str = "tools.toml";
 /// The directory of the packs that are installed, and of those that were approved.
 pub(crate) const DIRECTORY: &str = "packs";
 /// The file of the signature.

@@ -19,14 +19,13 @@ use serde::Deserialize;
 use crate::guard::Guard;
 use crate::keys::Keys;
 use crate::limits::{self, Bounds};
-use crate::pack::Pack;
+use crate::pack::{FILE, Pack};
 use crate::results::Results;
 use crate::tool::{Tool, Written};
 use crate::upstream::pins::Pins;
 use crate::upstream::{self, Upstream};
 
-/// The file of tools, and the directory of more of them.
-pub(crate) const FILE: &str = "tools.toml";
+/// The directory of more files of tools.
 const DIRECTORY: &str = "tools";
 /// The file with the names of tools that are switched off, a line each.
 const SWITCHES: &str = "tools.off";

@@ -6,6 +6,7 @@ mod keyed;
 mod listing;
 mod typed;
 mod upstreams;
+mod verdicts;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,11 +17,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Workspace};
+use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
 use atoll_engine::tools::{
     Called, NotCalled, OpenCalls, ToolRequest, ToolRules, ToolTokens, new_tool_session,
 };
-use atoll_model::{CallId, CallTool, Reason, RunId, Verdict};
+use atoll_model::{CallId, CallTool, Reason, RunId};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
 
@@ -30,13 +31,12 @@ use crate::recording::Recording;
 use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
-use crate::scope::Place;
 use crate::tool::{Command, Tool, Work};
 use crate::upstream::connection::Connection;
 use crate::upstream::frames::{Answers, Askable, Said};
 use asked::Pending;
 pub use listing::{ChangedLists, Listing, Seen};
-use typed::{Typed, call_of, rendered};
+use typed::{Typed, rendered};
 
 /// The longest time that calls under way have to end in when their session does.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -438,58 +438,6 @@ impl<R: Runner> Session<R> {
     #[must_use]
     pub fn rest_of(&self, call: u32, from: usize) -> Option<Part> {
         self.tools.results().read(&self.id, call, from)
-    }
-
-    /// Returns the verdict on a call, without its effect and without a record.
-    ///
-    /// # Errors
-    /// [`Refusal`], where there is no such tool, or the arguments are none of it.
-    pub fn may(&self, name: &str, arguments: &str) -> Result<May, Refusal> {
-        let registry = self.registry();
-        let tool = registry.tool(name).ok_or_else(|| unknown(name))?;
-        let boundary = self.runner.boundary(tool);
-        let rules = self.engine.tool_rules(&boundary).map_err(failed)?;
-        if !self.offers(tool, &boundary, &rules) {
-            return Err(unknown(name));
-        }
-        let place = || self.place(tool, &boundary);
-        let typed = Typed::read(tool, arguments, None, None, place);
-        let typed = typed.map_err(Refusal::Invalid)?;
-        Ok(match rules.preview(&self.preview(&boundary, &typed.call)) {
-            Verdict::Allow(_) => May::Yes,
-            Verdict::Ask(reasons) => May::Ask(reasons),
-            Verdict::Deny(reasons) => May::No(reasons),
-        })
-    }
-
-    /// Returns where a tool would see its files now.
-    fn place(&self, tool: &Tool, boundary: &CreateSandbox) -> Place {
-        match (self.runner.sandbox_of(tool), &boundary.workspace) {
-            (Some(sandbox), workspace) => Place::Inside(sandbox, workspace.directory().to_owned()),
-            (None, Workspace::Directory(directory)) => Place::Host(directory.clone()),
-            (None, Workspace::Own(_)) => Place::Empty,
-        }
-    }
-
-    /// Returns whether the caller is shown a tool; one that it is not shown is not there.
-    fn offers(&self, tool: &Tool, boundary: &CreateSandbox, rules: &ToolRules<'_>) -> bool {
-        let is_for = match (&tool.callers, &self.caller) {
-            (None, _) | (_, None) => true,
-            (Some(callers), Some(names)) => names.iter().any(|name| callers.contains(name)),
-        };
-        let call = call_of(tool, String::new(), Vec::new(), None);
-        tool.enabled && is_for && rules.offers(&self.preview(boundary, &call))
-    }
-
-    fn preview<'a>(&'a self, sandbox: &'a CreateSandbox, call: &'a CallTool) -> ToolRequest<'a> {
-        ToolRequest {
-            session: &self.id,
-            number: self.calls.load(Ordering::Relaxed) + 1,
-            sandbox,
-            call,
-            answer: &PriorAnswer::Nobody,
-            tokens: self.tokens.as_ref(),
-        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use atoll_engine::failure::Failure;
 
-use super::{FILE, Registry, ToolSwitches, parsed};
-use crate::pack::{self, Pack};
+use super::{Registry, ToolSwitches, parsed};
+use crate::pack::{self, FILE, Pack};
 use crate::tool::Tool;
 use crate::upstream::Upstream;
 

@@ -85,34 +85,38 @@ impl<R: Runner> Session<R> {
             // Nobody can tell what of it would be hidden.
             listener: begun.listener.filter(|_| !begun.tool.filter.hides()),
         });
-        if let Ok(given) = &mut result
-            && let Some(asks) = &mut given.asks
-        {
-            let askable = match begun.tool.filter.hides() {
-                true => Askable::default(),
-                false => begun.askable,
-            };
-            let checked = asks.check(
-                askable,
-                &upstream.name,
-                upstream.result_bytes,
-                begun.tool.filter.pii,
-            );
-            let kept = checked.and_then(|()| self.pending.keep(begun.tool, begun.arguments, asks));
-            if let Err(why) = kept {
-                let undeclared = Asks {
-                    undeclared: asks.undeclared,
-                    ..Asks::default()
-                };
-                *given = Given {
-                    is_error: true,
-                    asks: Some(undeclared),
-                    ..Given::of(vec![Block::text(why)])
-                };
-            }
+        if let Ok(given) = &mut result {
+            self.pass_questions(begun, upstream, given);
         }
         let run = connection.run();
         Ok(Answer::of_upstream(begun.tool, begun.number(), run, result))
+    }
+
+    /// Has what an upstream asks be answered by the client, if that can be, with a handle of its state.
+    fn pass_questions(&self, begun: &Begun<'_>, upstream: &Upstream, given: &mut Given) {
+        let Some(asks) = &mut given.asks else {
+            return;
+        };
+        let filter = &begun.tool.filter;
+        // Nobody can tell what of a question would be hidden.
+        let askable = match filter.hides() {
+            true => Askable::default(),
+            false => begun.askable,
+        };
+        let bytes_max = upstream.result_bytes;
+        let checked = asks.check(askable, &upstream.name, bytes_max, filter.pii);
+        let kept = checked.and_then(|()| self.pending.keep(begun.tool, begun.arguments, asks));
+        if let Err(why) = kept {
+            let undeclared = Asks {
+                undeclared: asks.undeclared,
+                ..Asks::default()
+            };
+            *given = Given {
+                is_error: true,
+                asks: Some(undeclared),
+                ..Given::of(vec![Block::text(why)])
+            };
+        }
     }
 
     /// Returns the session's connection with an upstream, made by the first call, and again where it
