@@ -71,6 +71,7 @@ pub mod sandboxes;
 pub mod secrets;
 mod served;
 pub mod shell;
+pub mod signed;
 mod slug;
 mod ssh;
 pub mod ssh_keys;

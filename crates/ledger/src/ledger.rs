@@ -294,9 +294,9 @@ impl Ledger {
         self.seals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the key that seals the sensitive members of a run's events, here of this type. A run without a key (of
-    /// an earlier release, or whose key was lost) gets one. If it was destroyed, a key is used that
-    /// is not kept.
+    /// Returns the key that seals the sensitive members of a run's events of this type. A run
+    /// without one (of an earlier release, or lost) gets one; in place of a destroyed one a key is
+    /// used that is not kept.
     fn seal_of(&self, run: &RunId, kind: &str) -> Result<Arc<SealKey>, LedgerError> {
         // Held until the key is known, so that two threads do not look for one at once.
         let mut known = self.seals();
@@ -314,13 +314,9 @@ impl Ledger {
                 seals::find_or_add(&self.state, run, session.as_ref())?
             }
         };
-        let key = match kept {
-            Some(key) => key,
-            None => {
-                let unknown = SealKey::generate();
-                Arc::new(unknown.ok_or_else(|| LedgerError::Seal(SealFault.to_string()))?)
-            }
-        };
+        let unkept = || SealKey::generate().map(Arc::new);
+        let key = kept.or_else(unkept);
+        let key = key.ok_or_else(|| LedgerError::Seal(SealFault.to_string()))?;
         remember(&mut known, run, &key);
         Ok(key)
     }

@@ -15,7 +15,7 @@ use biscuit_auth::format::schema::public_key::Algorithm;
 use biscuit_auth::format::schema::{Biscuit, Block, Expression, Op, Rule};
 use prost::Message as _;
 
-use crate::terms::is_plain;
+use crate::calls::is_plain;
 
 /// The most predicates in a rule or a check.
 const BODY_MAX: usize = 16;

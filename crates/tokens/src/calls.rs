@@ -6,9 +6,6 @@ use std::fmt;
 use biscuit_auth::builder::{Fact, Term, fact};
 use serde_json::{Map, Value};
 
-use crate::right::InvalidRight;
-use crate::terms::is_plain;
-
 /// The most arguments that a right names: a check of more facts is not admitted.
 const ARGUMENTS_MAX: usize = 8;
 /// The longest name of an argument that a right names, bytes.
@@ -32,18 +29,18 @@ enum Text {
 
 impl Calls {
     /// Parses the words after `call`.
-    pub(crate) fn parse(tools: &str, arguments: &[&str]) -> Result<Self, InvalidRight> {
-        let tools = Text::parse(tools).ok_or(InvalidRight::Call)?;
+    pub(crate) fn parse(tools: &str, arguments: &[&str]) -> Option<Self> {
+        let tools = Text::parse(tools)?;
         let mut all = BTreeMap::new();
         for word in arguments {
-            let (name, value) = word.split_once('=').ok_or(InvalidRight::Call)?;
-            let value = Text::parse(value).ok_or(InvalidRight::Call)?;
+            let (name, value) = word.split_once('=')?;
+            let value = Text::parse(value)?;
             let is_new = is_name(name) && all.insert(name.to_owned(), value).is_none();
             if !is_new || all.len() > ARGUMENTS_MAX {
-                return Err(InvalidRight::Call);
+                return None;
             }
         }
-        Ok(Self {
+        Some(Self {
             tools,
             arguments: all,
         })
@@ -143,6 +140,13 @@ impl fmt::Display for Text {
             Self::Begins(text) => write!(to, "{text}*"),
         }
     }
+}
+
+/// Returns whether a text needs no escape between quotes, and is displayed as it is.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text
+        .chars()
+        .any(|one| one.is_control() || matches!(one, '"' | '\\'))
 }
 
 /// Returns whether a name can be a part of a predicate's.

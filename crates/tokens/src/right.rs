@@ -136,7 +136,10 @@ impl FromStr for Right {
             ["use-credential", "*"] => Ok(Self::UseCredential(None)),
             ["use-credential", name] => Ok(Self::UseCredential(Some(name.parse()?))),
             ["publish", port] => Ok(Self::Publish(port_of(port)?)),
-            ["call", tools, ref arguments @ ..] => Ok(Self::Call(Calls::parse(tools, arguments)?)),
+            ["call", tools, ref arguments @ ..] => {
+                let calls = Calls::parse(tools, arguments).ok_or(InvalidRight::Call)?;
+                Ok(Self::Call(calls))
+            }
             ["call"] => Err(InvalidRight::Call),
             ["resolve", ..] => Err(InvalidRight::Form(RESOLVE)),
             ["connect", ..] => Err(InvalidRight::Form(CONNECT)),

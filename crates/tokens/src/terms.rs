@@ -7,6 +7,7 @@ use biscuit_auth::builder::BlockBuilder;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::calls::is_plain;
 use crate::right::{InvalidRight, Right};
 
 /// The most rights in a block.
@@ -213,11 +214,4 @@ impl Terms {
         let block = block.map_err(|error| InvalidTerms::Datalog(error.to_string()))?;
         Ok(block.context(self.words()?))
     }
-}
-
-/// Returns whether a text needs no escape between quotes, and is displayed as it is.
-pub(crate) fn is_plain(text: &str) -> bool {
-    !text
-        .chars()
-        .any(|one| one.is_control() || matches!(one, '"' | '\\'))
 }

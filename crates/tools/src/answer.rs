@@ -288,12 +288,10 @@ impl Answer {
             "sent": sent.map(|sent| recorded(&sent)),
             "asks": asks.as_ref().map(|asks| recorded(&json!(asks.requests).to_string())),
         });
-        let end = if is_error {
-            ToolEnd::Failed
-        } else {
-            ToolEnd::Done
-        };
-        let mut answer = answer(end);
+        let mut answer = answer(match is_error {
+            true => ToolEnd::Failed,
+            false => ToolEnd::Done,
+        });
         answer.notes.extend(noted.notes());
         answer.rest = noted.rest;
         (answer.blocks, answer.structured, answer.asks) = (blocks, structured, asks);

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 use atoll_engine::configuration::read_optional;
 use atoll_engine::failure::{Doing, Failure};
-use atoll_ledger::VerifierKey;
+use atoll_engine::signed::{Manifest, OrganisationKey, Signed, VerifierKey};
 use atoll_policy::{Requested, RequestedProfile, SourceFile};
-use atoll_store::{Manifest, OrganisationKey, Signed};
 use serde::Deserialize;
 
 /// The file of tools.
@@ -42,7 +41,7 @@ pub struct Pack {
     note: Vec<u8>,
 }
 
-/// What a pack says of itself.
+/// The words of a pack about itself.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct About {

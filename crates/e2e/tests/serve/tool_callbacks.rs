@@ -26,7 +26,7 @@ tried("sockets", lambda: [one for one in sockets if "atoll" in one])
 print(json.dumps(told))
 "#;
 
-/// What calls a tool is out of its reach, also with a key of a caller's in its hands.
+/// The server that calls a tool is out of its reach, also with a caller's key in its hands.
 #[test]
 fn a_tool_that_calls_back_reaches_nothing_of_the_server() {
     let world = World::new("a_tool_that_calls_back_reaches_nothing_of_the_server");
