@@ -365,9 +365,14 @@ fn a_call_of_a_tool_has_to_be_carried_by_the_token_and_allowed_by_policies() {
     let _ = call(&both, &["read", "path=else"]).expect_status(126);
     let may = call(&narrow, &["--dry-run", "read", "path=else"]).expect_status(126);
     assert!(may.out().starts_with("deny\n"), "{may}");
-    let told = &events(&world, "tool.denied")[0];
-    assert_eq!(told["rules"], serde_json::json!(["token"]), "{told}");
-    let opened = &events(&world, "tool.opened")[0]["decision"]["tokens"][0];
+    let all = e2e::traces::events(&world);
+    let first = |kind: &str| {
+        let found = all.iter().find(|one| one["type"] == kind);
+        found.unwrap()["body"].clone()
+    };
+    let told = first("tool.denied");
+    assert_eq!(told["reasons"][0]["rule"], "token", "{told}");
+    let opened = &first("tool.opened")["decision"]["tokens"][0];
     assert_eq!(opened["ids"].as_array().unwrap().len(), 2, "{opened}");
     let _ = world
         .atoll(["token", "revoke"])

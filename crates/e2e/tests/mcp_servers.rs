@@ -385,7 +385,7 @@ fn prompts_and_resources_are_decided_on_as_tools() {
         .atoll(["tools", "disable", "bad__resource"])
         .run()
         .success();
-    assert_eq!(status("bad__resource", "uri=note://one"), 125);
+    assert_eq!(status("bad__resource", "uri=note://one"), 126);
     verify_ledger(&world);
     let all = events(&world);
     let opened = |tool: &str| {

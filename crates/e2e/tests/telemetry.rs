@@ -382,7 +382,7 @@ fn calls_of_tools_are_told_in_the_words_of_mcp() {
         "atoll.tool.effect: Str(read)",
         "atoll.outcome: Str(done)",
         "error.type: Str(rejected)",
-        "execute_tool echo",
+        "atoll.runs",
     ] {
         assert!(seen.contains(expected), "{expected}: {seen}");
     }

@@ -20,7 +20,7 @@ tried("connect", lambda: socket.create_connection((asked["host"], asked["port"])
 tried("state", lambda: os.listdir(asked["state"]))
 tried("configuration", lambda: os.listdir(asked["configuration"]))
 tried("ledger", lambda: open(asked["state"] + "/ledger/00000001", "ab"))
-tried("processes", lambda: [one for one in os.listdir("/proc") if one.isdigit() and b"serve" in open("/proc/" + one + "/cmdline", "rb").read()])
+tried("processes", lambda: [one for one in os.listdir("/proc") if one.isdigit() and b"\x00serve\x00" in open("/proc/" + one + "/cmdline", "rb").read()])
 sockets = [one.split()[-1] for one in open("/proc/net/unix") if "/" in one]
 tried("sockets", lambda: [one for one in sockets if "atoll" in one])
 print(json.dumps(told))
@@ -60,6 +60,7 @@ fn a_tool_that_calls_back_reaches_nothing_of_the_server() {
         let found = outside[name].as_str().unwrap();
         assert!(!found.starts_with("no:"), "{name}: {outside}");
     }
+    assert_ne!(outside["processes"], "[]", "{outside}");
     let body = json!({ "arguments": asked }).to_string();
     let (status, answer) = server.ask(&world, "POST", "/v1/tools/probe/call", &body);
     assert_eq!(status, 200, "{answer}");
