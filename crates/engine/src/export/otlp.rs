@@ -121,8 +121,13 @@ impl Follower {
         if let Some(run) = run {
             self.of_run(event, run, nanos, batch);
         }
-        let trace = run.and_then(|run| self.trace(run));
-        batch.log(event, nanos, trace.map(|trace| (trace, run.unwrap_or("-"))));
+        let call = calls::of(event);
+        let trace = match &call {
+            Some(_) => run.map(trace_named),
+            None => run.and_then(|run| self.trace(run)),
+        };
+        let of = call.as_deref().or(run).unwrap_or("-");
+        batch.log(event, nanos, trace.map(|trace| (trace, of)));
         if let Some(run) = run
             && matches!(
                 event.kind.as_str(),
@@ -146,7 +151,7 @@ impl Follower {
                     batch.run(known, event, run, nanos);
                 }
             }
-            kind if kind.starts_with("tool.") => self.of_tools(event, run, nanos, batch),
+            kind if kind.starts_with("tool.") => self.of_tools(event, nanos, batch),
             "flow.opened" => self.open(event, run, nanos, "flow"),
             "approval.asked" => self.open(event, run, nanos, "approval"),
             "flow.closed" => {

@@ -17,13 +17,19 @@ pub(super) fn parent(body: &Value) -> Option<&str> {
     text(body, "parent").filter(|parent| parent.contains("/tool/"))
 }
 
+/// The id of the call of a tool that an event is about, if it is.
+pub(super) fn of(event: &Event) -> Option<String> {
+    let session = event.run.as_ref()?;
+    let at = number(&event.body, "call").filter(|_| event.kind.starts_with("tool."))?;
+    Some(format!("{session}/tool/{at}"))
+}
+
 impl Follower {
     /// Takes an event of a session of tools.
-    pub(super) fn of_tools(&mut self, event: &Event, session: &str, nanos: u64, batch: &mut Batch) {
-        let Some(at) = number(&event.body, "call") else {
+    pub(super) fn of_tools(&mut self, event: &Event, nanos: u64, batch: &mut Batch) {
+        let Some(id) = of(event) else {
             return;
         };
-        let id = format!("{session}/tool/{at}");
         let now = || Begun {
             nanos,
             body: event.body.clone(),
