@@ -90,8 +90,8 @@ fn answer(agent: HookAgent) -> Result<Value, Failure> {
                 "permissionDecision": decision,
                 "permissionDecisionReason": why,
             });
-            if let Some(input) = input {
-                answer["updatedInput"] = input;
+            if let (Some(input), Some(members)) = (input, answer.as_object_mut()) {
+                members.insert("updatedInput".to_owned(), input);
             }
             json!({ "hookSpecificOutput": answer })
         }

@@ -182,7 +182,7 @@ fn the_commands_about_tokens_work() {
     let block = text.split("```console").nth(1).expect("it has commands");
     let block = block.split("```").next().expect("it ends");
     let commands = transcript(block);
-    assert_eq!(commands.len(), 7, "{commands:?}");
+    assert_eq!(commands.len(), 8, "{commands:?}");
     for (command, _) in commands {
         let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
         let ended = world.host_shell(&script).within(LONG).run().success();
@@ -422,6 +422,10 @@ fn the_commands_about_credentials_work() {
         (
             "of-an-app",
             ["repositories = [\"website\"]", "[credential.github]"],
+        ),
+        (
+            "of-a-cluster",
+            ["service-account = \"reader\"", "[credential.cluster]"],
         ),
         (
             "of-an-agent",

@@ -1,6 +1,6 @@
 //! `atoll hook`: decisions on the tools of agents, and their commands in a sandbox.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use e2e::{Avoidable, Outcome, World, cache, traces};
@@ -89,7 +89,7 @@ const GEMINI: Agent = Agent {
 };
 
 /// Has an agent with a scripted model run these commands; returns what the model was told.
-fn told(world: &World, agent: &Agent, file: &PathBuf, commands: &[&str]) -> String {
+fn told(world: &World, agent: &Agent, file: &Path, commands: &[&str]) -> String {
     let calls = commands
         .iter()
         .map(|one| json!({ agent.argument: one }).to_string());

@@ -62,7 +62,7 @@ fn reasons(all: Vec<Reason>) -> Vec<ReasonFacts> {
 /// Describes the result of a call in a session.
 pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<ToolReply, Refused> {
     Ok(match called {
-        Ok(answer) => ToolReply::Answer(ToolAnswer {
+        Ok(answer) => ToolReply::Answer(Box::new(ToolAnswer {
             call: format!("{session}/tool/{}", answer.number),
             end: answer.end.name().to_owned(),
             // Whoever shows it makes it of the parts: it comes once over the line.
@@ -73,7 +73,7 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
             notes: answer.notes,
             rest_bytes: answer.rest.len(),
             asks: answer.asks,
-        }),
+        })),
         Err(Refusal::Unknown(name)) => ToolReply::Unknown(name),
         Err(Refusal::Invalid(why)) => ToolReply::Invalid(why),
         Err(Refusal::Limited(exceeded)) => ToolReply::Limited(limit(exceeded)),

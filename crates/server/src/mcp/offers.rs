@@ -79,7 +79,7 @@ pub(super) fn tool_of_resource<'a>(all: &'a [ToolFacts], uri: &str) -> Result<&'
 /// Returns the answer of a call that has a result.
 fn answer(reply: ToolReply) -> Result<ToolAnswer, ErrorData> {
     match reply {
-        ToolReply::Answer(answer) if answer.end == "done" => Ok(answer),
+        ToolReply::Answer(answer) if answer.end == "done" => Ok(*answer),
         ToolReply::Answer(answer) => Err(ErrorData::internal_error(text_of(&answer.blocks), None)),
         ToolReply::Invalid(why) => Err(ErrorData::invalid_params(why.join("\n"), None)),
         reply => {

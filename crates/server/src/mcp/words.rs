@@ -81,7 +81,7 @@ pub(super) fn told(reply: ToolReply) -> Result<CallToolResult, ErrorData> {
     let failed =
         |lines: Vec<String>| CallToolResult::error(vec![ContentBlock::text(lines.join("\n"))]);
     Ok(match reply {
-        ToolReply::Answer(answer) => answered(answer),
+        ToolReply::Answer(answer) => answered(*answer),
         ToolReply::Unknown(name) => {
             let what = format!("there is no tool {name:?}");
             return Err(ErrorData::invalid_params(what, None));

@@ -81,7 +81,7 @@ pub struct ToolFacts {
 #[serde(rename_all = "snake_case")]
 pub enum ToolReply {
     /// The tool has answered, or failed.
-    Answer(ToolAnswer),
+    Answer(Box<ToolAnswer>),
     /// There is no such tool for this caller.
     Unknown(String),
     /// The arguments are none that the tool takes: every reason.
