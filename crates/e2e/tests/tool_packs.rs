@@ -192,9 +192,16 @@ fn a_pack_that_is_not_its_makers_or_asks_for_more_is_not_installed() {
     sign(&TOOLS.replace("\"own\"", "\"theirs\""));
     world.profile("theirs", "[network]\nallow = [\"*\"]\n");
     refused("the pack has no theirs.profile.toml");
+    sign(&TOOLS.replace("profile = \"own\"\n", ""));
+    refused("one of the pack's own is missing");
+    let extends = "extends = [\"theirs\"]\n";
+    fs::write(maker.pack.join("own.profile.toml"), extends).unwrap();
+    sign(TOOLS);
+    refused("a profile of a pack extends no other");
+    fs::write(maker.pack.join("own.profile.toml"), PROFILE).unwrap();
     sign(&format!("[session]\ncalls = 9\n{TOOLS}"));
     refused("limits its own tools alone");
-    let document = "[upstream.pets]\nurl = \"https://example.com\"\nopenapi = \"/etc/hosts\"\n";
+    let document = "[upstream.pets]\nprofile = \"own\"\nurl = \"https://example.com\"\nopenapi = \"/etc/hosts\"\n";
     sign(document);
     refused("the pack has no such file");
     // A name that is taken would take away both.

@@ -141,14 +141,21 @@ impl Pack {
         self.files.get(FILE).map_or(&[], |bytes| bytes)
     }
 
-    /// Has a boundary be of the pack's own profile: it names no other.
+    /// Has a boundary be of the pack's own profile: it names no other, and that extends none, so that
+    /// no right of it is a person's that was not shown.
     pub(crate) fn bound(&self, requested: &mut Requested) -> Result<(), String> {
         let Some(RequestedProfile::Named(name)) = &requested.profile else {
-            return Ok(());
+            return Err("profile: one of the pack's own is missing".to_owned());
         };
         let file = format!("{name}{PROFILE}");
         let content = self.files.get(&file);
         let content = content.ok_or_else(|| format!("profile: the pack has no {file}"))?;
+        let text = std::str::from_utf8(content).map_err(|_| format!("{file} is not UTF-8"))?;
+        let table: toml::Table =
+            toml::from_str(text).map_err(|error| format!("{file}: {error}"))?;
+        if table.contains_key("extends") {
+            return Err(format!("{file}: a profile of a pack extends no other"));
+        }
         let of = format!("{}/{file}", self.name());
         let own = SourceFile::new(of, content.clone());
         requested.profile = Some(RequestedProfile::File(own));
