@@ -101,6 +101,22 @@ pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
     Ok(own_key(state, &directory)?.verifier().clone())
 }
 
+/// Signs a statement of this media type with the key of checkpoints, and returns its DSSE envelope
+/// (secure-systems-lab/dsse). What is signed begins as no checkpoint does.
+///
+/// # Errors
+/// [`SigningError`].
+pub fn sign_statement(
+    state: &StateDir,
+    kind: &str,
+    statement: &str,
+) -> Result<String, SigningError> {
+    open_key(state)?;
+    let directory = key_directory(state)?;
+    let _lock = directory.lock()?;
+    Ok(own_key(state, &directory)?.envelope(kind, statement))
+}
+
 fn last_note(state: &StateDir) -> Result<Option<Vec<u8>>, SigningError> {
     match state.subdirectory(LEDGER, false) {
         Ok(directory) => Ok(read_note(&directory, &state.path().join(LEDGER))?),

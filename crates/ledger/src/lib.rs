@@ -63,7 +63,7 @@ mod wanted;
 mod witness;
 
 pub use canonical::{CanonicalError, EventBody, INTEGER_MAX, NESTING_MAX};
-pub use checkpoint::SigningError;
+pub use checkpoint::{SigningError, sign_statement};
 pub use cosignature::{Cosigned, WitnessKey};
 pub use disk::Durability;
 pub use entry::{Armed, ClosedExec, Entry, Refusal, Refused};

@@ -6,6 +6,7 @@ use std::fmt;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -212,6 +213,17 @@ impl SigningKey {
     /// Signs a text, and returns the signature in base64.
     pub(crate) fn sign_text(&self, text: &str) -> String {
         STANDARD.encode(self.pair.sign(text.as_bytes()))
+    }
+
+    /// Signs a statement of this media type, in an envelope of DSSE 1.0.2.
+    pub(crate) fn envelope(&self, kind: &str, statement: &str) -> String {
+        let (of_kind, of_statement) = (kind.len(), statement.len());
+        // The encoding of protocol.md, "PAE": both lengths in bytes.
+        let signed = format!("DSSEv1 {of_kind} {kind} {of_statement} {statement}");
+        let signature =
+            json!({ "keyid": self.verifier.short_id(), "sig": self.sign_text(&signed) });
+        let payload = STANDARD.encode(statement);
+        json!({ "payload": payload, "payloadType": kind, "signatures": [signature] }).to_string()
     }
 
     /// Signs a checkpoint of the ledger that the key is for.

@@ -8,10 +8,12 @@
 //! Start reading at [`RunRecord`] and `runs.rs`, then `stored_runs.rs` for how records and the
 //! ledger go together.
 
+mod artifacts;
 mod authority;
 mod control;
 mod kept;
 mod organisation;
+mod outputs;
 mod record;
 mod record_file;
 mod removal;
@@ -28,11 +30,18 @@ mod trust;
 mod usage;
 mod vault;
 
+pub use artifacts::{
+    Artifact, ArtifactDecision, ArtifactError, ArtifactFilter, ArtifactOrigin, ArtifactState,
+    Artifacts, Deposit, Deposited,
+};
 pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority, ServerCertificate};
 pub use control::control_directory;
 pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, kept_names, list_kept};
 pub use organisation::{Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey};
 pub use organisation::{SEEN_EVERY, Signed, remember_manifest};
+pub use outputs::{
+    begin_outputs, end_outputs, end_without_outputs, left_outputs, note_origin, outputs_dir,
+};
 pub use record::{ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, SettingsRecord};
 pub use record::{RECORD_VERSION, RunRecord, RunState};
 pub use removal::{remove_run, remove_run_if};

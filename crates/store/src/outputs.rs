@@ -1,0 +1,124 @@
+//! The directories that sandboxes put files out to, until these are artifacts.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use atoll_ledger::{FileFault, StateDir};
+use atoll_model::RunId;
+use serde::{Deserialize, Serialize};
+
+use crate::{ArtifactOrigin, RunError, remove_directory};
+
+const OUTPUTS: &str = "outputs";
+/// The directory that is shown in the sandbox.
+const FILES: &str = "files";
+/// The rest that is known of a served sandbox, for whoever finds it after a sudden end.
+const ORIGIN: &str = "origin";
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    tenant: Option<String>,
+    sandbox: Option<String>,
+    session: Option<String>,
+}
+
+/// Makes the place for the outputs of a run; returns the directory that is to be made for its
+/// sandbox.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn begin_outputs(state: &StateDir, origin: &ArtifactOrigin) -> Result<PathBuf, RunError> {
+    let place = place(state, &origin.run);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&place)
+        .map_err(FileFault::on("create", &place))?;
+    if origin.tenant.is_some() || origin.session.is_some() {
+        note_origin(state, origin)?;
+    }
+    Ok(place.join(FILES))
+}
+
+/// Notes whose the outputs of a run are.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn note_origin(state: &StateDir, origin: &ArtifactOrigin) -> Result<(), RunError> {
+    let kept = Kept {
+        tenant: origin.tenant.clone(),
+        sandbox: origin.sandbox.clone(),
+        session: origin.session.clone(),
+    };
+    let path = place(state, &origin.run).join(ORIGIN);
+    let text = serde_json::to_vec(&kept).map_err(std::io::Error::from);
+    let written = text.and_then(|text| fs::write(&path, text));
+    Ok(written.map_err(FileFault::on("write", &path))?)
+}
+
+/// Returns the directory of a run's outputs.
+#[must_use]
+pub fn outputs_dir(state: &StateDir, run: &RunId) -> PathBuf {
+    place(state, run).join(FILES)
+}
+
+/// Removes the outputs of a run, once they are artifacts.
+///
+/// # Errors
+/// [`RunError`].
+pub fn end_outputs(state: &StateDir, run: &RunId) -> Result<(), RunError> {
+    remove_directory(&place(state, run))
+}
+
+/// Removes the place of a run's outputs, unless there are any.
+pub fn end_without_outputs(state: &StateDir, run: &RunId) {
+    if fs::remove_dir(outputs_dir(state, run)).is_ok() {
+        // What is left of it is empty, and in nobody's way.
+        let _ = end_outputs(state, run);
+    }
+}
+
+/// Returns the runs that have outputs which are no artifacts: those that go on, and those that came
+/// to a sudden end.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn left_outputs(state: &StateDir) -> Result<Vec<ArtifactOrigin>, RunError> {
+    let directory = state.path().join(OUTPUTS);
+    let entries = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(FileFault::on("read", &directory))?,
+    };
+    let mut left = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(FileFault::on("read", &directory))?;
+        let name = entry.file_name();
+        let Some(run) = name.to_str().and_then(|name| RunId::parse(name).ok()) else {
+            continue;
+        };
+        let path = entry.path().join(ORIGIN);
+        let kept: Option<Kept> = match fs::read(&path) {
+            // Whose it is, is not guessed.
+            Ok(text) => match serde_json::from_slice(&text) {
+                Ok(kept) => Some(kept),
+                Err(_) => continue,
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(FileFault::on("read", &path)(error).into()),
+        };
+        left.push(ArtifactOrigin {
+            run,
+            tenant: kept.as_ref().and_then(|one| one.tenant.clone()),
+            sandbox: kept.as_ref().and_then(|one| one.sandbox.clone()),
+            session: kept.and_then(|one| one.session),
+            interrupted: true,
+        });
+    }
+    Ok(left)
+}
+
+fn place(state: &StateDir, run: &RunId) -> PathBuf {
+    state.path().join(OUTPUTS).join(run.as_str())
+}
