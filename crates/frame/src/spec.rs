@@ -10,7 +10,7 @@ pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const LOWER_MAX: usize = 12;
 
 /// The version of the encoding; any other is refused.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 
 /// The place at which a layer is mounted of which only parts are shown.
 pub const WHOLE: &CStr = c".whole";
@@ -245,20 +245,12 @@ pub struct Room {
 }
 
 /// The permissions beneath a path in the sandbox, enforced by Landlock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permission {
     /// The path in the sandbox, absolute.
     pub path: Vec<u8>,
-    /// Read and list.
-    pub read: bool,
-    /// Execute.
-    pub execute: bool,
-    /// Create, write, remove, rename.
-    pub change: bool,
-    /// Create, write, remove, rename, but no sockets and pipes: others share what is there.
-    pub change_files: bool,
-    /// Control devices.
-    pub device: bool,
+    /// The rights, as the kernel's bits (landlock(7)).
+    pub rights: u64,
     /// In a fence: connect to the socket at this path, which is not the program's own.
     pub connect: bool,
 }
@@ -339,16 +331,8 @@ impl SandboxSpec {
         out.list(&self.operations, write_operation);
         out.list(&self.permissions, |out, permission| {
             out.text(&permission.path);
-            for flag in [
-                permission.read,
-                permission.execute,
-                permission.change,
-                permission.change_files,
-                permission.device,
-                permission.connect,
-            ] {
-                out.u8(u8::from(flag));
-            }
+            out.u64(permission.rights);
+            out.u8(u8::from(permission.connect));
         });
         out.u32(self.landlock_version);
         out.list(&self.resource_limits, |out, limit| {
@@ -471,11 +455,7 @@ fn read_spec(from: &mut Reader<'_>) -> Result<SandboxSpec, Malformed> {
         permissions: from.list(|from| {
             Ok(Permission {
                 path: from.text()?,
-                read: from.flag()?,
-                execute: from.flag()?,
-                change: from.flag()?,
-                change_files: from.flag()?,
-                device: from.flag()?,
+                rights: from.u64()?,
                 connect: from.flag()?,
             })
         })?,

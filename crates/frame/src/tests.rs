@@ -31,11 +31,7 @@ fn full_spec() -> SandboxSpec {
         operations: every_operation(),
         permissions: vec![Permission {
             path: b"/w".to_vec(),
-            read: true,
-            execute: false,
-            change: true,
-            change_files: false,
-            device: false,
+            rights: 0b1101,
             connect: true,
         }],
         landlock_version: 7,
@@ -948,17 +944,11 @@ fn operations() -> impl Strategy<Value = Operation> {
 }
 
 fn permissions() -> impl Strategy<Value = Permission> {
-    (texts(), any::<[bool; 6]>()).prop_map(
-        |(path, [read, execute, change, change_files, device, connect])| Permission {
-            path,
-            read,
-            execute,
-            change,
-            change_files,
-            device,
-            connect,
-        },
-    )
+    (texts(), any::<u64>(), any::<bool>()).prop_map(|(path, rights, connect)| Permission {
+        path,
+        rights,
+        connect,
+    })
 }
 
 fn specs() -> impl Strategy<Value = SandboxSpec> {

@@ -1,7 +1,8 @@
 //! A fence: a sandbox without namespaces, confined by refusals alone.
 
 use atoll_fence::{Places, become_reaper};
-use atoll_frame::{SandboxSpec, Stage};
+use atoll_frame::{Permission, SandboxSpec, Stage};
+use atoll_sys::landlock::Rights;
 use atoll_sys::{credentials, process};
 
 use crate::{At, Failure, join_groups};
@@ -28,13 +29,16 @@ pub(crate) fn enclose(spec: &SandboxSpec) -> Result<(), Failure> {
 
 /// Returns the places that a spec lets its program read, write and connect to.
 pub(crate) fn places(spec: &SandboxSpec) -> Places {
-    let of = |given: fn(&atoll_frame::Permission) -> bool| {
-        let permissions = spec.permissions.iter().filter(|one| given(one));
-        permissions.map(|one| one.path.clone()).collect()
+    let all = spec.permissions.iter();
+    let of = |rights: Rights| {
+        let has = |one: &&Permission| one.rights & rights.bits() == rights.bits();
+        let given = all.clone().filter(has);
+        given.map(|one| one.path.clone()).collect()
     };
+    let services = all.clone().filter(|one| one.connect);
     Places {
-        readable: of(|one| one.read),
-        writable: of(|one| one.change),
-        services: of(|one| one.connect),
+        readable: of(Rights::READ),
+        writable: of(Rights::CHANGE),
+        services: services.map(|one| one.path.clone()).collect(),
     }
 }

@@ -15,8 +15,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_frame::{
-    ExecId, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report, Request, ResourceLimit,
-    SandboxSpec, Stage, User,
+    ExecId, KILL, Nesting, REQUEST_BYTES_MAX, Report, Request, ResourceLimit, SandboxSpec, Stage,
+    User,
 };
 use atoll_sys::landlock::{Holds, Rights, Ruleset};
 use atoll_sys::seccomp::Instruction;
@@ -127,25 +127,11 @@ fn rules(spec: &SandboxSpec, holds: Holds) -> Result<Ruleset, Failure> {
     let rules = Ruleset::new(spec.landlock_version, holds).at(Stage::Landlock)?;
     for permission in &spec.permissions {
         let path = text(&permission.path).at(Stage::Landlock)?;
-        for rights in rights(permission) {
-            rules
-                .allow_path(&path, rights)
-                .at_path(Stage::Landlock, &permission.path)?;
-        }
+        rules
+            .allow_path(&path, Rights::of_bits(permission.rights))
+            .at_path(Stage::Landlock, &permission.path)?;
     }
     Ok(rules)
-}
-
-fn rights(permission: &Permission) -> impl Iterator<Item = Rights> {
-    [
-        (permission.read, Rights::READ),
-        (permission.execute, Rights::EXECUTE),
-        (permission.change, Rights::CHANGE),
-        (permission.change_files, Rights::CHANGE_FILES),
-        (permission.device, Rights::DEVICE),
-    ]
-    .into_iter()
-    .filter_map(|(given, rights)| given.then_some(rights))
 }
 
 /// The ends of the exec server that `init` holds.

@@ -43,9 +43,14 @@ pub struct Boundary {
     pub system: Option<String>,
     /// True if the program may create namespaces of its own, and mount in them.
     pub nesting: bool,
+    /// True if it has a directory of outputs, whose files become artifacts.
+    pub outputs: bool,
     /// The network access.
     pub network: Network,
 }
+
+/// The directory of outputs, inside. Its files become artifacts when the sandbox ends.
+pub const OUTPUTS_DIRECTORY: &str = "/outputs";
 
 /// The mechanism that confines a program to its boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

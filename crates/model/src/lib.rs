@@ -26,8 +26,8 @@ mod words;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind, is_probe};
 pub use boundary::{
-    Access, Boundary, Keep, Layering, Mode, SyscallRights, TerminalRights, View, ViewKind,
-    WorkspaceMode,
+    Access, Boundary, Keep, Layering, Mode, OUTPUTS_DIRECTORY, SyscallRights, TerminalRights, View,
+    ViewKind, WorkspaceMode,
 };
 pub use call::{
     Action, Administer, AllowHost, Argument, ArgumentValue, Asker, Call, CallId, CallTool,

@@ -11,13 +11,13 @@ use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::Grant;
 use crate::notice::Notice;
-use crate::origin::Origin;
+use crate::origin::{Origin, Sourced};
 use crate::places::{forbidden_here, is_plain_absolute, overlap};
 use crate::refusal::reason;
 use crate::repository;
 use crate::rules::{Rules, of_workspace};
 use crate::shipped::Shipped;
-use crate::source::Facts;
+use crate::source::{Facts, Outputs};
 
 const BUILT_IN: &str = "built in";
 
@@ -35,23 +35,23 @@ pub(crate) fn sandbox(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);
-    let views = rules.views.values();
     let mut boundary = Boundary {
         profile: rules.profile.value.clone(),
         mode: facts.mode,
         workspace: rules.workspace.value,
         home: rules.host.home.clone(),
-        views: views.map(|view| view.value.clone()).collect(),
+        views: values(rules.views.values()),
         volumes: volumes::of(call),
         files: rules.git_file(call.workspace()).into_iter().collect(),
         environment: environment.variables,
         limits: rules.limits.limits.clone(),
         terminal: rules.terminal.rights(),
         syscalls: rules.syscalls.rights(),
-        programs: rules.programs.iter().map(|one| one.value.clone()).collect(),
+        programs: values(&rules.programs),
         root: rules.root.value,
         system: rules.system.clone(),
         nesting: rules.nesting.value,
+        outputs: rules.outputs.is_there(facts.mode, rules.nesting.value),
         network,
     };
     reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
@@ -93,6 +93,12 @@ pub(crate) fn sandbox(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<
         asked.wall_clock_by,
         asked.labels,
     ))
+}
+
+/// Returns values without their origins.
+fn values<'a, T: Clone + 'a>(sourced: impl IntoIterator<Item = &'a Sourced<T>>) -> Vec<T> {
+    let values = sourced.into_iter().map(|one| one.value.clone());
+    values.collect()
 }
 
 /// Asks the policies about this boundary; if they refuse it, about the one without the workspace's
@@ -340,9 +346,30 @@ fn of_nesting(rules: &Rules, mode: Mode) -> Vec<Reason> {
     reasons
 }
 
+/// Returns the refusal of a directory of outputs that Landlock could not hold.
+fn of_outputs(rules: &Rules, mode: Mode) -> Option<Reason> {
+    if rules.outputs != Outputs::Required || rules.outputs.is_there(mode, rules.nesting.value) {
+        return None;
+    }
+    let (why, origin, instead) = match mode {
+        Mode::Fence => (
+            "this host gives no namespaces, so there is no place for it",
+            &Origin::BuiltIn,
+            "let user namespaces be made (atoll doctor says how), or leave out --outputs",
+        ),
+        Mode::Full => (
+            "with nesting Landlock holds no files, so programs could read and replace what is there",
+            &rules.nesting.origin,
+            "leave one of the two out",
+        ),
+    };
+    Some(reason("outputs (--outputs)", why, origin, instead))
+}
+
 /// Checks that the rules, the caller and the host belong together.
 pub(crate) fn of_host(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
+    reasons.extend(of_outputs(rules, facts.mode));
     let host = facts.host;
     if *host != rules.host {
         reasons.push(reason(

@@ -10,7 +10,7 @@ use atoll_model::network::{
     JAVA_VARIABLE, Look, Network, Part, Place, SshGrant, TRUST_DIRECTORY, age_variables,
     audit_variable, database_trust_variable, trust_variables,
 };
-use atoll_model::{Call, Mode};
+use atoll_model::{Call, Mode, OUTPUTS_DIRECTORY};
 
 use crate::Notice;
 use crate::credential::Credential;
@@ -18,7 +18,7 @@ use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;
 use crate::ssh;
-use crate::variables::{RUN, needs_its_name};
+use crate::variables::{OUTPUTS, RUN, needs_its_name};
 
 /// The program's variables, and notices about them.
 pub(crate) struct Environment {
@@ -105,11 +105,21 @@ pub(crate) fn build(
     notices.extend(denied_placeholders(rules, facts));
     notices.extend(asked_for_and_stood_for(rules, facts));
     notices.extend(asked_for_in_vain(rules, &variables));
-    variables.insert(OsString::from(RUN), OsString::from(call.run().as_str()));
+    variables.extend(own(rules, call, facts));
     Environment {
         variables: variables.into_iter().collect(),
         notices,
     }
+}
+
+/// Returns the variables that nobody else sets.
+fn own(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<(OsString, OsString)> {
+    let has_outputs = rules.outputs.is_there(facts.mode, rules.nesting.value);
+    let run = (RUN, call.run().as_str());
+    let outputs = has_outputs.then_some((OUTPUTS, OUTPUTS_DIRECTORY));
+    let all = [Some(run), outputs].into_iter().flatten();
+    all.map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 /// Returns the variables by which ssh and git find granted keys.

@@ -107,7 +107,7 @@ pub use rules::{PriorAnswer, Rules};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
-    AllowedHost, Changes, EarlierPurposes, Facts, HostFacts, Living, Maker, NoProfiles,
+    AllowedHost, Changes, EarlierPurposes, Facts, HostFacts, Living, Maker, NoProfiles, Outputs,
     PolicySources, ProfileSource, Promoted, Requested, RequestedProfile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};

@@ -17,7 +17,7 @@ use crate::places::{
 };
 use crate::refusal::reason;
 use crate::rules::Rules;
-use crate::source::Requested;
+use crate::source::{Outputs, Requested};
 use crate::variables::{self, Pattern};
 
 const LIVE: Origin = Origin::CommandLine("--live");
@@ -43,6 +43,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     if requested.nesting {
         rules.nesting = Sourced::new(true, NESTING);
     }
+    rules.outputs = requested.outputs;
     too_many("--ro", requested.read_only_dirs.len())?;
     too_many("--rw", requested.read_write_dirs.len())?;
     too_many("--env", requested.environment.len())?;
@@ -308,6 +309,9 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
         digest.add("system", system.as_bytes());
     }
     digest.add("--nesting", &[u8::from(requested.nesting)]);
+    if requested.outputs != Outputs::None {
+        digest.add("--outputs", &[1]);
+    }
     if requested.keep_caches {
         digest.add("--keep-caches", &[1]);
     }

@@ -32,7 +32,7 @@ use crate::origin::{Origin, Sourced};
 use crate::persons::Widened;
 use crate::repository::SharedRepository;
 use crate::signed::SignedBy;
-use crate::source::HostFacts;
+use crate::source::{HostFacts, Outputs};
 use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
 
@@ -58,6 +58,8 @@ pub struct Rules {
     pub(crate) system: Option<String>,
     /// True if programs may create namespaces of their own.
     pub(crate) nesting: Sourced<bool>,
+    /// The request for a directory of outputs.
+    pub(crate) outputs: Outputs,
     /// The views by path in the sandbox, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     /// The git repository of the workspace, if it lies outside and is shown.
@@ -223,6 +225,7 @@ impl Rules {
             root: no(),
             system: None,
             nesting: no(),
+            outputs: Outputs::None,
             views: BTreeMap::new(),
             repository: None,
             denied_places: Vec::new(),

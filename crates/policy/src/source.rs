@@ -83,6 +83,27 @@ pub struct EarlierPurposes {
     pub narrowed: BTreeSet<String>,
 }
 
+/// The request for a directory of outputs: programs create files in it, and neither read nor list
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outputs {
+    /// None.
+    #[default]
+    None,
+    /// One, wherever it can be held: not with nested sandboxes, where Landlock holds no files, and
+    /// not in a fence.
+    WherePossible,
+    /// One, or nothing starts.
+    Required,
+}
+
+impl Outputs {
+    /// Returns whether there is one, in this mode and with or without nested sandboxes.
+    pub(crate) fn is_there(self, mode: Mode, nesting: bool) -> bool {
+        self != Self::None && mode == Mode::Full && !nesting
+    }
+}
+
 /// The settings requested on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requested {
@@ -99,6 +120,8 @@ pub struct Requested {
     pub system: Option<String>,
     /// `--nesting`: namespaces of the program's own.
     pub nesting: bool,
+    /// `--outputs`: a directory whose files become artifacts.
+    pub outputs: Outputs,
     /// `--keep-caches`: the profile's next run sees the caches.
     pub keep_caches: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.

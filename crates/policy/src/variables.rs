@@ -27,6 +27,9 @@ const OWN_PREFIX: &str = "ATOLL_";
 /// The name of the variable that holds the run's id.
 pub(crate) const RUN: &str = "ATOLL_RUN";
 
+/// The name of the variable that holds the directory of outputs, if there is one.
+pub(crate) const OUTPUTS: &str = "ATOLL_OUTPUTS";
+
 /// Words in a name that mark the value as a secret.
 const SECRET_WORDS: [&str; 19] = [
     "TOKEN",

@@ -12,7 +12,9 @@ use atoll_model::network::{
 };
 use atoll_model::{Boundary, ViewKind};
 
-use crate::tree::PROCESSORS;
+use atoll_sys::landlock::Rights;
+
+use crate::tree::{PROCESSORS, permission};
 use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
 
 /// Devices that a program may open.
@@ -46,15 +48,15 @@ pub(crate) fn permissions(
     let mut give = |path: &Path, execute: bool, change: bool, device: bool| {
         // What is not there needs no permission; Landlock looks at what links lead to.
         if let Ok(path) = path.canonicalize() {
-            permissions.push(Permission {
-                path: path.as_os_str().as_bytes().to_vec(),
-                read: true,
-                execute,
-                change,
-                change_files: false,
-                device,
-                connect: false,
-            });
+            permissions.push(permission(
+                path.as_os_str().as_bytes().to_vec(),
+                [
+                    (true, Rights::READ),
+                    (execute, Rights::EXECUTE),
+                    (change, Rights::CHANGE),
+                    (device, Rights::DEVICE),
+                ],
+            ));
         }
     };
     for view in boundary.views.iter().filter(|view| placement.shows(view)) {
@@ -82,12 +84,8 @@ pub(crate) fn permissions(
         give(ssh, false, false, false);
         permissions.push(Permission {
             path: ssh.join(SSH_AGENT).as_os_str().as_bytes().to_vec(),
-            read: false,
-            execute: false,
-            change: false,
-            change_files: false,
-            device: false,
             connect: true,
+            ..Permission::default()
         });
     }
     permissions

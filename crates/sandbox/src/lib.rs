@@ -75,7 +75,8 @@ pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
 pub use owners::unmapped_mounts;
 pub use placement::{
-    FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
+    FencePlace, FurtherIds, IDS, OutputsPlace, PlacedLayer, Placement, WorkspacePlace,
+    identity_base, make_layer,
 };
 pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use roots::read_roots;

@@ -487,6 +487,8 @@ fn disk_watch(placement: &Placement, workspace: &Path, limits: &Limits) -> DiskW
         WorkspacePlace::Layer(layer) => written.push(layer.upper.clone()),
         WorkspacePlace::Copy(_) | WorkspacePlace::Live { .. } | WorkspacePlace::ReadOnly => {}
     }
+    let outputs = placement.outputs.iter();
+    written.extend(outputs.map(|place| place.directory.clone()));
     let own = placement.fence.iter();
     written.extend(own.flat_map(|place| [place.home.clone(), place.tmp.clone()]));
     let watch = DiskWatch::new(written, limits.disk_bytes, limits.inodes, Instant::now());

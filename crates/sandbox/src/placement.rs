@@ -37,6 +37,8 @@ pub struct Placement {
     pub template: Option<PathBuf>,
     /// A file with the memory of its interpreter, to read at [`FROZEN_FILE`](crate::FROZEN_FILE).
     pub frozen: Option<PathBuf>,
+    /// The directory whose files become artifacts, if the boundary has outputs.
+    pub outputs: Option<OutputsPlace>,
     /// Links at the root of a template's system, with what they lead to.
     pub links: Vec<(PathBuf, Vec<u8>)>,
     /// The views of the boundary that are not shown, by their paths in the sandbox: they
@@ -170,6 +172,33 @@ pub fn identity_base(name: &str) -> u32 {
 
 /// The first id of that range.
 pub(crate) const FIRST_ID: u32 = 1_879_048_192;
+
+/// The place of outputs. As host root, programs are none of those who may list it, and can enter and
+/// write; nobody else reaches it. An ordinary user's program is its owner: only Landlock rules keep it
+/// from listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputsPlace {
+    /// The directory.
+    pub directory: PathBuf,
+    /// True if programs may list `/`: then no Landlock rule keeps them from listing outputs.
+    pub lists_root: bool,
+}
+
+impl OutputsPlace {
+    /// Makes the directory, for host root's program or an ordinary user's.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn make(directory: PathBuf, base: Option<u32>, lists_root: bool) -> std::io::Result<Self> {
+        std::fs::create_dir(&directory)?;
+        let mode = if base.is_some() { 0o733 } else { 0o700 };
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode))?;
+        Ok(Self {
+            directory,
+            lists_root: base.is_some() || lists_root,
+        })
+    }
+}
 
 /// Makes the two directories of a layer below `directory`. The upper one gets the mode and
 /// owner of `lower`, since the program sees it as the layer's root. Returns the layer and the

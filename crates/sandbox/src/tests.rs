@@ -67,6 +67,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         root: false,
         system: None,
         nesting: false,
+        outputs: false,
         network: Network::default(),
     }
 }

@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::{Operation, Permission, Source, WHOLE};
-use atoll_model::{Access, Boundary, View, ViewKind, VolumeMount};
+use atoll_model::{Access, Boundary, OUTPUTS_DIRECTORY, View, ViewKind, VolumeMount};
+
+use atoll_sys::landlock::Rights;
 
 use crate::execution;
 use crate::unshown::unshown;
@@ -112,6 +114,9 @@ pub(crate) fn plan(
         plan.accounts(accounts)?;
     }
     plan.template(boundary, placement)?;
+    if let Some(outputs) = &placement.outputs {
+        plan.outputs(&outputs.directory)?;
+    }
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
     }
@@ -236,6 +241,27 @@ impl Plan {
                 as_caller: false,
             });
         }
+        Ok(())
+    }
+
+    /// Adds the directory of outputs. Its owner is no id of the sandbox where there is another one.
+    fn outputs(&mut self, outputs: &Path) -> Result<(), SandboxError> {
+        let inside = Path::new(OUTPUTS_DIRECTORY);
+        if self.made.contains(inside) {
+            return Err(SandboxError::Source {
+                path: inside.to_path_buf(),
+                error: std::io::Error::other("it is shown in the sandbox, and outputs go there"),
+            });
+        }
+        self.directory(inside, false);
+        self.operations.push(Operation::Writable {
+            path: relative(inside),
+            source: source(outputs)?,
+            as_caller: false,
+        });
+        self.operations.push(Operation::Inexecutable {
+            path: relative(inside),
+        });
         Ok(())
     }
 
@@ -756,19 +782,25 @@ impl Plan {
         workspace: &Path,
         placement: &Placement,
     ) {
+        let tops = match &placement.outputs {
+            None => vec![PathBuf::from("/")],
+            Some(outputs) => self.permit_outputs(outputs.lists_root),
+        };
         let mut give = |path: &Path, execute: bool, change: bool, device: bool| {
             let path = path.as_os_str().as_bytes().to_vec();
-            self.permissions.push(Permission {
+            self.permissions.push(permission(
                 path,
-                read: true,
-                execute,
-                change,
-                change_files: false,
-                device,
-                connect: false,
-            });
+                [
+                    (true, Rights::READ),
+                    (execute, Rights::EXECUTE),
+                    (change, Rights::CHANGE),
+                    (device, Rights::DEVICE),
+                ],
+            ));
         };
-        give(Path::new("/"), programs.is_empty(), false, false);
+        for top in tops {
+            give(&top, programs.is_empty(), false, false);
+        }
         for program in programs {
             give(program, true, false, false);
         }
@@ -791,15 +823,42 @@ impl Plan {
             give(place, false, true, false);
         }
         let changed = boundary.volumes.iter().filter(|mount| !mount.read_only);
-        self.permissions.extend(changed.map(|mount| Permission {
-            path: mount.inside.as_os_str().as_bytes().to_vec(),
-            read: true,
-            execute: false,
-            change: false,
-            change_files: true,
-            device: false,
-            connect: false,
+        self.permissions.extend(changed.map(|mount| {
+            let path = mount.inside.as_os_str().as_bytes().to_vec();
+            permission(path, [(true, Rights::READ), (true, Rights::CHANGE_FILES)])
         }));
+    }
+
+    /// Adds the rights to outputs. Returns the other directories at the root: what may be done
+    /// beneath the root itself may be done in all of them (landlock(7)), and outputs are not read.
+    fn permit_outputs(&mut self, lists_root: bool) -> Vec<PathBuf> {
+        let path = OUTPUTS_DIRECTORY.as_bytes().to_vec();
+        self.permissions.extend([
+            permission(path, [(true, Rights::DEPOSIT)]),
+            permission(b"/".to_vec(), [(lists_root, Rights::LIST)]),
+        ]);
+        let root = Path::new("/");
+        // What a link leads to has rights of its own.
+        let is_link = |path: &Path| {
+            let at = relative(path);
+            let mut links = self.operations.iter();
+            links.any(|one| matches!(one, Operation::Link { path, .. } if *path == at))
+        };
+        let made = self.made.iter().filter(|path| {
+            let is_top = path.parent() == Some(root) && *path != Path::new(OUTPUTS_DIRECTORY);
+            is_top && !is_link(path)
+        });
+        made.cloned().collect()
+    }
+}
+
+/// Returns a permission with those of these rights that are given.
+pub(crate) fn permission<const N: usize>(path: Vec<u8>, rights: [(bool, Rights); N]) -> Permission {
+    let given = rights.into_iter().filter(|(given, _)| *given);
+    Permission {
+        path,
+        rights: given.fold(0, |bits, (_, rights)| bits | rights.bits()),
+        connect: false,
     }
 }
 

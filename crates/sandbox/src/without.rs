@@ -8,6 +8,7 @@
 use std::ffi::{CStr, CString};
 
 use atoll_frame::{Operation, SandboxSpec};
+use atoll_sys::landlock::Rights;
 
 /// The variable that names the removed defences, separated by commas.
 const SWITCH: &str = "ATOLL_TEST_WITHOUT";
@@ -41,7 +42,7 @@ pub(crate) fn leave_out(mut spec: SandboxSpec) -> SandboxSpec {
     if is("landlock") {
         // Rights are asked for again where a description is checked.
         for permission in &mut spec.permissions {
-            (permission.execute, permission.change) = (true, true);
+            permission.rights |= Rights::EXECUTE.and(Rights::CHANGE).bits();
         }
     }
     spec

@@ -19,6 +19,7 @@ const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const REMOVE_DIR: u64 = 1 << 4;
 const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_REG: u64 = 1 << 8;
 const MAKE_SOCK: u64 = 1 << 9;
 const MAKE_FIFO: u64 = 1 << 10;
 const MAKE_BLOCK: u64 = 1 << 11;
@@ -33,6 +34,10 @@ const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 impl Rights {
     /// Read files and list directories.
     pub const READ: Self = Self(READ_FILE | READ_DIR);
+    /// List directories.
+    pub const LIST: Self = Self(READ_DIR);
+    /// Create regular files and write to them, and no more.
+    pub const DEPOSIT: Self = Self(MAKE_REG | WRITE_FILE | TRUNCATE);
     /// Remove empty directories.
     pub const REMOVE_DIRECTORIES: Self = Self(REMOVE_DIR);
     /// Link and move from directory to directory.
@@ -45,6 +50,18 @@ impl Rights {
     pub const CHANGE_FILES: Self = Self(Self::CHANGE.0 & !(MAKE_SOCK | MAKE_FIFO));
     /// Read, write and control a device.
     pub const DEVICE: Self = Self(READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV);
+
+    /// Returns those of the kernel's bits.
+    #[must_use]
+    pub const fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the kernel's bits.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
 
     /// Returns the union of both.
     #[must_use]

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use atoll_frame::{Operation, Permission, Source};
 use atoll_model::{Access, Boundary, Keep, Layering, View, ViewKind, VolumeMount};
 
+use atoll_sys::landlock::Rights;
+
 use super::{boundary, host, mount, view};
 use crate::tree::{PROCESSORS, Plan, plan};
-use crate::{PlacedLayer, Placement, SandboxError, WorkspacePlace, make_layer};
+use crate::{OutputsPlace, PlacedLayer, Placement, SandboxError, WorkspacePlace, make_layer};
 
 /// A host in a temporary directory: a system, a home, a workspace in it.
 struct World {
@@ -64,6 +66,7 @@ impl World {
             accounts: None,
             template: None,
             frozen: None,
+            outputs: None,
             links: Vec::new(),
             ssh: None,
             repository: None,
@@ -138,20 +141,21 @@ impl World {
         }
         for Permission {
             path,
-            read,
-            execute,
-            change,
-            change_files,
-            device,
+            rights,
             connect,
         } in &plan.permissions
         {
-            assert!(!change_files, "only a volume has it");
-            let rights = [(read, 'r'), (execute, 'x'), (change, 'w'), (device, 'd')];
             assert!(!connect, "only a fence needs it");
+            let has = |wanted: Rights| rights & wanted.bits() == wanted.bits();
+            let rights = [
+                (has(Rights::READ), 'r'),
+                (has(Rights::EXECUTE), 'x'),
+                (has(Rights::CHANGE), 'w'),
+                (has(Rights::DEVICE), 'd'),
+            ];
             let rights: String = rights
                 .iter()
-                .map(|(given, letter)| if **given { *letter } else { '-' })
+                .map(|(given, letter)| if *given { *letter } else { '-' })
                 .collect();
             text += &format!("may {rights} {}\n", shown(path));
         }
@@ -284,7 +288,7 @@ fn check(world: &World, boundary: &Boundary, plan: &Plan, placed: &[PathBuf]) {
     }
     for permission in &plan.permissions {
         assert!(permission.path.starts_with(b"/"));
-        assert!(permission.change || permission.device || permission.read);
+        assert_ne!(permission.rights, 0);
     }
 }
 
@@ -326,7 +330,8 @@ fn volume_is_planned_without_sockets_and_pipes() {
         let inside = |one: &&Permission| one.path == b"/mnt/models";
         let rights: Vec<_> = plan.permissions.iter().filter(inside).collect();
         assert_eq!(rights.len(), usize::from(!read_only));
-        assert!(rights.iter().all(|one| one.change_files && !one.change));
+        let expected = Rights::READ.and(Rights::CHANGE_FILES).bits();
+        assert!(rights.iter().all(|one| one.rights == expected));
     }
 }
 
@@ -363,10 +368,10 @@ fn every_kind_of_workspace_is_planned() {
             .filter(|one| path_of(one).starts_with(inside))
             .map(kind)
             .collect();
-        let changes = plan
-            .permissions
-            .iter()
-            .any(|one| one.change && one.path.ends_with(inside));
+        let changes = plan.permissions.iter().any(|one| {
+            one.rights & Rights::CHANGE.bits() == Rights::CHANGE.bits()
+                && one.path.ends_with(inside)
+        });
         let expected: (&[&str], bool) = match placement.workspace {
             WorkspacePlace::Layer(_) => (&["directory", "layer"], true),
             WorkspacePlace::Copy(_) => (&["directory", "writable"], true),
@@ -630,7 +635,10 @@ fn programs_are_executed_only_from_where_it_is_allowed() {
     let placement = world.copy_on_write();
     let mut boundary = world.boundary();
     let executes = |plan: &Plan| -> Vec<String> {
-        let given = plan.permissions.iter().filter(|one| one.execute);
+        let given = plan
+            .permissions
+            .iter()
+            .filter(|one| one.rights & Rights::EXECUTE.bits() != 0);
         given
             .map(|one| String::from_utf8(one.path.clone()).unwrap())
             .collect()
@@ -772,4 +780,74 @@ fn only_parts_of_a_whole_layer_are_shown() {
         ),
         "{at_etc:?}"
     );
+}
+
+/// All that may be done beneath the root may be done with outputs (landlock(7)): nothing may but
+/// listing, and that where it has to be.
+#[test]
+fn outputs_are_deposited_and_nothing_else() {
+    let world = World::new();
+    let outputs = world.path("outputs");
+    fs::create_dir(&outputs).unwrap();
+    for lists_root in [false, true] {
+        let mut placement = world.copy_on_write();
+        placement.outputs = Some(OutputsPlace {
+            directory: outputs.clone(),
+            lists_root,
+        });
+        let boundary = world.boundary();
+        let plan = world.plan(&boundary, &placement);
+        let covers = |one: &&Permission| Path::new("/outputs").starts_with(shown_path(&one.path));
+        let rights: Vec<_> = plan.permissions.iter().filter(covers).collect();
+        assert_eq!(rights.len(), 2);
+        for one in rights {
+            let expected = match one.path.as_slice() {
+                b"/" if lists_root => Rights::LIST.bits(),
+                b"/" => 0,
+                _ => Rights::DEPOSIT.bits(),
+            };
+            assert_eq!(one.rights, expected, "{one:?}");
+        }
+        // Everything else at the root can be read as ever.
+        let links = |one: &&Operation| !matches!(one, Operation::Link { .. });
+        let made = plan.operations.iter().filter(links).map(path_of);
+        let tops = made.filter_map(|path| path.split(|byte| *byte == b'/').next());
+        for top in tops.filter(|top| !top.is_empty() && *top != b"outputs") {
+            let path = [b"/", top].concat();
+            let mut given = plan.permissions.iter();
+            assert!(
+                given.any(|one| one.path == path
+                    && one.rights & Rights::READ.bits() == Rights::READ.bits()),
+                "{}",
+                path.escape_ascii()
+            );
+        }
+        let steps = plan
+            .operations
+            .iter()
+            .filter(|one| path_of(one) == b"outputs");
+        let steps: Vec<String> = steps.map(kind).collect();
+        assert_eq!(steps, ["directory", "writable", "inexecutable"]);
+    }
+}
+
+#[test]
+fn a_directory_that_is_shown_is_none_for_outputs() {
+    let world = World::new();
+    let mut placement = world.copy_on_write();
+    placement.outputs = Some(OutputsPlace {
+        directory: world.path("empty"),
+        lists_root: true,
+    });
+    let shown = View {
+        inside: PathBuf::from("/outputs"),
+        ..view(world.path("home"), ViewKind::Input)
+    };
+    let boundary = boundary(&world.path("home"), vec![shown]);
+    let error = plan(&boundary, &world.workspace(), &placement, &host()).unwrap_err();
+    assert!(error.to_string().contains("outputs go there"), "{error}");
+}
+
+fn shown_path(path: &[u8]) -> &Path {
+    Path::new(std::ffi::OsStr::from_bytes(path))
 }
