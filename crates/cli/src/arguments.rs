@@ -6,6 +6,7 @@
 //! users: each option says its unit, its default and shows an example.
 
 mod approvals;
+mod artifacts;
 mod authority;
 mod breakers;
 mod exec;
@@ -45,6 +46,10 @@ use crate::status::STATUS_OWN_ERROR;
 pub use approvals::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
+};
+pub use artifacts::{
+    ArtifactsAction, ArtifactsArguments, GetArtifactArguments, ListArtifactsArguments,
+    PromoteArtifactsArguments, RejectArtifactArguments, ShowArtifactArguments,
 };
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
@@ -198,6 +203,8 @@ pub enum Command {
     Mcp(McpArguments),
     Init(InitArguments),
     Hook(HookArguments),
+    #[command(alias = "artifact")]
+    Artifacts(ArtifactsArguments),
     #[command(alias = "breaker")]
     Breakers(BreakersArguments),
     #[command(alias = "log")]

@@ -25,6 +25,7 @@ pub use json_file::{open_json, tell_failure, write_told};
 
 use crate::answered;
 use crate::arguments::RunArguments;
+use crate::artifacts::put_away;
 use crate::console::Console;
 use crate::denied::{cut_output, denied};
 use crate::escape::Copied;
@@ -101,6 +102,8 @@ struct Went {
     learnt: Option<Vec<Meant>>,
     /// The questions put to a person, and their answers.
     approvals: Vec<serde_json::Value>,
+    /// The number of its outputs, which are artifacts now.
+    artifacts: u64,
 }
 
 impl<'a> Conclusion<'a> {
@@ -137,6 +140,7 @@ impl Conclusion<'_> {
             mut record,
             flows,
             notices,
+            artifacts,
             ..
         } = called;
         let mut cut = attachment.cut().map(cut_output).collect();
@@ -167,6 +171,7 @@ impl Conclusion<'_> {
             flows,
             learnt: self.learnt(&record)?,
             approvals: answered::json(asked.iter()),
+            artifacts,
         };
         self.record_seen(&record, &went)?;
         let asks = self.asks(&went, &all);
@@ -188,10 +193,7 @@ impl Conclusion<'_> {
         } else {
             self.summary(&record, &went, afterwards)
         };
-        if asks || !self.arguments.quiet {
-            self.output.say(&told);
-            self.output.say(&left);
-        }
+        self.tell_decided(asks, [told, left, put_away(&record.run, artifacts)]);
         self.tell_more(&record, &went, asks);
         self.tell_machines(&record, &went)?;
         let status = went.outcome.ending.exit_status();
@@ -201,6 +203,12 @@ impl Conclusion<'_> {
         } else {
             status
         })
+    }
+
+    /// Tells what became of a run's changes and outputs.
+    fn tell_decided(&self, asks: bool, texts: [String; 3]) {
+        let texts = texts.iter().filter(|_| asks || !self.arguments.quiet);
+        texts.for_each(|text| self.output.say(text));
     }
 
     /// Returns the events of a run's questions to a person; none where its rules cannot ask.
@@ -474,6 +482,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
             "ignored": group(&groups.ignored),
         },
         "denied": denied,
+        "artifacts": went.artifacts,
         "approvals": went.approvals,
         "stopped": went.flows.stopped,
         "attempts": attempts,

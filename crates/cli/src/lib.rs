@@ -9,6 +9,7 @@ mod advice;
 mod answered;
 mod approvals;
 pub mod arguments;
+mod artifacts;
 mod ask_key;
 mod authority;
 mod breakers;
@@ -159,6 +160,7 @@ fn perform(
         Command::Mcp(arguments) => tools::mcp(&arguments, output),
         Command::Init(arguments) => init::init(&arguments, output),
         Command::Hook(arguments) => hook::hook(&arguments, output),
+        Command::Artifacts(arguments) => artifacts::artifacts(&arguments, output),
         Command::Breakers(arguments) => breakers::breakers(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_model::{InvalidLimit, LimitKey, parse_duration, parse_limit};
-use atoll_policy::{EarlierPurposes, Requested, RequestedProfile, nearest};
+use atoll_policy::{EarlierPurposes, Outputs, Requested, RequestedProfile, nearest};
 
 use crate::arguments::{self, Command, RunArguments};
 
@@ -50,6 +50,10 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         root: arguments.root,
         system: None,
         nesting: arguments.nesting,
+        outputs: match arguments.outputs {
+            true => Outputs::Required,
+            false => Outputs::None,
+        },
         keep_caches: arguments.keep_caches,
         read_only_dirs,
         read_write_dirs,

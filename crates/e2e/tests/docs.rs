@@ -576,6 +576,29 @@ fn the_commands_about_what_is_kept_work() {
 }
 
 #[test]
+fn the_commands_about_artifacts_work() {
+    let world = World::new("the_commands_about_artifacts_work");
+    let text = document("docs/artifacts.md");
+    let block = text.split("```console\n").nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let commands = transcript(block.unwrap_or_default());
+    assert!(commands.len() > 4, "{commands:?}");
+    // A host may have no jq: its one use here is to read an id.
+    let jq = "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[0][\"id\"])'; }";
+    for (command, _) in commands {
+        let command = format!("{jq}; PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let outcome = world.host_shell(&command).run().success();
+        if command.contains(" get ") {
+            assert_eq!(outcome.out(), "42 rows\n");
+        }
+    }
+    assert_eq!(
+        world.read(world.workspace().join("report.txt")),
+        "42 rows\n"
+    );
+}
+
+#[test]
 fn commands_of_execs_work() {
     let world = World::new("commands_of_execs_work");
     world.write(world.workspace().join("here"), "outside\n");

@@ -13,6 +13,7 @@ mod afterwards;
 mod agents;
 mod ages;
 mod approvals;
+mod artifacts;
 mod as_outside;
 mod attacks;
 mod attempts;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use atoll_ledger::host_text;
 use atoll_model::network::{Network, NetworkRule};
-use atoll_model::{Access, Boundary, Keep, Limits, Verdict, ViewKind, VolumeMount};
+use atoll_model::{
+    Access, Boundary, Keep, Limits, OUTPUTS_DIRECTORY, Verdict, ViewKind, VolumeMount,
+};
 use atoll_policy::{Grant, Rules};
 use serde_json::{Map, Value, json};
 
@@ -60,6 +62,9 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
         fields.insert("system".to_owned(), json!(system));
     }
     fields.insert("nesting".to_owned(), json!(boundary.nesting));
+    if boundary.outputs {
+        fields.insert("outputs".to_owned(), json!(OUTPUTS_DIRECTORY));
+    }
     fields.insert("network".to_owned(), network(&boundary.network));
     fields.insert("limits".to_owned(), limits(&boundary.limits));
     let asked_for: Vec<&str> = rules

@@ -12,6 +12,7 @@ use atoll_store::control_directory;
 use serde_json::Value;
 
 use crate::failure::{Doing, Failure};
+use crate::outputs::put_away_left;
 use crate::supervision::connected_to;
 
 pub use times::{beginning, microseconds, seconds};
@@ -39,6 +40,8 @@ pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
             let _ = group.remove();
         }
     }
+    // What cannot be put away is tried again, and told by whoever asks for artifacts.
+    let _ = put_away_left(state, &ledger);
     if !ledger.interrupted().is_empty()
         && let Ok(Some(sockets)) = control_directory(state, false)
     {

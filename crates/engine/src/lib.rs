@@ -12,6 +12,7 @@
 
 mod accounts;
 mod approvals;
+pub mod artifacts;
 mod asking;
 pub mod at_rest;
 mod call;
@@ -47,6 +48,7 @@ pub mod loopback;
 mod meanwhile;
 pub mod not_started;
 pub mod notice;
+pub mod outputs;
 mod persons;
 mod place;
 mod place_error;
@@ -70,6 +72,7 @@ mod running;
 pub mod sandboxes;
 pub mod secrets;
 mod served;
+pub mod served_artifacts;
 pub mod shell;
 pub mod signed;
 mod slug;

@@ -25,7 +25,7 @@ use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, kept, login, rooted, volume_place};
+use crate::{PlaceError, Request, fencing, kept, login, outputs, rooted, volume_place};
 
 /// The directory of layers in a run's directory.
 const LAYERS: &str = "layers";
@@ -76,6 +76,7 @@ pub(crate) fn place(
     placing.kept.iter().try_for_each(Kept::note)?;
     volume_place::check(&placing.offered, boundary)?;
     let fence = fencing::place(&mut placing, boundary)?;
+    let outputs = outputs::place(request.state, boundary, request.call, placing.base)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
     placing.notices.extend(notices);
@@ -103,6 +104,7 @@ pub(crate) fn place(
             accounts: served.filter(|_| !boundary.root).map(|one| one.accounts),
             template: request.home.and_then(Home::template),
             frozen: request.home.and_then(Home::frozen),
+            outputs,
             links: rooted::links(request.home, boundary.root)?,
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,

@@ -1,6 +1,6 @@
 //! The policy decision on applying a run's changes.
 
-mod makers;
+pub(crate) mod makers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -296,8 +296,8 @@ fn asked_changes(reasons: &[Reason], written: &Written, meant: &Meant<'_>) -> Ve
 }
 
 /// Having the permission recorded, for whoever writes then.
-struct Opening<'a> {
-    agreed: Option<&'a Agreed>,
+pub(crate) struct Opening<'a> {
+    pub(crate) agreed: Option<&'a Agreed>,
 }
 
 impl Effect for Opening<'_> {
@@ -326,7 +326,7 @@ impl Effect for Opening<'_> {
 
 /// The reason why there is no permission.
 #[derive(Debug)]
-enum NotAllowed {
+pub(crate) enum NotAllowed {
     Refused(Refused),
     Unrecorded(LedgerError),
 }

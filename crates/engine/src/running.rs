@@ -11,8 +11,8 @@ use atoll_sandbox::{
     Assembled, Attachment, LauncherReaper, Native, SandboxError, Starting, assemble, detect_groups,
 };
 use atoll_store::{
-    RunRecord, RunState, create_run, create_scratch, release_end, remove_scratch, reserve_end,
-    update_run,
+    RunRecord, RunState, create_run, create_scratch, end_without_outputs, release_end,
+    remove_scratch, reserve_end, update_run,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ use crate::rooted::SYSTEM_LAYERS;
 use crate::ssh::SshPlace;
 use crate::supervision::{EgressInputs, FlowEvent, Flows, IsRevoked, Live, Outside};
 use crate::trust::Trust;
-use crate::{PlaceError, asking, flows, given_up, kept, meanwhile, ranged, record};
+use crate::{PlaceError, asking, flows, given_up, kept, meanwhile, outputs, ranged, record};
 
 /// The outcome of a call that makes a sandbox.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub struct CallOutcome<A> {
     pub notices: Vec<String>,
     /// A summary of its connections.
     pub flows: Flows,
+    /// The number of its outputs, which are artifacts now.
+    pub artifacts: u64,
 }
 
 /// Makes a sandbox, and supervises it to its end. `attach` makes the other end of the program's
@@ -155,6 +157,7 @@ impl<A: Attachment, F: FnOnce(&Grant) -> A> Effect for Run<'_, '_, F> {
                     record: ran.record,
                     notices: ran.notices,
                     flows: ran.flows,
+                    artifacts: ran.artifacts,
                 })
             }
             Err(error) => {
@@ -172,6 +175,8 @@ struct Ran {
     record: RunRecord,
     notices: Vec<String>,
     flows: Flows,
+    /// The number of its outputs, which are artifacts.
+    artifacts: u64,
     /// The reaper of its launcher.
     departing: Option<LauncherReaper>,
 }
@@ -306,7 +311,10 @@ impl Prepared {
             directory: &|| asking::directory(request.state),
             gate: &acts,
             widening: request.widening,
-            assign: &|served| rereading.assign(served),
+            assign: &|served| {
+                rereading.assign(served);
+                outputs::assigned(request.state, &boundary, &rereading.call());
+            },
             execs: &execs,
             owner: request.owner,
         };
@@ -326,15 +334,18 @@ impl Prepared {
             Some(error) => Err(error.into()),
             None => attended.map_err(CallError::from),
         };
-        ended(
-            request,
-            record,
-            attended,
-            placed,
-            labels.into_inner(),
-            flows,
-        )
+        let (call, is_interrupted) = (rereading.call(), attended.is_err());
+        let place = outputs::Outputs::of(request, &call, is_interrupted);
+        let artifacts = place.put_away(armed.grant(), &mut placed.notices);
+        let (labels, ran) = (labels.into_inner(), Ended { attended, flows });
+        ended(request, record, ran, placed, labels, artifacts)
     }
+}
+
+/// The end of a run's program, and a summary of its connections.
+struct Ended {
+    attended: Result<(Outcome, Option<LauncherReaper>), CallError>,
+    flows: Flows,
 }
 
 /// Keeps the first failure to record something. Returns whether there was none: what cannot be
@@ -354,12 +365,12 @@ fn note_recorded(
 fn ended(
     request: &Request<'_>,
     mut record: RunRecord,
-    attended: Result<(Outcome, Option<LauncherReaper>), CallError>,
+    ended: Ended,
     placed: Placed,
     labels: BTreeSet<String>,
-    flows: Flows,
+    artifacts: u64,
 ) -> Result<Ran, CallError> {
-    let (outcome, departing) = match attended {
+    let (outcome, departing) = match ended.attended {
         Ok(attended) => attended,
         Err(error) => return fail(request, record).and(Err(error)),
     };
@@ -372,7 +383,8 @@ fn ended(
         record: note_end(request, record, RunState::Kept)?,
         outcome,
         notices,
-        flows,
+        flows: ended.flows,
+        artifacts,
         departing,
     })
 }
@@ -439,6 +451,9 @@ fn note_end(
     state: RunState,
 ) -> Result<RunRecord, CallError> {
     record.state = state;
+    if state == RunState::Failed {
+        end_without_outputs(request.state, &record.run);
+    }
     ranged::give_back(request.state, &record.run).map_err(PlaceError::GivenBack)?;
     if request.is_scratch() {
         let upper = request.state.scratch_dir(&record.run).join("upper");

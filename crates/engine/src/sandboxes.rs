@@ -20,7 +20,7 @@ use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
 use atoll_model::{CallId, Ending, LimitKey, Mode, RunId, Served};
 use atoll_policy::HostFacts;
-pub use atoll_policy::{PriorAnswer, Requested};
+pub use atoll_policy::{Outputs, PriorAnswer, Requested};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FROZEN_FILE, FileChange, FileServer, FileWatch, InUse,
     Pending, Size, TEMPLATE_DIRECTORY, disk_bytes,
@@ -74,13 +74,13 @@ pub const PROXY: SocketAddrV4 = SocketAddrV4::new(atoll_egress::PROXY_ADDRESS, 8
 /// Everything that sandboxes share: the state, the ledger, and a launcher that stays.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     places: Places,
-    state: StateDir,
-    ledger: Ledger,
+    pub(crate) state: StateDir,
+    pub(crate) ledger: Ledger,
     host: HostFacts,
     machine: Host,
     mode: Mode,
@@ -139,7 +139,7 @@ pub struct Sandbox {
     home: Arc<Home>,
     /// True while its processes stand still for a caller.
     is_still: AtomicBool,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
 }

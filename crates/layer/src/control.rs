@@ -24,6 +24,12 @@ pub struct ControlFile {
     pub reason: &'static str,
 }
 
+/// Returns the reason why a file of this path is a control file, if it is one.
+#[must_use]
+pub fn control_reason(path: &RelativePath) -> Option<&'static str> {
+    reason(path, false, false)
+}
+
 /// Returns the reason why the path is a control file, if it is one. `whole` means that the entry
 /// stands for all that is or could be beneath it, as a symbolic link or a moved directory does:
 /// then the beginning of a pattern matches too.

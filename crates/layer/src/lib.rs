@@ -78,7 +78,7 @@ mod writes;
 pub use apply::{Applied, JournalState, apply, finish, journal_state, take_back};
 pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
 pub use checkpoint::{CheckpointFacts, checkpoint};
-pub use control::{CONTROL_FILES, ControlFile};
+pub use control::{CONTROL_FILES, ControlFile, control_reason};
 pub use diff::{DiffOptions, write_diff};
 pub use digest::PlanDigest;
 pub use error::{ApplyError, CheckpointError, PlanError, ReadError, TreeError};

@@ -104,6 +104,15 @@ pub struct RunArguments {
     #[arg(long, conflicts_with = "live", verbatim_doc_comment)]
     pub nesting: bool,
 
+    /// Give the program a directory, /outputs, whose files wait as artifacts for a decision
+    ///
+    /// The program creates files there and writes to them. It cannot read, list, rename or
+    /// remove them, nor make directories. At the end each becomes an artifact, encrypted and
+    /// with a signed statement of where it is from: `atoll artifacts` lists, shows and promotes
+    /// them. ATOLL_OUTPUTS holds the path. Not with --nesting. Default: off.
+    #[arg(long, conflicts_with = "nesting", verbatim_doc_comment)]
+    pub outputs: bool,
+
     /// Let the profile's next run see the package and build caches that this one fills
     ///
     /// Those that the profile names (`[home] cache`, as ~/.npm); the home outside stays as it
@@ -402,6 +411,7 @@ impl RunArguments {
             ("--live", self.live),
             ("--root", self.root),
             ("--nesting", self.nesting),
+            ("--outputs", self.outputs),
             ("--keep-caches", self.keep_caches),
             ("--learn", self.learn),
             ("--no-ask", self.no_ask),

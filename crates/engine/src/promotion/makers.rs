@@ -96,23 +96,43 @@ impl By<'_> {
     /// When the ledger cannot be read.
     pub fn makers(&self, asks_for_reputation: bool) -> Result<Vec<Maker>, String> {
         let (state, runs) = match self {
-            Self::Run(state, record, _) => (state, of_run(state, record)?),
+            Self::Run(state, record, _) => (state, of_run(state, &record.run)?),
             Self::Kept(state, record, _) => (state, of_kept(state, record)?),
         };
-        let mut makers: Vec<Maker> = Vec::new();
-        for run in runs.into_values() {
-            let maker = run.maker(state, asks_for_reputation)?;
-            if !makers.contains(&maker) {
-                makers.push(maker);
-            }
-            if makers.len() > MAKERS_MAX {
-                return Err(format!(
-                    "more than {MAKERS_MAX} runs that differ may have made them"
-                ));
-            }
-        }
-        Ok(makers)
+        each_once(state, runs, asks_for_reputation)
     }
+}
+
+/// Returns the facts about a run, and every one whose layers it continued, with equal ones once.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub(crate) fn of_run_alone(
+    state: &StateDir,
+    run: &RunId,
+    asks_for_reputation: bool,
+) -> Result<Vec<Maker>, String> {
+    each_once(state, of_run(state, run)?, asks_for_reputation)
+}
+
+fn each_once(
+    state: &StateDir,
+    runs: Runs,
+    asks_for_reputation: bool,
+) -> Result<Vec<Maker>, String> {
+    let mut makers: Vec<Maker> = Vec::new();
+    for run in runs.into_values() {
+        let maker = run.maker(state, asks_for_reputation)?;
+        if !makers.contains(&maker) {
+            makers.push(maker);
+        }
+        if makers.len() > MAKERS_MAX {
+            return Err(format!(
+                "more than {MAKERS_MAX} runs that differ may have made them"
+            ));
+        }
+    }
+    Ok(makers)
 }
 
 /// A run, as far as its events were read.
@@ -135,9 +155,9 @@ fn unknown(run: &RunId) -> String {
 }
 
 /// Returns a run, and every one whose layers it continued.
-fn of_run(state: &StateDir, record: &RunRecord) -> Result<Runs, String> {
+fn of_run(state: &StateDir, run: &RunId) -> Result<Runs, String> {
     let mut runs = Runs::new();
-    let mut next = Some(record.run.clone());
+    let mut next = Some(run.clone());
     while let Some(run) = next.filter(|run| !runs.contains_key(run)) {
         let mut read = Runs::new();
         for event in Ledger::show(state, &run).map_err(|error| unread(&error))? {

@@ -1,0 +1,313 @@
+//! `atoll artifacts`.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use atoll_engine::artifacts::{self, Deciding, as_json};
+use atoll_engine::configuration::Places;
+use atoll_engine::events::open_ledger;
+use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::{printable, quoted};
+use atoll_ledger::{Ledger, StateDir};
+use atoll_model::{Reason, RunId};
+use atoll_store::{Artifact, ArtifactFilter, ArtifactState, Artifacts};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    ArtifactsAction, ArtifactsArguments, GetArtifactArguments, ListArtifactsArguments,
+    PromoteArtifactsArguments, RejectArtifactArguments, ShowArtifactArguments,
+};
+use crate::consent::consent;
+use crate::output::Output;
+use crate::render::{counted, grouped};
+
+/// The bytes and lines of a text that are shown of what waits.
+const PREVIEW_BYTES: usize = 4 << 10;
+const PREVIEW_LINES: usize = 20;
+/// The most artifacts in a question: whoever is shown more reads none.
+const ASKED_MAX: usize = 40;
+
+/// Carries out `atoll artifacts`.
+///
+/// # Errors
+/// When the artifacts cannot be read, or a decision about them not be made.
+pub fn artifacts(arguments: &ArtifactsArguments, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.open_state()?;
+    let ledger = open_ledger(&state)?;
+    let command = Command {
+        store: artifacts::open(&state, &ledger)?,
+        tenant: arguments.tenant.as_deref(),
+        state: &state,
+        ledger: &ledger,
+        output,
+    };
+    match &arguments.action {
+        ArtifactsAction::List(arguments) => command.list(arguments)?,
+        ArtifactsAction::Show(arguments) => command.show(arguments)?,
+        ArtifactsAction::Get(arguments) => command.get(arguments)?,
+        ArtifactsAction::Promote(arguments) => command.promote(arguments)?,
+        ArtifactsAction::Reject(arguments) => command.reject(arguments)?,
+    }
+    Ok(0)
+}
+
+/// Returns the line about a run's outputs; empty where there are none.
+#[must_use]
+pub fn put_away(run: &RunId, count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => {
+            let outputs = counted(
+                count,
+                "output waits as an artifact",
+                "outputs wait as artifacts",
+            );
+            format!("{outputs}: atoll artifacts list --run {run}\n")
+        }
+    }
+}
+
+struct Command<'a> {
+    store: Option<Artifacts>,
+    tenant: Option<&'a str>,
+    state: &'a StateDir,
+    ledger: &'a Ledger,
+    output: &'a Output,
+}
+
+impl Command<'_> {
+    fn named(&self, id: &str) -> Result<(&Artifacts, Artifact), Failure> {
+        let found = artifacts::named(self.store.as_ref(), id, self.tenant)?;
+        let store = self.store.as_ref();
+        Ok((
+            store.ok_or_else(|| Failure::new("there are no artifacts"))?,
+            found,
+        ))
+    }
+
+    fn list(&self, arguments: &ListArtifactsArguments) -> Result<(), Failure> {
+        let filter = ArtifactFilter {
+            tenant: self.tenant.map(str::to_owned),
+            run: arguments.run.clone(),
+            sandbox: None,
+            state: arguments.state.as_deref().and_then(ArtifactState::named),
+        };
+        let all = artifacts::list(self.store.as_ref(), &filter)?;
+        if arguments.json {
+            self.output
+                .json(&json!(all.iter().map(as_json).collect::<Vec<Value>>()));
+            return Ok(());
+        }
+        if all.is_empty() {
+            let is_any = arguments.run.is_none() && arguments.state.is_none();
+            self.output.say(match is_any {
+                true => {
+                    "No artifacts yet. What a program of `atoll run --outputs` writes to /outputs \
+                         becomes some.\n"
+                }
+                false => "No such artifacts.\n",
+            });
+        }
+        for one in &all {
+            let state = match one.destroyed {
+                true => "destroyed",
+                false => one.state.name(),
+            };
+            let line = format!(
+                "{}  {state:<9}  {:>15}  {:<26}  {}  {}\n",
+                one.id,
+                grouped(one.bytes),
+                one.media,
+                one.origin.run,
+                quoted(&one.name),
+            );
+            self.output.result(&line);
+        }
+        Ok(())
+    }
+
+    fn show(&self, arguments: &ShowArtifactArguments) -> Result<(), Failure> {
+        let (store, one) = self.named(&arguments.id)?;
+        if arguments.statement {
+            let statement = store
+                .statement(&one)
+                .doing("the statement cannot be read")?;
+            self.output.result(&format!("{statement}\n"));
+            return Ok(());
+        }
+        if arguments.json {
+            self.output.json(&as_json(&one));
+            return Ok(());
+        }
+        let mut rows = vec![
+            ("id", one.id.clone()),
+            ("name", quoted(&one.name)),
+            ("size", counted(one.bytes, "byte", "bytes")),
+            ("type", one.media.clone()),
+            ("sha256", one.sha256.clone()),
+            ("blake3", one.blake3.clone()),
+            ("state", told(&one)),
+            ("run", one.origin.run.to_string()),
+        ];
+        let origin = &one.origin;
+        let further = [("sandbox", &origin.sandbox), ("session", &origin.session)];
+        let further = further.into_iter().filter_map(|(name, value)| {
+            let value = value.as_ref()?;
+            Some((name, printable(value.as_bytes())))
+        });
+        rows.extend(further);
+        rows.push(("entry", format!("{} of the ledger", one.entry)));
+        if origin.interrupted {
+            rows.push((
+                "note",
+                "its run was cut off, so it may be half of a file".to_owned(),
+            ));
+        }
+        for (name, value) in rows {
+            self.output.result(&format!("{name:<8}{value}\n"));
+        }
+        if one.media.starts_with("text/") && !one.destroyed {
+            self.preview(store, &one)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the first lines of a text that a program wrote: nothing in them reaches the terminal
+    /// but what is printable.
+    fn preview(&self, store: &Artifacts, one: &Artifact) -> Result<(), Failure> {
+        let mut head = Head(Vec::new());
+        match store.read(one, &mut head) {
+            // It stops itself, once it has enough.
+            Err(_) if head.0.len() >= PREVIEW_BYTES => {}
+            read => read.doing("its content cannot be read")?,
+        }
+        self.output.result("\n");
+        for line in head.0.split(|byte| *byte == b'\n').take(PREVIEW_LINES) {
+            self.output.result(&format!("| {}\n", printable(line)));
+        }
+        Ok(())
+    }
+
+    fn get(&self, arguments: &GetArtifactArguments) -> Result<(), Failure> {
+        let (store, one) = self.named(&arguments.id)?;
+        let mut out = io::stdout().lock();
+        artifacts::content(store, &one, &mut out)?;
+        out.flush().doing("its content cannot be written")
+    }
+
+    fn promote(&self, arguments: &PromoteArtifactsArguments) -> Result<(), Failure> {
+        let mut all = Vec::new();
+        for id in &arguments.ids {
+            let (_, one) = self.named(id)?;
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        all.sort_by(|one, other| one.origin.run.as_str().cmp(other.origin.run.as_str()));
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let to = arguments.to.as_deref();
+        let places = self.deciding(arguments.why.as_deref(), |deciding| {
+            deciding.promote(store, &all, to)
+        })?;
+        let count = counted(all.len() as u64, "artifact is", "artifacts are");
+        self.output.say(&format!("{count} promoted.\n"));
+        for place in places {
+            let place = quoted(place.as_os_str().as_bytes());
+            self.output.say(&format!("  written to {place}\n"));
+        }
+        Ok(())
+    }
+
+    fn reject(&self, arguments: &RejectArtifactArguments) -> Result<(), Failure> {
+        let (store, one) = self.named(&arguments.id)?;
+        let why = arguments.why.as_deref();
+        self.deciding(why, |deciding| deciding.reject(store, &one))?;
+        self.output
+            .say(&format!("Artifact {} is rejected.\n", one.id));
+        Ok(())
+    }
+
+    fn deciding<T>(
+        &self,
+        why: Option<&str>,
+        decide: impl FnOnce(&Deciding<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let by = atoll_engine::configuration::principal().name;
+        decide(&Deciding {
+            state: self.state,
+            ledger: self.ledger,
+            by: &by,
+            why,
+            agrees: &|all, reasons| agrees(all, reasons, self.output),
+        })
+    }
+}
+
+/// Asks the person at the terminal. Any doubt denies.
+fn agrees(all: &[Artifact], reasons: &[Reason], output: &Output) -> Result<(), Failure> {
+    let lines = reasons.iter().map(|one| {
+        let text = format!("{}: {} ({})", one.what, one.why, one.rule);
+        printable(text.as_bytes())
+    });
+    let lines: Vec<String> = lines.collect();
+    let denied = |why: &str| {
+        Failure::new("a person is asked before this is promoted; nothing was promoted")
+            .because(format!("{why}\n{}", lines.join("\n")))
+            .of_kind(Kind::Denied)
+    };
+    if !output.can_ask {
+        return Err(denied("nobody can be asked here")
+            .advise("promote it at a terminal, where you are asked"));
+    }
+    if all.len() > ASKED_MAX {
+        let why = format!("nobody reads more than {ASKED_MAX} at once");
+        return Err(denied(&why).advise("promote fewer at once"));
+    }
+    let mut rows = vec!["You are asked before this is promoted:".to_owned()];
+    rows.extend(all.iter().map(|one| {
+        let (name, bytes) = (quoted(&one.name), grouped(one.bytes));
+        format!("  {} {name}, {bytes} bytes, sha256 {}", one.id, one.sha256)
+    }));
+    rows.extend(lines.iter().map(|line| format!("  {line}")));
+    match consent(&rows, "promote it", output)? {
+        Ok(()) => Ok(()),
+        Err(why) => Err(denied(why)),
+    }
+}
+
+fn told(one: &Artifact) -> String {
+    let destroyed = if one.destroyed {
+        ", content destroyed"
+    } else {
+        ""
+    };
+    let by = one.decision.as_ref().map(|decision| {
+        let why = decision.why.as_ref();
+        let why = why.map_or(String::new(), |why| {
+            format!(": {}", printable(why.as_bytes()))
+        });
+        format!(" by {}{why}", printable(decision.by.as_bytes()))
+    });
+    format!("{}{}{destroyed}", one.state.name(), by.unwrap_or_default())
+}
+
+/// The first bytes of what is written; the rest is refused.
+struct Head(Vec<u8>);
+
+impl Write for Head {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PREVIEW_BYTES.saturating_sub(self.0.len());
+        let taken = bytes.get(..room).unwrap_or(bytes);
+        self.0.extend_from_slice(taken);
+        match taken.len() < bytes.len() {
+            true => Err(io::ErrorKind::WriteZero.into()),
+            false => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,420 @@
+//! Artifacts: what sandboxes have put out, and the decisions about it. To promote them is a call, as
+//! to take changes over: policies decide it (`promote`), and it is on record before it counts.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use atoll_layer::{RelativePath, control_reason};
+use atoll_ledger::{Durability, Ledger, Refused, StateDir, host_text};
+use atoll_model::{Action, Call, Mode, OUTPUTS_DIRECTORY, Place, Reason, Verdict};
+use atoll_policy::{ChangeGrant, Changes, Facts, Promoted, agreement, change_rules, makers_read};
+use atoll_store::{
+    Artifact, ArtifactDecision, ArtifactError, ArtifactFilter, ArtifactState, Artifacts,
+};
+use rustix::fs::{AtFlags, Mode as FileMode, OFlags};
+use serde_json::{Value, json};
+
+use crate::call::{Gate, carry_out, preview};
+use crate::configuration::{self, Places, PolicyFiles};
+use crate::failure::{Doing, Failure, Kind};
+use crate::outputs::put_away_left;
+use crate::printable::quoted;
+use crate::promotion::{NotAllowed, Opening, makers::of_run_alone};
+
+/// The most artifacts that an id can stand for in a message.
+const NAMED_MAX: usize = 5;
+
+/// Asks a person about artifacts, for these reasons; fails unless they agree.
+pub type Agrees<'a> = &'a dyn Fn(&[Artifact], &[Reason]) -> Result<(), Failure>;
+
+/// The one who decides about artifacts, and what that takes.
+pub struct Deciding<'a> {
+    /// The state directory.
+    pub state: &'a StateDir,
+    /// The ledger.
+    pub ledger: &'a Ledger,
+    /// The name of that person or caller.
+    pub by: &'a str,
+    /// The reason that was given.
+    pub why: Option<&'a str>,
+    /// Asks a person, where policies have one asked.
+    pub agrees: Agrees<'a>,
+}
+
+/// Opens the artifacts, those included that a sandbox with a sudden end has left.
+///
+/// # Errors
+/// When they cannot be opened.
+pub fn open(state: &StateDir, ledger: &Ledger) -> Result<Option<Artifacts>, Failure> {
+    put_away_left(state, ledger).doing("outputs of a run cannot be made artifacts")?;
+    Artifacts::open(state, false).doing(UNREAD)
+}
+
+/// Returns the artifact of an id, or of the first digits of one.
+///
+/// # Errors
+/// When there is none, or more than one.
+pub fn named(
+    store: Option<&Artifacts>,
+    id: &str,
+    tenant: Option<&str>,
+) -> Result<Artifact, Failure> {
+    let found = match store {
+        Some(store) if !id.is_empty() => store.find(id, tenant).doing(UNREAD)?,
+        Some(_) | None => Vec::new(),
+    };
+    let shown = quoted(id.as_bytes());
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Failure::new(format!("there is no artifact {shown}"))
+            .advise("atoll artifacts list shows those that there are")),
+        several => {
+            let ids = several.iter().take(NAMED_MAX).map(|one| one.id.as_str());
+            let ids: Vec<&str> = ids.collect();
+            Err(
+                Failure::new(format!("{shown} stands for several artifacts"))
+                    .because(format!("their ids are {}", ids.join(", ")))
+                    .advise("type more of the one that you mean"),
+            )
+        }
+    }
+}
+
+/// Returns those of a tenant, or of none, that pass the filter.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn list(store: Option<&Artifacts>, filter: &ArtifactFilter) -> Result<Vec<Artifact>, Failure> {
+    let list = |store: &Artifacts| store.list(filter).doing(UNREAD);
+    store.map_or(Ok(Vec::new()), list)
+}
+
+const UNREAD: &str = "the artifacts cannot be read";
+
+impl Deciding<'_> {
+    /// Promotes artifacts, all of one run or none of it: from then on their content is given out.
+    /// With `to` each is also written there, where no file of its name is.
+    ///
+    /// # Errors
+    /// When policies or a person refuse it, one is decided about already, or it cannot be written.
+    pub fn promote(
+        &self,
+        store: &Artifacts,
+        artifacts: &[Artifact],
+        to: Option<&Path>,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        for artifact in artifacts {
+            match (artifact.state, artifact.destroyed) {
+                (_, true) => return Err(unread(ArtifactError::Destroyed(artifact.id.clone()))),
+                (ArtifactState::Rejected, _) => return Err(decided(artifact)),
+                (ArtifactState::Promoted, _) if to.is_none() => return Err(decided(artifact)),
+                (ArtifactState::Held | ArtifactState::Promoted, _) => {}
+            }
+        }
+        let places = artifacts.iter().map(|one| place(one, to));
+        let places: Vec<PathBuf> = places.collect::<Result<_, _>>()?;
+        if to.is_some() {
+            refuse_taken(&places)?;
+        }
+        for (same, places) in by_run(artifacts, &places) {
+            self.allow(same, places)?;
+            for artifact in same.iter().filter(|one| one.state == ArtifactState::Held) {
+                self.decide(store, artifact, ArtifactState::Promoted)?;
+            }
+            for (artifact, place) in same.iter().zip(places).filter(|_| to.is_some()) {
+                write(store, artifact, place)?;
+            }
+        }
+        Ok(if to.is_some() { places } else { Vec::new() })
+    }
+
+    /// Rejects an artifact: its content is not given out any more.
+    ///
+    /// # Errors
+    /// When it is decided about already.
+    pub fn reject(&self, store: &Artifacts, artifact: &Artifact) -> Result<(), Failure> {
+        match artifact.state {
+            ArtifactState::Held => self.decide(store, artifact, ArtifactState::Rejected),
+            ArtifactState::Promoted | ArtifactState::Rejected => Err(decided(artifact)),
+        }
+    }
+
+    /// Records a decision, and makes it.
+    fn decide(
+        &self,
+        store: &Artifacts,
+        artifact: &Artifact,
+        state: ArtifactState,
+    ) -> Result<(), Failure> {
+        let kind = match state {
+            ArtifactState::Promoted => "artifact.promoted",
+            ArtifactState::Rejected | ArtifactState::Held => "artifact.rejected",
+        };
+        let body = json!({
+            "artifact": artifact.id,
+            "sha256": artifact.sha256,
+            "by": self.by,
+            "why": self.why,
+        });
+        let run = Some(&artifact.origin.run);
+        self.ledger
+            .record(run, kind, body, Durability::Durable)
+            .doing("the decision could not be recorded")?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let decision = ArtifactDecision {
+            at_ms: u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
+            by: self.by.to_owned(),
+            why: self.why.map(str::to_owned),
+        };
+        match store.decide(artifact, state, &decision).map_err(unread)? {
+            true => Ok(()),
+            false => Err(decided(artifact)),
+        }
+    }
+
+    /// Has policies decide whether artifacts of one run are promoted, and records that.
+    fn allow(&self, artifacts: &[Artifact], places: &[PathBuf]) -> Result<(), Failure> {
+        let Some(first) = artifacts.first() else {
+            return Ok(());
+        };
+        let directories = Places::read()?;
+        let files = PolicyFiles::read(&directories, None)?;
+        let host = configuration::host_facts(&directories)?;
+        let rules = change_rules(&files.sources(), &host, &[]);
+        let mut rules = rules.doing("the policies have mistakes, so nothing is promoted")?;
+        let controls: Vec<Reason> = places.iter().filter_map(|path| of_control(path)).collect();
+        let written = places.iter().map(|path| Promoted {
+            path,
+            control: of_control(path).is_some(),
+            is_moved: false,
+            is_directory: false,
+            is_link: false,
+        });
+        let written: Vec<Promoted<'_>> = written.collect();
+        let call = Call::new(
+            first.origin.run.clone(),
+            configuration::principal(),
+            Place::Directory {
+                workspace: PathBuf::from(OUTPUTS_DIRECTORY),
+                directory: PathBuf::from(OUTPUTS_DIRECTORY),
+            },
+            Action::Promote(written.len() as u64),
+        );
+        let makers = match makers_read(&rules, &call) {
+            Some(reads_reputation) => of_run_alone(self.state, &first.origin.run, reads_reputation),
+            None => Ok(Vec::new()),
+        };
+        let facts = Facts {
+            host: &host,
+            mode: Mode::Full,
+            environment: &[],
+            now: SystemTime::now(),
+            placeholders: &[],
+            labels: None,
+            living: None,
+            changes: Some(Changes {
+                written: &written,
+                is_unseen: false,
+                workspace: None,
+                makers: makers.as_deref().map_err(String::as_str),
+            }),
+        };
+        let asked = match preview::<ChangeGrant>(&rules, &call, &facts) {
+            Verdict::Ask(reasons) => reasons,
+            Verdict::Allow(_) | Verdict::Deny(_) => Vec::new(),
+        };
+        if !asked.is_empty() || !controls.is_empty() {
+            (self.agrees)(artifacts, &[asked.clone(), controls].concat())?;
+            rules.agree(agreement(&rules, &call, &asked));
+        }
+        let gate = Gate {
+            rules: &rules,
+            facts,
+            ledger: self.ledger,
+        };
+        let opening = Opening { agreed: None };
+        carry_out(&gate, &call, opening).map(drop).map_err(refused)
+    }
+}
+
+/// Writes the content of an artifact that may be given out.
+///
+/// # Errors
+/// When it may not, or cannot be read.
+pub fn content(store: &Artifacts, artifact: &Artifact, to: &mut dyn Write) -> Result<(), Failure> {
+    match artifact.state {
+        ArtifactState::Promoted => store.read(artifact, to).map_err(unread),
+        ArtifactState::Held => {
+            let what = format!("artifact {} waits for a decision", artifact.id);
+            Err(Failure::new(what)
+                .because("nobody has promoted it yet")
+                .advise(format!("atoll artifacts promote {}", artifact.id))
+                .of_kind(Kind::Denied))
+        }
+        ArtifactState::Rejected => Err(decided(artifact).of_kind(Kind::Denied)),
+    }
+}
+
+/// Returns what is known of an artifact, for machines.
+#[must_use]
+pub fn as_json(artifact: &Artifact) -> Value {
+    let decision = artifact.decision.as_ref();
+    json!({
+        "id": artifact.id,
+        "name": host_text(std::ffi::OsStr::from_bytes(&artifact.name)),
+        "bytes": artifact.bytes,
+        "media": artifact.media,
+        "sha256": artifact.sha256,
+        "blake3": artifact.blake3,
+        "state": artifact.state.name(),
+        "destroyed": artifact.destroyed,
+        "decided": decision.map(|decision| json!({
+            "at_ms": decision.at_ms,
+            "by": decision.by,
+            "why": decision.why,
+        })),
+        "run": artifact.origin.run.as_str(),
+        "sandbox": artifact.origin.sandbox,
+        "session": artifact.origin.session,
+        "interrupted": artifact.origin.interrupted,
+        "at_ms": artifact.at_ms,
+        "ledger_entry": artifact.entry,
+    })
+}
+
+/// Returns the artifacts of each run with their places; those of one run stand beside each other.
+fn by_run<'a>(
+    artifacts: &'a [Artifact],
+    places: &'a [PathBuf],
+) -> impl Iterator<Item = (&'a [Artifact], &'a [PathBuf])> {
+    let mut rest = places;
+    let runs = artifacts.chunk_by(|one, other| one.origin.run == other.origin.run);
+    runs.map(move |same| {
+        let (here, further) = rest.split_at_checked(same.len()).unwrap_or((rest, &[]));
+        rest = further;
+        (same, here)
+    })
+}
+
+/// Returns the path that an artifact is promoted to: in the directory, or as it was inside.
+fn place(artifact: &Artifact, to: Option<&Path>) -> Result<PathBuf, Failure> {
+    let name = std::ffi::OsStr::from_bytes(&artifact.name);
+    match to {
+        None => Ok(Path::new(OUTPUTS_DIRECTORY).join(name)),
+        Some(directory) => {
+            let failed = format!("{} cannot be used", directory.display());
+            Ok(directory.canonicalize().doing(&failed)?.join(name))
+        }
+    }
+}
+
+/// Returns the reason to ask a person, where other programs run or trust a file of this name.
+fn of_control(path: &Path) -> Option<Reason> {
+    let bytes = path.as_os_str().as_bytes();
+    let below = RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes));
+    let why = match &below {
+        Ok(path) => control_reason(path)?,
+        Err(_) => "its path is none that can be judged",
+    };
+    Some(Reason {
+        what: format!("promoting {}", quoted(bytes)),
+        why: why.to_owned(),
+        rule: "built in".to_owned(),
+        how_to_ask: "promote it at a terminal, where you are asked".to_owned(),
+    })
+}
+
+/// Refuses to write where something is, or twice to one place.
+fn refuse_taken(places: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen = std::collections::BTreeSet::new();
+    for place in places {
+        let shown = quoted(place.as_os_str().as_bytes());
+        if !seen.insert(place) {
+            return Err(Failure::new(format!("two artifacts would be {shown}"))
+                .advise("promote them one by one, each to a directory of its own"));
+        }
+        if place.symlink_metadata().is_ok() {
+            return Err(taken(&shown));
+        }
+    }
+    Ok(())
+}
+
+fn taken(place: &str) -> Failure {
+    Failure::new(format!(
+        "{place} exists already, so nothing is written there"
+    ))
+    .advise("move it away, or promote to another directory")
+}
+
+/// Writes the content of an artifact to a new file: whole, or not at all.
+fn write(store: &Artifacts, artifact: &Artifact, place: &Path) -> Result<(), Failure> {
+    let shown = quoted(place.as_os_str().as_bytes());
+    let failed = format!("{shown} cannot be written");
+    let (Some(directory), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(Failure::new(failed));
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, FileMode::empty()).doing(&failed)?;
+    let new = format!(".atoll-{}.part", artifact.id);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = FileMode::from_raw_mode(0o644);
+    let file = rustix::fs::openat(&directory, new.as_str(), flags, mode).doing(&failed)?;
+    let mut file = io::BufWriter::new(File::from(file));
+    let written = store.read(artifact, &mut file).map_err(unread);
+    let written = written.and_then(|()| {
+        let synced = file.flush().and_then(|()| file.get_ref().sync_all());
+        synced.doing(&failed)?;
+        // What came there meanwhile is not replaced.
+        let only = rustix::fs::RenameFlags::NOREPLACE;
+        let (from, to) = (directory.as_fd(), directory.as_fd());
+        match rustix::fs::renameat_with(from, new.as_str(), to, name, only) {
+            Err(rustix::io::Errno::EXIST) => Err(taken(&shown)),
+            renamed => renamed.doing(&failed),
+        }
+    });
+    if written.is_err() {
+        let _ = rustix::fs::unlinkat(&directory, new.as_str(), AtFlags::empty());
+    }
+    written
+}
+
+fn decided(artifact: &Artifact) -> Failure {
+    let what = format!("artifact {} is {}", artifact.id, artifact.state.name());
+    let by = artifact.decision.as_ref().map(|decision| {
+        let why = decision.why.as_deref();
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        format!("{} has decided so{why}", decision.by)
+    });
+    by.into_iter().fold(Failure::new(what), Failure::because)
+}
+
+fn unread(error: ArtifactError) -> Failure {
+    Failure::new("the artifact cannot be read").because(error)
+}
+
+fn refused(error: NotAllowed) -> Failure {
+    let reasons = match error {
+        NotAllowed::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
+            refusal.reasons
+        }
+        NotAllowed::Refused(error) => {
+            return Failure::new("the decision could not be recorded").because(error);
+        }
+        NotAllowed::Unrecorded(error) => {
+            return Failure::new("the decision could not be recorded").because(error);
+        }
+    };
+    let lines = reasons
+        .iter()
+        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
+    let failure = Failure::new("policies refuse to promote this; nothing was promoted")
+        .because(lines.collect::<Vec<_>>().join("\n"))
+        .of_kind(Kind::Denied);
+    let how_to_ask = reasons.into_iter().next().map(|one| one.how_to_ask);
+    how_to_ask.into_iter().fold(failure, Failure::advise)
+}
