@@ -1,5 +1,6 @@
 //! `atoll serve`: unmodified SDKs, strangers, and processes that end at any time.
 
+mod artifacts;
 mod built;
 mod conformance;
 mod desktop;

@@ -4,6 +4,7 @@
 //! or a [`Refusal`]. Bytes of files and streams go in frames of their own, and descriptors beside
 //! the messages ([`crate::line`]).
 
+mod artifacts;
 mod asked;
 mod facts;
 mod refusal;
@@ -16,6 +17,7 @@ mod webhooks;
 
 use serde::{Deserialize, Serialize};
 
+pub use artifacts::*;
 pub use asked::*;
 pub use facts::*;
 pub use refusal::{Kind, Refusal};
@@ -130,6 +132,7 @@ requests! {
         Upload { template: String, upload: String, token: String } -> ();
     }
     with
+        Artifacts(ArtifactsAsk),
         Keys(KeysAsk),
         Webhooks(WebhooksAsk),
         Ledger(LedgerAsk),

@@ -4,6 +4,7 @@
 
 mod answers;
 mod approving;
+mod artifacts;
 mod asleep;
 mod beginning;
 mod begun;
@@ -86,6 +87,7 @@ use crate::tls::Identity;
 use answers::AGAIN;
 use answers::Answer;
 use answers::Answered;
+use artifacts::Artifacts;
 use builds::Templates;
 use caller::Caller;
 use callers::Callers;
@@ -134,6 +136,7 @@ pub struct Worker {
     templates: Arc<Templates>,
     tools: Arc<Tools>,
     records: Arc<Records>,
+    artifacts: Arc<Artifacts>,
     bodies: permits::Bodies,
     /// The message that each front begins with.
     handed: Handed,
@@ -176,6 +179,7 @@ impl Worker {
             templates: Templates::new(&sandboxes),
             tools: Tools::new(&server, &sandboxes),
             records: Records::new(&server, &list, &sandboxes.approvals),
+            artifacts: Artifacts::new(&server),
             server,
             list,
             callers,
@@ -463,6 +467,7 @@ impl Worker {
                 self.bodies.permit(&ask, tenant, reader, writer).await
             }
             Ask::Upload(ask) => ask.answer(self.templates.take_upload(&ask, held, reader).await?),
+            Ask::Artifacts(ask) => self.artifacts.run(&caller().await?, ask, writer).await,
             Ask::Keys(ask) => self.callers.keys(&caller().await?, ask),
             Ask::Webhooks(ask) => self.webhooks.webhooks(&caller().await?, ask).await,
             Ask::Ledger(ask) => self.records.look_up(&caller().await?, ask).await,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use atoll_model::{LimitKey, ToolEffect, parse_bytes, parse_duration};
-use atoll_policy::{Requested, RequestedProfile};
+use atoll_policy::{Outputs, Requested, RequestedProfile};
 
 /// The longest time that a tool can name.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -57,6 +57,7 @@ pub(crate) fn requested(
         allow: allow.to_vec(),
         limits: limits.iter().map(limit).collect::<Result<_, String>>()?,
         environment: environment.iter().map(variable).collect(),
+        outputs: Outputs::WherePossible,
         ..Requested::default()
     })
 }

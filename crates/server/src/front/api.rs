@@ -3,6 +3,7 @@
 //! Errors are problem details (RFC 9457): `detail` says what happened and why, `advice` what to do
 //! next. Streams are server-sent events that go on from `Last-Event-ID`.
 
+mod artifacts;
 mod files;
 mod kept;
 mod keys;
@@ -135,6 +136,12 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(kept::roll_back))
         .routes(routes!(templates::list))
         .routes(routes!(templates::get, templates::remove))
+        .routes(routes!(artifacts::list))
+        .routes(routes!(artifacts::get))
+        .routes(routes!(artifacts::statement))
+        .routes(routes!(artifacts::content))
+        .routes(routes!(artifacts::promote))
+        .routes(routes!(artifacts::reject))
         .routes(routes!(tools::list))
         .routes(routes!(tools::call))
         .routes(routes!(tools::may))

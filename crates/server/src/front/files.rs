@@ -84,15 +84,8 @@ pub(crate) async fn send(mut line: Line<FileFacts>, is_part: bool) -> Result<Res
     let mut response = Response::new(Body::from_stream(blocks));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    for (name, value) in [
-        (header::ACCEPT_RANGES, "bytes"),
-        (header::CONTENT_TYPE, "application/octet-stream"),
-        // A browser is to keep it, never to show it.
-        (header::CONTENT_DISPOSITION, "attachment"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    to_keep(headers);
     if is_part && length < size {
         let last = first + length.saturating_sub(1);
         let part = HeaderValue::from_str(&format!("bytes {first}-{last}/{size}"));
@@ -102,6 +95,17 @@ pub(crate) async fn send(mut line: Line<FileFacts>, is_part: bool) -> Result<Res
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     Ok(response)
+}
+
+/// Tells a browser to keep what a program wrote, and never to show it.
+pub(crate) fn to_keep(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_DISPOSITION, "attachment"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
 }
 
 /// Reads the next block of a file of which so much is left.

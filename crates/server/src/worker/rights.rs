@@ -4,8 +4,8 @@ use atoll_store::{Role, Scope, Scopes};
 
 use super::caller::Caller;
 use crate::protocol::{
-    Ask, In, InAsk, Kind, LedgerAsk, LifeAsk, ProcessAsk, ProcessFacts, Refusal, ToolsAsk,
-    VolumesAsk, is_service,
+    ArtifactsAsk, Ask, In, InAsk, Kind, LedgerAsk, LifeAsk, ProcessAsk, ProcessFacts, Refusal,
+    ToolsAsk, VolumesAsk, is_service,
 };
 
 /// Returns whether a caller of this role may ask for this, in a sandbox of the own tenant.
@@ -76,7 +76,9 @@ pub(super) fn scopes_for(ask: &Ask) -> &'static [Scope] {
         Ask::Volumes(_) => &[Scope::Create],
         Ask::Tools(ToolsAsk::ListTools(_) | ToolsAsk::WatchTools(_)) => &[Scope::Read, Scope::Exec],
         Ask::Tools(_) => &[Scope::Exec],
-        Ask::Content(_) => &[Scope::Files],
+        Ask::Content(_) | Ask::Artifacts(ArtifactsAsk::ReadArtifact(_)) => &[Scope::Files],
+        Ask::Artifacts(ArtifactsAsk::DecideArtifact(_)) => &[],
+        Ask::Artifacts(_) => &[Scope::Read, Scope::Files],
         Ask::Count(_) | Ask::Keys(_) | Ask::Webhooks(_) => &[],
         Ask::In(In { ask, .. }) => scopes_in(ask),
     }

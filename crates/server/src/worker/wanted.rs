@@ -1,7 +1,7 @@
 //! The request to the engine for a sandbox: its network by the words of the server, its limits and
 //! variables.
 
-use atoll_engine::sandboxes::{CreateSandbox, PriorAnswer, Requested, Workspace};
+use atoll_engine::sandboxes::{CreateSandbox, Outputs, PriorAnswer, Requested, Workspace};
 use atoll_model::{Ending, LimitKey, Served};
 
 use super::process::limit_name;
@@ -55,6 +55,7 @@ pub(super) fn wanted(
             .into_iter()
             .chain(cpus)
             .collect(),
+            outputs: Outputs::WherePossible,
             ..Requested::default()
         },
         discard: true,

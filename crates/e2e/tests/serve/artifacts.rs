@@ -1,0 +1,169 @@
+//! Artifacts of served sandboxes and tools: who sees them, who decides, who gets them.
+
+use super::*;
+use e2e::is_root;
+
+/// Makes a request with a key; returns the status and the body as it came.
+fn ask(world: &World, server: &Server, key: &str, method: &str, path: &str) -> (u32, Vec<u8>) {
+    let curl = world
+        .host("curl")
+        .args(["-sS", "-X", method, "-w", "\n%{http_code}"]);
+    let key = format!("X-API-Key: {}", key.trim());
+    let curl = match method {
+        "POST" => curl.args(["-d", "{}"]),
+        _ => curl,
+    };
+    let outcome = curl
+        .args(["-H", &key])
+        .arg(format!("{}{path}", server.url))
+        .run();
+    let answer = outcome.success().stdout;
+    let at = answer.iter().rposition(|byte| *byte == b'\n').unwrap();
+    let status = std::str::from_utf8(&answer[at + 1..]).unwrap();
+    (status.parse().unwrap(), answer[..at].to_vec())
+}
+
+fn read(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap_or(Value::Null)
+}
+
+#[test]
+fn outputs_of_sandboxes_wait_for_an_approver() {
+    let world = World::new("outputs_of_sandboxes_wait_for_an_approver");
+    let server = Server::start(&world);
+    let key = |options: &[&str]| {
+        let create = world.atoll(["serve", "keys", "create"]).args(options);
+        create.run().success().out()
+    };
+    let user = key(&["--name", "agent", "--role", "user"]);
+    let approver = key(&["--name", "boss", "--role", "approver"]);
+    let auditor = key(&["--name", "audits", "--role", "auditor"]);
+    let operator = key(&["--name", "operates", "--role", "operator"]);
+    let stranger = key(&[
+        "--name",
+        "boss",
+        "--role",
+        "administrator",
+        "--tenant",
+        "others",
+    ]);
+    let (sandbox, _) = server.make(&world);
+    let script = "umask 0; printf 'result\\0' >/outputs/a.bin; head -c 3000000 /dev/zero >/outputs/b; \
+                  cat /outputs/a.bin; ls /outputs; rm /outputs/a.bin; ls / >/dev/null && echo listed";
+    let run = json!({ "command": ["sh", "-c", script] }).to_string();
+    let (status, ran) = server.ask(
+        &world,
+        "POST",
+        &format!("/v1/sandboxes/{sandbox}/run"),
+        &run,
+    );
+    assert_eq!(status, 200, "{ran}");
+    // The names are found only where programs are their owner's own user.
+    let names = if is_root() { "" } else { "a.bin\nb\n" };
+    assert_eq!(ran["stdout"], format!("{names}listed\n"), "{ran}");
+    let read_file = format!("/v1/sandboxes/{sandbox}/files/content?path=/outputs/a.bin");
+    assert_ne!(ask(&world, &server, &user, "GET", &read_file).0, 200);
+    // Nothing is one before the end.
+    let (_, none) = server.ask(&world, "GET", "/v1/artifacts", "");
+    assert_eq!(none, json!([]));
+    let (status, _) = server.ask(&world, "DELETE", &format!("/v1/sandboxes/{sandbox}"), "");
+    assert!(status < 300);
+    let listed = wait_until("the artifacts", SOON, || {
+        let path = format!("/v1/artifacts?sandbox={sandbox}&state=held");
+        let (_, list) = ask(&world, &server, &user, "GET", &path);
+        let list = read(&list);
+        (list.as_array()?.len() == 2).then_some(list)
+    });
+    let one = &listed[0];
+    assert_eq!((&one["name"], &one["size"]), (&json!("a.bin"), &json!(7)));
+    let id = one["id"].as_str().unwrap();
+    let path = |what: &str| format!("/v1/artifacts/{id}{what}");
+    let asked =
+        |key: &str, method: &str, what: &str| ask(&world, &server, key, method, &path(what));
+    // Each role, before it is promoted and after.
+    let roles = [
+        ("user", &user, [200, 200, 403, 403], 200),
+        ("auditor", &auditor, [200, 200, 403, 403], 403),
+        ("operator", &operator, [403, 403, 403, 403], 403),
+        ("another tenant's", &stranger, [404, 404, 404, 404], 404),
+    ];
+    for (role, key, expected, _) in roles {
+        let requests = [
+            ("GET", ""),
+            ("GET", "/statement"),
+            ("GET", "/content"),
+            ("POST", "/promote"),
+        ];
+        let statuses = requests.map(|(method, what)| asked(key, method, what).0);
+        assert_eq!(statuses, expected, "{role}");
+    }
+    assert_eq!(
+        asked(&approver, "GET", "/content"),
+        (200, b"result\0".to_vec())
+    );
+    let (status, promoted) = asked(&approver, "POST", "/promote");
+    assert_eq!(status, 200, "{promoted:?}");
+    let promoted = read(&promoted);
+    assert_eq!(
+        (&promoted["state"], &promoted["decided_by"]),
+        (&json!("promoted"), &json!("boss"))
+    );
+    assert_eq!(asked(&user, "GET", "/content"), (200, b"result\0".to_vec()));
+    for (role, key, _, expected) in roles {
+        assert_eq!(asked(key, "GET", "/content").0, expected, "{role}");
+    }
+    assert_eq!(asked(&approver, "POST", "/reject").0, 409);
+    // What was changed on the disk is not given out as if it were whole.
+    let other = listed[1]["id"].as_str().unwrap();
+    let content = format!("/v1/artifacts/{other}/content");
+    assert_eq!(
+        ask(&world, &server, &approver, "GET", &content).1,
+        vec![0; 3_000_000]
+    );
+    let directory = world.state().join("atoll/artifacts");
+    let pack = fs::read_dir(&directory).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.extension()
+            .is_some_and(|end| end == "pack")
+            .then_some(path)
+    });
+    let pack = pack.unwrap();
+    let mut bytes = fs::read(&pack).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&pack, bytes).unwrap();
+    let key = format!("X-API-Key: {}", approver.trim());
+    let cut = world
+        .host("curl")
+        .args(["-sS", "-H", &key])
+        .arg(format!("{}{content}", server.url));
+    let cut = cut.run();
+    assert_ne!(cut.code(), 0, "the answer has to be seen to be cut off");
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
+/// Sandboxes of tools have outputs too, which belong to who calls.
+#[test]
+fn outputs_of_tools_are_artifacts() {
+    let world = World::new("outputs_of_tools_are_artifacts");
+    world.write(
+        world.config().join("atoll/tools.toml"),
+        "[tool.report]\ndescription = \"Writes a report.\"\nkind = \"command\"\n\
+         command = [\"sh\", \"-c\", \"echo {{}} >/outputs/report; cat /outputs/report\"]\neffect = \"write\"\n",
+    );
+    let called = world.atoll(["tools", "call", "report"]).run();
+    assert!(!called.out().contains("{}"), "{called}");
+    let listed = world
+        .atoll(["artifacts", "list", "--json"])
+        .run()
+        .success()
+        .json();
+    assert_eq!(listed[0]["name"], "report", "{listed}");
+    let server = Server::start(&world);
+    let _ = server.ask(&world, "POST", "/v1/tools/report/call", "{}");
+    let (_, list) = server.ask(&world, "GET", "/v1/artifacts", "");
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(list[0]["name"], "report");
+    let _ = server.end();
+}
