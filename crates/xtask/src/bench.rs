@@ -5,6 +5,7 @@
 //! Start reading at [`run`]; the benchmarks themselves are in `scenarios.rs`.
 
 mod code;
+mod data;
 mod egress;
 mod identity;
 mod ledger;
@@ -65,6 +66,8 @@ enum Task {
     Ledger(ledger::Options),
     /// Measure served sandboxes, over HTTP (needs root)
     Serve(serve::Options),
+    /// Measure what becomes of outputs
+    Data(data::Options),
     /// Measure calls of tools, over MCP (needs root)
     Tools(tools::Options),
     /// Measure how long policies take to decide
@@ -115,6 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
         Task::Identity => identity::run(),
         Task::Ledger(options) => ledger::run(options),
         Task::Serve(options) => serve::run(options),
+        Task::Data(options) => data::run(options),
         Task::Tools(options) => tools::run(options),
         Task::Policy => policy::run(),
         Task::Prove => prove::run(),

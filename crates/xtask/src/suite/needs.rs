@@ -111,13 +111,17 @@ struct Site {
     packages: &'static [&'static str],
 }
 
-const SITES: [Site; 11] = [
+const SITES: [Site; 12] = [
     site("awscli", &["awscli", "boto3"]),
     site("e2b", &["e2b==2.63.0"]),
     site("e2b-code-interpreter", &["e2b-code-interpreter"]),
     site("e2b-desktop", &["e2b-desktop"]),
     site("langchain-e2b", &["langchain-e2b"]),
     site("openai-agents", &["openai-agents[e2b]"]),
+    site(
+        "in-toto-attestation",
+        &["in-toto-attestation", "securesystemslib[crypto]"],
+    ),
     site("mcp", &["mcp"]),
     site(
         "mcp-servers",

@@ -41,7 +41,7 @@ const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// Packages of pip, kept as files for an installation without a network.
-pub(super) const PIP: [&str; 18] = [
+pub(super) const PIP: [&str; 20] = [
     "six==1.17.0",
     "awscli==1.46.3",
     "boto3==1.44.5",
@@ -57,6 +57,8 @@ pub(super) const PIP: [&str; 18] = [
     // With an older SDK of E2B's.
     "openai-agents[e2b]==0.24.0",
     "openapi-python-client==0.29.1",
+    "in-toto-attestation==0.9.3",
+    "securesystemslib[crypto]==1.6.0",
     "mcp==2.3.0",
     "mcp-server-fetch==2026.10.24",
     "mcp-server-git==2026.10.19",

@@ -1,0 +1,182 @@
+//! `cargo xtask bench data`: measures what becomes of outputs, from outside: from the end of the
+//! program until all of it is encrypted, hashed, signed for and on record, beside what copies and
+//! hashes the same files.
+//!
+//! Start reading at [`run`].
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::json;
+
+use super::ledger::{Figure, Wanted, outcome_of, table_of};
+use super::machine;
+use super::outcome::Outcome;
+use super::report::free_name;
+use super::serve::add;
+use crate::command;
+use crate::person::Stage;
+use crate::suite;
+use crate::tree;
+
+const LARGE_BYTES: usize = 1 << 30;
+const SMALL: usize = 10_000;
+const SMALL_BYTES: usize = 2_000;
+
+const LARGE: &str = "1 GiB put away";
+const LARGE_PEER: &str = "1 GiB by cp and sha256sum";
+const LARGE_RATIO: &str = "1 GiB, times cp and sha256sum";
+const MANY: &str = "10,000 files put away";
+const MANY_PEER: &str = "10,000 files by cp -a";
+const MANY_RATIO: &str = "10,000 files, times cp -a";
+
+const FIGURES: [Figure; 2] = [
+    Figure::of(LARGE_RATIO, Wanted::AtMost(1.6)),
+    Figure::of(MANY_RATIO, Wanted::AtMost(2.5)),
+];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The number of times that each is done, one after the other
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// A program to measure in place of one that is built
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// A directory on the disk that is measured
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    below: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let root = tree::root()?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => suite::program(&root)?,
+    };
+    let stage = Stage::below(&options.below, "atoll-bench-")?;
+    let workspace = stage.path().join("workspace");
+    fs::create_dir(&workspace)?;
+    fs::create_dir(workspace.join("many"))?;
+    fill(&workspace.join("large"), LARGE_BYTES)?;
+    for number in 0..SMALL {
+        fill(&workspace.join(format!("many/{number}")), SMALL_BYTES)?;
+    }
+    let mut all = Vec::new();
+    let rows = [
+        (
+            "cp large /outputs/",
+            "cp large copy; sha256sum copy",
+            [LARGE, LARGE_PEER, LARGE_RATIO],
+        ),
+        (
+            "cp many/* /outputs/",
+            "cp -a many copy",
+            [MANY, MANY_PEER, MANY_RATIO],
+        ),
+    ];
+    for (script, peer, [own_name, peer_name, ratio_name]) in rows {
+        let (mut own, mut others, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        // The first fills caches.
+        for round in 0..=options.rounds {
+            let own_ms = put_away(&program, stage.path(), &workspace, script)?;
+            let other_ms = beside(&workspace, peer)?;
+            if round > 0 {
+                own.push(own_ms);
+                others.push(other_ms);
+                ratios.push(own_ms / other_ms);
+            }
+        }
+        add(&mut all, own_name, "ms", own);
+        add(&mut all, peer_name, "ms", others);
+        add(&mut all, ratio_name, "times", ratios);
+    }
+    print!("{}", table_of(&FIGURES, &all));
+    let machine = machine::describe(&root, stage.path())?;
+    let name = format!("{}-data", machine.date);
+    let content = json!({
+        "benchmark": "data",
+        "what": "outputs of a run that become artifacts, from the end of its program to its own",
+        "how": "the last line of the script has the time at which it ends; what copies and hashes \
+                the same files takes turns with it, and waits for no disk",
+        "load": fs::read_to_string("/proc/loadavg")?.trim(),
+        "machine": machine,
+        "measured": all,
+    });
+    let path = free_name(&root.join("bench/results"), &name)?;
+    fs::write(&path, format!("{content}\n"))?;
+    println!(
+        "\nraw numbers: {}",
+        path.strip_prefix(&root).unwrap_or(&path).display()
+    );
+    stage.close()?;
+    Ok(outcome_of(&FIGURES, &all))
+}
+
+/// Writes a file of random bytes.
+fn fill(path: &Path, bytes: usize) -> Result<()> {
+    let mut random = fs::File::open("/dev/urandom")?;
+    let mut file = fs::File::create(path)?;
+    let mut limited = std::io::Read::take(&mut random, bytes as u64);
+    std::io::copy(&mut limited, &mut file)?;
+    file.flush().context("a file cannot be written")
+}
+
+/// Returns the time from the end of the program to that of the run, milliseconds.
+fn put_away(program: &Path, home: &Path, workspace: &Path, script: &str) -> Result<f64> {
+    let script = format!("{script} && date +%s%N");
+    let mut command = Command::new(program);
+    command
+        .args([
+            "run",
+            "--quiet",
+            "--discard",
+            "--outputs",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ])
+        .current_dir(workspace)
+        .env("HOME", home)
+        .stderr(Stdio::inherit());
+    let output = command.output()?;
+    let ended = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    ensure!(output.status.success(), "the run failed: {}", output.status);
+    let told = String::from_utf8(output.stdout)?;
+    let told: u128 = told.trim().parse().context("the program tells no time")?;
+    // What is put away is in the way of the next.
+    let artifacts = home.join(".local/state/atoll/artifacts");
+    fs::remove_dir_all(artifacts).context("nothing was put away")?;
+    Ok((ended.as_nanos().saturating_sub(told)) as f64 / 1e6)
+}
+
+/// Returns the time that a script takes beside it, milliseconds.
+fn beside(workspace: &Path, script: &str) -> Result<f64> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).current_dir(workspace);
+    let begun = Instant::now();
+    command::output(&mut shell)?;
+    let took = begun.elapsed();
+    let copy = workspace.join("copy");
+    match copy.is_dir() {
+        true => fs::remove_dir_all(copy)?,
+        false => fs::remove_file(copy)?,
+    }
+    Ok(took.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_of_something_measured() {
+        assert!(!outcome_of(&FIGURES, &[]).is_good(true));
+    }
+}
