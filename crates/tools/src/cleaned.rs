@@ -7,7 +7,7 @@ use atoll_model::mask_secrets_in;
 use serde_json::{Map, Value, json};
 
 use crate::filter::Pii;
-use crate::pii::{PiiCounts, mask_pii};
+use atoll_scan::pii::{PiiCounts, mask_pii};
 
 /// A text that a model may read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -22,7 +22,6 @@ mod limits;
 mod offers;
 mod openapi;
 mod pack;
-mod pii;
 mod recording;
 mod registry;
 mod results;

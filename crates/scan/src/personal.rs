@@ -1,0 +1,28 @@
+//! Personal data in texts.
+
+use crate::Finding;
+use crate::pii::{PiiKind, find_pii};
+
+/// Finds personal data; content that is no text has its readable parts looked at.
+pub(crate) fn scan(content: &[u8]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    // What is no UTF-8 parts texts, and is no text itself.
+    for chunk in content.utf8_chunks() {
+        let text = chunk.valid();
+        for one in find_pii(text) {
+            let confidence = match one.kind {
+                PiiKind::Card | PiiKind::Iban => 95,
+                PiiKind::Email => 90,
+                PiiKind::Phone | PiiKind::Ssn => 70,
+            };
+            let byte = at + one.at.start;
+            found.push(Finding::at_line(one.kind.name(), content, byte, confidence));
+            if found.len() >= crate::FINDINGS_MAX {
+                return found;
+            }
+        }
+        at += text.len() + chunk.invalid().len();
+    }
+    found
+}
