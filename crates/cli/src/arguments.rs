@@ -49,7 +49,8 @@ pub use approvals::{
 };
 pub use artifacts::{
     ArtifactsAction, ArtifactsArguments, GetArtifactArguments, ListArtifactsArguments,
-    PromoteArtifactsArguments, RejectArtifactArguments, ShowArtifactArguments,
+    PromoteArtifactsArguments, RejectArtifactArguments, ScanArtifactsArguments,
+    ShowArtifactArguments,
 };
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,

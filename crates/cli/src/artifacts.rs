@@ -3,19 +3,23 @@
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use atoll_data::{Scanned, Verdict, evidence, scan};
 use atoll_engine::artifacts::{self, Deciding, as_json};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::open_ledger;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
+use atoll_engine::sandboxes::Engine;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Reason, RunId};
+use atoll_scan::Rules;
 use atoll_store::{Artifact, ArtifactFilter, ArtifactState, Artifacts};
 use serde_json::{Value, json};
 
 use crate::arguments::{
     ArtifactsAction, ArtifactsArguments, GetArtifactArguments, ListArtifactsArguments,
-    PromoteArtifactsArguments, RejectArtifactArguments, ShowArtifactArguments,
+    PromoteArtifactsArguments, RejectArtifactArguments, ScanArtifactsArguments,
+    ShowArtifactArguments,
 };
 use crate::consent::consent;
 use crate::output::Output;
@@ -42,6 +46,7 @@ pub fn artifacts(arguments: &ArtifactsArguments, output: &Output) -> Result<u8, 
         output,
     };
     match &arguments.action {
+        ArtifactsAction::Scan(arguments) => return command.scan(arguments),
         ArtifactsAction::List(arguments) => command.list(arguments)?,
         ArtifactsAction::Show(arguments) => command.show(arguments)?,
         ArtifactsAction::Get(arguments) => command.get(arguments)?,
@@ -136,7 +141,12 @@ impl Command<'_> {
             return Ok(());
         }
         if arguments.json {
-            self.output.json(&as_json(&one));
+            let mut told = as_json(&one);
+            let scans = evidence(store, &one)?;
+            if let Some(told) = told.as_object_mut() {
+                told.insert("scans".to_owned(), scans_json(&scans));
+            }
+            self.output.json(&told);
             return Ok(());
         }
         let mut rows = vec![
@@ -165,6 +175,11 @@ impl Command<'_> {
         }
         for (name, value) in rows {
             self.output.result(&format!("{name:<8}{value}\n"));
+        }
+        for scanned in evidence(store, &one)? {
+            scan_rows(&scanned)
+                .iter()
+                .for_each(|row| self.output.result(row));
         }
         if one.media.starts_with("text/") && !one.destroyed {
             self.preview(store, &one)?;
@@ -195,6 +210,53 @@ impl Command<'_> {
         out.flush().doing("its content cannot be written")
     }
 
+    fn scan(&self, arguments: &ScanArtifactsArguments) -> Result<u8, Failure> {
+        let rules = arguments.rules.as_ref().map(std::fs::read_to_string);
+        let rules = rules.transpose().doing("the rules cannot be read")?;
+        if let Some(text) = &rules {
+            Rules::read(text).doing("the rules cannot be used")?;
+        }
+        let all = self.meant(&arguments.ids)?;
+        let Some(store) = self.store.as_ref().filter(|_| !all.is_empty()) else {
+            self.output.say("Nothing waits.\n");
+            return Ok(0);
+        };
+        let engine = Engine::open(atoll_launcher::LAUNCHER)?;
+        let program = std::env::current_exe().doing("this program cannot be found")?;
+        let (mut told, mut is_clean) = (Vec::new(), true);
+        for one in all.iter().filter(|one| !one.destroyed) {
+            let scans = scan(&engine, store, one, rules.as_deref(), &program)?;
+            is_clean &= scans
+                .iter()
+                .all(|scanned| scanned.verdict == Verdict::Clean);
+            if arguments.json {
+                told.push(json!({ "id": one.id, "scans": scans_json(&scans) }));
+                continue;
+            }
+            self.output
+                .result(&format!("{}  {}\n", one.id, quoted(&one.name)));
+            let rows = scans.iter().flat_map(scan_rows);
+            rows.for_each(|row| self.output.result(&row));
+        }
+        if arguments.json {
+            self.output.json(&json!(told));
+        }
+        Ok(u8::from(!is_clean))
+    }
+
+    /// Returns the artifacts of these ids; all that wait without any.
+    fn meant(&self, ids: &[String]) -> Result<Vec<Artifact>, Failure> {
+        if !ids.is_empty() {
+            return ids.iter().map(|id| Ok(self.named(id)?.1)).collect();
+        }
+        let filter = ArtifactFilter {
+            tenant: self.tenant.map(str::to_owned),
+            state: Some(ArtifactState::Held),
+            ..ArtifactFilter::default()
+        };
+        artifacts::list(self.store.as_ref(), &filter)
+    }
+
     fn promote(&self, arguments: &PromoteArtifactsArguments) -> Result<(), Failure> {
         let mut all = Vec::new();
         for id in &arguments.ids {
@@ -208,7 +270,11 @@ impl Command<'_> {
             return Ok(());
         };
         let to = arguments.to.as_deref();
-        let places = self.deciding(arguments.why.as_deref(), |deciding| {
+        let mut concerns = Vec::new();
+        for one in &all {
+            concerns.extend(concerns_about(one, &evidence(store, one)?));
+        }
+        let places = self.deciding(arguments.why.as_deref(), &concerns, |deciding| {
             deciding.promote(store, &all, to)
         })?;
         let count = counted(all.len() as u64, "artifact is", "artifacts are");
@@ -223,7 +289,7 @@ impl Command<'_> {
     fn reject(&self, arguments: &RejectArtifactArguments) -> Result<(), Failure> {
         let (store, one) = self.named(&arguments.id)?;
         let why = arguments.why.as_deref();
-        self.deciding(why, |deciding| deciding.reject(store, &one))?;
+        self.deciding(why, &[], |deciding| deciding.reject(store, &one))?;
         self.output
             .say(&format!("Artifact {} is rejected.\n", one.id));
         Ok(())
@@ -232,6 +298,7 @@ impl Command<'_> {
     fn deciding<T>(
         &self,
         why: Option<&str>,
+        concerns: &[Reason],
         decide: impl FnOnce(&Deciding<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let by = atoll_engine::configuration::principal().name;
@@ -240,9 +307,76 @@ impl Command<'_> {
             ledger: self.ledger,
             by: &by,
             why,
+            concerns,
             agrees: &|all, reasons| agrees(all, reasons, self.output),
         })
     }
+}
+
+/// Returns the reasons to ask a person about an artifact that scanners have looked at.
+fn concerns_about(one: &Artifact, scans: &[Scanned]) -> Vec<Reason> {
+    let concerns = scans.iter().filter_map(|scanned| {
+        let why = match &scanned.verdict {
+            Verdict::Clean => return None,
+            Verdict::Failed(why) => format!("it says nothing of the content: {why}"),
+            Verdict::Found(findings) => {
+                let rules = findings.iter().map(|finding| finding.rule.as_str());
+                let rules: std::collections::BTreeSet<&str> = rules.collect();
+                format!(
+                    "it found {}",
+                    rules.into_iter().collect::<Vec<_>>().join(", ")
+                )
+            }
+        };
+        Some(Reason {
+            what: format!("promoting {}", quoted(&one.name)),
+            why,
+            rule: format!("scanner {}", scanned.scanner.name()),
+            how_to_ask: "promote it at a terminal, where you are asked".to_owned(),
+        })
+    });
+    concerns.collect()
+}
+
+/// Returns a line for what a scanner says, or one for each finding.
+fn scan_rows(scanned: &Scanned) -> Vec<String> {
+    let name = scanned.scanner.name();
+    match &scanned.verdict {
+        Verdict::Clean => vec![format!("  {name:<15} nothing found\n")],
+        Verdict::Failed(why) => {
+            vec![format!(
+                "  {name:<15} failed: {}\n",
+                printable(why.as_bytes())
+            )]
+        }
+        Verdict::Found(findings) => {
+            let rows = findings.iter().map(|one| {
+                let shown = |text: &str| printable(text.as_bytes());
+                let (rule, place) = (shown(&one.rule), shown(&one.place));
+                format!("  {name:<15} {rule}, {place} ({} %)\n", one.confidence)
+            });
+            rows.collect()
+        }
+    }
+}
+
+fn scans_json(all: &[Scanned]) -> Value {
+    let told = all.iter().map(|one| {
+        let (verdict, findings, why) = match &one.verdict {
+            Verdict::Clean => ("clean", json!([]), None),
+            Verdict::Found(findings) => ("found", json!(findings), None),
+            Verdict::Failed(why) => ("failed", json!([]), Some(why)),
+        };
+        json!({
+            "scanner": one.scanner.name(),
+            "version": one.version,
+            "at_ms": one.at_ms,
+            "verdict": verdict,
+            "findings": findings,
+            "why": why,
+        })
+    });
+    told.collect()
 }
 
 /// Asks the person at the terminal. Any doubt denies.

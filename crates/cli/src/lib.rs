@@ -64,7 +64,7 @@ mod upkeep;
 mod used;
 mod why;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
@@ -82,6 +82,11 @@ use output::Output;
 pub fn main(arguments: Vec<OsString>) -> u8 {
     if let Some(status) = roles::take(&arguments) {
         return status;
+    }
+    if let [_, word, scanner] = arguments.as_slice()
+        && word == atoll_data::SCAN_WORKER
+    {
+        return scan_program(scanner);
     }
     if arguments
         .first()
@@ -115,6 +120,17 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         Err(failure) => {
             output.failure(&failure);
             status::of(failure.kind)
+        }
+    }
+}
+
+/// Is a scanner, inside its sandbox.
+fn scan_program(scanner: &OsStr) -> u8 {
+    match atoll_data::work(&scanner.to_string_lossy()) {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("{why}");
+            status::STATUS_OWN_ERROR
         }
     }
 }

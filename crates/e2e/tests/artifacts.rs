@@ -273,6 +273,92 @@ fn outputs_of_a_run_with_a_sudden_end_are_kept() {
     assert_eq!(left.count(), 0);
 }
 
+/// Each scanner runs in a sandbox; what it says is kept, and asked about before the artifact is
+/// promoted.
+#[test]
+fn scanners_look_at_what_waits() {
+    let world = World::new("scanners_look_at_what_waits");
+    let script = r#"
+echo 'nothing to see' >/outputs/clean.txt
+printf 'one\ntoken = gh%s_q7Zr2Kx9Wm4Tn8Vb3Hc6Yd5Lg1Js0PfQ7zR2\n' p >/outputs/notes.txt
+echo '4111 1111 1111 1111' >/outputs/card.txt
+printf '#!/bin/sh\n' >/outputs/picture.png
+printf '7z\274\257\047\034' >/outputs/other.7z
+"#;
+    let _ = putting_out(&world, script).success();
+    let scanned = world
+        .atoll(["artifacts", "scan", "--json"])
+        .run()
+        .expect_status(1);
+    let scanned = scanned.json();
+    let all = list(&world);
+    let verdicts = |name: &str| -> Vec<String> {
+        let id = id(all.iter().find(|one| one["name"] == name).unwrap());
+        let mut told = scanned.as_array().unwrap().iter();
+        let told = told.find(|one| one["id"] == id).unwrap();
+        let scans = told["scans"].as_array().unwrap();
+        assert_eq!(scans.len(), 5, "{told}");
+        let open = scans.iter().filter(|one| one["verdict"] != "clean");
+        let words = open.map(|one| {
+            let rule = one["findings"][0]["rule"].as_str().unwrap_or_default();
+            format!(
+                "{} {} {rule}",
+                one["scanner"].as_str().unwrap(),
+                one["verdict"].as_str().unwrap()
+            )
+        });
+        words.collect()
+    };
+    assert!(verdicts("clean.txt").is_empty());
+    assert_eq!(verdicts("notes.txt"), ["secrets found github-token"]);
+    assert_eq!(verdicts("card.txt"), ["personal-data found card"]);
+    assert_eq!(verdicts("picture.png"), ["programs found script"]);
+    assert_eq!(verdicts("other.7z"), ["archives failed "]);
+    for one in &all {
+        let promoted = world.atoll(["artifacts", "promote", id(one)]).run();
+        if one["name"] == "clean.txt" {
+            let _ = promoted.success();
+        } else {
+            let refused = promoted.expect_status(126);
+            refused.is_clear_error(["nobody can be asked", "scanner"]);
+        }
+    }
+    let notes = all.iter().find(|one| one["name"] == "notes.txt").unwrap();
+    let shown = world
+        .atoll(["artifacts", "show", id(notes)])
+        .run()
+        .success();
+    assert!(shown.out().contains("github-token, line 2"), "{shown}");
+    verify_ledger(&world);
+}
+
+/// A shredded run leaves digests alone; a hold keeps its artifacts as it keeps the rest.
+#[test]
+fn shredding_destroys_the_content_of_artifacts() {
+    let world = World::new("shredding_destroys_the_content_of_artifacts");
+    let _ = putting_out(&world, "echo one >/outputs/a").success();
+    let _ = putting_out(&world, "echo two >/outputs/b").success();
+    let all = list(&world);
+    let run = all[0]["run"].as_str().unwrap();
+    let ledger = |command: &str| world.atoll(["ledger", command, run]).run();
+    let _ = ledger("hold").success();
+    assert_ne!(ledger("shred").code(), 0);
+    assert_eq!(list(&world)[0]["destroyed"], false);
+    let _ = ledger("release").success();
+    ledger("shred").success().says(["artifacts of 1 run"]);
+    let after = list(&world);
+    assert_eq!(after[0]["destroyed"], true);
+    assert_eq!(after[0]["sha256"], all[0]["sha256"]);
+    let refused = world.atoll(["artifacts", "promote", id(&all[0])]).run();
+    refused.expect_status(125).is_clear_error(["was destroyed"]);
+    let other = world.atoll(["artifacts", "promote", id(&all[1]), "--to", "."]);
+    let _ = other.run().success();
+    assert_eq!(world.read(world.workspace().join("a")), "one\n");
+    let pack = world.state().join(format!("atoll/artifacts/{run}.pack"));
+    assert!(!pack.exists());
+    verify_ledger(&world);
+}
+
 /// The statement is one that other verifiers accept: in-toto's own for what it says, and
 /// securesystemslib's for the signature, by the key that `atoll ledger key` prints.
 #[test]

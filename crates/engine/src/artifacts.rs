@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_layer::{RelativePath, control_reason};
-use atoll_ledger::{Durability, Ledger, Refused, StateDir, host_text};
+use atoll_ledger::{Durability, Ledger, Refused, Seals, StateDir, host_text};
 use atoll_model::{Action, Call, Mode, OUTPUTS_DIRECTORY, Place, Reason, Verdict};
 use atoll_policy::{ChangeGrant, Changes, Facts, Promoted, agreement, change_rules, makers_read};
 use atoll_store::{
@@ -24,6 +24,7 @@ use crate::failure::{Doing, Failure, Kind};
 use crate::outputs::put_away_left;
 use crate::printable::quoted;
 use crate::promotion::{NotAllowed, Opening, makers::of_run_alone};
+use crate::sandboxes::Engine;
 
 /// The most artifacts that an id can stand for in a message.
 const NAMED_MAX: usize = 5;
@@ -41,6 +42,8 @@ pub struct Deciding<'a> {
     pub by: &'a str,
     /// The reason that was given.
     pub why: Option<&'a str>,
+    /// Further reasons to ask a person, as what scanners have found.
+    pub concerns: &'a [Reason],
     /// Asks a person, where policies have one asked.
     pub agrees: Agrees<'a>,
 }
@@ -51,7 +54,33 @@ pub struct Deciding<'a> {
 /// When they cannot be opened.
 pub fn open(state: &StateDir, ledger: &Ledger) -> Result<Option<Artifacts>, Failure> {
     put_away_left(state, ledger).doing("outputs of a run cannot be made artifacts")?;
+    destroy_shredded(state)?;
     Artifacts::open(state, false).doing(UNREAD)
+}
+
+/// Destroys the content of the artifacts of runs whose sealed content was shredded; returns the number
+/// of these runs.
+///
+/// # Errors
+/// When that cannot be done; the next opening of artifacts goes on with it.
+pub fn destroy_shredded(state: &StateDir) -> Result<u64, Failure> {
+    let Some(store) = Artifacts::open(state, false).doing(UNREAD)? else {
+        return Ok(0);
+    };
+    let mut count = 0;
+    let seals = Seals::read(state).doing("the keys of runs cannot be read")?;
+    let runs = store.runs().doing(UNREAD)?;
+    for run in runs.iter().filter(|run| seals.is_shredded(run)) {
+        store.destroy(run).doing("artifacts cannot be destroyed")?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Returns the state directory and the ledger of an engine, for decisions about its artifacts.
+#[must_use]
+pub fn kept_by(engine: &Engine) -> (&StateDir, &Ledger) {
+    (&engine.shared.state, &engine.shared.ledger)
 }
 
 /// Returns the artifact of an id, or of the first digits of one.
@@ -227,8 +256,9 @@ impl Deciding<'_> {
             Verdict::Ask(reasons) => reasons,
             Verdict::Allow(_) | Verdict::Deny(_) => Vec::new(),
         };
-        if !asked.is_empty() || !controls.is_empty() {
-            (self.agrees)(artifacts, &[asked.clone(), controls].concat())?;
+        let others = [&controls, self.concerns].concat();
+        if !asked.is_empty() || !others.is_empty() {
+            (self.agrees)(artifacts, &[asked.clone(), others].concat())?;
             rules.agree(agreement(&rules, &call, &asked));
         }
         let gate = Gate {

@@ -72,7 +72,6 @@ mod running;
 pub mod sandboxes;
 pub mod secrets;
 mod served;
-pub mod served_artifacts;
 pub mod shell;
 pub mod signed;
 mod slug;

@@ -20,7 +20,7 @@ use atoll_ledger::{Ledger, StateDir};
 pub use atoll_model::network::{ApprovalScope, CallDigest, Scope};
 use atoll_model::{CallId, Ending, LimitKey, Mode, RunId, Served};
 use atoll_policy::HostFacts;
-pub use atoll_policy::{Outputs, PriorAnswer, Requested};
+pub use atoll_policy::{Outputs, PriorAnswer, Requested, RequestedProfile};
 pub use atoll_sandbox::{
     Change, Decision, Entry, EntryKind, FROZEN_FILE, FileChange, FileServer, FileWatch, InUse,
     Pending, Size, TEMPLATE_DIRECTORY, disk_bytes,
@@ -35,7 +35,8 @@ use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
 pub use crate::home::{Home, KeptHome, LINKS, MadeAt, System, UPPER, WHOLE, part_name};
 use crate::run::read_machine;
-use crate::supervision::{Answer, ControlError, ExecRequest, Owner, Question, owner};
+pub use crate::supervision::ExecRequest;
+use crate::supervision::{Answer, ControlError, Owner, Question, owner};
 
 mod ahead;
 mod approving;
@@ -139,7 +140,7 @@ pub struct Sandbox {
     home: Arc<Home>,
     /// True while its processes stand still for a caller.
     is_still: AtomicBool,
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     owner: Owner,
     supervised: Mutex<Option<JoinHandle<Result<Ending, CallError>>>>,
 }

@@ -107,6 +107,12 @@ impl Seals {
         Ok(Self { keys })
     }
 
+    /// Returns whether the key of a run was destroyed.
+    #[must_use]
+    pub fn is_shredded(&self, run: &RunId) -> bool {
+        matches!(self.keys.get(run), Some(None))
+    }
+
     /// Returns the number of runs that have had a key.
     pub(crate) fn count(&self) -> u64 {
         self.keys.len() as u64

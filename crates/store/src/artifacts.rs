@@ -19,7 +19,9 @@ use atoll_ledger::{FileFault, StateDir, hex};
 use atoll_model::RunId;
 use rusqlite::{Connection, OptionalExtension, params};
 
-pub use artifact::{Artifact, ArtifactDecision, ArtifactFilter, ArtifactOrigin, ArtifactState};
+pub use artifact::{
+    Artifact, ArtifactDecision, ArtifactFilter, ArtifactOrigin, ArtifactState, Evidence,
+};
 use artifact::{COLUMNS, artifact};
 use deposit::id_of;
 pub use deposit::{Deposit, Deposited};
@@ -60,6 +62,14 @@ const TABLES: &str = "
         decided_ms INTEGER,
         decided_by TEXT,
         why TEXT
+    ) STRICT;
+    CREATE TABLE evidence (
+        artifact TEXT NOT NULL REFERENCES artifacts (id),
+        scanner TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        verdict TEXT NOT NULL,
+        PRIMARY KEY (artifact, scanner)
     ) STRICT;
     CREATE INDEX artifacts_of_deposit ON artifacts (deposit);
     CREATE INDEX artifacts_by_digest ON artifacts (blake3);
@@ -293,27 +303,85 @@ impl Artifacts {
         Ok(changed == 1)
     }
 
-    /// Destroys the content of an artifact: its key is overwritten, and the disk has its space back.
+    /// Keeps what a scanner says of an artifact, in place of what it has said before.
     ///
     /// # Errors
     /// [`ArtifactError`].
-    pub fn destroy(&self, artifact: &Artifact) -> Result<(), ArtifactError> {
-        let sql = "UPDATE artifacts SET key = NULL WHERE id = ?1";
-        self.connection.execute(sql, params![artifact.id])?;
-        // Not only in the file, but in the journal that has led to it.
-        self.connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        let path = self.pack(&artifact.origin.run);
-        let give_back = || -> io::Result<()> {
-            let pack = File::options().write(true).open(&path)?;
-            let hole =
-                rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-            let (at, length) = (artifact.at_byte, artifact.sealed_bytes);
-            Ok(rustix::fs::fallocate(&pack, hole, at, length)?)
-        };
-        // The key was what counted; a file system without holes keeps what nobody can read.
-        let _ = give_back();
+    pub fn note(&self, artifact: &Artifact, evidence: &Evidence) -> Result<(), ArtifactError> {
+        self.connection.execute(
+            "INSERT OR REPLACE INTO evidence (artifact, scanner, version, at_ms, verdict)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                artifact.id,
+                evidence.scanner,
+                evidence.version,
+                signed(evidence.at_ms),
+                evidence.verdict
+            ],
+        )?;
         Ok(())
+    }
+
+    /// Returns what scanners have said of an artifact.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn evidence(&self, artifact: &Artifact) -> Result<Vec<Evidence>, ArtifactError> {
+        let mut statement = self.connection.prepare(
+            "SELECT scanner, version, at_ms, verdict FROM evidence
+             WHERE artifact = ?1 ORDER BY scanner",
+        )?;
+        let rows = statement.query_map(params![artifact.id], |row| {
+            Ok(Evidence {
+                scanner: row.get(0)?,
+                version: row.get(1)?,
+                at_ms: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                verdict: row.get(3)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns the runs whose artifacts have their content still.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn runs(&self) -> Result<Vec<RunId>, ArtifactError> {
+        let mut statement = self.connection.prepare(
+            "SELECT DISTINCT run FROM artifacts
+             JOIN deposits ON deposits.number = artifacts.deposit WHERE key IS NOT NULL",
+        )?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let runs = rows.map(|row| {
+            let run = row?;
+            RunId::parse(&run).map_err(|_| ArtifactError::Damaged(format!("{run:?}")))
+        });
+        runs.collect()
+    }
+
+    /// Destroys the content of all artifacts of a run: their keys are overwritten, and the disk has
+    /// the space back. Their digests and decisions stay.
+    ///
+    /// # Errors
+    /// [`ArtifactError`]; what is left of it is destroyed by doing it again.
+    pub fn destroy(&self, run: &RunId) -> Result<(), ArtifactError> {
+        let path = self.pack(run);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(ArtifactError::Pack { path, error });
+            }
+            Ok(()) | Err(_) => {}
+        }
+        self.connection.execute(
+            "UPDATE artifacts SET key = NULL
+             WHERE deposit = (SELECT number FROM deposits WHERE run = ?1)",
+            params![run.as_str()],
+        )?;
+        // Not only in the file, but in the journal that has led to it.
+        let emptied = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        Ok(emptied?)
     }
 
     fn pack(&self, run: &RunId) -> PathBuf {

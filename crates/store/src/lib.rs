@@ -32,7 +32,7 @@ mod vault;
 
 pub use artifacts::{
     Artifact, ArtifactDecision, ArtifactError, ArtifactFilter, ArtifactOrigin, ArtifactState,
-    Artifacts, Deposit, Deposited,
+    Artifacts, Deposit, Deposited, Evidence,
 };
 pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority, ServerCertificate};
 pub use control::control_directory;

@@ -32,6 +32,7 @@ pub enum ArtifactsAction {
     List(ListArtifactsArguments),
     Show(ShowArtifactArguments),
     Get(GetArtifactArguments),
+    Scan(ScanArtifactsArguments),
     Promote(PromoteArtifactsArguments),
     Reject(RejectArtifactArguments),
 }
@@ -69,6 +70,25 @@ pub struct ShowArtifactArguments {
 pub struct GetArtifactArguments {
     /// Its id, or the first digits of it.
     pub id: String,
+}
+
+/// Look for secrets, personal data and hostile content in artifacts
+///
+/// Each scanner runs in a sandbox of its own, without a network. What it says is kept with the
+/// artifact (`show`). One that fails says nothing of the content: that counts as a finding.
+/// Status 1 if there is one.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ScanArtifactsArguments {
+    /// Their ids, or the first digits of each. Default: all that wait.
+    pub ids: Vec<String>,
+    /// Rules for secrets in the format of gitleaks, in place of those built in; with
+    /// `[extend] useDefault = true` beside them.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
+    pub rules: Option<PathBuf>,
+    /// Print JSON: a list. Default: a line for each finding.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Promote artifacts: their content is given out from then on

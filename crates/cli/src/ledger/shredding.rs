@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use atoll_engine::artifacts::destroy_shredded;
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::sessions;
@@ -46,6 +47,13 @@ pub fn shred(
             ShredError::Private(_) => failure,
         }
     })?;
+    match destroy_shredded(&state)? {
+        0 => {}
+        runs => output.say(&format!(
+            "The content of artifacts of {} is destroyed.\n",
+            render::counted(runs, "run", "runs")
+        )),
+    }
     tell(&done, meant.as_ref(), output)
 }
 

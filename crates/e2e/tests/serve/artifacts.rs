@@ -101,6 +101,16 @@ fn outputs_of_sandboxes_wait_for_an_approver() {
         asked(&approver, "GET", "/content"),
         (200, b"result\0".to_vec())
     );
+    let (status, scanned) = asked(&approver, "POST", "/scan");
+    assert_eq!(status, 200);
+    let scans = read(&scanned)["scans"].as_array().unwrap().clone();
+    assert_eq!(scans.len(), 5, "{scans:?}");
+    assert!(
+        scans.iter().all(|one| one["verdict"] == "clean"),
+        "{scans:?}"
+    );
+    assert_eq!(asked(&auditor, "POST", "/scan").0, 403);
+    assert_eq!(asked(&stranger, "POST", "/scan").0, 404);
     let (status, promoted) = asked(&approver, "POST", "/promote");
     assert_eq!(status, 200, "{promoted:?}");
     let promoted = read(&promoted);

@@ -140,6 +140,7 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(artifacts::get))
         .routes(routes!(artifacts::statement))
         .routes(routes!(artifacts::content))
+        .routes(routes!(artifacts::scan))
         .routes(routes!(artifacts::promote))
         .routes(routes!(artifacts::reject))
         .routes(routes!(tools::list))

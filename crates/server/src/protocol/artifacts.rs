@@ -16,6 +16,8 @@ requests! {
         GetStatement { id: String } -> String;
         /// Reads one; its content follows, and a message once all of it was whole.
         ReadArtifact { id: String } -> ArtifactFacts, then ();
+        /// Has all scanners look at one.
+        ScanArtifact { id: String } -> ArtifactFacts;
         /// Promotes one, or rejects it.
         DecideArtifact { id: String, promotes: bool, why: Option<String> } -> ArtifactFacts;
     }
@@ -56,4 +58,34 @@ pub struct ArtifactFacts {
     pub created_ms: u64,
     /// The number of the ledger's entry about it.
     pub ledger_entry: u64,
+    /// The words of scanners, the last of each; none before a scan.
+    pub scans: Vec<ScanFacts>,
+}
+
+/// The word of a scanner on an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScanFacts {
+    /// The scanner: `secrets`, `personal-data`, `archives`, `programs` or `active-content`.
+    pub scanner: String,
+    /// The version of the scanners.
+    pub version: u32,
+    /// The time, milliseconds since 1970.
+    pub at_ms: u64,
+    /// `clean`, `found` or `failed`, which says nothing of the content.
+    pub verdict: String,
+    /// The findings.
+    pub findings: Vec<FindingFacts>,
+    /// The reason of a failure.
+    pub why: Option<String>,
+}
+
+/// A finding of a scanner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FindingFacts {
+    /// The rule.
+    pub rule: String,
+    /// The place: `line 3`, `byte 17`, or an entry of an archive.
+    pub place: String,
+    /// The confidence that it is one, percent.
+    pub confidence: u8,
 }

@@ -4,8 +4,9 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use atoll_data::served::{ArtifactDecided, ServedArtifacts};
+use atoll_data::{Scanned, Verdict};
 use atoll_engine::failure::Failure;
-use atoll_engine::served_artifacts::{ArtifactDecided, ServedArtifacts};
 use atoll_store::{Artifact, ArtifactFilter, ArtifactState, Role};
 use bytes::Bytes;
 use tokio::sync::mpsc::{Sender, channel};
@@ -15,7 +16,10 @@ use super::answers::{Answer, Answered, fault, refusal};
 use super::caller::Caller;
 use super::server::Server;
 use crate::line::{Stream, Writer};
-use crate::protocol::{ArtifactFacts, ArtifactsAsk, DecideArtifact, Kind, ReadArtifact, Refusal};
+use crate::protocol::{
+    ArtifactFacts, ArtifactsAsk, DecideArtifact, FindingFacts, Kind, ReadArtifact, Refusal,
+    ScanFacts,
+};
 
 /// The blocks that are read ahead of who takes them.
 const BLOCKS_AHEAD: usize = 2;
@@ -25,12 +29,14 @@ const WHY_BYTES_MAX: usize = 4 << 10;
 /// The artifacts of a server.
 pub(super) struct Artifacts {
     server: Arc<Server>,
+    scans: tokio::sync::Mutex<()>,
 }
 
 impl Artifacts {
     pub(super) fn new(server: &Arc<Server>) -> Arc<Self> {
         Arc::new(Self {
             server: Arc::clone(server),
+            scans: tokio::sync::Mutex::default(),
         })
     }
 
@@ -51,10 +57,27 @@ impl Artifacts {
                     sandbox: ask.sandbox.clone(),
                     state,
                 };
-                let listed = self.with(move |own| own.list(&filter));
-                ask.answer(listed.await?.iter().map(facts).collect())
+                let listed = self.with(move |own| {
+                    let all = own.list(&filter)?;
+                    all.iter().map(|one| facts(own, one)).collect()
+                });
+                ask.answer(listed.await?)
             }
-            ArtifactsAsk::GetArtifact(ask) => ask.answer(facts(&self.one(caller, &ask.id).await?)),
+            ArtifactsAsk::GetArtifact(ask) => {
+                let artifact = self.one(caller, &ask.id).await?;
+                let told = self.with(move |own| facts(own, &artifact));
+                ask.answer(told.await?)
+            }
+            ArtifactsAsk::ScanArtifact(ask) => {
+                let artifact = self.one(caller, &ask.id).await?;
+                // One after the other: they are no sandboxes of a tenant's, and in no quota.
+                let _alone = self.scans.lock().await;
+                let told = self.with(move |own| {
+                    own.scan(&artifact)?;
+                    facts(own, &artifact)
+                });
+                ask.answer(told.await?)
+            }
             ArtifactsAsk::GetStatement(ask) => {
                 let artifact = self.one(caller, &ask.id).await?;
                 let read = move |own: &ServedArtifacts<'_>| own.statement(&artifact);
@@ -91,9 +114,10 @@ impl Artifacts {
                 promotes: ask.promotes,
                 why: ask.why.as_deref(),
             };
-            own.decide(&ask.id, &decided)
+            let artifact = own.decide(&ask.id, &decided)?;
+            facts(own, &artifact)
         };
-        Ok(facts(&self.with(decide).await?))
+        self.with(decide).await
     }
 
     /// Writes the content of an artifact that the caller may have. Where it turns out not to be
@@ -115,6 +139,8 @@ impl Artifacts {
                 ArtifactState::Promoted | ArtifactState::Rejected => refused,
             });
         }
+        let one = artifact.clone();
+        let told = self.with(move |own| facts(own, &one)).await?;
         let (blocks, mut coming) = channel(BLOCKS_AHEAD);
         let (own, one) = (Arc::clone(self), artifact.clone());
         let reading = spawn_blocking(move || {
@@ -122,7 +148,7 @@ impl Artifacts {
             ServedArtifacts(&own.server.engine).read(&one, &mut to)
         });
         let written = async {
-            writer.reply(ask, facts(&artifact)).await?;
+            writer.reply(ask, told).await?;
             while let Some(block) = coming.recv().await {
                 writer.content(Stream::Output, &block).await?;
             }
@@ -163,7 +189,9 @@ fn check(caller: &Caller, ask: &ArtifactsAsk) -> Result<(), Refusal> {
     let role = caller.role;
     let may = match ask {
         ArtifactsAsk::DecideArtifact(_) => decides(role),
-        ArtifactsAsk::ReadArtifact(_) => decides(role) || role == Role::User,
+        ArtifactsAsk::ReadArtifact(_) | ArtifactsAsk::ScanArtifact(_) => {
+            decides(role) || role == Role::User
+        }
         ArtifactsAsk::ListArtifacts(_)
         | ArtifactsAsk::GetArtifact(_)
         | ArtifactsAsk::GetStatement(_) => role != Role::Operator,
@@ -184,9 +212,11 @@ fn state(name: &str) -> Result<ArtifactState, Refusal> {
     })
 }
 
-fn facts(artifact: &Artifact) -> ArtifactFacts {
+fn facts(own: &ServedArtifacts<'_>, artifact: &Artifact) -> Result<ArtifactFacts, Failure> {
     let (origin, decision) = (&artifact.origin, artifact.decision.as_ref());
-    ArtifactFacts {
+    let scans = own.evidence(artifact)?;
+    Ok(ArtifactFacts {
+        scans: scans.into_iter().map(scan_facts).collect(),
         id: artifact.id.clone(),
         name: String::from_utf8_lossy(&artifact.name).into_owned(),
         size: artifact.bytes,
@@ -203,6 +233,27 @@ fn facts(artifact: &Artifact) -> ArtifactFacts {
         interrupted: origin.interrupted,
         created_ms: artifact.at_ms,
         ledger_entry: artifact.entry,
+    })
+}
+
+fn scan_facts(scanned: Scanned) -> ScanFacts {
+    let (verdict, findings, why) = match scanned.verdict {
+        Verdict::Clean => ("clean", Vec::new(), None),
+        Verdict::Found(findings) => ("found", findings, None),
+        Verdict::Failed(why) => ("failed", Vec::new(), Some(why)),
+    };
+    let findings = findings.into_iter().map(|one| FindingFacts {
+        rule: one.rule,
+        place: one.place,
+        confidence: one.confidence,
+    });
+    ScanFacts {
+        scanner: scanned.scanner.name().to_owned(),
+        version: scanned.version,
+        at_ms: scanned.at_ms,
+        verdict: verdict.to_owned(),
+        findings: findings.collect(),
+        why,
     }
 }
 

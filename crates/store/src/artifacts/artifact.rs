@@ -101,6 +101,19 @@ pub struct Artifact {
     pub(super) key: Option<Vec<u8>>,
 }
 
+/// The word of a scanner on an artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// The scanner's name.
+    pub scanner: String,
+    /// The version of the scanners.
+    pub version: u32,
+    /// The time, milliseconds since 1970.
+    pub at_ms: u64,
+    /// The verdict, as JSON.
+    pub verdict: String,
+}
+
 /// A choice of artifacts.
 #[derive(Clone, Debug, Default)]
 pub struct ArtifactFilter {

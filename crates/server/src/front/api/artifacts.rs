@@ -79,6 +79,13 @@ pub(crate) async fn promote(
     decide(caller, id, true, body).await
 }
 
+/// Have all scanners look at an artifact, each in a sandbox of its own. One that fails says nothing of
+/// the content.
+#[utoipa::path(post, path = "/v1/artifacts/{artifact}/scan", tag = "artifacts", responses((status = 200, body = ArtifactFacts)))]
+pub(crate) async fn scan(caller: Caller, Path(id): Path<String>) -> Answered {
+    caller.answer(ScanArtifact { id }).await
+}
+
 /// Reject an artifact.
 #[utoipa::path(post, path = "/v1/artifacts/{artifact}/reject", request_body = DecisionBody, tag = "artifacts", responses((status = 200, body = ArtifactFacts)))]
 pub(crate) async fn reject(

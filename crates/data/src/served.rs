@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
+use atoll_engine::artifacts::{Deciding, kept_by, list, named};
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::sandboxes::Engine;
 use atoll_model::Reason;
 use atoll_store::{Artifact, ArtifactFilter, Artifacts};
 
-use crate::artifacts::{Deciding, list, named};
-use crate::failure::{Doing, Failure};
-use crate::sandboxes::Engine;
+use crate::scanning::{Scanned, evidence, scan};
 
 /// A decision about an artifact, by an approver of its tenant.
 pub struct ArtifactDecided<'a> {
@@ -26,7 +27,7 @@ pub struct ServedArtifacts<'e>(pub &'e Engine);
 
 impl ServedArtifacts<'_> {
     fn store(&self) -> Result<Option<Artifacts>, Failure> {
-        Artifacts::open(&self.0.shared.state, false).doing("the artifacts cannot be read")
+        Artifacts::open(kept_by(self.0).0, false).doing("the artifacts cannot be read")
     }
 
     fn existing(&self) -> Result<Artifacts, Failure> {
@@ -72,6 +73,23 @@ impl ServedArtifacts<'_> {
         read.doing("the artifact cannot be read")
     }
 
+    /// Has all scanners look at an artifact.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the evidence not be kept.
+    pub fn scan(&self, artifact: &Artifact) -> Result<(), Failure> {
+        let program = std::env::current_exe().doing("this program cannot be found")?;
+        scan(self.0, &self.existing()?, artifact, None, &program).map(drop)
+    }
+
+    /// Returns the words of scanners on an artifact.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn evidence(&self, artifact: &Artifact) -> Result<Vec<Scanned>, Failure> {
+        evidence(&self.existing()?, artifact)
+    }
+
     /// Promotes or rejects an artifact. Where policies have a person asked, the approver is that
     /// person.
     ///
@@ -80,11 +98,13 @@ impl ServedArtifacts<'_> {
     pub fn decide(&self, id: &str, decided: &ArtifactDecided<'_>) -> Result<Artifact, Failure> {
         let store = self.existing()?;
         let artifact = named(Some(&store), id, Some(decided.tenant))?;
+        let (state, ledger) = kept_by(self.0);
         let deciding = Deciding {
-            state: &self.0.shared.state,
-            ledger: &self.0.shared.ledger,
+            state,
+            ledger,
             by: decided.by,
             why: decided.why,
+            concerns: &[],
             agrees: &|_: &[Artifact], _: &[Reason]| Ok(()),
         };
         match decided.promotes {
