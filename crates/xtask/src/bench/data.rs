@@ -35,9 +35,15 @@ const MANY: &str = "10,000 files put away";
 const MANY_PEER: &str = "10,000 files by cp -a";
 const MANY_RATIO: &str = "10,000 files, times cp -a";
 
-const FIGURES: [Figure; 2] = [
+const SCANNED: &str = "all scanners, source text";
+const SCAN_FILES: usize = 4;
+/// Less than a scanner takes at once.
+const SOURCE_BYTES_MAX: usize = 60_000_000;
+
+const FIGURES: [Figure; 3] = [
     Figure::of(LARGE_RATIO, Wanted::AtMost(1.6)),
     Figure::of(MANY_RATIO, Wanted::AtMost(2.5)),
+    Figure::of(SCANNED, Wanted::AtLeast(80.0)),
 ];
 
 #[derive(Args)]
@@ -96,6 +102,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         add(&mut all, peer_name, "ms", others);
         add(&mut all, ratio_name, "times", ratios);
     }
+    let rates = scans(&program, stage.path(), &workspace, &root, options.rounds)?;
+    add(&mut all, SCANNED, "MB/s", rates);
     print!("{}", table_of(&FIGURES, &all));
     let machine = machine::describe(&root, stage.path())?;
     let name = format!("{}-data", machine.date);
@@ -116,6 +124,61 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     );
     stage.close()?;
     Ok(outcome_of(&FIGURES, &all))
+}
+
+/// Returns the rates at which all scanners look at source text, MB/s: the project's own sources, many
+/// times.
+fn scans(
+    program: &Path,
+    home: &Path,
+    workspace: &Path,
+    root: &Path,
+    rounds: usize,
+) -> Result<Vec<f64>> {
+    let mut sources = Command::new("sh");
+    sources
+        .args([
+            "-c",
+            "find crates -name '*.rs' -print0 | sort -z | xargs -0 cat",
+        ])
+        .current_dir(root);
+    let mut text = Vec::new();
+    let one = command::output(&mut sources)?.into_bytes();
+    while text.len() + one.len() <= SOURCE_BYTES_MAX {
+        text.extend_from_slice(&one);
+    }
+    fs::write(workspace.join("source"), &text)?;
+    let copies = (0..SCAN_FILES).map(|number| format!("cp source /outputs/{number}"));
+    let script = copies.collect::<Vec<_>>().join(" && ");
+    let mut run = Command::new(program);
+    run.args([
+        "run",
+        "--quiet",
+        "--discard",
+        "--outputs",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ])
+    .current_dir(workspace)
+    .env("HOME", home);
+    command::output(&mut run)?;
+    let megabytes = (text.len() * SCAN_FILES) as f64 / 1e6;
+    let rates = (0..rounds).map(|_| {
+        let mut scan = Command::new(program);
+        scan.args(["artifacts", "scan", "--json"]).env("HOME", home);
+        let begun = Instant::now();
+        let output = scan.output()?;
+        let took = begun.elapsed();
+        let told = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            told.contains("verdict") && !told.contains("failed"),
+            "the scan failed: {told}"
+        );
+        Ok(megabytes / took.as_secs_f64())
+    });
+    rates.collect()
 }
 
 /// Writes a file of random bytes.
