@@ -5,14 +5,17 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use atoll_engine::artifacts::kept_by;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::sandboxes::{
     CreateSandbox, Engine, ExecRequest, PriorAnswer, Requested, RequestedProfile, Workspace,
 };
+use atoll_ledger::Durability;
 use atoll_model::{Ending, LimitKey};
 use atoll_scan::{CONTENT_BYTES_MAX, FINDINGS_MAX, Finding, Scanner, VERSION};
 use atoll_store::{Artifact, Artifacts, Evidence};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::worker::{Answer, SCAN_WORKER};
 
@@ -100,7 +103,30 @@ pub fn scan(
         kept.doing("the evidence cannot be kept")?;
         all.push(scanned);
     }
+    record(engine, artifact, &all)?;
     Ok(all)
+}
+
+/// Records what scanners have said.
+fn record(engine: &Engine, artifact: &Artifact, all: &[Scanned]) -> Result<(), Failure> {
+    let words = all.iter().map(|one| {
+        let word = match &one.verdict {
+            Verdict::Clean => "clean",
+            Verdict::Found(_) => "found",
+            Verdict::Failed(_) => "failed",
+        };
+        (one.scanner.name().to_owned(), json!(word))
+    });
+    let body = json!({
+        "artifact": artifact.id,
+        "sha256": artifact.sha256,
+        "version": VERSION,
+        "verdicts": words.collect::<serde_json::Map<_, _>>(),
+    });
+    let run = Some(&artifact.origin.run);
+    let (_, ledger) = kept_by(engine);
+    let recorded = ledger.record(run, "artifact.scanned", body, Durability::Durable);
+    recorded.map(drop).doing("the scan could not be recorded")
 }
 
 /// Returns what scanners have said of an artifact, the last of each. What cannot be understood is told

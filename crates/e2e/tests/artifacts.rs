@@ -54,6 +54,10 @@ def read_from(flags):
     return os.read(file, 1)
 tried("read", lambda: read_from(os.O_RDONLY))
 tried("read and write", lambda: read_from(os.O_RDWR))
+def reopen():
+    file = os.open(one, os.O_WRONLY)
+    return os.open("/proc/self/fd/%d" % file, os.O_RDONLY)
+tried("open again", reopen)
 tried("list", lambda: os.listdir(place))
 tried("walk", lambda: os.close(os.open(place, os.O_RDONLY | os.O_DIRECTORY)))
 tried("remove", lambda: os.unlink(one))
@@ -89,6 +93,7 @@ json.dump(told, sys.stdout)
     let refused = [
         "read",
         "read and write",
+        "open again",
         "list",
         "walk",
         "remove",

@@ -21,7 +21,7 @@ use atoll_policy::Grant;
 use atoll_sandbox::OutputsPlace;
 use atoll_store::{
     ArtifactError, ArtifactOrigin, Artifacts, Deposit, RunError, begin_outputs, end_outputs,
-    left_outputs, note_origin, outputs_dir,
+    left_outputs, note_origin, origin_of_left, outputs_dir,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -32,6 +32,9 @@ use crate::{PlaceError, Request};
 
 use statement::{Made, STATEMENT_TYPE, statement, subjects};
 
+/// The most bytes of artifacts that a tenant of a server has: what sandboxes put out stays after their
+/// end, and is in no sandbox's limit then.
+const TENANT_BYTES_MAX: u64 = 10 << 30;
 /// The most files of one sandbox that become artifacts.
 const FILES_MAX: usize = 100_000;
 
@@ -142,12 +145,15 @@ pub fn put_away_left(state: &StateDir, ledger: &Ledger) -> Result<u64, OutputsEr
         return Ok(0);
     }
     let open = OpenRuns::open(state).map_err(LedgerError::from)?;
-    for origin in left {
+    for run in left {
         // One that begins at this moment is not open yet, and not over.
-        let is_alive = open.is_alive(&origin.run).map_err(LedgerError::from)?;
-        if is_alive || !Ledger::is_over(state, &origin.run)? {
+        let is_alive = open.is_alive(&run).map_err(LedgerError::from)?;
+        if is_alive || !Ledger::is_over(state, &run)? {
             continue;
         }
+        let Some(origin) = origin_of_left(state, &run)? else {
+            continue;
+        };
         match put_away_of(state, ledger, origin, &Made::default()) {
             Ok(more) => count += more,
             Err(error) => drop(failed.get_or_insert(error)),
@@ -175,12 +181,43 @@ fn put_away_of(
             for name in names {
                 add(&mut deposit, &directory, name)?;
             }
-            deposit.sync()?;
-            kept = keep(state, ledger, &mut store, deposit, made)?;
+            kept = match has_room(&store, &deposit)? {
+                true => {
+                    deposit.sync()?;
+                    keep(state, ledger, &mut store, deposit, made)?
+                }
+                false => refuse(ledger, deposit)?,
+            };
         }
     }
     end_outputs(state, &run)?;
     Ok(kept)
+}
+
+/// Returns whether its tenant, if it has one, may keep a deposit.
+fn has_room(store: &Artifacts, deposit: &Deposit) -> Result<bool, OutputsError> {
+    let Some(tenant) = &deposit.origin().tenant else {
+        return Ok(true);
+    };
+    let bytes = store.bytes_of(tenant)?.saturating_add(bytes(deposit));
+    Ok(bytes <= TENANT_BYTES_MAX)
+}
+
+/// Records that a deposit is not kept, and removes it.
+fn refuse(ledger: &Ledger, deposit: Deposit) -> Result<u64, OutputsError> {
+    let body = json!({
+        "files": deposit.files().count(),
+        "bytes": bytes(&deposit),
+        "why": "the tenant's artifacts would be more than it may have",
+    });
+    let run = Some(&deposit.origin().run);
+    ledger.record(run, "outputs.refused", body, Durability::Durable)?;
+    deposit.discard()?;
+    Ok(0)
+}
+
+fn bytes(deposit: &Deposit) -> u64 {
+    deposit.files().map(|one| one.bytes).sum()
 }
 
 /// Records a deposit, signs the statement about it, and keeps it, in this order.
@@ -195,7 +232,7 @@ fn keep(
     let subjects = subjects(&deposit);
     let body = json!({
         "files": deposit.files().count(),
-        "bytes": deposit.files().map(|one| one.bytes).sum::<u64>(),
+        "bytes": bytes(&deposit),
         "subjects": statement::digest(&subjects),
         "interrupted": deposit.origin().interrupted,
     });

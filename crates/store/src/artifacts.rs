@@ -342,6 +342,21 @@ impl Artifacts {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Returns the bytes of a tenant's artifacts that have their content still.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn bytes_of(&self, tenant: &str) -> Result<u64, ArtifactError> {
+        let sql = "SELECT total(bytes) FROM artifacts
+             JOIN deposits ON deposits.number = artifacts.deposit
+             WHERE tenant = ?1 AND key IS NOT NULL";
+        let total: f64 = self
+            .connection
+            .query_row(sql, params![tenant], |row| row.get(0))?;
+        // Exact up to 2^53, far beyond any bound.
+        Ok(total as u64)
+    }
+
     /// Returns the runs whose artifacts have their content still.
     ///
     /// # Errors

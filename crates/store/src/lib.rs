@@ -40,7 +40,8 @@ pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, kept_na
 pub use organisation::{Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey};
 pub use organisation::{SEEN_EVERY, Signed, remember_manifest};
 pub use outputs::{
-    begin_outputs, end_outputs, end_without_outputs, left_outputs, note_origin, outputs_dir,
+    begin_outputs, end_outputs, end_without_outputs, left_outputs, note_origin, origin_of_left,
+    outputs_dir,
 };
 pub use record::{ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, SettingsRecord};
 pub use record::{RECORD_VERSION, RunRecord, RunState};

@@ -85,7 +85,7 @@ pub fn end_without_outputs(state: &StateDir, run: &RunId) {
 ///
 /// # Errors
 /// [`RunError::File`].
-pub fn left_outputs(state: &StateDir) -> Result<Vec<ArtifactOrigin>, RunError> {
+pub fn left_outputs(state: &StateDir) -> Result<Vec<RunId>, RunError> {
     let directory = state.path().join(OUTPUTS);
     let entries = match fs::read_dir(&directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -93,30 +93,40 @@ pub fn left_outputs(state: &StateDir) -> Result<Vec<ArtifactOrigin>, RunError> {
     };
     let mut left = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(FileFault::on("read", &directory))?;
-        let name = entry.file_name();
-        let Some(run) = name.to_str().and_then(|name| RunId::parse(name).ok()) else {
-            continue;
-        };
-        let path = entry.path().join(ORIGIN);
-        let kept: Option<Kept> = match fs::read(&path) {
-            // Whose it is, is not guessed.
-            Ok(text) => match serde_json::from_slice(&text) {
-                Ok(kept) => Some(kept),
-                Err(_) => continue,
-            },
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(FileFault::on("read", &path)(error).into()),
-        };
-        left.push(ArtifactOrigin {
-            run,
-            tenant: kept.as_ref().and_then(|one| one.tenant.clone()),
-            sandbox: kept.as_ref().and_then(|one| one.sandbox.clone()),
-            session: kept.and_then(|one| one.session),
-            interrupted: true,
-        });
+        let name = entry
+            .map_err(FileFault::on("read", &directory))?
+            .file_name();
+        left.extend(name.to_str().and_then(|name| RunId::parse(name).ok()));
     }
     Ok(left)
+}
+
+/// Returns whose the outputs are that a run with a sudden end has left; `None` where that cannot be
+/// told, and it is not guessed.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn origin_of_left(state: &StateDir, run: &RunId) -> Result<Option<ArtifactOrigin>, RunError> {
+    let path = place(state, run).join(ORIGIN);
+    let kept: Option<Kept> = match fs::read(&path) {
+        Ok(text) => match serde_json::from_slice(&text) {
+            Ok(kept) => Some(kept),
+            Err(_) => return Ok(None),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(FileFault::on("read", &path)(error).into()),
+    };
+    let (tenant, sandbox, session) = match kept {
+        Some(kept) => (kept.tenant, kept.sandbox, kept.session),
+        None => (None, None, None),
+    };
+    Ok(Some(ArtifactOrigin {
+        run: run.clone(),
+        tenant,
+        sandbox,
+        session,
+        interrupted: true,
+    }))
 }
 
 fn place(state: &StateDir, run: &RunId) -> PathBuf {

@@ -137,6 +137,18 @@ impl Deposit {
         })
     }
 
+    /// Removes it again.
+    ///
+    /// # Errors
+    /// [`ArtifactError::Pack`].
+    pub fn discard(self) -> Result<(), ArtifactError> {
+        let removed = std::fs::remove_file(&self.path);
+        removed.map_err(|error| ArtifactError::Pack {
+            path: self.path.clone(),
+            error,
+        })
+    }
+
     /// Waits until the content is on the disk.
     ///
     /// # Errors

@@ -211,6 +211,10 @@ fn what_is_destroyed_is_read_by_nobody_and_leaves_its_digest() {
         .filter(of_run)
         .map(|one| one.key.clone().unwrap())
         .collect();
+    world.deposit(&run(3), Some("t"), &[("x", b"12345"), ("y", b"678")]);
+    assert_eq!(store.bytes_of("t").unwrap(), 8);
+    store.destroy(&run(3)).unwrap();
+    assert_eq!(store.bytes_of("t").unwrap(), 0);
     assert_eq!(store.runs().unwrap().len(), 2);
     store.destroy(&run(1)).unwrap();
     store.destroy(&run(1)).unwrap();
@@ -219,7 +223,7 @@ fn what_is_destroyed_is_read_by_nobody_and_leaves_its_digest() {
     for (before, now) in all.iter().zip(&after) {
         assert_eq!(now.blake3, before.blake3);
         let is_there = read(&store, now);
-        match now.origin.run == run(1) {
+        match now.origin.run != run(2) {
             true => assert!(matches!(is_there, Err(ArtifactError::Destroyed(_)))),
             false => assert_eq!(is_there.unwrap(), b"stays"),
         }
