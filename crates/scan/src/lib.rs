@@ -119,7 +119,7 @@ pub fn scan(scanner: Scanner, content: &[u8], rules: &Rules) -> Result<Vec<Findi
 impl Finding {
     fn at_line(rule: impl Into<String>, content: &[u8], byte: usize, confidence: u8) -> Self {
         let before = content.get(..byte).unwrap_or(content);
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let line = 1 + memchr::memchr_iter(b'\n', before).count();
         Self {
             rule: rule.into(),
             place: format!("line {line}"),
