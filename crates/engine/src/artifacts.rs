@@ -125,8 +125,8 @@ pub fn list(store: Option<&Artifacts>, filter: &ArtifactFilter) -> Result<Vec<Ar
 const UNREAD: &str = "the artifacts cannot be read";
 
 impl Deciding<'_> {
-    /// Promotes artifacts, all of one run or none of it: from then on their content is given out.
-    /// With `to` each is also written there, where no file of its name is.
+    /// Promotes artifacts: from then on their content is given out. Policies decide about all of one
+    /// run at once. With `to` each is also written there, where no file of its name is.
     ///
     /// # Errors
     /// When policies or a person refuse it, one is decided about already, or it cannot be written.

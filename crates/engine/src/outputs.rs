@@ -23,7 +23,7 @@ use atoll_store::{
     ArtifactError, ArtifactOrigin, Artifacts, Deposit, RunError, begin_outputs, end_outputs,
     left_outputs, note_origin, origin_of_left, outputs_dir,
 };
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::json;
 
@@ -170,6 +170,9 @@ fn put_away_of(
 ) -> Result<u64, OutputsError> {
     let run = origin.run.clone();
     let directory = outputs_dir(state, &run);
+    let Some(_alone) = alone(&directory)? else {
+        return Ok(0);
+    };
     let names = names(&directory)?;
     let mut kept = 0;
     if !names.is_empty() {
@@ -192,6 +195,25 @@ fn put_away_of(
     }
     end_outputs(state, &run)?;
     Ok(kept)
+}
+
+/// Takes the outputs of a run for this process; `None` where another one has them, or they are gone.
+fn alone(directory: &Path) -> Result<Option<File>, OutputsError> {
+    let above = directory.parent().unwrap_or(directory);
+    let unread = |error| OutputsError::Unread {
+        path: above.to_owned(),
+        error,
+    };
+    let opened = match File::open(above) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(unread)?,
+    };
+    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        taken => taken
+            .map(|()| Some(opened))
+            .map_err(|error| unread(error.into())),
+    }
 }
 
 /// Returns whether its tenant, if it has one, may keep a deposit.
