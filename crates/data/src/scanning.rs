@@ -76,32 +76,40 @@ pub fn scan(
             .read(artifact, &mut content)
             .doing("the artifact cannot be read")?;
     }
-    let mut all = Vec::new();
-    for scanner in &Scanner::ALL {
+    let look = |scanner: &Scanner| {
         let verdict = match is_large {
             true => Verdict::Failed(format!("it is larger than {} MiB", CONTENT_BYTES_MAX >> 20)),
             false => in_sandbox(engine, *scanner, &content, rules, program)
                 .unwrap_or_else(|failure| Verdict::Failed(told(&failure))),
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let scanned = Scanned {
+        Scanned {
             scanner: *scanner,
             version: VERSION,
             at_ms: u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
             verdict,
-        };
+        }
+    };
+    // The slowest beside all others: each has a copy of the content in its memory.
+    let (slowest, others) = Scanner::ALL.split_at(1);
+    let all: Vec<Scanned> = std::thread::scope(|scope| {
+        let others = scope.spawn(|| others.iter().map(&look).collect::<Vec<_>>());
+        let slowest: Vec<_> = slowest.iter().map(&look).collect();
+        let others = others
+            .join()
+            .map_err(|_| Failure::new("a scan has failed"))?;
+        Ok::<_, Failure>(slowest.into_iter().chain(others).collect())
+    })?;
+    for scanned in &all {
         let verdict = serde_json::to_string(&scanned.verdict);
-        let kept = store.note(
-            artifact,
-            &Evidence {
-                scanner: scanner.name().to_owned(),
-                version: scanned.version,
-                at_ms: scanned.at_ms,
-                verdict: verdict.doing("the evidence cannot be kept")?,
-            },
-        );
+        let evidence = Evidence {
+            scanner: scanned.scanner.name().to_owned(),
+            version: scanned.version,
+            at_ms: scanned.at_ms,
+            verdict: verdict.doing("the evidence cannot be kept")?,
+        };
+        let kept = store.note(artifact, &evidence);
         kept.doing("the evidence cannot be kept")?;
-        all.push(scanned);
     }
     record(engine, artifact, &all)?;
     Ok(all)

@@ -262,7 +262,11 @@ impl Allowed {
 
 fn compiled(rule: &str, expression: &str) -> Result<Regex, RulesError> {
     let mut builder = RegexBuilder::new(expression);
-    let built = builder.size_limit(REGEX_BYTES_MAX).build();
+    let builder = builder.size_limit(REGEX_BYTES_MAX);
+    // `\b` and `\w` are of ASCII, as for gitleaks: no other text is searched as fast. A class of other
+    // letters is none of bytes.
+    let built = builder.unicode(false).build();
+    let built = built.or_else(|_| builder.unicode(true).build());
     built.map_err(|error| RulesError::Expression {
         rule: rule.to_owned(),
         error: Box::new(error),
