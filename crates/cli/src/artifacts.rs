@@ -39,7 +39,7 @@ pub fn artifacts(arguments: &ArtifactsArguments, output: &Output) -> Result<u8, 
     let state = Places::read()?.open_state()?;
     let ledger = open_ledger(&state)?;
     let command = Command {
-        store: artifacts::open(&state, &ledger)?,
+        store: artifacts::open(&state, &ledger, output)?,
         tenant: arguments.tenant.as_deref(),
         state: &state,
         ledger: &ledger,

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::call::{Gate, carry_out, preview};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, Kind};
+use crate::notice::Notices;
 use crate::outputs::put_away_left;
 use crate::printable::quoted;
 use crate::promotion::{NotAllowed, Opening, makers::of_run_alone};
@@ -48,12 +49,23 @@ pub struct Deciding<'a> {
     pub agrees: Agrees<'a>,
 }
 
-/// Opens the artifacts, those included that a sandbox with a sudden end has left.
+/// Opens the artifacts, those included that a sandbox with a sudden end has left. Outputs of one that
+/// cannot be put away are in the way of no other's.
 ///
 /// # Errors
 /// When they cannot be opened.
-pub fn open(state: &StateDir, ledger: &Ledger) -> Result<Option<Artifacts>, Failure> {
-    put_away_left(state, ledger).doing("outputs of a run cannot be made artifacts")?;
+pub fn open(
+    state: &StateDir,
+    ledger: &Ledger,
+    notices: &dyn Notices,
+) -> Result<Option<Artifacts>, Failure> {
+    if let Err(error) = put_away_left(state, ledger) {
+        let left = state.path().join("outputs");
+        notices.warn(format!(
+            "outputs of a run are no artifacts: {error}; they are left in {}",
+            left.display()
+        ));
+    }
     destroy_shredded(state)?;
     Artifacts::open(state, false).doing(UNREAD)
 }

@@ -173,7 +173,16 @@ fn put_away_of(
     let Some(_alone) = alone(&directory)? else {
         return Ok(0);
     };
-    let names = names(&directory)?;
+    let names = match names(&directory) {
+        // They would stay for ever, in nobody's limit.
+        Err(OutputsError::TooMany) if origin.tenant.is_some() => {
+            let body = json!({ "why": OutputsError::TooMany.to_string() });
+            ledger.record(Some(&run), "outputs.refused", body, Durability::Durable)?;
+            end_outputs(state, &run)?;
+            return Ok(0);
+        }
+        names => names?,
+    };
     let mut kept = 0;
     if !names.is_empty() {
         let store = Artifacts::open(state, true)?;
@@ -225,7 +234,7 @@ fn has_room(store: &Artifacts, deposit: &Deposit) -> Result<bool, OutputsError> 
     Ok(bytes <= TENANT_BYTES_MAX)
 }
 
-/// Records that a deposit is not kept, and removes it.
+/// Records that a deposit is not kept; it is removed when it is dropped.
 fn refuse(ledger: &Ledger, deposit: Deposit) -> Result<u64, OutputsError> {
     let body = json!({
         "files": deposit.files().count(),
@@ -234,7 +243,6 @@ fn refuse(ledger: &Ledger, deposit: Deposit) -> Result<u64, OutputsError> {
     });
     let run = Some(&deposit.origin().run);
     ledger.record(run, "outputs.refused", body, Durability::Durable)?;
-    deposit.discard()?;
     Ok(0)
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use atoll_ledger::private::PrivateDirectory;
 use atoll_ledger::{FileFault, StateDir, hex};
 use atoll_model::RunId;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 pub use artifact::{
     Artifact, ArtifactDecision, ArtifactFilter, ArtifactOrigin, ArtifactState, Evidence,
@@ -97,14 +97,7 @@ impl Artifacts {
         // A key that is removed is overwritten.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        let change = connection.transaction()?;
-        match change.query_row("PRAGMA user_version", [], |row| row.get(0))? {
-            0 => change.execute_batch(TABLES)?,
-            FORM => {}
-            other => return Err(ArtifactError::Newer(other)),
-        }
-        change.pragma_update(None, "user_version", FORM)?;
-        change.commit()?;
+        bring_up(&mut connection)?;
         Ok(Some(Self {
             connection,
             directory,
@@ -139,7 +132,7 @@ impl Artifacts {
     /// [`ArtifactError`].
     pub fn keep(
         &mut self,
-        deposit: Deposit,
+        mut deposit: Deposit,
         entry: u64,
         statement: &str,
         now: SystemTime,
@@ -171,7 +164,7 @@ impl Artifacts {
                  sealed_bytes, key, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'held')",
             )?;
             for (index, one) in deposit.packed.iter().enumerate() {
-                let id = id_of(&origin.run, index, &one.blake3);
+                let id = id_of(&origin.run, index);
                 let key = tenant.wrap(&one.key, &id);
                 let key = key.map_err(|error| ArtifactError::Pack {
                     path: deposit.path.clone(),
@@ -191,6 +184,8 @@ impl Artifacts {
                 ])?;
             }
         }
+        // Before it is known: one that is kept for all that is not to lose its content.
+        deposit.is_kept = true;
         change.commit()?;
         Ok(deposit.packed.len() as u64)
     }
@@ -426,6 +421,23 @@ impl Artifacts {
             None => Err(damaged()),
         }
     }
+}
+
+/// Makes the tables of a new file. Others are only read: who opens one waits for nobody that writes.
+fn bring_up(connection: &mut Connection) -> Result<(), ArtifactError> {
+    let form = |of: &Connection| of.query_row("PRAGMA user_version", [], |row| row.get(0));
+    if form(connection)? == FORM {
+        return Ok(());
+    }
+    // Locked first: what was read before a lock may not be so any more.
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match form(&change)? {
+        0 => change.execute_batch(TABLES)?,
+        FORM => return Ok(()),
+        other => return Err(ArtifactError::Newer(other)),
+    }
+    change.pragma_update(None, "user_version", FORM)?;
+    Ok(change.commit()?)
 }
 
 /// Passes bytes on, and takes their digest.

@@ -37,8 +37,19 @@ pub struct Deposit {
     pub(super) origin: ArtifactOrigin,
     pub(super) path: PathBuf,
     pub(super) packed: Vec<Packed>,
+    pub(super) is_kept: bool,
     pack: BufWriter<File>,
     at_byte: u64,
+}
+
+/// Gives the space back of what is not kept.
+impl Drop for Deposit {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // A file that stays is written over by the next attempt.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// A file of a deposit, for the statement about it.
@@ -69,6 +80,7 @@ impl Deposit {
                 origin,
                 path,
                 packed: Vec::new(),
+                is_kept: false,
                 pack: BufWriter::with_capacity(BUFFER_BYTES, file),
                 at_byte: 0,
             }),
@@ -137,18 +149,6 @@ impl Deposit {
         })
     }
 
-    /// Removes it again.
-    ///
-    /// # Errors
-    /// [`ArtifactError::Pack`].
-    pub fn discard(self) -> Result<(), ArtifactError> {
-        let removed = std::fs::remove_file(&self.path);
-        removed.map_err(|error| ArtifactError::Pack {
-            path: self.path.clone(),
-            error,
-        })
-    }
-
     /// Waits until the content is on the disk.
     ///
     /// # Errors
@@ -167,8 +167,9 @@ impl Deposit {
     }
 }
 
-pub(super) fn id_of(run: &RunId, index: usize, digest: &str) -> String {
-    let text = format!("{run}\0{index}\0{digest}");
+/// Returns an id that no program chooses: two alike would keep a deposit from being kept.
+pub(super) fn id_of(run: &RunId, index: usize) -> String {
+    let text = format!("{run}\0{index}");
     let mut id = blake3::hash(text.as_bytes()).to_hex().to_string();
     id.truncate(ID_DIGITS);
     id

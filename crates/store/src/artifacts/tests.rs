@@ -249,7 +249,9 @@ fn a_deposit_that_was_cut_short_leaves_nothing() {
     };
     let mut deposit = store.begin(origin).unwrap();
     deposit.add(b"x".to_vec(), &mut &b"half"[..]).unwrap();
+    assert!(store.pack(&run(1)).exists());
     drop(deposit);
+    assert!(!store.pack(&run(1)).exists());
     assert!(store.list(&of(None)).unwrap().is_empty());
     assert!(!store.has(&run(1)).unwrap());
     world.deposit(&run(1), None, &[("x", b"whole")]);
