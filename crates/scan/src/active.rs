@@ -44,10 +44,10 @@ pub(crate) fn scan(content: &[u8]) -> Result<Vec<Finding>, Unscanned> {
         let actions = PDF
             .iter()
             .filter_map(|(rule, name)| Some((*rule, find(content, name)?)));
-        found.extend(actions.map(|(rule, at)| at_byte(rule, at, 80)));
+        found.extend(actions.map(|(rule, at)| Finding::at_byte(rule, at, 80)));
     } else if content.starts_with(COMPOUND) {
         let macros = find(content, b"_\0V\0B\0A\0").or_else(|| find(content, b"Attribut\0e VB_"));
-        found.extend(macros.map(|at| at_byte("macros", at, 90)));
+        found.extend(macros.map(|at| Finding::at_byte("macros", at, 90)));
     } else if content.starts_with(b"PK\x03\x04") {
         found.extend(document(content)?);
     } else if looks_like_markup(content) {
@@ -133,12 +133,4 @@ fn formula(content: &[u8]) -> Option<usize> {
         at += line.len();
     }
     None
-}
-
-fn at_byte(rule: &str, at: usize, confidence: u8) -> Finding {
-    Finding {
-        rule: rule.to_owned(),
-        place: format!("byte {at}"),
-        confidence,
-    }
 }

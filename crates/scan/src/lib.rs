@@ -8,20 +8,30 @@
 
 mod active;
 mod archives;
+mod base64;
+mod bzip2;
+#[cfg(any(test, feature = "corpus"))]
+pub mod corpus;
+mod inside;
+#[cfg(feature = "yara")]
+mod malware;
 mod personal;
 pub mod pii;
 mod programs;
 mod secrets;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod unpack;
 
+use inside::in_text;
 use serde::{Deserialize, Serialize};
 
 pub use secrets::{Rules, RulesError};
 
 /// The version of all scanners, which is noted with what they find. It goes up where one of them finds
 /// another thing than before.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The largest content that is scanned, bytes.
 pub const CONTENT_BYTES_MAX: usize = 64 << 20;
@@ -43,16 +53,20 @@ pub enum Scanner {
     Programs,
     /// Documents and pages that run something where they are opened.
     ActiveContent,
+    /// Malware, by rules in the language of YARA. A build without the feature `yara` has no scanner for
+    /// it: each scan is an error then.
+    Malware,
 }
 
 impl Scanner {
     /// Each of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Secrets,
         Self::PersonalData,
         Self::Archives,
         Self::Programs,
         Self::ActiveContent,
+        Self::Malware,
     ];
 
     /// Returns its name.
@@ -64,6 +78,7 @@ impl Scanner {
             Self::Archives => "archives",
             Self::Programs => "programs",
             Self::ActiveContent => "active-content",
+            Self::Malware => "malware",
         }
     }
 
@@ -80,7 +95,8 @@ impl Scanner {
 pub struct Finding {
     /// The rule.
     pub rule: String,
-    /// The place: `line 3`, `byte 17`, or the entry of an archive. Nothing of a secret is in it.
+    /// The place: `line 3`, `byte 17`, or the entry of an archive and the place in it, as `a.env, line
+    /// 3`. Nothing of a secret is in it.
     pub place: String,
     /// The confidence that it is one, percent.
     pub confidence: u8,
@@ -95,6 +111,15 @@ pub enum Unscanned {
     /// Damaged, or of a form that is not known.
     #[error("it cannot be read as what it is: {0}")]
     Unreadable(String),
+    /// The rules for malware are none that can be used.
+    #[error("the rules for malware are invalid: {0}")]
+    Rules(String),
+    /// The time for it is over.
+    #[error("the scan took too long")]
+    TooSlow,
+    /// This build has no such scanner.
+    #[error("this build has no malware scanner")]
+    Missing,
 }
 
 /// Scans a content. What was found before an error is not told: all of it is held then.
@@ -106,23 +131,43 @@ pub fn scan(scanner: Scanner, content: &[u8], rules: &Rules) -> Result<Vec<Findi
         return Err(Unscanned::TooLarge);
     }
     let mut found = match scanner {
-        Scanner::Secrets => rules.scan(content),
-        Scanner::PersonalData => personal::scan(content),
+        Scanner::Secrets => {
+            let mut look = |content: &[u8]| rules.scan(content);
+            inside::scan(content, &mut |content| in_text(content, &mut look))?
+        }
+        Scanner::PersonalData => {
+            let mut look = |content: &[u8]| Ok(personal::scan(content));
+            inside::scan(content, &mut |content| in_text(content, &mut look))?
+        }
         Scanner::Archives => archives::scan(content)?,
-        Scanner::Programs => programs::scan(content),
+        Scanner::Programs => inside::scan(content, &mut |content| Ok(programs::scan(content)))?,
         Scanner::ActiveContent => active::scan(content)?,
+        Scanner::Malware => malware(content, rules)?,
     };
     found.truncate(FINDINGS_MAX);
     Ok(found)
 }
 
+#[cfg(feature = "yara")]
+fn malware(content: &[u8], rules: &Rules) -> Result<Vec<Finding>, Unscanned> {
+    malware::scan(content, rules.yara())
+}
+
+/// A missing scanner is never a pass.
+#[cfg(not(feature = "yara"))]
+fn malware(_: &[u8], _: &Rules) -> Result<Vec<Finding>, Unscanned> {
+    Err(Unscanned::Missing)
+}
+
 impl Finding {
     fn at_line(rule: impl Into<String>, content: &[u8], byte: usize, confidence: u8) -> Self {
-        let before = content.get(..byte).unwrap_or(content);
-        let line = 1 + memchr::memchr_iter(b'\n', before).count();
+        Lines::of(content).finding(rule, byte, confidence)
+    }
+
+    fn at_byte(rule: impl Into<String>, byte: usize, confidence: u8) -> Self {
         Self {
             rule: rule.into(),
-            place: format!("line {line}"),
+            place: format!("byte {byte}"),
             confidence,
         }
     }
@@ -130,11 +175,58 @@ impl Finding {
     fn at_entry(rule: &str, entry: &str, confidence: u8) -> Self {
         Self {
             rule: rule.to_owned(),
-            place: entry.escape_debug().take(PLACE_CHARS_MAX).collect(),
+            place: shown(entry),
+            confidence,
+        }
+    }
+
+    /// Puts the entry of an archive before the place.
+    fn within(mut self, entry: &str) -> Self {
+        if !entry.is_empty() {
+            self.place = format!("{}, {}", shown(entry), self.place);
+        }
+        self
+    }
+}
+
+/// A count of the lines of a content, which goes on from where it was asked last.
+struct Lines<'a> {
+    content: &'a [u8],
+    at: usize,
+    line: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn of(content: &'a [u8]) -> Self {
+        Self {
+            content,
+            at: 0,
+            line: 1,
+        }
+    }
+
+    /// Returns a finding at the line of a byte.
+    fn finding(&mut self, rule: impl Into<String>, byte: usize, confidence: u8) -> Finding {
+        if byte < self.at {
+            *self = Self::of(self.content);
+        }
+        let between = self.content.get(self.at..byte).unwrap_or_default();
+        self.line += memchr::memchr_iter(b'\n', between).count();
+        self.at = byte;
+        Finding {
+            rule: rule.into(),
+            place: format!("line {}", self.line),
             confidence,
         }
     }
 }
 
-/// The longest place, characters.
+/// Returns an entry's place as it is shown: its end, which has its name, where it is long.
+fn shown(entry: &str) -> String {
+    let shown = entry.escape_debug().to_string();
+    let left_out = shown.chars().count().saturating_sub(PLACE_CHARS_MAX);
+    shown.chars().skip(left_out).collect()
+}
+
+/// The longest entry in a place, characters.
 const PLACE_CHARS_MAX: usize = 200;

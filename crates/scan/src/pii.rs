@@ -1,16 +1,20 @@
-//! Personal data by its looks: e-mail addresses, telephone numbers with their country's code, payment
-//! cards, bank accounts and social security numbers, by checksum where there is one. A name, or an
-//! address of a street, cannot be told from other text.
+//! Personal data by its looks: e-mail addresses, telephone numbers, payment cards, bank accounts and
+//! social security numbers, by checksum where there is one. A name, or an address of a street, cannot
+//! be told from other text.
+
+mod disguise;
+mod phone;
 
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 /// A kind of personal data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PiiKind {
     /// An e-mail address (RFC 5321).
     Email,
-    /// A telephone number with its country's code (E.164).
+    /// A telephone number: with its country's code (E.164), as North America writes it, or with a word
+    /// for it.
     Phone,
     /// The number of a payment card (ISO/IEC 7812), by its issuer, length and checksum.
     Card,
@@ -46,25 +50,54 @@ impl PiiKind {
     }
 }
 
-/// Finds the personal data in a text, in order.
+/// Finds the personal data in a text, in order; that which is written in another way, as
+/// percent-encoded or in base64, too.
 #[must_use]
 pub fn find_pii(text: &str) -> Vec<FoundPii> {
+    let mut found = find_plain(text);
+    let more = disguise::find(text, &found);
+    if !more.is_empty() {
+        found.extend(more);
+        found.sort_by_key(|one| (one.at.start, one.at.end));
+        // Of two that have bytes in common, the first stays.
+        let mut end = 0;
+        found.retain(|one| {
+            let is_apart = one.at.start >= end;
+            end = if is_apart { one.at.end } else { end };
+            is_apart
+        });
+    }
+    found
+}
+
+/// Finds the personal data that is written as it is.
+fn find_plain(text: &str) -> Vec<FoundPii> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::<FoundPii>::new(), 0);
+    // A number or a code begins no part of a word but the first.
+    let mut is_within = false;
     while let Some(byte) = bytes.get(at) {
-        let after = found.last().map_or(0, |one| one.at.end);
-        let one = match byte {
-            b'@' => email(text, at, after).map(|at| (PiiKind::Email, at)),
-            b'+' => phone(bytes, at).map(|at| (PiiKind::Phone, at)),
-            b'A'..=b'Z' => iban(bytes, at).map(|at| (PiiKind::Iban, at)),
-            b'0'..=b'9' => {
-                let card = card(bytes, at).map(|at| (PiiKind::Card, at));
-                card.or_else(|| ssn(bytes, at).map(|at| (PiiKind::Ssn, at)))
+        let class = Class::of(*byte);
+        let was_within = is_within;
+        is_within = matches!(class, Class::Letter | Class::Digit);
+        let one = match class {
+            Class::At => {
+                let after = found.last().map_or(0, |one| one.at.end);
+                email(text, at, after).map(|at| (PiiKind::Email, at))
             }
-            _ => None,
+            Class::Other => None,
+            _ if was_within => None,
+            Class::Plus => phone::international(bytes, at).map(|at| (PiiKind::Phone, at)),
+            Class::Open => phone::national(bytes, at).map(|at| (PiiKind::Phone, at)),
+            Class::Letter => match bytes.get(at + 2..at + 4) {
+                Some([b'0'..=b'9', b'0'..=b'9']) => iban(bytes, at).map(|at| (PiiKind::Iban, at)),
+                _ => None,
+            },
+            Class::Digit => number(bytes, at),
         };
         match one {
             Some((kind, place)) => {
+                is_within = false;
                 at = place.end;
                 found.push(FoundPii { kind, at: place });
             }
@@ -72,6 +105,62 @@ pub fn find_pii(text: &str) -> Vec<FoundPii> {
         }
     }
     found
+}
+
+/// The class of a byte: what may begin there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Other,
+    /// A part of a word; a byte beyond ASCII is.
+    Letter,
+    Digit,
+    At,
+    Plus,
+    Open,
+}
+
+impl Class {
+    fn of(byte: u8) -> Self {
+        const CLASSES: [Class; 256] = Class::all();
+        CLASSES
+            .get(usize::from(byte))
+            .copied()
+            .unwrap_or(Self::Other)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "computed by the compiler")]
+    const fn all() -> [Self; 256] {
+        let mut classes = [Self::Other; 256];
+        let mut at = 0;
+        while at < classes.len() {
+            classes[at] = match at as u8 {
+                b'A'..=b'Z' | b'a'..=b'z' | b'_' | 0x80.. => Self::Letter,
+                b'0'..=b'9' => Self::Digit,
+                b'@' => Self::At,
+                b'+' => Self::Plus,
+                b'(' => Self::Open,
+                _ => Self::Other,
+            };
+            at += 1;
+        }
+        classes
+    }
+}
+
+/// Finds what begins with this digit.
+fn number(text: &[u8], at: usize) -> Option<(PiiKind, Range<usize>)> {
+    // Most numbers are short, and alone.
+    let own = digits(text, at).len();
+    let is_alone = !text
+        .get(at + own)
+        .is_some_and(|sign| b" -./()".contains(sign));
+    if own < 7 && is_alone {
+        return None;
+    }
+    let card = card(text, at).map(|at| (PiiKind::Card, at));
+    let ssn = || ssn(text, at).map(|at| (PiiKind::Ssn, at));
+    let phone = || phone::national(text, at).map(|at| (PiiKind::Phone, at));
+    card.or_else(ssn).or_else(phone)
 }
 
 /// Masks the personal data in a text, counted by its kind; `None` where there is none.
@@ -132,61 +221,6 @@ fn email(text: &str, at: usize, after: usize) -> Option<Range<usize>> {
         && hosts.split('.').all(is_label)
         && !NO_DOMAINS.contains(&&*top.to_ascii_lowercase());
     is_address.then(|| at - local.len()..at + 1 + domain.len())
-}
-
-/// The digits of a number with its country's code.
-const PHONE_DIGITS: RangeInclusive<usize> = 8..=15;
-
-/// Finds the telephone number that begins with this `+`: its digits as far as they are one, with at
-/// most two signs between any of them.
-fn phone(text: &[u8], at: usize) -> Option<Range<usize>> {
-    if is_word(text, at.checked_sub(1)) {
-        return None;
-    }
-    let (mut digits, mut signs, mut end) = (Vec::new(), 0, None);
-    for (next, byte) in text.iter().enumerate().skip(at + 1) {
-        match byte {
-            b'0'..=b'9' if digits.len() < *PHONE_DIGITS.end() => {
-                digits.push(byte - b'0');
-                signs = 0;
-                let is_end = !is_word(text, Some(next + 1));
-                if is_end && is_phone(&digits) {
-                    end = Some(next + 1);
-                }
-            }
-            b' ' | b'-' | b'.' | b'(' | b')' if signs < 2 && !digits.is_empty() => signs += 1,
-            _ => break,
-        }
-    }
-    end.map(|end| at..end)
-}
-
-fn is_phone(digits: &[u8]) -> bool {
-    match digits {
-        // North America: areas and offices begin with 2 to 9. Russia and Kazakhstan.
-        [1, area, _, _, office, ..] => digits.len() == 11 && *area >= 2 && *office >= 2,
-        [7, area, ..] => digits.len() == 11 && *area >= 3,
-        [0 | 1, ..] => false,
-        [first, second, third, ..] => {
-            let two = u16::from(*first) * 10 + u16::from(*second);
-            PHONE_DIGITS.contains(&digits.len()) && is_country(two, two * 10 + u16::from(*third))
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether numbers of some country begin like this: by a code of two digits, or of three.
-fn is_country(two: u16, three: u16) -> bool {
-    let is_two = matches!(two, 20 | 27 | 30..=34 | 36 | 39..=41 | 43..=49 | 51..=58 | 60..=66)
-        || matches!(two, 81 | 82 | 84 | 86 | 90..=95 | 98);
-    let is_nobodys = matches!(two, 28 | 83 | 89)
-        || matches!(three, 210 | 214 | 215 | 217 | 219 | 292..=296 | 384 | 388 | 422 | 424..=429)
-        || matches!(three, 671 | 684 | 693..=699 | 801..=807 | 809 | 851 | 854 | 857..=859)
-        || matches!(
-            three,
-            871..=879 | 884 | 885 | 887 | 889 | 969 | 978 | 990 | 991 | 997 | 999
-        );
-    is_two || !is_nobodys
 }
 
 /// The ways that a card's number is written in groups.
@@ -259,22 +293,31 @@ const IBANS: &str = "\
 
 /// Finds the IBAN that begins with this letter, whole or in groups of four.
 fn iban(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let country = std::str::from_utf8(text.get(at..at + 2)?).ok()?;
-    if is_word(text, at.checked_sub(1)) || !text.get(at + 2).is_some_and(u8::is_ascii_digit) {
+    let [first, second, digit, other] = text.get(at..at + 4)? else {
+        return None;
+    };
+    if !(digit.is_ascii_digit() && other.is_ascii_digit()) || is_word(text, at.checked_sub(1)) {
         return None;
     }
+    let country = [first.to_ascii_uppercase(), second.to_ascii_uppercase()];
+    let country = std::str::from_utf8(&country).ok()?;
     let length = IBANS.split(' ').find_map(|one| one.strip_prefix(country))?;
     let length: usize = length.parse().ok()?;
-    let has_groups = text.get(at + 4) == Some(&b' ');
+    let sign = text.get(at + 4).filter(|sign| matches!(sign, b' ' | b'-'));
     let (mut next, mut rest) = (at, 0_u32);
     let mut letters = Vec::with_capacity(length);
     while letters.len() < length {
-        if has_groups && letters.len() % 4 == 0 && !letters.is_empty() {
-            (text.get(next) == Some(&b' ')).then_some(())?;
+        if sign.is_some() && letters.len() % 4 == 0 && !letters.is_empty() {
+            (text.get(next) == sign).then_some(())?;
             next += 1;
         }
-        let letter = text.get(next)?;
-        matches!(letter, b'0'..=b'9' | b'A'..=b'Z').then(|| letters.push(*letter))?;
+        // All of it is in upper case, or in lower.
+        let letter = text.get(next).filter(|letter| {
+            letter.is_ascii_digit()
+                || letter.is_ascii_alphabetic()
+                    && letter.is_ascii_lowercase() == first.is_ascii_lowercase()
+        })?;
+        letters.push(letter.to_ascii_uppercase());
         next += 1;
     }
     letters.rotate_left(4);
@@ -287,22 +330,51 @@ fn iban(text: &[u8], at: usize) -> Option<Range<usize>> {
     (rest == 1 && !is_word(text, Some(next))).then_some(at..next)
 }
 
-/// Finds the social security number that begins with this digit.
+/// Finds the social security number that begins with this digit: with hyphens, or otherwise where a
+/// word before it says so.
 fn ssn(text: &[u8], at: usize) -> Option<Range<usize>> {
     if is_joined(text, at, at) {
         return None;
     }
-    let [area, group, serial] = [(0, 3), (4, 2), (7, 4)].map(|(from, count)| {
-        let own = digits(text, at + from);
-        let number = std::str::from_utf8(own).ok()?.parse::<u32>().ok()?;
-        (own.len() == count).then_some(number)
-    });
-    let is_written = [3, 6].iter().all(|sign| text.get(at + sign) == Some(&b'-'));
-    let is_given = !matches!(area?, 0 | 666 | 900..) && group? > 0 && serial? > 0;
+    let whole = digits(text, at);
+    let number = |from: usize, count: usize| {
+        let own = text.get(at + from..at + from + count)?;
+        let number = own
+            .iter()
+            .all(u8::is_ascii_digit)
+            .then(|| std::str::from_utf8(own).ok())??;
+        number.parse::<u32>().ok()
+    };
+    let (sign, from, end) = match whole.len() {
+        3 => (text.get(at + 3)?, [4, 7], at + 11),
+        9 => (&0, [3, 5], at + 9),
+        _ => return None,
+    };
+    let is_written = *sign == 0 || text.get(at + 6) == Some(sign);
+    let is_known = *sign == b'-' || matches!(sign, 0 | b' ' | b'.') && is_called_ssn(text, at);
+    if !is_written || !is_known || is_joined(text, at, end) {
+        return None;
+    }
+    let [group_at, serial_at] = from;
+    let (area, group, serial) = (number(0, 3)?, number(group_at, 2)?, number(serial_at, 4)?);
+    let is_given = !matches!(area, 0 | 666 | 900..) && group > 0 && serial > 0;
     // A number of advertisements and books.
-    let is_nobodys = matches!((area?, group?, serial?), (78, 5, 1120) | (219, 9, 9999));
-    let is_number = is_written && is_given && !is_nobodys && !is_joined(text, at, at + 11);
-    is_number.then_some(at..at + 11)
+    let is_nobodys = matches!((area, group, serial), (78, 5, 1120) | (219, 9, 9999));
+    (is_given && !is_nobodys).then_some(at..end)
+}
+
+/// Returns whether a word shortly before says that a number is one of social security.
+fn is_called_ssn(text: &[u8], at: usize) -> bool {
+    let before = text.get(at.saturating_sub(32)..at).unwrap_or_default();
+    let line = before
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let lower = line.to_ascii_lowercase();
+    let words: [&[u8]; 3] = [b"ssn", b"social security", b"social_security"];
+    words
+        .iter()
+        .any(|word| memchr::memmem::find(&lower, word).is_some())
 }
 
 fn digits(text: &[u8], at: usize) -> &[u8] {
@@ -317,14 +389,25 @@ fn is_word(text: &[u8], at: Option<usize>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii())
 }
 
-/// Returns whether what begins and ends there is part of something longer: a word, a fraction, or
-/// digits in groups, as of a UUID.
+/// Returns whether what begins and ends there is part of something longer: a word, a fraction, digits
+/// in groups, as of a UUID, or in thousands.
 fn is_joined(text: &[u8], start: usize, end: usize) -> bool {
-    let is_sign = |byte: &u8| matches!(byte, b'-' | b'.' | b',' | b'/' | b'+');
+    let is_sign = |byte: &u8| matches!(byte, b'-' | b'.' | b'/' | b'+');
+    let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
     let before = start.checked_sub(1);
-    let is_before = before.and_then(|at| text.get(at)).is_some_and(is_sign)
-        && is_word(text, start.checked_sub(2));
-    let is_after = text.get(end).is_some_and(is_sign) && is_word(text, Some(end + 1));
+    let is_before = match before.and_then(|at| text.get(at)) {
+        // Fields are parted by it as well.
+        Some(b',') => start.checked_sub(2).is_some_and(is_digit) && digits(text, start).len() == 3,
+        sign => sign.is_some_and(is_sign) && is_word(text, start.checked_sub(2)),
+    };
+    let is_after = match text.get(end) {
+        Some(b',') => {
+            let own = text.get(..end).unwrap_or_default().iter().rev();
+            let own = own.take(4).take_while(|byte| byte.is_ascii_digit());
+            is_digit(end + 1) && own.count() <= 3
+        }
+        sign => sign.is_some_and(is_sign) && is_word(text, Some(end + 1)),
+    };
     is_word(text, before) || is_before || end > start && (is_word(text, Some(end)) || is_after)
 }
 

@@ -1,14 +1,18 @@
 //! Secrets, by rules in the format of gitleaks: a regular expression, words one of which has to be
 //! there, and the least entropy of what is found.
 
-use std::collections::HashMap;
+mod plausible;
+mod search;
 
-use aho_corasick::AhoCorasick;
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-use crate::Finding;
+use crate::Unscanned;
+use plausible::Check;
 
 /// The rules that are built in.
 const OWN: &str = include_str!("secrets.toml");
@@ -47,18 +51,30 @@ pub struct Rules {
     /// The keywords of all rules, each with the rules that it is of.
     keywords: AhoCorasick,
     of_keyword: Vec<Vec<usize>>,
+    /// Rules for malware, beside those built in.
+    yara: Option<String>,
 }
 
 #[derive(Debug)]
 struct Rule {
     id: String,
-    expression: Regex,
+    expression: Expression,
     /// Words in lower case, one of which is in every content that it finds something in.
     keywords: Vec<String>,
     /// The group that is the secret; the first that there is if `None`.
     group: Option<usize>,
     entropy: Option<f64>,
+    check: Option<Check>,
+    /// Set for a rule that is built in: its keywords are in what it finds, or near to it.
+    is_own: bool,
     allowed: Allowed,
+}
+
+/// An expression, which is compiled when it is needed first.
+#[derive(Debug)]
+struct Expression {
+    text: String,
+    compiled: OnceLock<Option<Regex>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +112,7 @@ struct FileRule {
     keywords: Vec<String>,
     secret_group: Option<usize>,
     entropy: Option<f64>,
+    check: Option<Check>,
     #[serde(default)]
     allowlist: FileAllowed,
     #[serde(default)]
@@ -115,7 +132,7 @@ impl Rules {
     /// # Errors
     /// [`RulesError`], which is a defect.
     pub fn built_in() -> Result<Self, RulesError> {
-        Self::read(OWN)
+        Self::of(OWN, true)
     }
 
     /// Reads rules from the text of a file in the format of gitleaks. What it says of paths, commits
@@ -124,13 +141,17 @@ impl Rules {
     /// # Errors
     /// [`RulesError`].
     pub fn read(text: &str) -> Result<Self, RulesError> {
+        Self::of(text, false)
+    }
+
+    fn of(text: &str, is_own: bool) -> Result<Self, RulesError> {
         let file: File = toml::from_str(text)?;
         if file.rules.len() > RULES_MAX {
             return Err(RulesError::TooMany);
         }
         let mut rules = Vec::new();
         for rule in file.rules {
-            rules.extend(Rule::of(rule)?);
+            rules.extend(Rule::of(rule, is_own)?);
         }
         if file.extend.use_default {
             let own = Self::built_in()?.rules.into_iter();
@@ -154,78 +175,61 @@ impl Rules {
         Ok(Self {
             rules,
             allowed: Allowed::of("allowlist", lists)?,
-            keywords: keywords.build(words.iter().map(|(word, _)| word))?,
+            keywords: keywords
+                .kind(Some(AhoCorasickKind::DFA))
+                .build(words.iter().map(|(word, _)| word))?,
             of_keyword: words.into_iter().map(|(_, of)| of).collect(),
+            yara: None,
         })
     }
 
-    /// Returns, for each rule, whether a content can have anything for it.
-    fn likely(&self, content: &[u8]) -> Vec<bool> {
-        let none = |rule: &Rule| rule.keywords.is_empty();
-        let mut likely: Vec<bool> = self.rules.iter().map(none).collect();
-        let mut left = self.of_keyword.len();
-        let mut seen = vec![false; left];
-        for found in self.keywords.find_overlapping_iter(content) {
-            let word = found.pattern().as_usize();
-            let is_new = seen
-                .get_mut(word)
-                .is_some_and(|seen| !std::mem::replace(seen, true));
-            if !is_new {
-                continue;
-            }
-            for rule in self.of_keyword.get(word).into_iter().flatten() {
-                if let Some(likely) = likely.get_mut(*rule) {
-                    *likely = true;
-                }
-            }
-            left -= 1;
-            if left == 0 {
-                break;
-            }
-        }
-        likely
+    /// Adds rules for malware in the language of YARA to those built in. They are compiled when that
+    /// scanner is asked for; [`Rules::check_yara`] does it before.
+    #[must_use]
+    pub fn with_yara(mut self, source: impl Into<String>) -> Self {
+        self.yara = Some(source.into());
+        self
     }
 
-    /// Finds secrets.
-    pub(crate) fn scan(&self, content: &[u8]) -> Vec<Finding> {
-        let mut found = Vec::new();
-        let likely = self.likely(content).into_iter();
-        let rules = self.rules.iter().zip(likely).filter(|(_, likely)| *likely);
-        for (rule, _) in rules {
-            for captures in rule.expression.captures_iter(content) {
-                let groups = rule.group.map_or(1..2, |group| group..group + 1);
-                let secret = groups.filter_map(|group| captures.get(group)).next();
-                let Some(secret) = secret.or_else(|| captures.get(0)) else {
-                    continue;
-                };
-                let bytes = secret.as_bytes();
-                let bits = entropy(bytes);
-                if rule.entropy.is_some_and(|least| bits < least)
-                    || rule.allowed.has(bytes)
-                    || self.allowed.has(bytes)
-                {
-                    continue;
-                }
-                let confidence = if rule.entropy.is_some() { 70 } else { 95 };
-                let finding = Finding::at_line(&rule.id, content, secret.start(), confidence);
-                found.push(finding);
-                if found.len() >= crate::FINDINGS_MAX {
-                    return found;
-                }
-            }
+    /// Compiles the rules for malware, and drops the result.
+    ///
+    /// # Errors
+    /// [`Unscanned::Rules`], or [`Unscanned::Missing`] where there are some and this build has no
+    /// scanner for them.
+    pub fn check_yara(&self) -> Result<(), Unscanned> {
+        match &self.yara {
+            None => Ok(()),
+            #[cfg(feature = "yara")]
+            Some(own) => crate::malware::check(own),
+            #[cfg(not(feature = "yara"))]
+            Some(_) => Err(Unscanned::Missing),
         }
-        found
+    }
+
+    #[cfg(feature = "yara")]
+    pub(crate) fn yara(&self) -> Option<&str> {
+        self.yara.as_deref()
     }
 }
 
 impl Rule {
-    fn of(rule: FileRule) -> Result<Option<Self>, RulesError> {
+    fn of(rule: FileRule, is_own: bool) -> Result<Option<Self>, RulesError> {
         let Some(expression) = &rule.regex else {
             return Ok(None);
         };
         let lists = rule.allowlists.into_iter().chain([rule.allowlist]);
+        let of_it = Expression {
+            text: expression.clone(),
+            compiled: OnceLock::new(),
+        };
+        if !is_own {
+            // A mistake of others is told at once.
+            let _ = of_it.compiled.set(Some(compiled(&rule.id, expression)?));
+        }
         Ok(Some(Self {
-            expression: compiled(&rule.id, expression)?,
+            expression: of_it,
+            check: rule.check,
+            is_own,
             keywords: rule
                 .keywords
                 .into_iter()
@@ -236,6 +240,14 @@ impl Rule {
             allowed: Allowed::of(&rule.id, lists)?,
             id: rule.id,
         }))
+    }
+}
+
+impl Expression {
+    /// Returns it compiled; `None` where it is none, which a test excludes.
+    fn compiled(&self) -> Option<&Regex> {
+        let compiled = self.compiled.get_or_init(|| compiled("", &self.text).ok());
+        compiled.as_ref()
     }
 }
 
@@ -275,11 +287,32 @@ fn compiled(rule: &str, expression: &str) -> Result<Regex, RulesError> {
 
 /// Returns Shannon's entropy, bits for each byte.
 fn entropy(bytes: &[u8]) -> f64 {
-    let mut counts: HashMap<u8, u32> = HashMap::new();
+    let mut counts = [0_u32; 256];
     for byte in bytes {
-        *counts.entry(*byte).or_default() += 1;
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count += 1;
+        }
     }
     let total = f64::from(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-    let parts = counts.values().map(|count| f64::from(*count) / total);
+    let counts = counts.iter().filter(|count| **count > 0);
+    let parts = counts.map(|count| f64::from(*count) / total);
     parts.map(|part| -part * part.log2()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expressions of ours are compiled late: each of them is one.
+    #[test]
+    fn own_expressions_compile() {
+        let rules = Rules::built_in().unwrap();
+        assert!(rules.rules.len() > 120);
+        for rule in rules.rules {
+            let expression = rule.expression.compiled();
+            let names = expression.unwrap().capture_names().flatten().count();
+            let is_named = rule.check.is_some_and(|check| check != Check::Stored);
+            assert_eq!(names > 0, is_named, "{}", rule.id);
+        }
+    }
 }

@@ -87,6 +87,71 @@ fn look_alikes_are_no_secrets() {
     }
 }
 
+/// Values stand for secrets in documents and code, and a name makes a value one.
+#[test]
+fn values_are_told_from_what_stands_for_them() {
+    let secret = noise(24);
+    for content in [
+        format!("const KEY: &str = \"x\"; const API_KEY: &str = \"{secret}\";"),
+        format!("- name: DB_PASSWORD\n  value: {secret}"),
+        format!("os.environ['API_KEY'] = '{secret}'"),
+        format!("client.setPassword(\"{secret}\")"),
+        format!("setenv(\"AUTH_TOKEN\", \"{secret}\")"),
+        format!("<password>{secret}</password>"),
+        format!("{{\\\"password\\\": \\\"{secret}\\\"}}"),
+        format!("--api-key {secret}"),
+        "DB_PASS=harbor17".to_owned(),
+        "admin_password: Harbor2017".to_owned(),
+    ] {
+        assert_eq!(
+            found(Scanner::Secrets, content.as_bytes()).len(),
+            1,
+            "{content}"
+        );
+    }
+    for content in [
+        format!("primary_key = \"{secret}\""),
+        format!("csrf_token = \"{secret}\""),
+        format!("bypass = \"{secret}\""),
+        format!("secret_name: {secret}"),
+        "password: *const std::os::raw::c_char2".to_owned(),
+        "signing_key: Ed25519SigningKey,".to_owned(),
+        "password=$2PASSWORD_FILE".replace('2', ""),
+        "password = input2('name')".to_owned(),
+        format!("token: ghp_{}", "x".repeat(36)),
+    ] {
+        check(Scanner::Secrets, &content, &[]);
+    }
+}
+
+/// A secret is told by the first rule that fits, once.
+#[test]
+fn secrets_are_told_once() {
+    let token = noise(36);
+    check(
+        Scanner::Secrets,
+        format!("GITHUB_TOKEN=ghp_{token}"),
+        &["github-token"],
+    );
+    let url = format!("password: https://x:ghp_{token}@github.com");
+    check(Scanner::Secrets, url, &["github-token"]);
+}
+
+#[test]
+fn long_contents_cost_little() {
+    for begin in [
+        "key=",
+        "password: ",
+        "token=\"",
+        "://a:",
+        "bearer ",
+        "-----BEGIN PRIVATE KEY-----",
+        "eyJ",
+    ] {
+        let _ = found(Scanner::Secrets, begin.repeat(1 << 16).as_bytes());
+    }
+}
+
 #[test]
 fn a_finding_tells_where_and_not_what() {
     let secret = noise(36);
@@ -155,6 +220,15 @@ fn personal_data_is_found_by_checksum() {
         b"\xff\xfe anna@example.org \x00 bob@example.org",
         &["e-mail", "e-mail"],
     );
+}
+
+#[test]
+fn texts_in_utf16_are_read() {
+    let text = format!("one\npassword = \"{}\"\nanna@example.org", noise(20));
+    let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+    let content: Vec<u8> = [0xff, 0xfe].into_iter().chain(units).collect();
+    check(Scanner::Secrets, &content, &["assigned-secret"]);
+    check(Scanner::PersonalData, &content, &["e-mail"]);
 }
 
 #[test]
@@ -382,4 +456,16 @@ fn what_cannot_be_looked_at_is_no_pass() {
     let half = damaged.len() / 2;
     damaged[half] ^= 0xff;
     assert!(scan(Scanner::Archives, &damaged).is_err());
+}
+
+/// Without the feature, the scanner for malware is missing: that is no pass.
+#[cfg(not(feature = "yara"))]
+#[test]
+fn missing_scanner_is_an_error() {
+    let rules = Rules::built_in().unwrap();
+    let scanned = scan(Scanner::Malware, b"text", &rules);
+    assert_eq!(scanned, Err(Unscanned::Missing));
+    assert_eq!(rules.check_yara(), Ok(()));
+    let rules = rules.with_yara("rule x { condition: true }");
+    assert_eq!(rules.check_yara(), Err(Unscanned::Missing));
 }

@@ -115,8 +115,103 @@ fn each_kind_is_counted() {
 /// No byte is read often.
 #[test]
 fn long_texts_cost_little() {
-    for begin in ["a@", "+49 ", "4111 ", "DE89 3704 ", "1-", "a.b@c.d", "9"] {
+    for begin in [
+        "a@",
+        "+49 ",
+        "4111 ",
+        "DE89 3704 ",
+        "1-",
+        "a.b@c.d",
+        "9",
+        "%40",
+        "(at)",
+        " @ ",
+        "&#64;",
+        "YWFh",
+        "\u{200b}",
+        "(1",
+    ] {
         let text = begin.repeat(1 << 17);
         let _ = find_pii(&text);
     }
+}
+
+#[test]
+fn phones_without_a_code_are_found() {
+    for (text, expected) in [
+        ("call (415) 555-2671!", "call [masked: phone]!"),
+        (
+            "415-555-2671 or 415.555.2671",
+            "[masked: phone] or [masked: phone]",
+        ),
+        ("Ann,1-800-555-2384,Berlin", "Ann,[masked: phone],Berlin"),
+        ("Tel. 030 901820", "Tel. [masked: phone]"),
+        (
+            "\"phone\": \"0301234567\"",
+            "\"phone\": \"[masked: phone]\"",
+        ),
+        ("0049 30 901820", "[masked: phone]"),
+    ] {
+        assert_eq!(masked(text), expected, "{text}");
+    }
+    for text in [
+        "415 555 2671 and 4155552671",
+        "115-555-2671 415-155-2671 415-555-26711",
+        "phone 2026-11-30, tel 10.20.30.40",
+        "call 1764500000; call(1234567)",
+        "0044 0323 0307;1E0C 0307",
+    ] {
+        assert_eq!(masked(text), text);
+    }
+}
+
+#[test]
+fn personal_data_in_other_writing_is_found() {
+    for (text, expected) in [
+        ("?to=ann%40b.org&x", "?to=[masked: e-mail]&x"),
+        (
+            "ann&#64;b.org ann&#x40;b.org ann&commat;b.org",
+            "[masked: e-mail] [masked: e-mail] [masked: e-mail]",
+        ),
+        (
+            "{\"a\":\"ann\\u0040b.org\"}",
+            "{\"a\":\"[masked: e-mail]\"}",
+        ),
+        (
+            "ann\u{200b}@b.org ann\u{ff20}b.org",
+            "[masked: e-mail] [masked: e-mail]",
+        ),
+        (
+            "ann [at] b [dot] org, ann @ b.org",
+            "[masked: e-mail], [masked: e-mail]",
+        ),
+        (
+            "x\nx \u{ff14}111 1111 1111 1111 x\nx",
+            "x\nx [masked: card] x\nx",
+        ),
+        ("4111\u{a0}1111\u{a0}1111\u{a0}1111", "[masked: card]"),
+        ("to YW5uQGIub3JnIGlzIGFubg== x", "to [masked: e-mail]== x"),
+        (
+            "SSN 536 90 4399, 536\u{2011}90\u{2011}4399",
+            "SSN [masked: SSN], [masked: SSN]",
+        ),
+        ("de89 3704 0044 0532 0130 00", "[masked: IBAN]"),
+    ] {
+        assert_eq!(masked(text), expected, "{text}");
+    }
+    for text in [
+        "x @ self.weight, y @ z.T, 100%25 &amp; \\u0041 \u{ff10}",
+        "aGVsbG8gd29ybGQsIGhlbGxv format!(\"{at}\", (at)) [at] (dot)",
+        "4111\u{200b}1111\u{200b}1111\u{200b}1112 536 90 4399",
+    ] {
+        assert_eq!(masked(text), text);
+    }
+}
+
+/// Numbers in fields are apart, and those in thousands are one.
+#[test]
+fn commas_part_fields_and_not_thousands() {
+    assert_eq!(masked("17,4111111111111111,123"), "17,[masked: card],123");
+    assert_eq!(masked("1,4155552671,2"), "1,4155552671,2");
+    assert_eq!(masked("4,111,111,111,111,111"), "4,111,111,111,111,111");
 }
