@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::conduct::REPUTATION_MAX;
 use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, Target};
-use atoll_model::{CallTool, Mode, ToolEffect, ToolKind, ToolName, WorkspaceMode};
+use atoll_model::{CallTool, Mode, ToolEffect, ToolKind, ToolName, ToolUndo, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 use crate::flattened::flattened;
 use crate::obligation::carried;
 use crate::{
-    Action, Asked, ChangeFacts, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question,
-    Served,
+    Action, ArtifactFacts, Asked, ChangeFacts, Decision, Effect, Exec, Facts, Follows, Look,
+    Principal, Question, Served,
 };
 
 /// The most cases in one file.
@@ -51,6 +51,8 @@ pub struct Case {
     /// The path in the run's workspace of an applied file, as `docs/guide.md`, or of a created
     /// directory, as `docs/`. Default: none, so it lies outside the workspace.
     pub within: Option<String>,
+    /// The artifact that is promoted. Default: none, so a change of a run is.
+    pub artifact: Option<ArtifactFacts>,
     /// True if the host is one of the agent's models. Default: false.
     pub model: bool,
     /// The workspace mode. Default: `copy-on-write`.
@@ -67,6 +69,8 @@ pub struct Case {
     pub effect: Option<String>,
     /// True if two calls of a tool do no more than one. Default: false.
     pub idempotent: bool,
+    /// The way in which a tool's call is taken back. Default: `none`.
+    pub undo: Option<String>,
     /// The arguments of a tool's call, as JSON text. Default: none.
     pub json: Option<String>,
     /// The arguments of an exec after the program's own name. Default: none.
@@ -215,6 +219,7 @@ impl Case {
                 path: &self.place()?,
                 within: self.within()?,
                 control: self.control,
+                artifact: self.artifact.as_ref(),
             }),
             Some(Action::Resolve) => {
                 let name = HostName::parse(name)
@@ -343,6 +348,7 @@ impl Case {
         let tool = ToolName::parse(&self.resource).map_err(|error| error.to_string())?;
         let kind = self.kind.as_deref().unwrap_or("command");
         let effect = self.effect.as_deref().unwrap_or("write");
+        let undo = self.undo.as_deref().unwrap_or("none");
         let text = self.json.as_deref().unwrap_or("{}");
         let arguments: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("json: {error}"))?;
@@ -352,6 +358,7 @@ impl Case {
             effect: ToolEffect::named(effect)
                 .ok_or_else(|| format!("{effect:?} is no effect of a tool"))?,
             idempotent: self.idempotent,
+            undo: ToolUndo::named(undo).ok_or_else(|| format!("{undo:?} is no way to undo"))?,
             text: text.to_owned(),
             arguments: flattened(&arguments)?,
             key: None,
@@ -425,7 +432,7 @@ impl Case {
             Administer, Call, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Restore,
             Run,
         };
-        let said: [(&str, bool, &[Action]); 24] = [
+        let said: [(&str, bool, &[Action]); 26] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -434,6 +441,7 @@ impl Case {
             ("body", self.body, &[Request]),
             ("control", self.control, &[Promote]),
             ("within", self.within.is_some(), &[Promote]),
+            ("artifact", self.artifact.is_some(), &[Promote]),
             ("run", self.run_of.is_some(), &[Promote]),
             ("made_by", self.made_by.is_some(), &[Promote, Restore]),
             ("paths", self.paths.is_some(), &[Promote]),
@@ -449,6 +457,7 @@ impl Case {
             ("kind", self.kind.is_some(), &[Call]),
             ("effect", self.effect.is_some(), &[Call]),
             ("idempotent", self.idempotent, &[Call]),
+            ("undo", self.undo.is_some(), &[Call]),
             ("json", self.json.is_some(), &[Call]),
         ];
         let mut wrong = said.iter();

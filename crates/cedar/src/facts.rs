@@ -48,6 +48,26 @@ pub struct ChangeFacts {
     pub paths: Option<u64>,
 }
 
+/// The facts about an artifact that is to be promoted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArtifactFacts {
+    /// Its size.
+    pub bytes: u64,
+    /// Its type, by its content.
+    pub media: String,
+    /// True if every scanner has looked at all of it and found nothing.
+    pub clean: bool,
+    /// The word of each scanner, as `secrets=clean`.
+    pub scans: BTreeSet<String>,
+    /// The rules that have found something.
+    pub found: BTreeSet<String>,
+    /// True if its run was cut off.
+    pub interrupted: bool,
+    /// The tenant of a server's sandbox.
+    pub tenant: Option<String>,
+}
+
 /// The facts that are the same for every question of a run. Facts that nobody has stated are
 /// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]

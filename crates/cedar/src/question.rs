@@ -15,11 +15,12 @@ use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 
 use crate::quoting::quoted;
 use crate::vocabulary::{Kind, Vocabulary};
-use crate::{Action, Facts};
+use crate::{Action, ArtifactFacts, Facts};
 pub(crate) use needs::Needs;
 
 use members::{
-    address, long, made_by, of_changes, of_exec, of_request, of_server, sends, text, texts, truth,
+    address, long, made_by, of_artifact, of_changes, of_exec, of_request, of_server, sends, text,
+    texts, truth,
 };
 
 /// The most directories above a path.
@@ -117,6 +118,8 @@ pub enum Asked<'a> {
         within: Option<&'a str>,
         /// True if other programs run the file.
         control: bool,
+        /// The artifact that is promoted to it, if one is.
+        artifact: Option<&'a ArtifactFacts>,
     },
     /// Calling a tool.
     Call(&'a CallTool),
@@ -395,9 +398,15 @@ impl Question<'_> {
                 to.push(truth("model", self.facts.is_model_at(host)));
             }
             Asked::Promote {
-                control, within, ..
+                control,
+                within,
+                artifact,
+                ..
             } => {
                 to.push(truth("control", *control));
+                if let Some(artifact) = artifact {
+                    to.push(of_artifact(artifact)?);
+                }
                 let within = within.map(|within| format!("/{}", within.to_ascii_lowercase()));
                 to.extend(within.map(|within| text("within", &within)));
                 of_changes(&self.facts.changes, to);

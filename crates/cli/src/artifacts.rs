@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_data::{Scanned, Verdict, evidence, scan};
+use atoll_data::{Scanned, Verdict, attend, evidence, missing, scan, seen};
 use atoll_engine::artifacts::{self, Deciding, as_json};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::open_ledger;
@@ -11,7 +11,7 @@ use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::{printable, quoted};
 use atoll_engine::sandboxes::Engine;
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{Reason, RunId};
+use atoll_model::{OutputsRule, Reason, RunId};
 use atoll_scan::Rules;
 use atoll_store::{Artifact, ArtifactFilter, ArtifactState, Artifacts};
 use serde_json::{Value, json};
@@ -56,20 +56,47 @@ pub fn artifacts(arguments: &ArtifactsArguments, output: &Output) -> Result<u8, 
     Ok(0)
 }
 
-/// Returns the line about a run's outputs; empty where there are none.
-#[must_use]
-pub fn put_away(run: &RunId, count: u64) -> String {
-    match count {
-        0 => String::new(),
-        count => {
-            let outputs = counted(
-                count,
-                "output waits as an artifact",
-                "outputs wait as artifacts",
-            );
-            format!("{outputs}: atoll artifacts list --run {run}\n")
-        }
+/// Has a run's outputs meet the rule of its profile, and returns the lines about them; none where there
+/// are none.
+pub fn put_away(run: &RunId, count: u64, rule: OutputsRule, output: &Output) -> String {
+    match (count, rule) {
+        (0, _) => String::new(),
+        (_, OutputsRule::Scan | OutputsRule::Promote) => attended(run).unwrap_or_else(|failure| {
+            output.warn(&format!("outputs wait unscanned: {}", failure.what));
+            waiting(run, count)
+        }),
+        (_, OutputsRule::Hold) => waiting(run, count),
     }
+}
+
+fn waiting(run: &RunId, count: u64) -> String {
+    let outputs = counted(
+        count,
+        "output waits as an artifact",
+        "outputs wait as artifacts",
+    );
+    format!("{outputs}: atoll artifacts list --run {run}\n")
+}
+
+/// Attends to the outputs of a run, and tells what became of them.
+fn attended(run: &RunId) -> Result<String, Failure> {
+    let engine = Engine::open(atoll_launcher::LAUNCHER)?;
+    let program = std::env::current_exe().doing("this program cannot be found")?;
+    let mut told = String::new();
+    for one in attend(&engine, &program)? {
+        let name = quoted(&one.artifact.name);
+        let id = &one.artifact.id;
+        let line = match (&one.waits, one.artifact.origin.run == *run) {
+            (_, false) => continue,
+            (None, true) => format!("output {name} is promoted: atoll artifacts get {id}\n"),
+            (Some(why), true) => {
+                let why = printable(why.as_bytes());
+                format!("output {name} waits ({why}): atoll artifacts promote {id}\n")
+            }
+        };
+        told.push_str(&line);
+    }
+    Ok(told)
 }
 
 struct Command<'a> {
@@ -270,11 +297,8 @@ impl Command<'_> {
             return Ok(());
         };
         let to = arguments.to.as_deref();
-        let mut concerns = Vec::new();
-        for one in &all {
-            concerns.extend(concerns_about(one, &evidence(store, one)?));
-        }
-        let places = self.deciding(arguments.why.as_deref(), &concerns, |deciding| {
+        self.scan_missing(store, &all)?;
+        let places = self.deciding(arguments.why.as_deref(), store, |deciding| {
             deciding.promote(store, &all, to)
         })?;
         let count = counted(all.len() as u64, "artifact is", "artifacts are");
@@ -286,10 +310,31 @@ impl Command<'_> {
         Ok(())
     }
 
+    /// Has scanners look at those that they have not looked at: what is missing is no pass.
+    fn scan_missing(&self, store: &Artifacts, all: &[Artifact]) -> Result<(), Failure> {
+        let mut unseen = Vec::new();
+        for one in all.iter().filter(|one| !one.destroyed) {
+            if one.state == ArtifactState::Held && !missing(store, one)?.is_empty() {
+                unseen.push(one);
+            }
+        }
+        if unseen.is_empty() {
+            return Ok(());
+        }
+        let engine = Engine::open(atoll_launcher::LAUNCHER)?;
+        let program = std::env::current_exe().doing("this program cannot be found")?;
+        for one in unseen {
+            self.output
+                .say(&format!("Scanning {} {}\n", one.id, quoted(&one.name)));
+            scan(&engine, store, one, None, &program)?;
+        }
+        Ok(())
+    }
+
     fn reject(&self, arguments: &RejectArtifactArguments) -> Result<(), Failure> {
         let (store, one) = self.named(&arguments.id)?;
         let why = arguments.why.as_deref();
-        self.deciding(why, &[], |deciding| deciding.reject(store, &one))?;
+        self.deciding(why, store, |deciding| deciding.reject(store, &one))?;
         self.output
             .say(&format!("Artifact {} is rejected.\n", one.id));
         Ok(())
@@ -298,7 +343,7 @@ impl Command<'_> {
     fn deciding<T>(
         &self,
         why: Option<&str>,
-        concerns: &[Reason],
+        store: &Artifacts,
         decide: impl FnOnce(&Deciding<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let by = atoll_engine::configuration::principal().name;
@@ -307,40 +352,15 @@ impl Command<'_> {
             ledger: self.ledger,
             by: &by,
             why,
-            concerns,
+            seen: &|one| seen(store, one),
             agrees: &|all, reasons| agrees(all, reasons, self.output),
         })
     }
 }
 
-/// Returns the reasons to ask a person about an artifact that scanners have looked at.
-fn concerns_about(one: &Artifact, scans: &[Scanned]) -> Vec<Reason> {
-    let concerns = scans.iter().filter_map(|scanned| {
-        let why = match &scanned.verdict {
-            Verdict::Clean => return None,
-            Verdict::Failed(why) => format!("it says nothing of the content: {why}"),
-            Verdict::Found(findings) => {
-                let rules = findings.iter().map(|finding| finding.rule.as_str());
-                let rules: std::collections::BTreeSet<&str> = rules.collect();
-                format!(
-                    "it found {}",
-                    rules.into_iter().collect::<Vec<_>>().join(", ")
-                )
-            }
-        };
-        Some(Reason {
-            what: format!("promoting {}", quoted(&one.name)),
-            why,
-            rule: format!("scanner {}", scanned.scanner.name()),
-            how_to_ask: "promote it at a terminal, where you are asked".to_owned(),
-        })
-    });
-    concerns.collect()
-}
-
 /// Returns a line for what a scanner says, or one for each finding.
 fn scan_rows(scanned: &Scanned) -> Vec<String> {
-    let name = scanned.scanner.name();
+    let name = &scanned.scanner;
     match &scanned.verdict {
         Verdict::Clean => vec![format!("  {name:<15} nothing found\n")],
         Verdict::Failed(why) => {
@@ -368,7 +388,7 @@ fn scans_json(all: &[Scanned]) -> Value {
             Verdict::Failed(why) => ("failed", json!([]), Some(why)),
         };
         json!({
-            "scanner": one.scanner.name(),
+            "scanner": one.scanner,
             "version": one.version,
             "at_ms": one.at_ms,
             "verdict": verdict,

@@ -17,7 +17,7 @@ use atoll_engine::{
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
-use atoll_policy::{Credential, Rules};
+use atoll_policy::{Credential, Rules, outputs_rule};
 use atoll_store::{RunRecord, RunState};
 use serde_json::json;
 
@@ -193,7 +193,9 @@ impl Conclusion<'_> {
         } else {
             self.summary(&record, &went, afterwards)
         };
-        self.tell_decided(asks, [told, left, put_away(&record.run, artifacts)]);
+        let rule = outputs_rule(self.rules);
+        let outputs = put_away(&record.run, artifacts, rule, self.output);
+        self.tell_decided(asks, [told, left, outputs]);
         self.tell_more(&record, &went, asks);
         self.tell_machines(&record, &went)?;
         let status = went.outcome.ending.exit_status();

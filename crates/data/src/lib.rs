@@ -3,9 +3,12 @@
 //! This crate must never look at content itself: that is for [`atoll_scan`], in the program that
 //! [`work`] is, inside. It must never speak HTTP, or to a terminal. Start reading at [`scan`].
 
+mod attending;
+mod clamav;
 mod scanning;
 pub mod served;
 mod worker;
 
-pub use scanning::{Scanned, Verdict, evidence, scan};
+pub use attending::{Attended, attend};
+pub use scanning::{Scanned, Verdict, evidence, missing, scan, seen};
 pub use worker::{SCAN_WORKER, work};

@@ -1,22 +1,25 @@
 //! Scans of artifacts: the content goes into a fresh sandbox without a network, and evidence comes
 //! out. Whatever goes wrong on the way is evidence too, and never that nothing was found.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use atoll_engine::artifacts::kept_by;
+use atoll_engine::artifacts::{Seen, kept_by};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::quoted;
 use atoll_engine::sandboxes::{
     CreateSandbox, Engine, ExecRequest, PriorAnswer, Requested, RequestedProfile, Workspace,
 };
 use atoll_ledger::Durability;
-use atoll_model::{Ending, LimitKey};
+use atoll_model::{Ending, LimitKey, Reason};
 use atoll_scan::{CONTENT_BYTES_MAX, FINDINGS_MAX, Finding, Scanner, VERSION};
 use atoll_store::{Artifact, Artifacts, Evidence};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::clamav;
 use crate::worker::{Answer, SCAN_WORKER};
 
 /// The limits of a scanner.
@@ -29,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 10;
 /// The longest reason that is kept, characters.
-const WHY_CHARS_MAX: usize = 300;
+pub(crate) const WHY_CHARS_MAX: usize = 300;
 
 /// The result of one scanner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,11 +46,23 @@ pub enum Verdict {
     Failed(String),
 }
 
+impl Verdict {
+    /// Returns it in a word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Found(_) => "found",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 /// A scan of an artifact by one scanner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// The scanner.
-    pub scanner: Scanner,
+    /// The scanner's name.
+    pub scanner: String,
     /// The version of the scanners.
     pub version: u32,
     /// The time, milliseconds since 1970.
@@ -76,24 +91,34 @@ pub fn scan(
             .read(artifact, &mut content)
             .doing("the artifact cannot be read")?;
     }
-    let look = |scanner: &Scanner| {
+    let by = |name: &str, look: &dyn Fn() -> Verdict| {
         let verdict = match is_large {
             true => Verdict::Failed(format!("it is larger than {} MiB", CONTENT_BYTES_MAX >> 20)),
-            false => in_sandbox(engine, *scanner, &content, rules, program)
-                .unwrap_or_else(|failure| Verdict::Failed(told(&failure))),
+            false => look(),
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Scanned {
-            scanner: *scanner,
+            scanner: name.to_owned(),
             version: VERSION,
             at_ms: u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
             verdict,
         }
     };
+    let look = |scanner: &Scanner| {
+        by(scanner.name(), &|| {
+            let looked = in_sandbox(engine, *scanner, &content, rules, program);
+            looked.unwrap_or_else(|failure| Verdict::Failed(told(&failure)))
+        })
+    };
     // The slowest beside all others: each has a copy of the content in its memory.
     let (slowest, others) = Scanner::ALL.split_at(1);
     let all: Vec<Scanned> = std::thread::scope(|scope| {
-        let others = scope.spawn(|| others.iter().map(&look).collect::<Vec<_>>());
+        let others = scope.spawn(|| {
+            let ours = others.iter().map(&look);
+            let clamd = clamav::socket();
+            let clamd = clamd.map(|socket| by(clamav::NAME, &|| clamav::scan(&socket, &content)));
+            ours.chain(clamd).collect::<Vec<_>>()
+        });
         let slowest: Vec<_> = slowest.iter().map(&look).collect();
         let others = others
             .join()
@@ -103,7 +128,7 @@ pub fn scan(
     for scanned in &all {
         let verdict = serde_json::to_string(&scanned.verdict);
         let evidence = Evidence {
-            scanner: scanned.scanner.name().to_owned(),
+            scanner: scanned.scanner.clone(),
             version: scanned.version,
             at_ms: scanned.at_ms,
             verdict: verdict.doing("the evidence cannot be kept")?,
@@ -117,14 +142,9 @@ pub fn scan(
 
 /// Records what scanners have said.
 fn record(engine: &Engine, artifact: &Artifact, all: &[Scanned]) -> Result<(), Failure> {
-    let words = all.iter().map(|one| {
-        let word = match &one.verdict {
-            Verdict::Clean => "clean",
-            Verdict::Found(_) => "found",
-            Verdict::Failed(_) => "failed",
-        };
-        (one.scanner.name().to_owned(), json!(word))
-    });
+    let words = all
+        .iter()
+        .map(|one| (one.scanner.clone(), json!(one.verdict.word())));
     let body = json!({
         "artifact": artifact.id,
         "sha256": artifact.sha256,
@@ -146,17 +166,67 @@ pub fn evidence(store: &Artifacts, artifact: &Artifact) -> Result<Vec<Scanned>, 
     let all = store
         .evidence(artifact)
         .doing("the evidence cannot be read")?;
-    let known = all.into_iter().filter_map(|one| {
+    let all = all.into_iter().map(|one| {
         let verdict = serde_json::from_str(&one.verdict);
         let unknown = |_| Verdict::Failed("its evidence is not understood".to_owned());
-        Some(Scanned {
-            scanner: Scanner::named(&one.scanner)?,
+        Scanned {
+            scanner: one.scanner,
             version: one.version,
             at_ms: one.at_ms,
             verdict: verdict.unwrap_or_else(unknown),
-        })
+        }
     });
-    Ok(known.collect())
+    Ok(all.collect())
+}
+
+/// Returns the scanners that have said nothing of an artifact, or an earlier version of which has.
+///
+/// # Errors
+/// When what they have said cannot be read.
+pub fn missing(store: &Artifacts, artifact: &Artifact) -> Result<Vec<&'static str>, Failure> {
+    let all = evidence(store, artifact)?;
+    let has = |name: &str| {
+        let mut present = all.iter().filter(|one| one.version == VERSION);
+        present.any(|one| one.scanner == name)
+    };
+    let names = Scanner::ALL.iter().map(|one| one.name());
+    let names = names.chain(clamav::socket().map(|_| clamav::NAME));
+    Ok(names.filter(|name| !has(name)).collect())
+}
+
+/// Returns what is to be known of an artifact before it is promoted. A scanner that has not looked is
+/// a reason to ask a person.
+///
+/// # Errors
+/// When what scanners have said cannot be read.
+pub fn seen(store: &Artifacts, artifact: &Artifact) -> Result<Seen, Failure> {
+    let mut seen = Seen::default();
+    let concern = |scanner: &str, why: String| Reason {
+        what: format!("promoting {}", quoted(&artifact.name)),
+        why,
+        rule: format!("scanner {scanner}"),
+        how_to_ask: "promote it at a terminal, where you are asked".to_owned(),
+    };
+    for one in evidence(store, artifact)? {
+        let word = format!("{}={}", one.scanner, one.verdict.word());
+        seen.words.insert(word);
+        let why = match one.verdict {
+            Verdict::Clean => continue,
+            Verdict::Failed(why) => format!("it says nothing of the content: {why}"),
+            Verdict::Found(findings) => {
+                let rules: BTreeSet<String> = findings.into_iter().map(|one| one.rule).collect();
+                let names: Vec<&str> = rules.iter().map(String::as_str).collect();
+                let why = format!("it found {}", names.join(", "));
+                seen.found.extend(rules);
+                why
+            }
+        };
+        seen.concerns.push(concern(&one.scanner, why));
+    }
+    let missing = missing(store, artifact)?.into_iter();
+    let missing = missing.map(|name| concern(name, "it has not looked at it".to_owned()));
+    seen.concerns.extend(missing);
+    Ok(seen)
 }
 
 /// Runs a scanner in a sandbox.

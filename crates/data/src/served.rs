@@ -1,6 +1,7 @@
 //! Artifacts of served sandboxes, each of its own tenant.
 
 use std::io::Write;
+use std::time::SystemTime;
 
 use atoll_engine::artifacts::{Deciding, kept_by, list, named};
 use atoll_engine::failure::{Doing, Failure};
@@ -8,7 +9,8 @@ use atoll_engine::sandboxes::Engine;
 use atoll_model::Reason;
 use atoll_store::{Artifact, ArtifactFilter, Artifacts};
 
-use crate::scanning::{Scanned, evidence, scan};
+use crate::attending::attend;
+use crate::scanning::{Scanned, evidence, scan, seen};
 
 /// A decision about an artifact, by an approver of its tenant.
 pub struct ArtifactDecided<'a> {
@@ -73,6 +75,22 @@ impl ServedArtifacts<'_> {
         read.doing("the artifact cannot be read")
     }
 
+    /// Returns when something was put away last, if anything was.
+    #[must_use]
+    pub fn changed(&self) -> Option<SystemTime> {
+        let directory = kept_by(self.0).0.path().join("artifacts");
+        directory.metadata().and_then(|facts| facts.modified()).ok()
+    }
+
+    /// Has what is put away meet the rule of its profile.
+    ///
+    /// # Errors
+    /// When that cannot be read, or what was done not be noted.
+    pub fn attend(&self) -> Result<(), Failure> {
+        let program = std::env::current_exe().doing("this program cannot be found")?;
+        attend(self.0, &program).map(drop)
+    }
+
     /// Has all scanners look at an artifact.
     ///
     /// # Errors
@@ -104,7 +122,7 @@ impl ServedArtifacts<'_> {
             ledger,
             by: decided.by,
             why: decided.why,
-            concerns: &[],
+            seen: &|one| seen(&store, one),
             agrees: &|_: &[Artifact], _: &[Reason]| Ok(()),
         };
         match decided.promotes {

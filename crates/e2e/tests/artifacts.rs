@@ -6,6 +6,9 @@ use e2e::traces::verify_ledger;
 use e2e::{Outcome, World, is_root, python_site};
 use serde_json::Value;
 
+/// The scanners that come with Atoll.
+const SCANNERS: usize = 6;
+
 /// Runs a shell script with a directory of outputs.
 fn putting_out(world: &World, script: &str) -> Outcome {
     world.write("inside.sh", script);
@@ -288,6 +291,7 @@ echo 'nothing to see' >/outputs/clean.txt
 printf 'one\ntoken = gh%s_q7Zr2Kx9Wm4Tn8Vb3Hc6Yd5Lg1Js0PfQ7zR2\n' p >/outputs/notes.txt
 echo '4111 1111 1111 1111' >/outputs/card.txt
 printf '#!/bin/sh\n' >/outputs/picture.png
+printf 'X5O!P%%@AP[4\\PZX54(P^)7CC)7}$EICAR-STANDARD-%s-TEST-FILE!$H+H*' ANTIVIRUS >/outputs/harmless.txt
 printf '7z\274\257\047\034' >/outputs/other.7z
 "#;
     let _ = putting_out(&world, script).success();
@@ -302,7 +306,7 @@ printf '7z\274\257\047\034' >/outputs/other.7z
         let mut told = scanned.as_array().unwrap().iter();
         let told = told.find(|one| one["id"] == id).unwrap();
         let scans = told["scans"].as_array().unwrap();
-        assert_eq!(scans.len(), 5, "{told}");
+        assert_eq!(scans.len(), SCANNERS, "{told}");
         let open = scans.iter().filter(|one| one["verdict"] != "clean");
         let words = open.map(|one| {
             let rule = one["findings"][0]["rule"].as_str().unwrap_or_default();
@@ -318,7 +322,8 @@ printf '7z\274\257\047\034' >/outputs/other.7z
     assert_eq!(verdicts("notes.txt"), ["secrets found github-token"]);
     assert_eq!(verdicts("card.txt"), ["personal-data found card"]);
     assert_eq!(verdicts("picture.png"), ["programs found script"]);
-    assert_eq!(verdicts("other.7z"), ["archives failed "]);
+    assert!(verdicts("other.7z").contains(&"archives failed ".to_owned()));
+    assert_eq!(verdicts("harmless.txt"), ["malware found eicar_test_file"]);
     for one in &all {
         let promoted = world.atoll(["artifacts", "promote", id(one)]).run();
         if one["name"] == "clean.txt" {
@@ -335,6 +340,177 @@ printf '7z\274\257\047\034' >/outputs/other.7z
         .success();
     assert!(shown.out().contains("github-token, line 2"), "{shown}");
     verify_ledger(&world);
+}
+
+/// A profile's rule has outputs scanned at the end, and promoted where nothing is found and policies let
+/// them go; all else waits.
+#[test]
+fn a_rule_promotes_what_is_clean() {
+    let world = World::new("a_rule_promotes_what_is_clean");
+    for rule in ["hold", "scan", "promote"] {
+        let text = format!("extends = [\"default\"]\noutputs = \"{rule}\"\n");
+        world.profile(&format!("by-{rule}"), &text);
+    }
+    world.write(
+        world.config().join("atoll/own.cedar"),
+        r#"@id("small-texts") @reason("only small texts go out unseen")
+           forbid(principal, action == Action::"promote", resource)
+           when { context has artifact && context.artifact.bytes > 1000 };
+           @id("no-cards") @reason("cards never")
+           forbid(principal, action == Action::"promote", resource)
+           when { context has artifact && context.artifact.found.contains("card") };
+           @id("scanned") @reason("only what was scanned")
+           forbid(principal, action == Action::"promote", resource)
+           unless { context has artifact && context.artifact.scans.contains("secrets=clean") };
+           @id("asked") @approve("person") @reason("somebody looks at tables")
+           permit(principal, action == Action::"promote", resource == Path::"/outputs/table.csv");
+           permit(principal, action, resource);"#,
+    );
+    let script = r#"
+echo 'nothing to see' >/outputs/clean.txt
+echo '4111 1111 1111 1111' >/outputs/card.txt
+printf 'one\ntoken = gh%s_q7Zr2Kx9Wm4Tn8Vb3Hc6Yd5Lg1Js0PfQ7zR2\n' p >/outputs/notes.txt
+head -c 2000 /dev/zero | tr '\0' a >/outputs/large.txt
+echo 'a,b' >/outputs/table.csv
+echo 'alias ls=rm' >/outputs/.bashrc
+"#;
+    world.write("inside.sh", script);
+    let run = |rule: &str| {
+        let profile = format!("by-{rule}");
+        let options = ["run", "--outputs", "--discard", "--profile", &profile];
+        let run = world.atoll(options).args(["--", "sh", "./inside.sh"]);
+        run.run().success()
+    };
+    let state = |name: &str| {
+        let all = list(&world);
+        let one = all.iter().find(|one| one["name"] == name).unwrap().clone();
+        let shown = world.atoll(["artifacts", "show", "--json", id(&one)]).run();
+        let scans = shown.success().json()["scans"].as_array().unwrap().len();
+        (one["state"].as_str().unwrap().to_owned(), scans)
+    };
+    let held = |scans| ("held".to_owned(), scans);
+    let ran = run("hold");
+    ran.says(["6 outputs wait as artifacts"]);
+    assert_eq!(state("clean.txt"), held(0));
+    let ran = run("scan");
+    ran.says(["output \"clean.txt\" waits (clean)"]);
+    assert_eq!(state("clean.txt"), held(SCANNERS));
+    let ran = run("promote");
+    ran.says(["output \"clean.txt\" is promoted"]);
+    assert_eq!(state("clean.txt"), ("promoted".to_owned(), SCANNERS));
+    for (name, why) in [
+        ("card.txt", "cards never"),
+        ("notes.txt", "only what was scanned"),
+        ("large.txt", "only small texts go out unseen"),
+        ("table.csv", "somebody looks at tables"),
+        (".bashrc", "built in"),
+    ] {
+        assert_eq!(state(name), held(SCANNERS), "{name}");
+        let line = format!("output \"{name}\" waits (");
+        let told = ran.err();
+        let told = told.lines().find(|told| told.contains(&line)).unwrap();
+        assert!(told.contains(why), "{told}");
+    }
+    let all = list(&world);
+    let clean = all.iter().find(|one| one["name"] == "clean.txt").unwrap();
+    assert_eq!(clean["decided"]["by"], "rule");
+    // What a person promotes is scanned first.
+    let _ = run("hold");
+    let all = list(&world);
+    let card = all.iter().find(|one| one["name"] == "card.txt").unwrap();
+    world
+        .atoll(["artifacts", "promote", id(card)])
+        .run()
+        .expect_status(126)
+        .is_clear_error(["cards never"]);
+    verify_ledger(&world);
+}
+
+/// The rule holds for what a killed run has left, but for the promotion: it can be half of a file.
+#[test]
+fn a_rule_promotes_nothing_of_a_sudden_end() {
+    let world = World::new("a_rule_promotes_nothing_of_a_sudden_end");
+    world.profile(
+        "lets-go",
+        "extends = [\"default\"]\noutputs = \"promote\"\n",
+    );
+    let options = [
+        "run",
+        "--outputs",
+        "--discard",
+        "--profile",
+        "lets-go",
+        "--",
+    ];
+    let script = "echo half >/outputs/a; echo there; sleep 600";
+    let running = world.atoll(options).args(["sh", "-c", script]).start();
+    let _ = running.until_stdout("there");
+    running.signal(rustix::process::Signal::KILL);
+    let _ = running.wait();
+    let patience = std::time::Duration::from_secs(30);
+    e2e::wait_until("the run is found ended", patience, || {
+        (!list(&world).is_empty()).then_some(())
+    });
+    let next = world
+        .atoll(options)
+        .args(["sh", "-c", "echo whole >/outputs/b"]);
+    let _ = next.run().success();
+    let all = list(&world);
+    let states = all.iter().map(|one| {
+        let text = |name: &str| one[name].as_str().unwrap().to_owned();
+        (text("name"), text("state"))
+    });
+    let states: Vec<_> = states.collect();
+    let pair = |name: &str, state: &str| (name.to_owned(), state.to_owned());
+    assert_eq!(states, [pair("b", "promoted"), pair("a", "held")]);
+}
+
+/// clamd(8), given signatures of its own.
+#[test]
+fn clamav_looks_too_where_it_runs() {
+    let world = World::new("clamav_looks_too_where_it_runs");
+    let database = world.path("signatures");
+    fs::create_dir_all(&database).unwrap();
+    world.write(
+        "signatures/own.ndb",
+        "Own.Test.Harmless-1:0:*:61746f6c6c2d6f776e2d6d61726b6572\n",
+    );
+    let socket = world.path("clamd.sock");
+    let configuration = format!(
+        "LocalSocket {}\nDatabaseDirectory {}\nForeground yes\nLogFile {}\n",
+        socket.display(),
+        database.display(),
+        world.path("clamd.log").display()
+    );
+    world.write("clamd.conf", &configuration);
+    let clamd = world.host("clamd").arg("-c").arg(world.path("clamd.conf"));
+    let clamd = clamd.start();
+    let patience = std::time::Duration::from_secs(60);
+    e2e::wait_until("clamd listens", patience, || socket.exists().then_some(()));
+    let script = "echo plain >/outputs/plain; echo 'an atoll-own-marker' >/outputs/marked";
+    let _ = putting_out(&world, script).success();
+    let scan = |socket: &std::path::Path| {
+        let scan = world.atoll(["artifacts", "scan", "--json"]);
+        let scan = scan.env("ATOLL_CLAMD", socket);
+        let told = scan.run().expect_status(1).json();
+        let words = told.as_array().unwrap().iter().map(|one| {
+            let scans = one["scans"].as_array().unwrap();
+            let by = scans.iter().find(|one| one["scanner"] == "clamav").unwrap();
+            let rule = by["findings"][0]["rule"].as_str().unwrap_or_default();
+            format!("{} {rule}", by["verdict"].as_str().unwrap())
+        });
+        let mut words: Vec<String> = words.collect();
+        words.sort();
+        words
+    };
+    assert_eq!(
+        scan(&socket),
+        ["clean ", "found Own.Test.Harmless-1.UNOFFICIAL"]
+    );
+    clamd.signal(rustix::process::Signal::TERM);
+    let _ = clamd.wait();
+    // One that is gone is no pass.
+    assert_eq!(scan(&socket), ["failed ", "failed "]);
 }
 
 /// A shredded run leaves digests alone; a hold keeps its artifacts as it keeps the rest.

@@ -1,6 +1,7 @@
 //! Artifacts: what sandboxes have put out, and the decisions about it. To promote them is a call, as
 //! to take changes over: policies decide it (`promote`), and it is on record before it counts.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -9,22 +10,20 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_layer::{RelativePath, control_reason};
-use atoll_ledger::{Durability, Ledger, Refused, Seals, StateDir, host_text};
-use atoll_model::{Action, Call, Mode, OUTPUTS_DIRECTORY, Place, Reason, Verdict};
-use atoll_policy::{ChangeGrant, Changes, Facts, Promoted, agreement, change_rules, makers_read};
+use atoll_ledger::{Durability, Ledger, Seals, StateDir, host_text};
+use atoll_model::{Action, OUTPUTS_DIRECTORY, Reason};
+use atoll_policy::{ArtifactFacts, Promoted};
 use atoll_store::{
     Artifact, ArtifactDecision, ArtifactError, ArtifactFilter, ArtifactState, Artifacts,
 };
 use rustix::fs::{AtFlags, Mode as FileMode, OFlags};
 use serde_json::{Value, json};
 
-use crate::call::{Gate, carry_out, preview};
-use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, Kind};
 use crate::notice::Notices;
 use crate::outputs::put_away_left;
 use crate::printable::quoted;
-use crate::promotion::{NotAllowed, Opening, makers::of_run_alone};
+use crate::promotion::outside::Outside;
 use crate::sandboxes::Engine;
 
 /// The most artifacts that an id can stand for in a message.
@@ -32,6 +31,18 @@ const NAMED_MAX: usize = 5;
 
 /// Asks a person about artifacts, for these reasons; fails unless they agree.
 pub type Agrees<'a> = &'a dyn Fn(&[Artifact], &[Reason]) -> Result<(), Failure>;
+
+/// The words of scanners on an artifact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The word of each, as `secrets=clean`.
+    pub words: BTreeSet<String>,
+    /// The rules that have found something.
+    pub found: BTreeSet<String>,
+    /// The reasons to ask a person: something was found, or a scanner did not look at all of it. Without
+    /// any the artifact is clean.
+    pub concerns: Vec<Reason>,
+}
 
 /// The one who decides about artifacts, and what that takes.
 pub struct Deciding<'a> {
@@ -43,8 +54,8 @@ pub struct Deciding<'a> {
     pub by: &'a str,
     /// The reason that was given.
     pub why: Option<&'a str>,
-    /// Further reasons to ask a person, as what scanners have found.
-    pub concerns: &'a [Reason],
+    /// Returns what scanners have said of an artifact.
+    pub seen: &'a dyn Fn(&Artifact) -> Result<Seen, Failure>,
     /// Asks a person, where policies have one asked.
     pub agrees: Agrees<'a>,
 }
@@ -222,64 +233,43 @@ impl Deciding<'_> {
         let Some(first) = artifacts.first() else {
             return Ok(());
         };
-        let directories = Places::read()?;
-        let files = PolicyFiles::read(&directories, None)?;
-        let host = configuration::host_facts(&directories)?;
-        let rules = change_rules(&files.sources(), &host, &[]);
-        let mut rules = rules.doing("the policies have mistakes, so nothing is promoted")?;
         let controls: Vec<Reason> = places.iter().filter_map(|path| of_control(path)).collect();
-        let written = places.iter().map(|path| Promoted {
+        let seen = artifacts.iter().map(|one| (self.seen)(one));
+        let seen: Vec<Seen> = seen.collect::<Result<_, _>>()?;
+        let told = artifacts.iter().zip(&seen);
+        let told: Vec<ArtifactFacts> = told.map(|(one, seen)| facts_of(one, seen)).collect();
+        let written = places.iter().zip(&told).map(|(path, artifact)| Promoted {
             path,
             control: of_control(path).is_some(),
             is_moved: false,
             is_directory: false,
             is_link: false,
+            artifact: Some(artifact),
         });
         let written: Vec<Promoted<'_>> = written.collect();
-        let call = Call::new(
-            first.origin.run.clone(),
-            configuration::principal(),
-            Place::Directory {
-                workspace: PathBuf::from(OUTPUTS_DIRECTORY),
-                directory: PathBuf::from(OUTPUTS_DIRECTORY),
-            },
-            Action::Promote(written.len() as u64),
-        );
-        let makers = match makers_read(&rules, &call) {
-            Some(reads_reputation) => of_run_alone(self.state, &first.origin.run, reads_reputation),
-            None => Ok(Vec::new()),
+        let concerns = seen.into_iter().flat_map(|seen| seen.concerns);
+        let outside = Outside {
+            run: &first.origin.run,
+            directory: Path::new(OUTPUTS_DIRECTORY),
+            action: Action::Promote(written.len() as u64),
+            written: &written,
+            concerns: controls.into_iter().chain(concerns).collect(),
+            refused: "to promote this; nothing was promoted",
         };
-        let facts = Facts {
-            host: &host,
-            mode: Mode::Full,
-            environment: &[],
-            now: SystemTime::now(),
-            placeholders: &[],
-            labels: None,
-            living: None,
-            changes: Some(Changes {
-                written: &written,
-                is_unseen: false,
-                workspace: None,
-                makers: makers.as_deref().map_err(String::as_str),
-            }),
-        };
-        let asked = match preview::<ChangeGrant>(&rules, &call, &facts) {
-            Verdict::Ask(reasons) => reasons,
-            Verdict::Allow(_) | Verdict::Deny(_) => Vec::new(),
-        };
-        let others = [&controls, self.concerns].concat();
-        if !asked.is_empty() || !others.is_empty() {
-            (self.agrees)(artifacts, &[asked.clone(), others].concat())?;
-            rules.agree(agreement(&rules, &call, &asked));
-        }
-        let gate = Gate {
-            rules: &rules,
-            facts,
-            ledger: self.ledger,
-        };
-        let opening = Opening { agreed: None };
-        carry_out(&gate, &call, opening).map(drop).map_err(refused)
+        let agrees = |reasons: &[Reason]| (self.agrees)(artifacts, reasons);
+        outside.decide(self.state, self.ledger, &agrees)
+    }
+}
+
+fn facts_of(artifact: &Artifact, seen: &Seen) -> ArtifactFacts {
+    ArtifactFacts {
+        bytes: artifact.bytes,
+        media: artifact.media.clone(),
+        clean: seen.concerns.is_empty(),
+        scans: seen.words.clone(),
+        found: seen.found.clone(),
+        interrupted: artifact.origin.interrupted,
+        tenant: artifact.origin.tenant.clone(),
     }
 }
 
@@ -323,6 +313,7 @@ pub fn as_json(artifact: &Artifact) -> Value {
         "sandbox": artifact.origin.sandbox,
         "session": artifact.origin.session,
         "interrupted": artifact.origin.interrupted,
+        "rule": artifact.origin.rule.name(),
         "at_ms": artifact.at_ms,
         "ledger_entry": artifact.entry,
     })
@@ -372,7 +363,7 @@ fn of_control(path: &Path) -> Option<Reason> {
 
 /// Refuses to write where something is, or twice to one place.
 fn refuse_taken(places: &[PathBuf]) -> Result<(), Failure> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for place in places {
         let shown = quoted(place.as_os_str().as_bytes());
         if !seen.insert(place) {
@@ -437,26 +428,4 @@ fn decided(artifact: &Artifact) -> Failure {
 
 fn unread(error: ArtifactError) -> Failure {
     Failure::new("the artifact cannot be read").because(error)
-}
-
-fn refused(error: NotAllowed) -> Failure {
-    let reasons = match error {
-        NotAllowed::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
-            refusal.reasons
-        }
-        NotAllowed::Refused(error) => {
-            return Failure::new("the decision could not be recorded").because(error);
-        }
-        NotAllowed::Unrecorded(error) => {
-            return Failure::new("the decision could not be recorded").because(error);
-        }
-    };
-    let lines = reasons
-        .iter()
-        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
-    let failure = Failure::new("policies refuse to promote this; nothing was promoted")
-        .because(lines.collect::<Vec<_>>().join("\n"))
-        .of_kind(Kind::Denied);
-    let how_to_ask = reasons.into_iter().next().map(|one| one.how_to_ask);
-    how_to_ask.into_iter().fold(failure, Failure::advise)
 }

@@ -62,7 +62,7 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
         fields.insert("system".to_owned(), json!(system));
     }
     fields.insert("nesting".to_owned(), json!(boundary.nesting));
-    if boundary.outputs {
+    if boundary.outputs.is_some() {
         fields.insert("outputs".to_owned(), json!(OUTPUTS_DIRECTORY));
     }
     fields.insert("network".to_owned(), network(&boundary.network));

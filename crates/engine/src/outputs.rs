@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use atoll_ledger::{
     Durability, Ledger, LedgerError, OpenRuns, SigningError, StateDir, sign_statement,
 };
-use atoll_model::{Boundary, Call, RunId};
+use atoll_model::{Boundary, Call, OutputsRule, RunId};
 use atoll_policy::Grant;
 use atoll_sandbox::OutputsPlace;
 use atoll_store::{
@@ -73,10 +73,10 @@ pub(crate) fn place(
     call: &Call,
     base: Option<u32>,
 ) -> Result<Option<OutputsPlace>, PlaceError> {
-    if !boundary.outputs {
+    let Some(rule) = boundary.outputs else {
         return Ok(None);
-    }
-    let directory = begin_outputs(state, &origin(call, false))?;
+    };
+    let directory = begin_outputs(state, &origin(call, false, rule))?;
     // Who makes a sandbox for others, as a server does, has its programs find all of a system.
     let lists_root = call.served().is_some() || call.parent.is_some();
     let made = OutputsPlace::make(directory.clone(), base, lists_root);
@@ -86,8 +86,8 @@ pub(crate) fn place(
 /// Notes whose the outputs of a sandbox are that was made ahead. Where that fails, they are nobody's
 /// after a sudden end.
 pub(crate) fn assigned(state: &StateDir, boundary: &Boundary, call: &Call) {
-    if boundary.outputs {
-        let _ = note_origin(state, &origin(call, false));
+    if let Some(rule) = boundary.outputs {
+        let _ = note_origin(state, &origin(call, false, rule));
     }
 }
 
@@ -113,14 +113,14 @@ impl<'a> Outputs<'a> {
     /// Makes artifacts of them, if the boundary has outputs; returns their number. If that fails, the
     /// next opening of the ledger tries again.
     pub(crate) fn put_away(&self, grant: &Grant, notices: &mut Vec<String>) -> u64 {
-        if !grant.boundary().outputs {
+        let Some(rule) = grant.boundary().outputs else {
             return 0;
-        }
+        };
         let made = Made {
             profile: Some(grant.boundary().profile.clone()),
             policies: Some(grant.policy_digest().to_owned()),
         };
-        let origin = origin(self.call, self.is_interrupted);
+        let origin = origin(self.call, self.is_interrupted, rule);
         match put_away_of(self.state, self.ledger, origin, &made) {
             Ok(count) => count,
             Err(error) => {
@@ -327,7 +327,7 @@ fn open_up(path: &Path, mode: u32) -> std::io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-fn origin(call: &Call, interrupted: bool) -> ArtifactOrigin {
+fn origin(call: &Call, interrupted: bool, rule: OutputsRule) -> ArtifactOrigin {
     let served = call.served();
     ArtifactOrigin {
         run: call.run().clone(),
@@ -335,5 +335,6 @@ fn origin(call: &Call, interrupted: bool) -> ArtifactOrigin {
         sandbox: served.map(|served| served.sandbox.clone()),
         session: call.session.as_ref().map(ToString::to_string),
         interrupted,
+        rule,
     }
 }

@@ -1,6 +1,7 @@
 //! The policy decision on applying a run's changes.
 
 pub(crate) mod makers;
+pub(crate) mod outside;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -275,6 +276,7 @@ fn promoted(written: &Written) -> Vec<Promoted<'_>> {
         is_moved: write.how == Writing::Moved,
         is_directory: write.how == Writing::Made && write.thing == Thing::Directory,
         is_link: matches!(write.thing, Thing::Link { .. }),
+        artifact: None,
     });
     changes.collect()
 }

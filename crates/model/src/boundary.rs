@@ -43,14 +43,48 @@ pub struct Boundary {
     pub system: Option<String>,
     /// True if the program may create namespaces of its own, and mount in them.
     pub nesting: bool,
-    /// True if it has a directory of outputs, whose files become artifacts.
-    pub outputs: bool,
+    /// The fate of its outputs, if it has a directory of them: the files there become artifacts.
+    pub outputs: Option<OutputsRule>,
     /// The network access.
     pub network: Network,
 }
 
 /// The directory of outputs, inside. Its files become artifacts when the sandbox ends.
 pub const OUTPUTS_DIRECTORY: &str = "/outputs";
+
+/// The fate of outputs at the end of their sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputsRule {
+    /// They wait for a person.
+    #[default]
+    Hold,
+    /// Scanners look at them, and they wait for a person.
+    Scan,
+    /// Scanners look at them. Where these find nothing, and policies need no person, they are promoted.
+    Promote,
+}
+
+impl OutputsRule {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Hold, Self::Scan, Self::Promote];
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Scan => "scan",
+            Self::Promote => "promote",
+        }
+    }
+
+    /// Returns the one of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
 
 /// The mechanism that confines a program to its boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ pub use action::{
 };
 pub use tool::{
     Argument, ArgumentValue, CallTool, InvalidToolName, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd,
-    ToolKind, ToolName,
+    ToolKind, ToolName, ToolUndo,
 };
 
 /// The caller: taken from the kernel (the process's user id), never from a name that it sends.

@@ -26,14 +26,14 @@ mod words;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, ViolationKind, is_probe};
 pub use boundary::{
-    Access, Boundary, Keep, Layering, Mode, OUTPUTS_DIRECTORY, SyscallRights, TerminalRights, View,
-    ViewKind, WorkspaceMode,
+    Access, Boundary, Keep, Layering, Mode, OUTPUTS_DIRECTORY, OutputsRule, SyscallRights,
+    TerminalRights, View, ViewKind, WorkspaceMode,
 };
 pub use call::{
     Action, Administer, AllowHost, Argument, ArgumentValue, Asker, Call, CallId, CallTool,
     ChangeLimits, Escalate, Exec, InvalidToolName, Once, Place, Principal, Program, PublishPort,
     RESIDENT, Resident, Served, ServedExec, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd, ToolKind,
-    ToolName,
+    ToolName, ToolUndo,
 };
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};

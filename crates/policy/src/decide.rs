@@ -4,7 +4,9 @@ mod volumes;
 use std::ffi::OsString;
 use std::path::Path;
 
-use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind, WorkspaceMode};
+use atoll_model::{
+    Access, Boundary, Call, Mode, OutputsRule, Reason, Verdict, View, ViewKind, WorkspaceMode,
+};
 
 use crate::asking::Answer;
 use crate::credential::{CommandProgram, CredentialSource};
@@ -51,7 +53,7 @@ pub(crate) fn sandbox(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<
         root: rules.root.value,
         system: rules.system.clone(),
         nesting: rules.nesting.value,
-        outputs: rules.outputs.is_there(facts.mode, rules.nesting.value),
+        outputs: outputs(rules, facts.mode),
         network,
     };
     reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
@@ -344,6 +346,18 @@ fn of_nesting(rules: &Rules, mode: Mode) -> Vec<Reason> {
         ));
     }
     reasons
+}
+
+/// Returns the fate of outputs, as the profile has it.
+#[must_use]
+pub fn outputs_rule(rules: &Rules) -> OutputsRule {
+    rules.outputs_rule.value
+}
+
+/// Returns the fate of outputs, where there is a directory of them.
+fn outputs(rules: &Rules, mode: Mode) -> Option<OutputsRule> {
+    let is_there = rules.outputs.is_there(mode, rules.nesting.value);
+    is_there.then(|| outputs_rule(rules))
 }
 
 /// Returns the refusal of a directory of outputs that Landlock could not hold.

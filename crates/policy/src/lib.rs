@@ -74,6 +74,7 @@ mod words;
 
 pub use agreement::agreement;
 pub use allowed::AllowedHosts;
+pub use atoll_cedar::ArtifactFacts;
 pub use call::decide;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
@@ -81,6 +82,7 @@ pub use credential::{
     CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, LoginSource,
     SecretSource, TokenSource,
 };
+pub use decide::outputs_rule;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use file::SourceFile;

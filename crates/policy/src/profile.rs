@@ -9,12 +9,13 @@ use crate::words::Author;
 use crate::words::parse_profile_name;
 
 /// The keys at the top level of a profile.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "description",
     "extends",
     "commands",
     "workspace",
     "forbid-live",
+    "outputs",
     "network",
     "trust",
     "labels",

@@ -213,6 +213,7 @@ fn put(
                 path,
                 within: within.as_deref(),
                 control: change.control,
+                artifact: change.artifact,
             };
             asking.ask(&person, promoted, what.clone());
         }

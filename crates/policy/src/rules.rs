@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use atoll_model::{
-    InvalidLimit, LimitKey, Limits, Reason, SyscallRights, TerminalRights, View, WorkspaceMode,
+    InvalidLimit, LimitKey, Limits, OutputsRule, Reason, SyscallRights, TerminalRights, View,
+    WorkspaceMode,
 };
 
 use atoll_model::network::{CredentialName, HostName, Network, NetworkLimits, Placeholder};
@@ -60,6 +61,8 @@ pub struct Rules {
     pub(crate) nesting: Sourced<bool>,
     /// The request for a directory of outputs.
     pub(crate) outputs: Outputs,
+    /// The fate of outputs.
+    pub(crate) outputs_rule: Sourced<OutputsRule>,
     /// The views by path in the sandbox, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     /// The git repository of the workspace, if it lies outside and is shown.
@@ -226,6 +229,7 @@ impl Rules {
             system: None,
             nesting: no(),
             outputs: Outputs::None,
+            outputs_rule: Sourced::built_in(OutputsRule::Hold),
             views: BTreeMap::new(),
             repository: None,
             denied_places: Vec::new(),

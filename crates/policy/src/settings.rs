@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use atoll_model::network::HostName;
-use atoll_model::{LimitKey, Limits, WorkspaceMode};
+use atoll_model::{LimitKey, Limits, OutputsRule, WorkspaceMode};
 
 use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
@@ -19,7 +19,7 @@ use crate::places::{Place, parse_absolute, parse_place};
 use crate::ssh;
 use crate::suggest::nearest;
 use crate::variables::{self, Pattern, check_variable};
-use crate::words::{Author, parse_workspace};
+use crate::words::{Author, parse_outputs, parse_workspace};
 
 /// A typical memory size, bytes, to check limits in a file before the host is known.
 const TYPICAL_MEMORY_BYTES: u64 = 16 << 30;
@@ -39,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) system_read: Option<Sourced<Vec<Sourced<PathBuf>>>>,
     pub(crate) root: Option<Sourced<bool>>,
     pub(crate) nesting: Option<Sourced<bool>>,
+    pub(crate) outputs: Option<Sourced<OutputsRule>>,
     pub(crate) home: HomeSettings,
     pub(crate) files_read: Vec<Sourced<Place>>,
     pub(crate) pass: Vec<Sourced<Pattern>>,
@@ -97,6 +98,12 @@ impl Settings {
             );
             document.refuse(
                 top,
+                "outputs",
+                "a project's file cannot say what becomes of outputs; write it into a profile of your \
+                 own",
+            );
+            document.refuse(
+                top,
                 "dangerous",
                 "a project's file cannot weaken the boundary",
             );
@@ -116,6 +123,7 @@ impl Settings {
             system_read,
             root,
             nesting,
+            outputs: document.text(top, "outputs", parse_outputs),
             home: HomeSettings::read(document, top, author),
             files_read: read_files(document, top),
             pass,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use atoll_cedar::{Granted, Layer};
 use atoll_model::network::{CONNECTIONS_MAX, CredentialName};
-use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
+use atoll_model::{Access, Keep, LimitKey, Limits, OutputsRule, View, ViewKind};
 use serde_json::{Map, Value, json};
 
 use crate::network::upstream::UpstreamSettings;
@@ -99,6 +99,10 @@ impl Rules {
         let mode = workspace_name(self.workspace.value);
         rows.text("workspace", "mode", mode, &self.workspace.origin);
         rows.flag("workspace", "forbid-live", &self.forbid_live);
+        let outputs = &self.outputs_rule;
+        if outputs.value != OutputsRule::Hold {
+            rows.text("outputs", "rule", outputs.value.name(), &outputs.origin);
+        }
         rows.flag("system", "root", &self.root);
         rows.flag("system", "nesting", &self.nesting);
         rows.views(self, ViewKind::System, "system");

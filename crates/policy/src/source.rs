@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_cedar::ArtifactFacts;
 use atoll_model::network::{CredentialName, Placeholder, Published};
 use atoll_model::{Call, LimitKey, Mode};
 
@@ -254,6 +255,8 @@ pub struct Promoted<'a> {
     pub is_directory: bool,
     /// True for a symbolic link, which may stand for a directory.
     pub is_link: bool,
+    /// The artifact that is promoted to the path; `None` for a change of a run.
+    pub artifact: Option<&'a ArtifactFacts>,
 }
 
 /// The facts about a run that has made changes.

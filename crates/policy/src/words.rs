@@ -1,6 +1,6 @@
 //! Words that files choose among, and names that can be joined to a directory.
 
-use atoll_model::WorkspaceMode;
+use atoll_model::{OutputsRule, WorkspaceMode};
 
 use crate::document::Complaint;
 use crate::suggest::nearest;
@@ -22,6 +22,11 @@ pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceMode, Complaint> {
         "read-only" => Ok(WorkspaceMode::ReadOnly),
         _ => Err(among(text, &["copy-on-write", "live", "read-only"])),
     }
+}
+
+pub(crate) fn parse_outputs(text: &str) -> Result<OutputsRule, Complaint> {
+    let names = OutputsRule::ALL.map(OutputsRule::name);
+    OutputsRule::named(text).ok_or_else(|| among(text, &names))
 }
 
 /// Returns the name of a workspace mode, as written in files.

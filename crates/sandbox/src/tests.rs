@@ -67,7 +67,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         root: false,
         system: None,
         nesting: false,
-        outputs: false,
+        outputs: None,
         network: Network::default(),
     }
 }

@@ -261,6 +261,8 @@ pub fn serve(
         tokio::spawn(async move { signer.sign_now_and_then().await });
         let webhooks = Arc::clone(&worker.webhooks);
         tokio::spawn(async move { webhooks.deliver_webhooks().await });
+        let artifacts = Arc::clone(&worker.artifacts);
+        tokio::spawn(async move { artifacts.attend_now_and_then().await });
         let served = tokio::select! {
             served = &mut fronts => return served.map_err(io::Error::other).flatten(),
             ready = stop.readable() => ready.map(|mut ready| {

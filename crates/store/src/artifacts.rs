@@ -11,6 +11,7 @@ mod sealing;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,8 @@ use atoll_ledger::private::PrivateDirectory;
 use atoll_ledger::{FileFault, StateDir, hex};
 use atoll_model::RunId;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 pub use artifact::{
     Artifact, ArtifactDecision, ArtifactFilter, ArtifactOrigin, ArtifactState, Evidence,
@@ -32,6 +35,8 @@ use sealing::{BUFFER_BYTES, Key};
 /// The directory of everything here, in the state directory.
 const ARTIFACTS: &str = "artifacts";
 const STORE: &str = "artifacts.sqlite";
+/// Locked by the process that attends to them.
+const ATTENDING: &str = "attending";
 /// The longest wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -73,6 +78,11 @@ const TABLES: &str = "
     ) STRICT;
     CREATE INDEX artifacts_of_deposit ON artifacts (deposit);
     CREATE INDEX artifacts_by_digest ON artifacts (blake3);
+";
+/// The second form: outputs have a fate, and an artifact is attended to once it has met its.
+const WITH_RULES: &str = "
+    ALTER TABLE deposits ADD COLUMN rule TEXT NOT NULL DEFAULT 'hold';
+    ALTER TABLE artifacts ADD COLUMN attended INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// The artifacts of a state directory.
@@ -144,8 +154,8 @@ impl Artifacts {
         let change = self.connection.transaction()?;
         change.execute(
             "INSERT INTO deposits
-             (run, tenant, sandbox, session, at_ms, interrupted, entry, statement)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             (run, tenant, sandbox, session, at_ms, interrupted, entry, statement, rule)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 origin.run.as_str(),
                 origin.tenant,
@@ -154,7 +164,8 @@ impl Artifacts {
                 signed(milliseconds(now)),
                 origin.interrupted,
                 signed(entry),
-                statement
+                statement,
+                origin.rule.name()
             ],
         )?;
         let number = change.last_insert_rowid();
@@ -216,6 +227,45 @@ impl Artifacts {
     pub fn find(&self, id: &str, tenant: Option<&str>) -> Result<Vec<Artifact>, ArtifactError> {
         let sql = format!("{COLUMNS} WHERE substr(id, 1, ?3) = ?1 AND tenant IS ?2");
         self.all(&sql, params![id, tenant, signed(id.len() as u64)])
+    }
+
+    /// Returns those whose sandbox's rule does more than to hold them, and that wait for it; the oldest
+    /// first.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn unattended(&self) -> Result<Vec<Artifact>, ArtifactError> {
+        let sql = format!(
+            "{COLUMNS} WHERE rule <> 'hold' AND attended = 0 AND state = 'held' AND key IS NOT NULL
+             ORDER BY deposits.number, at_byte"
+        );
+        self.all(&sql, [])
+    }
+
+    /// Notes that an artifact has met its rule.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn attended(&self, artifact: &Artifact) -> Result<(), ArtifactError> {
+        let sql = "UPDATE artifacts SET attended = 1 WHERE id = ?1";
+        self.connection.execute(sql, params![artifact.id])?;
+        Ok(())
+    }
+
+    /// Takes the work on those that are unattended for this process alone; `None` where another has it.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn attend_alone(&self) -> Result<Option<File>, ArtifactError> {
+        let path = self.directory.path().join(ATTENDING);
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let opened = options.open(&path).map_err(FileFault::on("open", &path))?;
+        match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(opened)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(FileFault::on("lock", &path)(error).into()),
+        }
     }
 
     fn all(
@@ -432,7 +482,11 @@ fn bring_up(connection: &mut Connection) -> Result<(), ArtifactError> {
     // Locked first: what was read before a lock may not be so any more.
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match form(&change)? {
-        0 => change.execute_batch(TABLES)?,
+        0 => {
+            change.execute_batch(TABLES)?;
+            change.execute_batch(WITH_RULES)?;
+        }
+        1 => change.execute_batch(WITH_RULES)?,
         FORM => return Ok(()),
         other => return Err(ArtifactError::Newer(other)),
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use atoll_ledger::{FileFault, StateDir};
-use atoll_model::RunId;
+use atoll_model::{OutputsRule, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::{ArtifactOrigin, RunError, remove_directory};
@@ -17,11 +17,13 @@ const FILES: &str = "files";
 /// The rest that is known of a served sandbox, for whoever finds it after a sudden end.
 const ORIGIN: &str = "origin";
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Kept {
     tenant: Option<String>,
     sandbox: Option<String>,
     session: Option<String>,
+    #[serde(default)]
+    rule: OutputsRule,
 }
 
 /// Makes the place for the outputs of a run; returns the directory that is to be made for its
@@ -36,7 +38,8 @@ pub fn begin_outputs(state: &StateDir, origin: &ArtifactOrigin) -> Result<PathBu
         .mode(0o700)
         .create(&place)
         .map_err(FileFault::on("create", &place))?;
-    if origin.tenant.is_some() || origin.session.is_some() {
+    let is_plain = origin.tenant.is_none() && origin.session.is_none();
+    if !is_plain || origin.rule != OutputsRule::Hold {
         note_origin(state, origin)?;
     }
     Ok(place.join(FILES))
@@ -51,6 +54,7 @@ pub fn note_origin(state: &StateDir, origin: &ArtifactOrigin) -> Result<(), RunE
         tenant: origin.tenant.clone(),
         sandbox: origin.sandbox.clone(),
         session: origin.session.clone(),
+        rule: origin.rule,
     };
     let path = place(state, &origin.run).join(ORIGIN);
     let text = serde_json::to_vec(&kept).map_err(std::io::Error::from);
@@ -116,16 +120,14 @@ pub fn origin_of_left(state: &StateDir, run: &RunId) -> Result<Option<ArtifactOr
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(FileFault::on("read", &path)(error).into()),
     };
-    let (tenant, sandbox, session) = match kept {
-        Some(kept) => (kept.tenant, kept.sandbox, kept.session),
-        None => (None, None, None),
-    };
+    let kept = kept.unwrap_or_default();
     Ok(Some(ArtifactOrigin {
         run: run.clone(),
-        tenant,
-        sandbox,
-        session,
+        tenant: kept.tenant,
+        sandbox: kept.sandbox,
+        session: kept.session,
         interrupted: true,
+        rule: kept.rule,
     }))
 }
 

@@ -8,7 +8,7 @@ use atoll_model::network::{HostPart, Request};
 use cedar_policy::RestrictedExpression;
 
 use super::{Exec, Follows, Needs};
-use crate::{ChangeFacts, Served, segments};
+use crate::{ArtifactFacts, ChangeFacts, Served, segments};
 
 /// The most arguments of an exec that policies are asked about.
 const ARGUMENTS_MAX: usize = 4096;
@@ -138,6 +138,24 @@ pub(super) fn of_changes(changes: &ChangeFacts, to: &mut Vec<(String, Restricted
     let paths = paths.map(|paths| i64::try_from(paths).unwrap_or(i64::MAX));
     to.extend(paths.map(|paths| long("paths", paths)));
     to.extend(made_by(changes));
+}
+
+/// Returns what is known of an artifact.
+pub(super) fn of_artifact(
+    artifact: &ArtifactFacts,
+) -> Result<(String, RestrictedExpression), String> {
+    let mut members = vec![
+        long("bytes", i64::try_from(artifact.bytes).unwrap_or(i64::MAX)),
+        text("media", &artifact.media),
+        truth("clean", artifact.clean),
+        texts("scans", &artifact.scans),
+        texts("found", &artifact.found),
+        truth("interrupted", artifact.interrupted),
+    ];
+    let tenant = artifact.tenant.as_deref();
+    members.extend(tenant.map(|tenant| text("tenant", tenant)));
+    let record = RestrictedExpression::new_record(members).map_err(|error| error.to_string())?;
+    Ok(("artifact".to_owned(), record))
 }
 
 /// Returns the user number of who started the run that made changes.

@@ -74,6 +74,7 @@ pub(super) fn members(
     to.push(text("kind", call.kind.name()));
     to.push(text("effect", call.effect.name()));
     to.push(truth("idempotent", call.idempotent));
+    to.push(text("undo", call.undo.name()));
     if needs.arguments {
         let members = HOLDERS.iter().map(|(name, kind)| {
             let uid = holder(words, *kind)?;

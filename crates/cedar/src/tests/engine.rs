@@ -327,6 +327,7 @@ fn every_question_is_one_of_the_schema() {
                 path: Path::new("/srv/a"),
                 within: Some("a"),
                 control: true,
+                artifact: None,
             },
             Asked::Restore { run: "run-1" },
             Asked::Publish(PublishedPort {

@@ -1,6 +1,6 @@
 //! Calls of tools: arguments as tags, and the tools that a caller is shown.
 
-use atoll_model::{CallTool, ToolEffect, ToolKind, ToolName};
+use atoll_model::{CallTool, ToolEffect, ToolKind, ToolName, ToolUndo};
 use serde_json::{Value, json};
 
 use super::{facts, file, principal};
@@ -12,6 +12,7 @@ fn call(tool: &str, arguments: &Value) -> CallTool {
         kind: ToolKind::Command,
         effect: ToolEffect::Write,
         idempotent: false,
+        undo: ToolUndo::None,
         text: arguments.to_string(),
         arguments: flattened(arguments).unwrap(),
         key: None,

@@ -177,3 +177,40 @@ fn outputs_of_tools_are_artifacts() {
     assert_eq!(list[0]["name"], "report");
     let _ = server.end();
 }
+
+/// A server's sandboxes meet the rule of their profile as soon as they end.
+#[test]
+fn a_rule_promotes_outputs_of_sandboxes() {
+    let world = World::new("a_rule_promotes_outputs_of_sandboxes");
+    world.profile("default", "extends = [\"lets-go\"]\n");
+    world.profile("lets-go", "outputs = \"promote\"\n");
+    let server = Server::start(&world);
+    let user = world.atoll([
+        "serve", "keys", "create", "--name", "agent", "--role", "user",
+    ]);
+    let user = user.run().success().out();
+    let (sandbox, _) = server.make(&world);
+    let script = "echo fine >/outputs/fine; echo '4111 1111 1111 1111' >/outputs/card";
+    let run = json!({ "command": ["sh", "-c", script] }).to_string();
+    let at = format!("/v1/sandboxes/{sandbox}/run");
+    assert_eq!(server.ask(&world, "POST", &at, &run).0, 200);
+    let (status, _) = server.ask(&world, "DELETE", &format!("/v1/sandboxes/{sandbox}"), "");
+    assert!(status < 300);
+    let patience = std::time::Duration::from_secs(60);
+    let all = e2e::wait_until("both have met their rule", patience, || {
+        let (_, all) = server.ask(&world, "GET", "/v1/artifacts", "");
+        let all = all.as_array()?.clone();
+        let is_scanned = |one: &Value| one["scans"].as_array().is_some_and(|all| !all.is_empty());
+        let promoted = all.iter().filter(|one| one["state"] == "promoted").count();
+        (promoted == 1 && all.iter().all(is_scanned)).then_some(all)
+    });
+    for one in &all {
+        let content = format!("/v1/artifacts/{}/content", one["id"].as_str().unwrap());
+        let (status, body) = ask(&world, &server, &user, "GET", &content);
+        match one["name"].as_str().unwrap() {
+            "fine" => assert_eq!((status, body.as_slice()), (200, &b"fine\n"[..])),
+            _ => assert_eq!(status, 403, "{}", String::from_utf8_lossy(&body)),
+        }
+    }
+    let _ = server.end();
+}

@@ -85,6 +85,42 @@ impl ToolEffect {
     }
 }
 
+/// The way in which the effect of a call is taken back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ToolUndo {
+    /// It has none.
+    Nothing,
+    /// A checkpoint, taken before it, is restored.
+    Restore,
+    /// Another tool is called, which makes up for it.
+    Inverse,
+    /// It cannot be taken back.
+    #[default]
+    None,
+}
+
+impl ToolUndo {
+    /// All ways.
+    pub const ALL: [Self; 4] = [Self::Nothing, Self::Restore, Self::Inverse, Self::None];
+
+    /// Returns its name, as policies and the ledger have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Restore => "restore",
+            Self::Inverse => "inverse",
+            Self::None => "none",
+        }
+    }
+
+    /// Returns the way of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
 /// The kinds of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToolKind {
@@ -144,6 +180,8 @@ pub struct CallTool {
     pub effect: ToolEffect,
     /// True if calling it twice does no more than calling it once.
     pub idempotent: bool,
+    /// The way in which it is taken back.
+    pub undo: ToolUndo,
     /// The arguments as JSON text: exactly what is judged, recorded and sent.
     pub text: String,
     /// The arguments as policies see them.

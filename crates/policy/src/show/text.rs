@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use atoll_model::network::{CONNECTIONS_MAX, HostName, Meant, PublishedPort};
-use atoll_model::{Access, Keep, Layering, LimitKey, Limits, View, ViewKind, format_bytes};
+use atoll_model::{
+    Access, Keep, Layering, LimitKey, Limits, OutputsRule, View, ViewKind, format_bytes,
+};
 
 use crate::network::rule::{network_entry, network_entry_of};
 use crate::origin::{Origin, Sourced};
@@ -78,6 +80,10 @@ impl Rules {
         let mode = quoted(workspace_name(self.workspace.value));
         out.value("workspace", &mode, &self.workspace.origin);
         out.flag("forbid-live", &self.forbid_live);
+        if self.outputs_rule.value != OutputsRule::Hold {
+            let rule = quoted(self.outputs_rule.value.name());
+            out.value("outputs", &rule, &self.outputs_rule.origin);
+        }
         let lists = [&self.network.allow, &self.network.deny];
         if lists.iter().all(|list| list.is_empty())
             && self.network.ask.is_empty()

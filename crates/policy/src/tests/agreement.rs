@@ -415,6 +415,7 @@ fn put(both: &Both, pick: Pick, profile: &str, seen: &mut Seen) {
             path,
             within: None,
             control: one,
+            artifact: None,
         }),
         14 => check(Asked::Escalate {
             run: "run",

@@ -175,6 +175,7 @@ fn promoted(text: &str, is_undo: bool) -> Cell {
         is_moved: false,
         is_directory: false,
         is_link: false,
+        artifact: None,
     };
     let written: &[Promoted<'_>] = match is_undo {
         true => &[],
@@ -258,6 +259,7 @@ fn of_tool(text: &str) -> Cell {
         kind: ToolKind::Command,
         effect: ToolEffect::Write,
         idempotent: false,
+        undo: atoll_model::ToolUndo::None,
         text: "{}".to_owned(),
         arguments: Vec::new(),
         key: None,

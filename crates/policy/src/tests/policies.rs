@@ -410,6 +410,7 @@ fn promotion_is_asked_for_change_by_change() {
         is_moved,
         is_directory: false,
         is_link: false,
+        artifact: None,
     };
     let good = change("/home/ann/src/app/a", false, false);
     let bad = change("/home/ann/src/app/secret/b", false, false);
@@ -496,6 +497,7 @@ fn taken_over_by(
         is_moved: false,
         is_directory: false,
         is_link: false,
+        artifact: None,
     };
     promote(&sources, &promoter, &[change]).map(|promotion| promotion.asked.len())
 }
@@ -691,6 +693,7 @@ fn documented_example_on_changes_decides_as_told() {
             is_moved: false,
             is_directory: false,
             is_link: false,
+            artifact: None,
         })
         .collect();
     // No change stands for an undo.

@@ -387,6 +387,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
                 is_moved: false,
                 is_directory: *is_directory,
                 is_link,
+                artifact: None,
             })
             .collect();
         match promote(&sources, &promoter, &changes) {

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use atoll_data::served::{ArtifactDecided, ServedArtifacts};
 use atoll_data::{Scanned, Verdict};
@@ -23,6 +24,8 @@ use crate::protocol::{
 
 /// The blocks that are read ahead of who takes them.
 const BLOCKS_AHEAD: usize = 2;
+/// The time between two looks at what was put away.
+const ATTENDED_EVERY: Duration = Duration::from_secs(1);
 /// The longest reason, bytes.
 const WHY_BYTES_MAX: usize = 4 << 10;
 
@@ -160,6 +163,22 @@ impl Artifacts {
         Ok(Answered::Written(written.await))
     }
 
+    /// Has what sandboxes have put out meet the rule of its profile, as it comes.
+    pub(super) async fn attend_now_and_then(self: &Arc<Self>) {
+        let mut last = None;
+        loop {
+            // Whatever is put away is a file there of its own.
+            let now = ServedArtifacts(&self.server.engine).changed();
+            if now != last {
+                if let Err(refusal) = self.with(|own| own.attend()).await {
+                    eprintln!("atoll serve: artifacts wait unscanned: {}", refusal.what);
+                }
+                last = now;
+            }
+            tokio::time::sleep(ATTENDED_EVERY).await;
+        }
+    }
+
     async fn one(self: &Arc<Self>, caller: &Caller, id: &str) -> Result<Artifact, Refusal> {
         let (tenant, asked) = (caller.tenant.clone(), id.to_owned());
         let found = self.with(move |own| own.find(&tenant, &asked));
@@ -248,7 +267,7 @@ fn scan_facts(scanned: Scanned) -> ScanFacts {
         confidence: one.confidence,
     });
     ScanFacts {
-        scanner: scanned.scanner.name().to_owned(),
+        scanner: scanned.scanner.clone(),
         version: scanned.version,
         at_ms: scanned.at_ms,
         verdict: verdict.to_owned(),

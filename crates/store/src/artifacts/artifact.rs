@@ -1,6 +1,6 @@
 //! The facts about an artifact.
 
-use atoll_model::RunId;
+use atoll_model::{OutputsRule, RunId};
 use rusqlite::Row;
 
 use super::error::ArtifactError;
@@ -8,7 +8,7 @@ use super::error::ArtifactError;
 /// The question for artifacts, whose rows [`artifact`] reads.
 pub(super) const COLUMNS: &str =
     "SELECT id, name, bytes, blake3, sha256, media, at_byte, sealed_bytes, key,
-    state, decided_ms, decided_by, why, run, tenant, sandbox, session, at_ms, interrupted, entry
+    state, decided_ms, decided_by, why, run, tenant, sandbox, session, at_ms, interrupted, entry, rule
     FROM artifacts JOIN deposits ON deposits.number = artifacts.deposit";
 
 /// The decision about an artifact.
@@ -56,6 +56,8 @@ pub struct ArtifactOrigin {
     pub session: Option<String>,
     /// True if it came to no end of its own: a file can be half of what was meant.
     pub interrupted: bool,
+    /// The fate of what it has put out.
+    pub rule: OutputsRule,
 }
 
 /// The decision about an artifact, once there is one.
@@ -130,6 +132,7 @@ pub struct ArtifactFilter {
 pub(super) fn artifact(row: &Row<'_>) -> Result<Artifact, ArtifactError> {
     let state: String = row.get(9)?;
     let run: String = row.get(13)?;
+    let rule: String = row.get(20)?;
     let key: Option<Vec<u8>> = row.get(8)?;
     let damaged = |what: &str| ArtifactError::Damaged(format!("{what:?}"));
     let decided: Option<i64> = row.get(10)?;
@@ -158,6 +161,7 @@ pub(super) fn artifact(row: &Row<'_>) -> Result<Artifact, ArtifactError> {
             sandbox: row.get(15)?,
             session: row.get(16)?,
             interrupted: row.get(18)?,
+            rule: OutputsRule::named(&rule).ok_or_else(|| damaged(&rule))?,
         },
         at_ms: unsigned(row.get(17)?),
         entry: unsigned(row.get(19)?),

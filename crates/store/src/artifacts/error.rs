@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use atoll_ledger::{FileFault, PrivateFault};
 
 /// The form of its file (PRAGMA `user_version`).
-pub(super) const FORM: i64 = 1;
+pub(super) const FORM: i64 = 2;
 
 /// Artifacts could not be kept, or read.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,7 @@
 use std::time::SystemTime;
 
+use atoll_model::OutputsRule;
+
 use super::*;
 
 struct World {
@@ -29,6 +31,7 @@ impl World {
             sandbox: None,
             session: None,
             interrupted: false,
+            rule: OutputsRule::Hold,
         };
         let mut deposit = store.begin(origin).unwrap();
         for (name, content) in files {
@@ -246,6 +249,7 @@ fn a_deposit_that_was_cut_short_leaves_nothing() {
         sandbox: None,
         session: None,
         interrupted: false,
+        rule: OutputsRule::Hold,
     };
     let mut deposit = store.begin(origin).unwrap();
     deposit.add(b"x".to_vec(), &mut &b"half"[..]).unwrap();

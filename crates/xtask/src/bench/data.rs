@@ -40,10 +40,22 @@ const SCAN_FILES: usize = 4;
 /// Less than a scanner takes at once.
 const SOURCE_BYTES_MAX: usize = 60_000_000;
 
-const FIGURES: [Figure; 3] = [
+/// The figures of scanners on the corpus, as its program names them.
+const CORPUS: [&str; 4] = [
+    "secrets recall",
+    "secrets precision",
+    "personal-data recall",
+    "personal-data precision",
+];
+
+const FIGURES: [Figure; 7] = [
     Figure::of(LARGE_RATIO, Wanted::AtMost(1.6)),
     Figure::of(MANY_RATIO, Wanted::AtMost(2.5)),
     Figure::of(SCANNED, Wanted::AtLeast(80.0)),
+    Figure::of(CORPUS[0], Wanted::AtLeast(0.95)),
+    Figure::of(CORPUS[1], Wanted::AtLeast(0.9)),
+    Figure::of(CORPUS[2], Wanted::AtLeast(0.9)),
+    Figure::of(CORPUS[3], Wanted::AtLeast(0.9)),
 ];
 
 #[derive(Args)]
@@ -104,6 +116,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     }
     let rates = scans(&program, stage.path(), &workspace, &root, options.rounds)?;
     add(&mut all, SCANNED, "MB/s", rates);
+    for (name, value) in on_corpus(&root)? {
+        add(&mut all, name, "of 1", vec![value]);
+    }
     print!("{}", table_of(&FIGURES, &all));
     let machine = machine::describe(&root, stage.path())?;
     let name = format!("{}-data", machine.date);
@@ -179,6 +194,20 @@ fn scans(
         Ok(megabytes / took.as_secs_f64())
     });
     rates.collect()
+}
+
+/// Returns the recall and the precision of scanners on the corpus.
+fn on_corpus(root: &Path) -> Result<Vec<(&'static str, f64)>> {
+    let mut figures = Command::new("cargo");
+    let words = "run --quiet --release -p atoll-scan --features corpus --example figures";
+    figures.args(words.split(' ')).current_dir(root);
+    let told = command::output(&mut figures)?;
+    let value = |name: &'static str| {
+        let line = told.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.with_context(|| format!("nothing is told of {name}"))?;
+        Ok((name, value.trim().parse()?))
+    };
+    CORPUS.into_iter().map(value).collect()
 }
 
 /// Writes a file of random bytes.

@@ -34,7 +34,7 @@ enum Sign {
 /// The system's own Python: one from a home would be of no use in a sandbox.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
-const PACKAGES: [Package; 32] = [
+const PACKAGES: [Package; 33] = [
     program("bubblewrap", "bwrap"),
     program("runc", "runc"),
     program("podman", "podman"),
@@ -64,6 +64,7 @@ const PACKAGES: [Package; 32] = [
     program("gpgv", "gpgv"),
     program("openssh-server", "sshd"),
     program("dns2tcp", "dns2tcpd"),
+    program("clamav-daemon", "clamd"),
     Package {
         name: "postgresql",
         seen_by: Sign::Postgres,

@@ -1,0 +1,113 @@
+//! The policy decision on changes that are no run's layers: artifacts that are promoted, and
+//! checkpoints that are restored.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use atoll_ledger::{Ledger, Refused, StateDir};
+use atoll_model::{Action, Call, Mode, Place, Reason, RunId, Verdict};
+use atoll_policy::{ChangeGrant, Changes, Facts, Promoted, agreement, change_rules, makers_read};
+
+use super::makers::of_run_alone;
+use super::{NotAllowed, Opening};
+use crate::call::{Gate, carry_out, preview};
+use crate::configuration::{self, Places, PolicyFiles};
+use crate::failure::{Doing, Failure, Kind};
+
+/// Changes that are to be decided about.
+pub(crate) struct Outside<'a> {
+    /// The run, or the session of tools, that made them.
+    pub(crate) run: &'a RunId,
+    /// The directory that they are about.
+    pub(crate) directory: &'a Path,
+    /// The action: to promote, or to restore.
+    pub(crate) action: Action,
+    /// The paths that are written; of what is restored none are asked about.
+    pub(crate) written: &'a [Promoted<'a>],
+    /// Further reasons to ask a person.
+    pub(crate) concerns: Vec<Reason>,
+    /// The words for what does not happen, as "to promote this; nothing was promoted".
+    pub(crate) refused: &'a str,
+}
+
+impl Outside<'_> {
+    /// Has policies decide, and records that; `agrees` asks a person, where one is to be asked.
+    ///
+    /// # Errors
+    /// When policies or the person refuse, or it is not recorded.
+    pub(crate) fn decide(
+        self,
+        state: &StateDir,
+        ledger: &Ledger,
+        agrees: &dyn Fn(&[Reason]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let directories = Places::read()?;
+        let files = PolicyFiles::read(&directories, None)?;
+        let host = configuration::host_facts(&directories)?;
+        let rules = change_rules(&files.sources(), &host, &[]);
+        let mut rules = rules.doing("the policies have mistakes, so nothing is done")?;
+        let place = Place::Directory {
+            workspace: self.directory.to_owned(),
+            directory: self.directory.to_owned(),
+        };
+        let person = configuration::principal();
+        let call = Call::new(self.run.clone(), person, place, self.action);
+        let makers = match makers_read(&rules, &call) {
+            Some(reads_reputation) => of_run_alone(state, self.run, reads_reputation),
+            None => Ok(Vec::new()),
+        };
+        let facts = Facts {
+            host: &host,
+            mode: Mode::Full,
+            environment: &[],
+            now: SystemTime::now(),
+            placeholders: &[],
+            labels: None,
+            living: None,
+            changes: Some(Changes {
+                written: self.written,
+                is_unseen: false,
+                workspace: None,
+                makers: makers.as_deref().map_err(String::as_str),
+            }),
+        };
+        let asked = match preview::<ChangeGrant>(&rules, &call, &facts) {
+            Verdict::Ask(reasons) => reasons,
+            Verdict::Allow(_) | Verdict::Deny(_) => Vec::new(),
+        };
+        if !asked.is_empty() || !self.concerns.is_empty() {
+            agrees(&[asked.clone(), self.concerns].concat())?;
+            rules.agree(agreement(&rules, &call, &asked));
+        }
+        let gate = Gate {
+            rules: &rules,
+            facts,
+            ledger,
+        };
+        let opening = Opening { agreed: None };
+        let opened = carry_out(&gate, &call, opening).map(drop);
+        opened.map_err(|error| refused(error, self.refused))
+    }
+}
+
+fn refused(error: NotAllowed, what: &str) -> Failure {
+    let reasons = match error {
+        NotAllowed::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
+            refusal.reasons
+        }
+        NotAllowed::Refused(error) => {
+            return Failure::new("the decision could not be recorded").because(error);
+        }
+        NotAllowed::Unrecorded(error) => {
+            return Failure::new("the decision could not be recorded").because(error);
+        }
+    };
+    let lines = reasons
+        .iter()
+        .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));
+    let failure = Failure::new(format!("policies refuse {what}"))
+        .because(lines.collect::<Vec<_>>().join("\n"))
+        .of_kind(Kind::Denied);
+    let how_to_ask = reasons.into_iter().next().map(|one| one.how_to_ask);
+    how_to_ask.into_iter().fold(failure, Failure::advise)
+}
