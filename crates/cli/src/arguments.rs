@@ -9,6 +9,7 @@ mod approvals;
 mod artifacts;
 mod authority;
 mod breakers;
+mod checkpoints;
 mod exec;
 mod hook;
 mod init;
@@ -56,6 +57,7 @@ pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
 pub use breakers::{BreakersAction, BreakersArguments, ListBreakersArguments, SetBreakerArguments};
+pub use checkpoints::{CheckpointAction, CheckpointArguments, RestoreArguments};
 pub use exec::{ExecArguments, ShellArguments};
 pub use hook::{HookAgent, HookArguments};
 pub use init::{Agent, InitArguments};
@@ -206,6 +208,9 @@ pub enum Command {
     Hook(HookArguments),
     #[command(alias = "artifact")]
     Artifacts(ArtifactsArguments),
+    #[command(alias = "checkpoints")]
+    Checkpoint(CheckpointArguments),
+    Restore(RestoreArguments),
     #[command(alias = "breaker")]
     Breakers(BreakersArguments),
     #[command(alias = "log")]

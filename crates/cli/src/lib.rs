@@ -13,6 +13,7 @@ mod artifacts;
 mod ask_key;
 mod authority;
 mod breakers;
+mod checkpoints;
 mod conclusion;
 mod consent;
 mod console;
@@ -177,6 +178,8 @@ fn perform(
         Command::Init(arguments) => init::init(&arguments, output),
         Command::Hook(arguments) => hook::hook(&arguments, output),
         Command::Artifacts(arguments) => artifacts::artifacts(&arguments, output),
+        Command::Checkpoint(arguments) => checkpoints::checkpoint(&arguments, output),
+        Command::Restore(arguments) => checkpoints::restore(&arguments, output),
         Command::Breakers(arguments) => breakers::breakers(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),

@@ -391,6 +391,9 @@ fn agrees(runs: &str, output: &Output) -> Result<bool, Failure> {
 
 /// Undoes an apply, or an undo.
 pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
+    if let Some(session) = &arguments.session {
+        return crate::tools::undo(arguments, session, output);
+    }
     let (state, ledger, mut record) = load_ended(&arguments.run, "undo", output)?;
     let work = Work {
         state: &state,

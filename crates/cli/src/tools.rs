@@ -4,6 +4,9 @@ mod asserting;
 mod calling;
 mod packs;
 mod pinning;
+mod undoing;
+
+pub use undoing::undo;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use atoll_engine::failure::Failure;
 use atoll_engine::printable::{printable, printable_lines};
 use atoll_engine::sandboxes::Engine;
 use atoll_launcher::LAUNCHER;
-use atoll_model::{format_bytes, format_duration};
+use atoll_model::{ToolUndo, format_bytes, format_duration};
 use atoll_policy::RequestedProfile;
 use atoll_server::serve_stdio;
 use atoll_tools::{
@@ -232,6 +235,7 @@ fn show(
         ("kind", tool.kind().name().to_owned()),
         ("effect", tool.effect.name().to_owned()),
         ("can be repeated", repeats.to_owned()),
+        ("taken back by", way_back(tool)),
         ("sandbox", sandbox.to_owned()),
         ("profile", profile(tool).to_owned()),
         ("network", allow),
@@ -261,6 +265,17 @@ fn show(
     Ok(0)
 }
 
+fn way_back(tool: &Tool) -> String {
+    let back = &tool.way_back;
+    let targets: Vec<String> = back.checkpoint.iter().map(ToString::to_string).collect();
+    match (back.kind(tool.effect), &back.inverse) {
+        (ToolUndo::Nothing, _) => "nothing: it changes nothing".to_owned(),
+        (ToolUndo::Inverse, Some(inverse)) => format!("inverse: {}", inverse.tool),
+        (ToolUndo::Restore, _) => format!("restore of {}", targets.join(", ")),
+        (ToolUndo::Inverse | ToolUndo::None, _) => "nothing: its effect stays".to_owned(),
+    }
+}
+
 fn profile(tool: &Tool) -> &str {
     match &tool.requested.profile {
         Some(RequestedProfile::Named(name)) => name,
@@ -278,6 +293,7 @@ fn described(tool: &Tool) -> Value {
         "form": tool.form().name(),
         "effect": tool.effect.name(),
         "idempotent": tool.idempotent,
+        "undo": tool.way_back.kind(tool.effect).name(),
         "sandbox": match tool.life {
             SandboxLife::Call => "call",
             SandboxLife::Session => "session",

@@ -599,6 +599,36 @@ fn the_commands_about_artifacts_work() {
 }
 
 #[test]
+fn the_commands_about_checkpoints_work() {
+    let world = World::new("the_commands_about_checkpoints_work");
+    let text = document("docs/checkpoints.md");
+    let block = text.split("```console\n").nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let commands = transcript(block.unwrap_or_default());
+    assert!(commands.len() > 4, "{commands:?}");
+    let jq = "jq() { python3 -c 'import json, sys; print(json.load(sys.stdin)[0][\"id\"])'; }";
+    for (command, _) in commands {
+        let command = format!("{jq}; PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&command).run().success();
+    }
+    assert_eq!(world.read("site/page"), "1\n");
+    assert_eq!(world.read("site/other"), "mine\n");
+    // The tools that the page describes are some.
+    let tools = text.split("```toml\n").nth(1).unwrap();
+    let tools = tools.split("```").next().unwrap();
+    world.write(world.config().join("atoll/tools.toml"), tools);
+    let _ = world.atoll(["tools", "check"]).run().success();
+    let rule = text.split("```cedar\n").nth(1).unwrap();
+    let rule = rule.split("```").next().unwrap();
+    world.write(world.config().join("atoll/own.cedar"), rule);
+    let asked = world
+        .atoll(["tools", "call", "migrate", "--dry-run"])
+        .run()
+        .success();
+    assert!(asked.out().starts_with("allow"), "{asked}");
+}
+
+#[test]
 fn commands_of_execs_work() {
     let world = World::new("commands_of_execs_work");
     world.write(world.workspace().join("here"), "outside\n");

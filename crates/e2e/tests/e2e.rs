@@ -23,6 +23,7 @@ mod boundary;
 mod browser;
 mod canary;
 mod capability;
+mod checkpoints;
 mod cli;
 mod clients;
 mod covert;

@@ -17,6 +17,7 @@ mod asking;
 pub mod at_rest;
 mod call;
 pub mod changes;
+pub mod checkpoints;
 pub mod configuration;
 pub mod control;
 pub mod credentials;

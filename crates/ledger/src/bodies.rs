@@ -142,6 +142,7 @@ fn tool_body(call: &Call, tool: &CallTool, recorded: Recorded, decision: Value) 
         "tool": tool.tool.as_str(),
         "kind": tool.kind.name(),
         "effect": tool.effect.name(),
+        "undo": tool.undo.name(),
         "verdict": recorded.name(),
         "decision": decision,
         "arguments": tool.text,

@@ -31,6 +31,7 @@ mod scope;
 mod session;
 mod template;
 mod tool;
+mod undoing;
 mod upstream;
 mod written;
 
@@ -50,6 +51,7 @@ pub use runner::{LocalRunner, Runner, over};
 pub use schema::Schema;
 pub use session::{Asked, ChangedLists, Listing, May, Seen, Session};
 pub use tool::{OfUpstream, Output, SandboxLife, Tool, Work};
+pub use undoing::{Inverse, Person, Step, Unwound, WayBack, unwind, way_back_of};
 pub use upstream::Upstream;
 pub use upstream::client::{CLIENT, client_program};
 pub use upstream::frames::{Answers, Askable, Asks, Form, Offered, Said};

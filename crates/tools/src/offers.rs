@@ -233,6 +233,7 @@ fn tool(upstream: &Arc<Upstream>, parts: Parts<'_>) -> Result<Tool, String> {
         work: Work::Upstream(Arc::clone(upstream), parts.work),
         effect: upstream.effect_of(name, parts.effect),
         idempotent: upstream.is_idempotent(name),
+        way_back: upstream.way_back_of(name).map_err(wrong)?,
         timeout: upstream.timeout,
         result_bytes: upstream.result_bytes,
         life: SandboxLife::Session,

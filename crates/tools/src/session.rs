@@ -32,6 +32,7 @@ use crate::registry::{Problem, Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
 use crate::tool::{Command, Tool, Work};
+use crate::undoing;
 use crate::upstream::connection::Connection;
 use crate::upstream::frames::{Answers, Askable, Said};
 use asked::Pending;
@@ -105,6 +106,8 @@ struct Begun<'a> {
     listener: Option<&'a dyn Fn(Said)>,
     answers: Option<&'a Answers>,
     askable: Askable,
+    /// Set where it has failed before its upstream answered.
+    is_fault: &'a Cell<bool>,
 }
 
 impl Begun<'_> {
@@ -361,20 +364,20 @@ impl<R: Runner> Session<R> {
                 listener: asked.listener,
                 answers: asked.answers,
                 askable: asked.askable,
+                is_fault,
             };
             let replayed = self.recording.as_ref();
             let replayed = replayed.and_then(|one| one.answer(asked.name, arguments, number));
-            let called = match (replayed, &tool.work) {
-                (Some(called), _) => Ok(called),
-                (None, Work::Command(command)) => self.run(&begun, command, directory),
-                (None, Work::Upstream(upstream, of)) => self.call_upstream(&begun, upstream, of),
+            let called = match replayed {
+                Some(called) => Ok(called),
+                None => self.carry_out(&begun, directory),
             };
             let mut called = called.unwrap_or_else(|failure| {
                 is_fault.set(true);
                 Answer::of_failure(number, &failure)
             });
             let told = grant.notices().iter().map(ToString::to_string);
-            called.answer.told = told.collect();
+            called.answer.told.extend(told);
             called
         };
         let called = rules.call(&request, effect);
@@ -384,6 +387,30 @@ impl<R: Runner> Session<R> {
             taken.answered(called.as_ref().ok());
         }
         called
+    }
+
+    /// Carries a call out, with its way back noted before and after it.
+    fn carry_out(&self, begun: &Begun<'_>, directory: &Path) -> Result<Called<Answer>, Failure> {
+        let going = undoing::before(&self.engine, &self.id, begun.tool, begun.number())?;
+        let called = match &begun.tool.work {
+            Work::Command(command) => self.run(begun, command, directory),
+            Work::Upstream(upstream, of) => self.call_upstream(begun, upstream, of),
+        };
+        let mut called = called.unwrap_or_else(|failure| {
+            begun.is_fault.set(true);
+            Answer::of_failure(begun.number(), &failure)
+        });
+        if let Some(Err(failure)) = going.map(|going| going.after(begun.arguments, &called)) {
+            // It has happened: only the way back is in doubt.
+            let why = failure.why.map_or(String::new(), |why| format!(": {why}"));
+            called.answer.told.push(format!("{}{why}", failure.what));
+        }
+        Ok(called)
+    }
+
+    /// Returns the sandboxes' engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Runs the program of a call.

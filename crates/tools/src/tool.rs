@@ -19,6 +19,7 @@ use crate::openapi::Operation;
 use crate::schema::Schema;
 use crate::scope::Scopes;
 use crate::template::{Item, Template};
+use crate::undoing::{Inverse, WayBack};
 use crate::upstream::frames::Form;
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
@@ -42,6 +43,8 @@ pub struct Tool {
     pub effect: ToolEffect,
     /// True if two calls do no more than one.
     pub idempotent: bool,
+    /// The way back of its calls.
+    pub way_back: WayBack,
     /// The time that a call may take.
     pub timeout: Duration,
     /// The size of a result that is given to the caller, bytes.
@@ -192,6 +195,9 @@ pub(crate) struct Written {
     output_file: Option<PathBuf>,
     effect: Option<String>,
     idempotent: Option<bool>,
+    #[serde(default)]
+    checkpoint: Vec<String>,
+    inverse: Option<Inverse>,
     timeout: Option<String>,
     result_bytes: Option<String>,
     sandbox: Option<SandboxLife>,
@@ -285,6 +291,7 @@ impl Written {
             work: Work::Command(command),
             effect,
             idempotent: self.idempotent.unwrap_or(false),
+            way_back: WayBack::read(&self.checkpoint, self.inverse.take())?,
             timeout: timeout(self.timeout.as_deref())?,
             result_bytes: result_bytes(self.result_bytes.as_deref())?,
             life: self.sandbox.unwrap_or(SandboxLife::Call),

@@ -25,6 +25,7 @@ use crate::limits::{self, Bounds};
 use crate::openapi::checked_base;
 use crate::schema::Schema;
 use crate::scope::Scopes;
+use crate::undoing::{Inverse, WayBack};
 use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest name of an upstream, bytes.
@@ -99,6 +100,8 @@ pub(crate) struct Service {
 struct OfTool {
     effect: Option<String>,
     idempotent: bool,
+    checkpoint: Vec<String>,
+    inverse: Option<Inverse>,
     enabled: Option<bool>,
     paths: BTreeMap<String, String>,
     urls: BTreeMap<String, Vec<String>>,
@@ -268,6 +271,19 @@ impl Upstream {
     /// Returns whether two calls of a tool of it do no more than one.
     pub(crate) fn is_idempotent(&self, tool: &str) -> bool {
         self.tools.get(tool).is_some_and(|of| of.idempotent)
+    }
+
+    /// Returns the way back of the calls of a tool of it. An inverse can be named as it is there.
+    pub(crate) fn way_back_of(&self, tool: &str) -> Result<WayBack, String> {
+        let of = self.tools.get(tool).cloned().unwrap_or_default();
+        let inverse = of.inverse.map(|inverse| Inverse {
+            tool: match inverse.tool.contains(BETWEEN) {
+                true => inverse.tool,
+                false => self.shown(&inverse.tool),
+            },
+            ..inverse
+        });
+        WayBack::read(&of.checkpoint, inverse)
     }
 
     /// Returns whether a tool of it can be called.

@@ -181,8 +181,19 @@ pub struct DiscardArguments {
 #[command(verbatim_doc_comment)]
 pub struct UndoArguments {
     /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN")]
+    #[arg(
+        value_name = "RUN",
+        required_unless_present = "session",
+        default_value = ""
+    )]
     pub run: String,
+
+    /// A session of tools: its calls are taken back, the newest first
+    ///
+    /// By the checkpoint that was taken before each, or the call that makes up for it
+    /// (`atoll tools show`). What cannot be taken back is shown. Status 1 if there is any.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["run", "force", "take_back"], verbatim_doc_comment)]
+    pub session: Option<String>,
 
     /// Put files back even where they changed again since
     ///

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::flattened;
-use atoll_model::{CallTool, ToolEffect, ToolKind, ToolName};
+use atoll_model::{CallTool, ToolEffect, ToolKind, ToolName, ToolUndo};
 use atoll_tools::parse;
 use serde_json::{Map, Value, json};
 
@@ -133,6 +133,7 @@ impl Event {
                 kind,
                 effect: effect.map_or(ToolEffect::Deploy, |(effect, _)| *effect),
                 idempotent: false,
+                undo: ToolUndo::None,
                 text: judged.to_string(),
                 arguments: flattened(&judged)?,
                 key: None,

@@ -134,7 +134,7 @@ fn answered(
 }
 
 /// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.
-fn rows(name: &str, text: &str, asked: &NeedsApproval) -> Vec<String> {
+pub(super) fn rows(name: &str, text: &str, asked: &NeedsApproval) -> Vec<String> {
     let mut rows = vec![
         "Policies ask you before this tool is called:".to_owned(),
         format!("  tool: {}", quoted(name.as_bytes())),
@@ -145,7 +145,7 @@ fn rows(name: &str, text: &str, asked: &NeedsApproval) -> Vec<String> {
     rows
 }
 
-fn told(reason: &Reason) -> String {
+pub(super) fn told(reason: &Reason) -> String {
     let text = format!("{}: {} ({})", reason.what, reason.why, reason.rule);
     printable(text.as_bytes())
 }

@@ -116,6 +116,7 @@ pub(super) fn call_of(
         kind: tool.kind(),
         effect: tool.effect,
         idempotent: tool.idempotent,
+        undo: tool.way_back.kind(tool.effect),
         text,
         arguments,
         key: key.map(str::to_owned),
