@@ -90,6 +90,8 @@ pub struct Case {
     pub made_by: Option<u32>,
     /// The number of paths that are written at once. Default: none.
     pub paths: Option<u64>,
+    /// The result of the checks of these changes: `passed` or `failed`. Default: none.
+    pub checks: Option<String>,
     /// The time, seconds since 1970. Default: 0 in a test, now for a question.
     pub time: u64,
     /// The sandbox mode. Default: `full`.
@@ -310,6 +312,7 @@ impl Case {
                 run: self.run_of.clone(),
                 made_by: self.made_by,
                 paths: self.paths,
+                checks: self.checks.clone(),
             },
             trusted: Vec::new(),
             models: match self.model {
@@ -432,7 +435,7 @@ impl Case {
             Administer, Call, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Restore,
             Run,
         };
-        let said: [(&str, bool, &[Action]); 26] = [
+        let said: [(&str, bool, &[Action]); 27] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -445,6 +448,7 @@ impl Case {
             ("run", self.run_of.is_some(), &[Promote]),
             ("made_by", self.made_by.is_some(), &[Promote, Restore]),
             ("paths", self.paths.is_some(), &[Promote]),
+            ("checks", self.checks.is_some(), &[Promote]),
             ("model", self.model, &[Resolve, Connect, Request]),
             ("workspace", self.workspace.is_some(), &[Run]),
             ("root, nesting", self.root || self.nesting, &[Run]),

@@ -46,6 +46,8 @@ pub struct ChangeFacts {
     pub made_by: Option<u32>,
     /// The number of paths.
     pub paths: Option<u64>,
+    /// The result of the checks of exactly these changes: `passed` or `failed`.
+    pub checks: Option<String>,
 }
 
 /// The facts about an artifact that is to be promoted.

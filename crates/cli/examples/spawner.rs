@@ -99,6 +99,7 @@ fn execs(program: &Path, number: u64, loops: u32) -> Result<Value> {
         system: None,
         answer: PriorAnswer::Nobody,
         parent: None,
+        begins_with: None,
     })?;
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let lost = Mutex::new(Vec::new());

@@ -272,6 +272,9 @@ impl About<'_> {
             PlaceError::Resume { run, .. } | PlaceError::NotResumable(run, _) => format!(
                 "atoll diff {run} shows what it did; without --resume the run starts afresh"
             ),
+            PlaceError::NotBegun(run, _) => {
+                format!("atoll diff {run} shows the changes; atoll apply {run} checks nothing")
+            }
             PlaceError::Modes(error) => {
                 format!(
                     "look at {}; without --resume the run starts afresh",

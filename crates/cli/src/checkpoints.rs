@@ -1,5 +1,7 @@
 //! `atoll checkpoint` and `atoll restore`.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use atoll_checkpoint::{Change, Difference, Origin, Overwrite};
 use atoll_engine::checkpoints::{Changed, Checkpoint, Checkpoints, Taking, targets};
 use atoll_engine::configuration::Places;
@@ -9,13 +11,14 @@ use atoll_engine::printable::{printable, quoted};
 use atoll_ledger::{Ledger, StateDir, format_time};
 use atoll_model::Reason;
 use serde_json::{Value, json};
-use std::time::{Duration, UNIX_EPOCH};
 
 use crate::arguments::{CheckpointAction, CheckpointArguments, RestoreArguments};
 use crate::consent::consent;
 use crate::output::Output;
 use crate::render::counted;
 
+/// The time for which checkpoints are kept.
+const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// The most lines about one restore.
 const LINES_MAX: usize = 40;
 
@@ -82,6 +85,39 @@ pub fn checkpoint(arguments: &CheckpointArguments, output: &Output) -> Result<u8
         }
     }
     Ok(0)
+}
+
+/// Frees the checkpoints that are older than this, 30 days without it, and tells of them.
+///
+/// # Errors
+/// When they cannot be read, or one not be freed.
+pub fn sweep(
+    state: &StateDir,
+    older_than: Option<Duration>,
+    is_dry: bool,
+    output: &Output,
+) -> Result<(), Failure> {
+    let ledger = open_ledger(state)?;
+    let checkpoints = Checkpoints {
+        state,
+        ledger: &ledger,
+    };
+    let before = SystemTime::now().checked_sub(older_than.unwrap_or(KEPT_FOR));
+    let is_old = |one: &Checkpoint| {
+        let taken = UNIX_EPOCH + Duration::from_millis(one.at_ms);
+        before.is_some_and(|before| taken < before)
+    };
+    let all = checkpoints.list()?.into_iter();
+    let old: Vec<Checkpoint> = all.filter(is_old).collect();
+    if !is_dry {
+        old.iter().try_for_each(|one| checkpoints.discard(one))?;
+    }
+    if !old.is_empty() {
+        let count = counted(old.len() as u64, "checkpoint", "checkpoints");
+        let what = if is_dry { "would be freed" } else { "freed" };
+        output.say(&format!("{count} {what}.\n"));
+    }
+    Ok(())
 }
 
 /// Carries out `atoll restore`. The status is 1 if something that the effect has changed was left.

@@ -1,6 +1,8 @@
 //! The end of `atoll run`: the changes, the decision about them, the summary.
 
+mod by_checks;
 mod json_file;
+mod outcome_json;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,12 +18,13 @@ use atoll_engine::{
 };
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
-use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
+use atoll_model::{Ending, LimitKey, Mode, Outcome, RunId};
 use atoll_policy::{Credential, Rules, outputs_rule};
 use atoll_store::{RunRecord, RunState};
 use serde_json::json;
 
 pub use json_file::{open_json, tell_failure, write_told};
+use outcome_json::as_json;
 
 use crate::answered;
 use crate::arguments::RunArguments;
@@ -29,11 +32,10 @@ use crate::artifacts::put_away;
 use crate::console::Console;
 use crate::denied::{cut_output, denied};
 use crate::escape::Copied;
-use crate::left_out;
 use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
 use crate::question;
-use crate::reached::{alert, network_json, signed, traffic, unreached};
+use crate::reached::{alert, signed, traffic, unreached};
 use crate::render::{self, Denied};
 use crate::renewed;
 use crate::status::STATUS_OWN_ERROR;
@@ -174,8 +176,11 @@ impl Conclusion<'_> {
             artifacts,
         };
         self.record_seen(&record, &went)?;
-        let asks = self.asks(&went, &all);
-        let decision = if asks {
+        let checked = self.by_checks(&record, &went, &all);
+        let asks = checked.is_none() && self.asks(&went, &all);
+        let decision = if let Some(checked) = &checked {
+            by_checks::decision(checked)
+        } else if asks {
             self.output
                 .say(&self.summary(&record, &went, Afterwards::Undecided));
             // Whoever decides has to know.
@@ -184,18 +189,14 @@ impl Conclusion<'_> {
         } else {
             self.decided(went.outcome.ending)
         };
-        let left = left_out::by(decision, &record, &all);
-        let afterwards = self
-            .work()
-            .carry_out(decision, &mut record, &all, &went.groups)?;
+        let (afterwards, left) =
+            self.carry_out(decision, checked, &mut record, &all, &went.groups)?;
         let told = if asks {
             question::said(self.output, &record, afterwards)
         } else {
             self.summary(&record, &went, afterwards)
         };
-        let rule = outputs_rule(self.rules);
-        let outputs = put_away(&record.run, artifacts, rule, self.output);
-        self.tell_decided(asks, [told, left, outputs]);
+        self.tell_decided(asks, [told, left, self.outputs(&record.run, artifacts)]);
         self.tell_more(&record, &went, asks);
         self.tell_machines(&record, &went)?;
         let status = went.outcome.ending.exit_status();
@@ -205,6 +206,11 @@ impl Conclusion<'_> {
         } else {
             status
         })
+    }
+
+    /// Has outputs meet their rule, and returns the lines about them.
+    fn outputs(&self, run: &RunId, count: u64) -> String {
+        put_away(run, count, outputs_rule(self.rules), self.output)
     }
 
     /// Tells what became of a run's changes and outputs.
@@ -281,6 +287,7 @@ impl Conclusion<'_> {
             surface: self.output,
             is_unseen: self.arguments.apply,
             is_unattended: self.arguments.no_ask,
+            checked: None,
         }
     }
 
@@ -437,64 +444,4 @@ impl Conclusion<'_> {
         let text = json_text(&as_json(record, self, went));
         write_told(self.arguments, self.json, &text, self.output)
     }
-}
-
-/// Returns the result of a run as JSON.
-fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
-    let (outcome, groups) = (&went.outcome, &went.groups);
-    let denied: Vec<_> = went
-        .denied
-        .iter()
-        .map(|denied| json!({ "what": denied.what, "times": denied.times, "limit": denied.limit.map(LimitKey::name) }))
-        .collect();
-    let planted: Vec<_> = went
-        .planted
-        .iter()
-        .map(|path| String::from_utf8_lossy(path))
-        .collect();
-    let attempt = |one: &Attempt| {
-        let technique = one.wall.technique();
-        json!({
-            "wall": one.wall.name(), "call": one.call, "times": one.count,
-            "atlas": technique.id, "technique": technique.name,
-        })
-    };
-    let attempts: Vec<_> = outcome.attempts.iter().map(attempt).collect();
-    let milliseconds =
-        |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let group = |group: &changes::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
-    let mut told = json!({
-        "run": record.run,
-        "state": render::state_word(record),
-        "profile": record.profile,
-        "mode": run.mode,
-        "root": run.rules.root(),
-        "nesting": run.rules.nesting(),
-        "workspace": record.workspace.to_string_lossy(),
-        "exit": outcome.ending.exit_status(),
-        "ending": outcome.ending,
-        "wall-clock-ms": milliseconds(outcome.usage.wall_clock),
-        "cpu-ms": milliseconds(outcome.usage.cpu),
-        "memory-peak-bytes": outcome.usage.memory_peak_bytes,
-        "limits-held-by": outcome.enforcement,
-        "changes": {
-            "workspace": group(&groups.workspace),
-            "control": group(&groups.control),
-            "caches": group(&groups.caches),
-            "ignored": group(&groups.ignored),
-        },
-        "denied": denied,
-        "artifacts": went.artifacts,
-        "approvals": went.approvals,
-        "stopped": went.flows.stopped,
-        "attempts": attempts,
-        "network": network_json(&run.rules.network(), &went.flows, went.learnt.as_deref()),
-        "denials-not-seen": denials_not_seen(run.rules.nesting()),
-        "control-files-in-workspace": planted,
-    });
-    if let Some(told) = told.as_object_mut() {
-        let stated = run.rules.stated_trust().into_iter();
-        told.extend(stated.map(|(key, text)| (key.to_owned(), json!(text))));
-    }
-    told
 }

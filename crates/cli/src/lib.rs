@@ -14,6 +14,7 @@ mod ask_key;
 mod authority;
 mod breakers;
 mod checkpoints;
+mod checks;
 mod conclusion;
 mod consent;
 mod console;

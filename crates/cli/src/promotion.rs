@@ -43,7 +43,10 @@ impl Approver for Output {
             plans: digests(meant.plans)?,
             asked,
             policies,
-            words: Words::of(meant),
+            words: match policies {
+                Some(_) => Words::of(meant),
+                None => Words::of_checks(),
+            },
             taking,
             output: self,
         };
@@ -128,6 +131,18 @@ struct Words {
 }
 
 impl Words {
+    /// Returns the words where only checks ask.
+    fn of_checks() -> Self {
+        Self {
+            action: "promote",
+            first: "The run changed files that decide its checks, which passed without that:",
+            letters: "A letter, then Enter: o take them over once, v view the diff, d deny: ",
+            unwritten: "changed",
+            nothing: "the run changed files that decide its checks, so a person decides; nothing was \
+                      applied",
+        }
+    }
+
     fn of(meant: &Meant<'_>) -> Self {
         match meant.is_undo {
             true => Self {

@@ -10,7 +10,7 @@ use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
 use atoll_engine::control::stand_still;
 use atoll_engine::decision::killed::Ended;
-use atoll_engine::decision::{Work, live};
+use atoll_engine::decision::{Extent, Work, live};
 use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::finding::RUN_LAST;
@@ -23,6 +23,7 @@ use atoll_store::{LayerKind, RunRecord, RunState, list_runs, load_run, settle_ru
 use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
+use crate::checks::{self, STATUS_UNCHECKED};
 use crate::diff::{
     apart, changes_json, diff_options, page, refused_there, write_commits, write_stat,
 };
@@ -171,13 +172,15 @@ fn held(record: &RunRecord, frozen: Option<Frozen>) -> Result<(), Failure> {
 
 /// Writes a run's changes to the workspace.
 pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure> {
-    let (state, ledger, mut record) = load_ended(&arguments.run, "apply", output)?;
+    let run = arguments.run.as_deref().unwrap_or(RUN_LAST);
+    let (state, ledger, mut record) = load_ended(run, "apply", output)?;
     let work = Work {
         state: &state,
         ledger: &ledger,
         surface: output,
         is_unseen: false,
         is_unattended: false,
+        checked: None,
     };
     if arguments.finish || arguments.take_back {
         work.settle(&mut record, arguments.take_back)?;
@@ -208,8 +211,33 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
     record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
     changes::refuse_unchanged(&state, &record, &all, &selection.paths)?;
+    let checked = match arguments.checks {
+        true => match checks::before_apply(&state, &record, &all, &selection, output)? {
+            Some(checked) => Some(checked),
+            None => return Ok(STATUS_UNCHECKED),
+        },
+        false => None,
+    };
+    let work = Work {
+        checked: checked.as_ref(),
+        ..work
+    };
     let extent = work.apply(&mut record, &all, &selection)?;
     let left = LeftOut::of(&all, &selection);
+    tell_applied(&state, &record, was, extent, &left, output)?;
+    output.say(&left_out::told(&record, left, !selection.paths.is_empty()));
+    Ok(status_of(extent))
+}
+
+/// Tells what came of an apply.
+fn tell_applied(
+    state: &StateDir,
+    record: &RunRecord,
+    was: RunState,
+    extent: Extent,
+    left: &LeftOut,
+    output: &Output,
+) -> Result<(), Failure> {
     if extent.steps == 0 {
         output.say(match (extent.is_left_out, left.is_empty()) {
             (true, _) => "Nothing was applied.\n",
@@ -221,14 +249,13 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
             "Run {}: {}{}. `atoll undo {0}` takes it back.\n",
             record.run,
             state_name(record.state),
-            elsewhere(&record)
+            elsewhere(record)
         ));
         if is_cut_off(record.ending, was) {
-            output.say(&interrupted(&record, &events_of(&state, &record.run)?));
+            output.say(&interrupted(record, &events_of(state, &record.run)?));
         }
     }
-    output.say(&left_out::told(&record, left, !selection.paths.is_empty()));
-    Ok(status_of(extent))
+    Ok(())
 }
 
 /// Throws a run's changes away.
@@ -246,6 +273,7 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         surface: output,
         is_unseen: false,
         is_unattended: false,
+        checked: None,
     };
     if let Some(Ended::Finished) = end_cut_short(&work, &mut record, output)? {
         // Whoever discards it may think that nothing of it was applied.
@@ -358,6 +386,7 @@ fn discard_many(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fai
         surface: output,
         is_unseen: false,
         is_unattended: false,
+        checked: None,
     };
     let (mut done, mut failed) = (0, None);
     for mut record in records {
@@ -401,6 +430,7 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
         surface: output,
         is_unseen: false,
         is_unattended: false,
+        checked: None,
     };
     end_cut_short(&work, &mut record, output)?;
     let run = record.run.clone();

@@ -32,6 +32,7 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
+use crate::checkpoints::sweep;
 use crate::output::Output;
 use crate::render::{self, Paint, Style};
 use crate::reputation;
@@ -74,6 +75,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         tell_sessions(sessions.len(), "would be removed", output);
         tell_groups(leftover_groups(&state)?.len(), "would be removed", output);
         output.say(&held::told(&state, &plan));
+        sweep(&state, older_than, true, output)?;
         return Ok(0);
     }
     let failed = remove_planned(&state, &plan, output)?;
@@ -81,6 +83,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
     let forgotten = forget(&state, &sessions).doing("what sessions keep cannot be removed")?;
     tell_sessions(forgotten, "removed", output);
+    sweep(&state, older_than, false, output)?;
     let groups = leftover_groups(&state)?;
     let removed = groups.iter().filter(|group| group.remove()).count();
     tell_groups(removed, "removed", output);

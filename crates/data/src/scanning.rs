@@ -252,6 +252,7 @@ fn in_sandbox(
         discard: true,
         is_attended: false,
         home: None,
+        begins_with: None,
         template: None,
         frozen: None,
         made_at: None,

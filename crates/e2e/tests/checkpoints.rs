@@ -73,6 +73,17 @@ fn a_restore_takes_back_the_effect_alone() {
     let _ = world.atoll(["restore", &id, "--overwrite"]).run().success();
     assert_eq!(read("both"), is("1"));
     assert_eq!(read("own"), is("3"));
+    let freed = world
+        .atoll(["gc", "--older-than", "1h", "--dry-run"])
+        .run()
+        .success();
+    assert!(!freed.err().contains("checkpoint"), "{freed}");
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let freed = world
+        .atoll(["gc", "--older-than", "1s", "--dry-run"])
+        .run()
+        .success();
+    freed.says(["checkpoints would be freed"]);
     let _ = world.atoll(["checkpoint", "discard", &id]).run().success();
     let unknown = world.atoll(["restore", &id]).run();
     unknown.is_clear_error(["there is no checkpoint", "atoll checkpoint list"]);
@@ -112,12 +123,11 @@ if action == "create":
     number = str(max([0] + [int(one) for one in tickets]) + 1)
     tickets[number] = argument
     print(json.dumps({"ticket": {"id": number}}))
-elif argument in tickets:
-    del tickets[argument]
-    print(json.dumps({"removed": argument}))
 else:
-    sys.exit("there is no ticket " + argument)
-json.dump(tickets, open(path, "w"))
+    print(json.dumps({"removed": tickets.pop(argument, None)}))
+with open(path + ".new", "w") as file:
+    json.dump(tickets, file)
+os.rename(path + ".new", path)
 "#;
 
 /// A service of tickets outside, a database and a repository, and tools that change them.
@@ -142,6 +152,7 @@ kind = "command"
 command = ["python3", "/work/tickets.py", "/work/tickets.json", "delete", "{id}"]
 output = "json"
 effect = "write"
+idempotent = true
 profile = "outside"
 arguments = { properties = { id = { type = "string" } }, required = ["id"] }
 
@@ -225,6 +236,51 @@ fn tools_have_checkpoints_taken() {
     verify_ledger(&world);
 }
 
+/// An undo that is killed again and again goes on where it was, and makes up for each call once.
+#[test]
+fn a_killed_undo_goes_on() {
+    let world = World::new("a_killed_undo_goes_on");
+    tools(&world);
+    let calls: Vec<Value> = (0..5)
+        .map(|number| json!(["create_ticket", { "title": number.to_string() }]))
+        .collect();
+    let _ = over_mcp(&world, &calls);
+    let session = session_of(&world);
+    for step in 1..40 {
+        let undo = world
+            .atoll(["undo", "--session", &session, "--json"])
+            .start();
+        std::thread::sleep(std::time::Duration::from_millis(60 * step));
+        undo.signal(rustix::process::Signal::KILL);
+        let ended = undo.wait();
+        if ended.code() == 0 {
+            break;
+        }
+    }
+    let undone = world.atoll(["undo", "--session", &session, "--json"]).run();
+    let undone = undone.success().json();
+    let steps = undone["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 5, "{undone}");
+    assert!(steps.iter().all(|one| one["end"] == "already"), "{undone}");
+    assert_eq!(world.read("tickets.json"), "{}");
+    verify_ledger(&world);
+}
+
+/// Returns the first session of tools in the ledger.
+fn session_of(world: &World) -> String {
+    let events = world
+        .atoll(["ledger", "show", "--json"])
+        .run()
+        .success()
+        .out();
+    events
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|event| event["type"] == "tool.opened")
+        .and_then(|event| event["run"].as_str().map(str::to_owned))
+        .unwrap()
+}
+
 /// The newest call is taken back first; what has no way back is shown, and a second undo does nothing.
 #[test]
 fn a_session_is_undone_in_order() {
@@ -248,17 +304,7 @@ fn a_session_is_undone_in_order() {
         assert_ne!(answer["isError"], true, "{answer}");
     }
     assert_eq!(world.read("tickets.json"), r#"{"1": "one", "2": "two"}"#);
-    let events = world
-        .atoll(["ledger", "show", "--json"])
-        .run()
-        .success()
-        .out();
-    let session = events
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find(|event| event["kind"] == "tool.opened")
-        .and_then(|event| event["run"].as_str().map(str::to_owned))
-        .unwrap();
+    let session = session_of(&world);
     let listed = json_of(&world, &["undo", "--session", &session, "--list", "--json"]);
     assert_eq!(listed["steps"].as_array().unwrap().len(), 4, "{listed}");
     let undone = world.atoll(["undo", "--session", &session, "--json"]).run();

@@ -550,6 +550,30 @@ fn the_commands_about_taking_changes_over_and_back_work() {
 }
 
 #[test]
+fn the_commands_about_checks_work() {
+    let world = World::new("the_commands_about_checks_work");
+    let text = document("docs/apply.md");
+    let profile = text.split("```toml\n").nth(1);
+    let profile = profile.and_then(|rest| rest.split("```").next()).unwrap();
+    // A host may have no Rust.
+    assert!(profile.contains("\"cargo test\""), "{profile}");
+    world.write(
+        "checked.toml",
+        profile.replace("cargo test", "test \\\"$(cat answer)\\\" = 4"),
+    );
+    world.write("lint.sh", "");
+    let block = text.split("```console\n").nth(2);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let commands = transcript(block.unwrap_or_default());
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    for (command, _) in commands {
+        let command = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&command).run().success();
+    }
+    assert_eq!(world.read("answer"), "4\n");
+}
+
+#[test]
 fn the_commands_about_what_is_kept_work() {
     let world = World::new("the_commands_about_what_is_kept_work");
     world.write(world.home().join(".codex/config.toml"), "");

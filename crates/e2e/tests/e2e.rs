@@ -24,6 +24,7 @@ mod browser;
 mod canary;
 mod capability;
 mod checkpoints;
+mod checks;
 mod cli;
 mod clients;
 mod covert;

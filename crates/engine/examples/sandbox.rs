@@ -40,6 +40,7 @@ fn work(directory: &str, network: &[&str]) -> Result<(), Failure> {
         system: None,
         answer: PriorAnswer::Nobody,
         parent: None,
+        begins_with: None,
     })?;
     let exec = |command: &[&str]| -> Result<(), Failure> {
         let output = sandbox.exec(command.iter().copied())?;

@@ -22,7 +22,7 @@ use atoll_store::{
 };
 use serde_json::json;
 
-use self::conflicts::refuse_conflicts;
+pub(crate) use self::conflicts::refuse_conflicts;
 pub use self::conflicts::{apply_hints, refuse_any};
 use self::last_undo::LastUndo;
 use self::live::How;
@@ -32,7 +32,7 @@ use self::undoing::shown_in;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
 use crate::notice::Notice;
-use crate::promotion::{self, Allowed, Approver};
+use crate::promotion::{self, Allowed, Approver, Checked};
 
 const UNRECORDED: &str = "the decision could not be recorded";
 
@@ -91,6 +91,8 @@ pub struct Work<'a> {
     pub is_unseen: bool,
     /// True if an option says that nobody is asked anything.
     pub is_unattended: bool,
+    /// The checks that the changes have passed, and that alone are applied.
+    pub checked: Option<&'a Checked>,
 }
 
 impl Work<'_> {

@@ -196,7 +196,10 @@ fn last(state: &StateDir, begun: Begun) -> Result<Option<Last>, Failure> {
             .body
             .get("verdict")
             .and_then(serde_json::Value::as_str);
-        begun == Begun::OrRefused || verdict.is_none_or(|verdict| verdict == "allow")
+        // The sandbox of a run's checks is no run that anybody has started.
+        let is_of_checks = event.body.pointer("/decision/begins-with").is_some();
+        let is_begun = verdict.is_none_or(|verdict| verdict == "allow");
+        !is_of_checks && (begun == Begun::OrRefused || is_begun)
     };
     let Some(latest) = newest(state, &EVENTS, &openings(), is_allowed)? else {
         return Ok(None);

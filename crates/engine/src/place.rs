@@ -1,12 +1,14 @@
 //! The writable parts of a run: each a layer, a copy, or the host's files with a checkpoint.
 
+mod resumed;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
+use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths};
 use atoll_ledger::Durability;
 use atoll_model::{Access, Boundary, Keep, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
@@ -20,7 +22,6 @@ use crate::fallback::Offered;
 use crate::home::Home;
 use crate::kept::Kept;
 use crate::place_error::state_error;
-use crate::resuming::decided_about;
 use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
@@ -133,6 +134,12 @@ fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
     if let Some(base) = request.resume.and_then(|earlier| earlier.base) {
         return base;
     }
+    if let Some(copies) = request.begins_with {
+        return copies
+            .of
+            .base
+            .unwrap_or_else(|| identity_base(request.call.run().as_str()));
+    }
     let begun = request.home.and_then(Home::begins);
     if let Some(base) = begun.and_then(|home| home.base) {
         return base;
@@ -218,6 +225,12 @@ impl Placing<'_> {
         }
     }
 
+    /// Returns a layer's directory among the copies in which the sandbox begins.
+    fn copied(&self, name: &str) -> Option<PathBuf> {
+        let copies = self.request.begins_with?;
+        Some(copies.directory.join(name))
+    }
+
     fn xattrs(&self) -> OverlayXattrs {
         if self.base.is_some() {
             OverlayXattrs::Trusted
@@ -229,7 +242,8 @@ impl Placing<'_> {
     fn overlay(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let workspace = self.request.call.workspace();
         let below = self.below(WORKSPACE);
-        let directory = self.run_dir().join(&below);
+        let copied = self.copied(WORKSPACE);
+        let directory = copied.unwrap_or_else(|| self.run_dir().join(&below));
         let (mut layer, since) = make_layer(&directory, workspace, workspace, self.base)?;
         layer.volatile = self.request.is_scratch();
         let how = LayerHow::Overlay {
@@ -251,6 +265,10 @@ impl Placing<'_> {
     fn copy(&mut self) -> Result<WorkspacePlace, PlaceError> {
         let below = Path::new(LAYERS).join(WORKSPACE).join("copy");
         let copy = self.run_dir().join(&below);
+        if let Some(copies) = self.request.begins_with {
+            let why = "here there can be no layer over its workspace";
+            return Err(PlaceError::NotBegun(copies.of.run.clone(), why));
+        }
         if self.request.resume.is_none() {
             let why = self.offered.why_copied(self.request.call.workspace());
             self.notices.extend(why);
@@ -359,6 +377,9 @@ impl Placing<'_> {
             return Ok(None);
         }
         let name = slug(&view.inside);
+        let copied = self.copied(&name);
+        // Nothing that runs have kept counts there, and nothing is kept of it.
+        let keep = copied.as_ref().map_or(keep, |_| Keep::Run);
         let is_configuration = view.kind == ViewKind::Home;
         let shared = match keep {
             Keep::Run => None,
@@ -377,7 +398,8 @@ impl Placing<'_> {
             ),
             None => {
                 let below = Path::new(LAYERS).join(&name);
-                (below.clone(), self.run_dir().join(&below))
+                let directory = copied.unwrap_or_else(|| self.run_dir().join(&below));
+                (below, directory)
             }
         };
         let (mut layer, since) = make_layer(&directory, &host_path, &view.inside, self.base)?;
@@ -431,45 +453,6 @@ impl Placing<'_> {
                 Ok(None)
             }
         }
-    }
-
-    /// Moves an earlier run's layers to this run, which continues them.
-    fn take_over(&mut self, earlier: &RunRecord) -> Result<(), PlaceError> {
-        let not = |why| PlaceError::NotResumable(earlier.run.clone(), why);
-        if let Some(why) = decided_about(earlier.state) {
-            return Err(not(why));
-        }
-        if earlier.mode == WorkspaceMode::Live {
-            return Err(not(
-                "it wrote straight to its workspace, so there is no layer to go on in",
-            ));
-        }
-        if earlier.workspace != self.request.call.workspace() {
-            return Err(not("it worked on another workspace; start this one there"));
-        }
-        let (from, to) = (
-            self.request.state.run_dir(&earlier.run).join(LAYERS),
-            self.run_dir().join(LAYERS),
-        );
-        // What was opened up to be read is closed again for the program.
-        let kept = earlier.layers.iter().filter(|layer| !layer.shared);
-        for layer in kept {
-            let directory = self.request.state.run_dir(&earlier.run);
-            restore_modes(&directory.join(&layer.upper))?;
-        }
-        // Noted first: after a sudden end the layers are found by one of the two.
-        let taken = |kept: &mut RunRecord| {
-            kept.layers.clone_from(&earlier.layers);
-            kept.base = earlier.base;
-        };
-        let call = &self.request.call;
-        update_run(self.request.state, call.run(), Durability::Buffered, taken)?;
-        std::fs::rename(&from, &to).map_err(|error| PlaceError::Resume {
-            run: earlier.run.clone(),
-            error,
-        })?;
-        self.layers.clone_from(&earlier.layers);
-        Ok(())
     }
 
     pub(crate) fn run_dir(&self) -> PathBuf {

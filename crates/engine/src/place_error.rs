@@ -86,6 +86,9 @@ pub enum PlaceError {
     /// The earlier run has no layers to go on with.
     #[error("run {0} cannot be resumed: {1}")]
     NotResumable(RunId, &'static str),
+    /// A sandbox cannot begin in copies of a run's layers.
+    #[error("no sandbox can begin with the changes of run {0}: {1}")]
+    NotBegun(RunId, &'static str),
     /// A file in Atoll's state could not be made.
     #[error("{what} {}: {error}", path.display())]
     State {

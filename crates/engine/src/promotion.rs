@@ -1,5 +1,6 @@
 //! The policy decision on applying a run's changes.
 
+pub(crate) mod checked;
 pub(crate) mod makers;
 pub(crate) mod outside;
 
@@ -21,6 +22,7 @@ use crate::changes::LayerChanges;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, Kind};
 use crate::notice::Notices;
+pub use checked::Checked;
 pub use makers::By;
 use serde_json::{Value, json};
 
@@ -90,6 +92,8 @@ pub struct Allowed {
     armed: Armed<ChangeGrant>,
     /// The approval of a person, where the policies require one.
     agreed: Option<Agreed>,
+    /// The digests of the plans that were checked, where checks were asked for.
+    checked: Option<Vec<PlanDigest>>,
     /// True for an undo, which is agreed to as such: there are no plans of it.
     is_undo: bool,
 }
@@ -113,15 +117,26 @@ impl Allowed {
         }
     }
 
-    /// Refuses a plan that a person was asked about and has not approved.
+    /// Refuses a plan that a person was asked about and has not approved, or that was not checked.
     ///
     /// # Errors
     /// When it is another one, or what it would write cannot be read.
     pub fn refuse_other(&self, plan: &Plan) -> Result<(), Failure> {
-        let Some(agreed) = self.agreed.as_ref().filter(|_| !self.is_undo) else {
+        let agreed = self.agreed.as_ref().filter(|_| !self.is_undo);
+        if agreed.is_none() && self.checked.is_none() {
+            return Ok(());
+        }
+        let digest = plan.digest().doing(UNREAD)?;
+        if self
+            .checked
+            .as_ref()
+            .is_some_and(|plans| !plans.contains(&digest))
+        {
+            return Err(checked::other());
+        }
+        let Some(agreed) = agreed else {
             return Ok(());
         };
-        let digest = plan.digest().doing(UNREAD)?;
         match agreed.plans.contains(&digest) {
             true => Ok(()),
             false => Err(
@@ -153,6 +168,8 @@ pub struct Meant<'a> {
     pub purposes: &'a [String],
     /// The runs that made the changes.
     pub by: By<'a>,
+    /// The checks that these changes have passed, where they were asked for.
+    pub checked: Option<&'a Checked>,
     /// The changes a diff shows.
     pub all: &'a [LayerChanges],
     /// True for an undo, of which there are no plans.
@@ -184,6 +201,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
         Some(reads_reputation) => meant.by.makers(reads_reputation),
         None => Ok(Vec::new()),
     };
+    let checks = checked::result(meant)?;
     let facts = Facts {
         host: &host,
         mode: Mode::Full,
@@ -197,23 +215,21 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
             is_unseen: meant.by.is_unseen(),
             workspace: meant.workspace,
             makers: makers.as_deref().map_err(String::as_str),
+            checks,
         }),
     };
-    let agreed = match preview::<ChangeGrant>(&rules, &call, &facts) {
-        Verdict::Ask(reasons) => {
-            let asked = asked_changes(&reasons, &written, meant);
-            let agreed = taking.surface.agreed(Question {
-                taking,
-                asked: &asked,
-                policies: Some(rules.digest()),
-                written: written.clone(),
-                meant,
-            })?;
-            rules.agree(agreement(&rules, &call, &reasons));
-            Some(agreed)
-        }
-        Verdict::Allow(_) | Verdict::Deny(_) => None,
+    let (reasons, judge) = match preview::<ChangeGrant>(&rules, &call, &facts) {
+        Verdict::Ask(reasons) => (reasons, meant.checked),
+        Verdict::Allow(_) => (Vec::new(), meant.checked),
+        Verdict::Deny(_) => (Vec::new(), None),
     };
+    let mut asked = asked_changes(&reasons, &written, meant);
+    asked.extend(judge.into_iter().flat_map(Checked::asked));
+    let policies = (!reasons.is_empty()).then(|| rules.digest());
+    let agreed = checked::agreed(&asked, policies, &written, meant, taking)?;
+    if !reasons.is_empty() {
+        rules.agree(agreement(&rules, &call, &reasons));
+    }
     let gate = Gate {
         rules: &rules,
         facts,
@@ -227,11 +243,11 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     for notice in armed.grant().notices() {
         taking.surface.warn(notice.to_string());
     }
-    let is_undo = meant.is_undo;
     Ok(Allowed {
         armed,
         agreed,
-        is_undo,
+        checked: meant.checked.map(|checked| checked.plans.clone()),
+        is_undo: meant.is_undo,
     })
 }
 

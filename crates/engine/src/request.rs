@@ -11,6 +11,7 @@ use atoll_store::RunRecord;
 use serde_json::Value;
 
 use crate::home::Home;
+use crate::layer_copies::LayerCopies;
 use crate::supervision::{
     CredentialBundle, DualControlRule, OutputFilter, OwnerEnd, ProjectAllowance, SshHandover,
 };
@@ -52,6 +53,8 @@ pub struct Request<'a> {
     pub asks_caller: bool,
     /// The run whose layers this one continues.
     pub resume: Option<&'a RunRecord>,
+    /// The copies of another run's layers in which this one begins.
+    pub begins_with: Option<&'a LayerCopies>,
     /// Reads the policies again.
     pub reread: PolicyReloader<'a>,
     /// Allows a host for the project from its next run on: a rule as of `--allow`.
@@ -115,6 +118,7 @@ impl<'a> Request<'a> {
             home: None,
             asks_caller: false,
             resume: None,
+            begins_with: None,
             reread: &unchanged,
             remember: &unremembered,
             filter: &unfiltered,

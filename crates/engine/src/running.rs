@@ -397,6 +397,8 @@ fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
         members.extend(tokens.map(|tokens| ("tokens".to_owned(), tokens)));
         let earlier = request.resume.map(|earlier| json!(earlier.run));
         members.extend(earlier.map(|run| ("resumed".to_owned(), run)));
+        let begun = request.begins_with.map(|copies| json!(copies.of.run));
+        members.extend(begun.map(|run| ("begins-with".to_owned(), run)));
     }
     decision
 }

@@ -34,6 +34,7 @@ use crate::configuration::{self, Places};
 use crate::control::{refused, stand_still, unanswered};
 use crate::failure::{Doing, Failure};
 pub use crate::home::{Home, KeptHome, LINKS, MadeAt, System, UPPER, WHOLE, part_name};
+pub use crate::layer_copies::LayerCopies;
 use crate::run::read_machine;
 pub use crate::supervision::ExecRequest;
 use crate::supervision::{Answer, ControlError, Owner, Question, owner};
@@ -42,7 +43,7 @@ mod ahead;
 mod approving;
 mod exec;
 mod finishing;
-mod home;
+pub(crate) mod home;
 mod host_layer;
 mod named;
 mod nobody;
@@ -126,6 +127,8 @@ pub struct CreateSandbox {
     pub answer: PriorAnswer,
     /// The call of the tool that it is made for.
     pub parent: Option<Box<CallId>>,
+    /// The copies of a run's layers in which it begins; the profile is chosen as for that run.
+    pub begins_with: Option<Box<LayerCopies>>,
 }
 
 /// A living sandbox. Dropping it ends it.

@@ -161,6 +161,7 @@ fn finish(
     mut version: PolicyDigest,
     read: policies::ReadPolicies,
 ) -> Result<(), ProfileError> {
+    rules.checks.settle()?;
     rules.tell_unused();
     rules.network.record(&mut version);
     rules.rest = version;

@@ -18,6 +18,7 @@ mod asking;
 mod bounds;
 mod call;
 mod check;
+mod checks;
 mod compile;
 mod compiled;
 mod credential;
@@ -77,6 +78,7 @@ pub use allowed::AllowedHosts;
 pub use atoll_cedar::ArtifactFacts;
 pub use call::decide;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
+pub use checks::Checks;
 pub use compile::compile;
 pub use credential::{
     CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, LoginSource,
@@ -105,7 +107,7 @@ pub use promotion::{ChangeRulesError, change_rules, makers_read, taking_over};
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use repository::SharedRepository;
-pub use rules::{PriorAnswer, Rules};
+pub use rules::{PriorAnswer, Rules, checks};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{

@@ -35,6 +35,7 @@ pub(crate) fn merge_profile(
     rules.network.merge(settings.network)?;
     rules.trust.merge(settings.trust);
     rules.labels.merge(settings.labels);
+    rules.checks.merge(settings.checks);
     rules.add_credentials(settings.credentials);
     rules.add_logins(settings.logins);
     rules.git.extend(settings.git);

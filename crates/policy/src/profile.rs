@@ -9,7 +9,7 @@ use crate::words::Author;
 use crate::words::parse_profile_name;
 
 /// The keys at the top level of a profile.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 25] = [
     "description",
     "extends",
     "commands",
@@ -32,6 +32,8 @@ const KEYS: [&str; 23] = [
     "grants",
     "syscalls",
     "programs",
+    "checks",
+    "apply",
     "dangerous",
 ];
 

@@ -177,6 +177,7 @@ fn put(
             run: Some(run.to_owned()),
             made_by: maker.user,
             paths: u64::try_from(changes.written.len()).ok(),
+            checks: changes.checks.map(str::to_owned),
         },
         ..maker.clone().facts(time)
     };

@@ -1,3 +1,4 @@
+mod checks;
 mod credentials;
 mod labels;
 mod logins;
@@ -6,6 +7,7 @@ mod ssh;
 mod trust;
 mod workspace;
 
+pub use checks::checks;
 pub(crate) use workspace::of_workspace;
 
 use std::collections::BTreeMap;
@@ -21,6 +23,7 @@ use atoll_model::{
 use atoll_model::network::{CredentialName, HostName, Network, NetworkLimits, Placeholder};
 
 use crate::Notice;
+use crate::checks::CheckRules;
 use crate::compiled::Policies;
 use crate::credential::Credential;
 use crate::digest::PolicyDigest;
@@ -76,6 +79,7 @@ pub struct Rules {
     pub(crate) network: NetworkRules,
     pub(crate) trust: TrustRules,
     pub(crate) labels: LabelRules,
+    pub(crate) checks: CheckRules,
     /// The approvals needed to widen the rules while a run is going on.
     pub(crate) widened: Widened,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
@@ -262,6 +266,7 @@ impl Rules {
             network: NetworkRules::default(),
             trust: TrustRules::default(),
             labels: LabelRules::default(),
+            checks: CheckRules::default(),
             widened: Widened::default(),
             credentials: BTreeMap::new(),
             logins: BTreeMap::new(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use atoll_model::network::HostName;
 use atoll_model::{LimitKey, Limits, OutputsRule, WorkspaceMode};
 
+use crate::checks::CheckSettings;
 use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
 use crate::git;
@@ -49,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) syscalls: SyscallSettings,
     pub(crate) execute: Option<Sourced<Vec<Sourced<Place>>>>,
     pub(crate) unenforced_limits: Option<Sourced<bool>>,
+    pub(crate) checks: CheckSettings,
 }
 
 /// `[terminal]`.
@@ -133,6 +135,7 @@ impl Settings {
             syscalls: read_syscalls(document, top, author),
             execute: read_programs(document, top),
             unenforced_limits: read_dangerous(document, top),
+            checks: CheckSettings::read(document, top, author),
         }
     }
 }

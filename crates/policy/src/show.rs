@@ -9,6 +9,7 @@ use atoll_model::network::{CONNECTIONS_MAX, CredentialName};
 use atoll_model::{Access, Keep, LimitKey, Limits, OutputsRule, View, ViewKind};
 use serde_json::{Map, Value, json};
 
+use crate::checks::CheckRules;
 use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
 use crate::rules::Rules;
@@ -149,6 +150,7 @@ impl Rules {
                 &Origin::BuiltIn,
             );
         }
+        rows.checks(self);
         for place in &self.denied_places {
             let text = place.value.display().to_string();
             rows.text("deny", "files", &text, &place.origin);
@@ -162,6 +164,14 @@ impl Rules {
             );
         }
         rows.0
+    }
+}
+
+/// Returns what changes wait for before they are applied, as a profile says it.
+fn applied_when(checks: &CheckRules) -> &'static str {
+    match checks.applies.value {
+        true => "checks",
+        false => "person",
     }
 }
 
@@ -179,6 +189,27 @@ impl Rows {
 
     fn text(&mut self, section: &'static str, key: &str, text: &str, from: &Origin) {
         self.push(section, key, Value::from(text), from);
+    }
+
+    fn checks(&mut self, rules: &Rules) {
+        let checks = &rules.checks;
+        if !checks.are_stated() {
+            return;
+        }
+        for (key, list) in [("commands", &checks.commands), ("judge", &checks.judge)] {
+            for one in list {
+                self.text("checks", key, &one.value, &one.origin);
+            }
+        }
+        let time = u64::try_from(checks.timeout.value.as_millis()).unwrap_or(u64::MAX);
+        let from = &checks.timeout.origin;
+        self.push("checks", "timeout", Value::from(time), from);
+        self.text(
+            "apply",
+            "when",
+            applied_when(checks),
+            &checks.applies.origin,
+        );
     }
 
     fn flag(&mut self, section: &'static str, key: &str, flag: &Sourced<bool>) {

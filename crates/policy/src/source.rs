@@ -240,6 +240,8 @@ pub struct Changes<'a> {
     /// Every run that may have made one of the changes, as far as they differ, or why that is
     /// unknown. They matter where [`makers_read`](crate::makers_read) says so.
     pub makers: Result<&'a [Maker], &'a str>,
+    /// The result of the checks of exactly these changes, `passed` or `failed`, if they ran.
+    pub checks: Option<&'a str>,
 }
 
 /// A change to be applied to the person's files.

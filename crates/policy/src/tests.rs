@@ -2,6 +2,7 @@
 
 mod agreement;
 mod ask;
+mod change_checks;
 mod credentials;
 mod decisions;
 mod environment;
@@ -398,6 +399,7 @@ fn promote(
             is_unseen: promoter.is_unseen,
             workspace: promoter.workspace,
             makers: makers.as_deref().map_err(String::as_str),
+            checks: None,
         }),
         ..world.facts()
     };

@@ -120,6 +120,7 @@ pub fn over(workspace: &Path, requested: Requested, discard: bool) -> CreateSand
         system: None,
         answer: PriorAnswer::Nobody,
         parent: None,
+        begins_with: None,
     }
 }
 

@@ -404,17 +404,29 @@ fn called<R: Runner>(
     inverse: &InverseCall,
     person: &Person<'_>,
 ) -> Result<Unwound, Failure> {
-    let key = format!("undo {session} {call}");
-    let mut made = by.engine().keyed_calls()?.into_iter();
-    if let Some(made) = made.find(|one| one.key == key) {
-        return Ok(match made.end.ends_with("ended as done") {
-            true => Unwound::Called(inverse.tool.clone()),
-            false => Unwound::Left(format!(
-                "{} was called for it before: {}",
-                inverse.tool, made.end
-            )),
-        });
+    let first = format!("undo {session} {call}");
+    let made = by.engine().keyed_calls()?.into_iter();
+    let is_of_it = |key: &str| {
+        let rest = key.strip_prefix(&first);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let made: Vec<_> = made.filter(|one| is_of_it(&one.key)).collect();
+    if made.iter().any(|one| one.end.ends_with("ended as done")) {
+        return Ok(Unwound::Called(inverse.tool.clone()));
     }
+    let registry = by.registry();
+    let is_idempotent = registry
+        .tool(&inverse.tool)
+        .is_some_and(|tool| tool.idempotent);
+    let key = match made.last() {
+        None => first,
+        // Once more does no more than once.
+        Some(_) if is_idempotent => format!("{first}/{}", made.len()),
+        Some(made) => {
+            let why = format!("{} was called for it before: {}", inverse.tool, made.end);
+            return Ok(Unwound::Left(why));
+        }
+    };
     let cancel = Cancel::new()?;
     let text = inverse.arguments.to_string();
     let ask = |answer: &PriorAnswer| {

@@ -137,6 +137,8 @@ pub(super) fn of_changes(changes: &ChangeFacts, to: &mut Vec<(String, Restricted
     let paths = changes.paths;
     let paths = paths.map(|paths| i64::try_from(paths).unwrap_or(i64::MAX));
     to.extend(paths.map(|paths| long("paths", paths)));
+    let checks = changes.checks.as_deref();
+    to.extend(checks.map(|checks| text("checks", checks)));
     to.extend(made_by(changes));
 }
 

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use atoll_engine::finding::RUN_LAST;
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueHint};
 
 const DIFF_EXAMPLES: &str = "\
@@ -35,7 +37,8 @@ Examples:
   atoll apply last               everything but control files, caches, ignored files
   atoll apply last src tests     these only
   atoll apply k7qd --control     git hooks, CI files and such, too
-  atoll apply last --finish      go on with an apply that was cut short";
+  atoll apply last --finish      go on with an apply that was cut short
+  atoll apply --checks           only what passes the checks of the profile";
 
 /// List runs, the newest first
 ///
@@ -107,13 +110,24 @@ pub struct DiffArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = APPLY_EXAMPLES)]
 pub struct ApplyArguments {
-    /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN")]
-    pub run: String,
+    /// The run: its id, its beginning or end, or `last`. With --checks default: last.
+    #[arg(
+        value_name = "RUN",
+        required_unless_present = "checks",
+        default_value_if("checks", ArgPredicate::IsPresent, RUN_LAST)
+    )]
+    pub run: Option<String>,
 
     /// Only these files and directories, from the workspace's root. Default: all.
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
+
+    /// Run the checks of the run's profile on the result first, in a sandbox of their own
+    ///
+    /// Tests and what configures them are there as before the run; where the run changed
+    /// these, you are asked. A check that fails: nothing is applied, and the status is 1.
+    #[arg(long, verbatim_doc_comment, conflicts_with_all = ["paths", "finish", "take_back"])]
+    pub checks: bool,
 
     /// Control files, too: git hooks and config, CI files, editor tasks, .envrc
     ///
@@ -184,7 +198,8 @@ pub struct UndoArguments {
     #[arg(
         value_name = "RUN",
         required_unless_present = "session",
-        default_value = ""
+        default_value = "",
+        hide_default_value = true
     )]
     pub run: String,
 

@@ -122,7 +122,7 @@ fn the_other_commands_are_read() {
     check(
         "atoll apply last --take-back",
         Command::Apply(ApplyArguments {
-            run: "last".into(),
+            run: Some("last".into()),
             take_back: true,
             ..ApplyArguments::default()
         }),

@@ -12,7 +12,8 @@ use clap_complete::Shell;
 /// Runs that were gone on with (--resume) are removed, and those applied or taken back
 /// more than 30 days ago. Kept, partly applied, failed and interrupted ones stay, unless
 /// --older-than names an age. The ledger keeps what it says of them. A session of which no
-/// run is left has its labels in the ledger alone from then on.
+/// run is left has its labels in the ledger alone from then on. Checkpoints are freed after
+/// 30 days, or --older-than.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct GcArguments {

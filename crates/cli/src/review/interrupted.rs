@@ -56,6 +56,7 @@ pub fn end_before_reading(
         surface: output,
         is_unseen: false,
         is_unattended: false,
+        checked: None,
     };
     if let Err(failure) = end_cut_short(&work, record, output) {
         output.warn(&failure.what);

@@ -21,7 +21,7 @@ use crate::output::Output;
 /// # Errors
 /// When what the session did cannot be read.
 pub fn undo(arguments: &UndoArguments, of: &str, output: &Output) -> Result<u8, Failure> {
-    let of = RunId::parse(of).doing("the session is none")?;
+    let of = RunId::parse(of).doing("there is no session of this id")?;
     let places = Places::read()?;
     let tools = Arc::new(ToolSwitches::new(&places.config, &places.state));
     let by = session(&tools, &calling::workspace(None)?, &[])?;

@@ -104,7 +104,7 @@ fn outputs_of_sandboxes_wait_for_an_approver() {
     let (status, scanned) = asked(&approver, "POST", "/scan");
     assert_eq!(status, 200);
     let scans = read(&scanned)["scans"].as_array().unwrap().clone();
-    assert_eq!(scans.len(), 5, "{scans:?}");
+    assert_eq!(scans.len(), 6, "{scans:?}");
     assert!(
         scans.iter().all(|one| one["verdict"] == "clean"),
         "{scans:?}"

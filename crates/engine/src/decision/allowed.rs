@@ -25,11 +25,16 @@ pub(super) fn to_apply(
         purposes: &record.purposes,
         by: By::Run(work.state, record, work.is_unseen),
         is_undo: false,
+        checked: work.checked,
         all,
         plans,
         anew: &|| promotion::digests(&promotion::plans(all, selection)?),
     };
-    ask(work, &meant, "apply")
+    let command = match work.checked {
+        Some(_) => "apply --checks",
+        None => "apply",
+    };
+    ask(work, &meant, command)
 }
 
 /// Returns the permission to undo what was written of a run, or to undo an undo of it.
@@ -42,6 +47,7 @@ pub(super) fn to_undo(work: &Work<'_>, record: &RunRecord) -> Result<Allowed, Fa
         purposes: &record.purposes,
         by: By::Run(work.state, record, work.is_unseen),
         is_undo: true,
+        checked: None,
         all: &[],
         plans: &[],
         anew: &|| Ok(Vec::new()),

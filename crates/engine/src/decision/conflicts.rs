@@ -10,7 +10,7 @@ use crate::failure::{Failure, Hint};
 use crate::shell::existing;
 
 /// Returns the failure of an apply that would overwrite what changed meanwhile.
-pub(super) fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
+pub(crate) fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
     let run = &record.run;
     let mut failure = Failure::new("the directory changed meanwhile; nothing was written")
         .advise(format!("atoll diff {run} shows the run's side"));

@@ -68,14 +68,19 @@ impl Outside<'_> {
                 written: self.written,
                 is_unseen: false,
                 workspace: None,
+                checks: None,
                 makers: makers.as_deref().map_err(String::as_str),
             }),
         };
         let asked = match preview::<ChangeGrant>(&rules, &call, &facts) {
-            Verdict::Ask(reasons) => reasons,
-            Verdict::Allow(_) | Verdict::Deny(_) => Vec::new(),
+            Verdict::Ask(reasons) => Some(reasons),
+            Verdict::Allow(_) => Some(Vec::new()),
+            // Nobody's word changes that.
+            Verdict::Deny(_) => None,
         };
-        if !asked.is_empty() || !self.concerns.is_empty() {
+        if let Some(asked) = asked
+            && !(asked.is_empty() && self.concerns.is_empty())
+        {
             agrees(&[asked.clone(), self.concerns].concat())?;
             rules.agree(agreement(&rules, &call, &asked));
         }

@@ -55,7 +55,7 @@ pub fn remove_home(path: &Path) -> Result<(), Failure> {
 
 /// Copies a directory that nothing writes to, all of it or none; blocks are shared where the file system
 /// can. A path that is longer than the kernel takes ends it: so does no depth.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let copied = Command::new("timeout")
         .args([COPIED_WITHIN_S, "cp", "--archive", "--reflink=auto", "-T"])
         .args([from, to])

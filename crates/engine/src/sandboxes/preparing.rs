@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Mode, RESIDENT, SessionId};
-use atoll_policy::{EarlierPurposes, HostFacts, Requested, Rules};
+use atoll_policy::{HostFacts, Requested, Rules};
+use atoll_store::RunRecord;
 
 use super::nobody::Unheard;
 use super::{CreateSandbox, Engine, Shared, Workspace};
@@ -18,7 +19,7 @@ use crate::failure::{Doing, Failure};
 use crate::git_settings::Listing;
 use crate::run::beginning::{Handed, handed, join, join_session};
 use crate::run::refused::widening;
-use crate::run::{RunRequest, compiled, no_rules};
+use crate::run::{RunRequest, compiled, no_rules, purpose};
 use crate::served;
 use crate::supervision::DualControlRule;
 
@@ -34,14 +35,16 @@ pub(super) struct Prepared {
     pub(super) now: SystemTime,
 }
 
-/// Compiles the rules of a sandbox, and reads its credentials.
+/// Compiles the rules of a sandbox, and reads its credentials. One that begins with the layers of a
+/// run has its purposes and labels.
 pub(super) fn prepare(
     shared: &Shared,
     typed: &RunRequest<'_>,
     workspace: &Path,
+    from: Option<&RunRecord>,
 ) -> Result<Prepared, Failure> {
     let (places, state, host) = (&shared.places, &shared.state, &shared.host);
-    let earlier = EarlierPurposes::default();
+    let earlier = purpose::earlier(typed, state, from)?;
     let git = Listing::start(workspace, &host.home);
     let mut rules = compiled(typed, earlier, places, state, workspace, host)?;
     rules.take_git(git.finish());
@@ -53,7 +56,7 @@ pub(super) fn prepare(
         &mut rules,
         state,
         &shared.ledger,
-        None,
+        from,
         &Unheard,
         now,
     )?;
@@ -124,8 +127,10 @@ impl Engine {
             host,
             ..
         } = &*self.shared;
-        let earlier = EarlierPurposes::default();
-        let rules = compiled(&typed(wanted), earlier, places, state, workspace, host)?;
+        let from = wanted.begins_with.as_ref().map(|copies| &copies.of);
+        let typed = typed(wanted);
+        let earlier = purpose::earlier(&typed, state, from)?;
+        let rules = compiled(&typed, earlier, places, state, workspace, host)?;
         Ok((rules, host.clone()))
     }
 
@@ -160,7 +165,11 @@ fn nothing() -> Result<OwnedFd, Failure> {
 pub(super) fn typed(wanted: &CreateSandbox) -> RunRequest<'_> {
     RunRequest {
         requested: Box::new(|| Ok(wanted.requested.clone())),
-        command: &[],
+        // By which a profile is chosen.
+        command: wanted
+            .begins_with
+            .as_ref()
+            .map_or(&[], |copies| &copies.of.command),
         options: Vec::new(),
         session: None,
         resume: None,

@@ -58,6 +58,7 @@ pub(super) fn supervise(
         home: Some(home),
         asks_caller: wanted.asks_caller(),
         owner: Some(owned),
+        begins_with: wanted.begins_with.as_deref(),
         ..Request::new(RequestBase {
             call: &call_of,
             host: &shared.machine,
@@ -84,7 +85,10 @@ fn prepared(
     typed: &RunRequest<'_>,
 ) -> Result<Prepared, Failure> {
     match &wanted.workspace {
-        Workspace::Directory(workspace) => prepare(shared, typed, workspace),
+        Workspace::Directory(workspace) => {
+            let from = wanted.begins_with.as_ref().map(|copies| &copies.of);
+            prepare(shared, typed, workspace, from)
+        }
         Workspace::Own(_) => prepare_served(shared, wanted),
     }
 }

@@ -9,10 +9,12 @@ use atoll_model::{
     Access, Keep, Layering, LimitKey, Limits, OutputsRule, View, ViewKind, format_bytes,
 };
 
+use crate::checks::CheckRules;
 use crate::network::rule::{network_entry, network_entry_of};
 use crate::origin::{Origin, Sourced};
 use crate::quoting::quoted;
 use crate::rules::Rules;
+use crate::show::applied_when;
 use crate::words::workspace_name;
 
 /// The column in which comments begin, if the text before is shorter.
@@ -70,6 +72,7 @@ impl Rules {
         self.variables(&mut out);
         self.limits(&mut out);
         self.rights(&mut out);
+        checks(&self.checks, &mut out);
         self.remarks(&mut out);
         out.0
     }
@@ -307,6 +310,20 @@ impl Rules {
         };
         (text, view.origin.clone())
     }
+}
+
+fn checks(checks: &CheckRules, out: &mut Profile) {
+    if !checks.are_stated() {
+        return;
+    }
+    out.section("checks");
+    out.list("commands", checks.commands.iter().map(text_of));
+    out.list("judge", checks.judge.iter().map(text_of));
+    let (text, _) = time(checks.timeout.value);
+    out.value("timeout", &text, &checks.timeout.origin);
+    out.section("apply");
+    let when = quoted(applied_when(checks));
+    out.value("when", &when, &checks.applies.origin);
 }
 
 /// The text of a profile, as far as it is written.

@@ -114,6 +114,7 @@ fn asked(wanted: &Wanted<'_>) -> CreateSandbox {
         system: None,
         answer: PriorAnswer::Nobody,
         parent: None,
+        begins_with: None,
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) fn wanted(
         system: None,
         answer: PriorAnswer::Nobody,
         parent: None,
+        begins_with: None,
     }
 }
 
