@@ -217,12 +217,7 @@ impl Case {
             Some(Action::Exec) => put(Asked::Exec(self.exec(&self.arguments()))),
             Some(Action::Read) => put(Asked::Read(&self.place()?)),
             Some(Action::Write) => put(Asked::Write(&self.place()?)),
-            Some(Action::Promote) => put(Asked::Promote {
-                path: &self.place()?,
-                within: self.within()?,
-                control: self.control,
-                artifact: self.artifact.as_ref(),
-            }),
+            Some(Action::Promote) => put(self.promotion(&self.place()?)?),
             Some(Action::Resolve) => {
                 let name = HostName::parse(name)
                     .map_err(|error| format!("{name:?} is no name: {error}"))?;
@@ -258,6 +253,15 @@ impl Case {
             Some(Action::Call) => put(Asked::Call(&self.call()?)),
             None => Err(self.unasked()),
         }
+    }
+
+    fn promotion<'a>(&'a self, path: &'a Path) -> Result<Asked<'a>, String> {
+        Ok(Asked::Promote {
+            path,
+            within: self.within()?,
+            control: self.control,
+            artifact: self.artifact.as_ref(),
+        })
     }
 
     fn follows(&self) -> Follows {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atoll_scan::Finding;
 
-use crate::scanning::{Verdict, WHY_CHARS_MAX};
+use crate::verdict::{Verdict, WHY_CHARS_MAX};
 
 /// Its name as a scanner.
 pub(crate) const NAME: &str = "clamav";

@@ -7,8 +7,10 @@ mod attending;
 mod clamav;
 mod scanning;
 pub mod served;
+mod verdict;
 mod worker;
 
 pub use attending::{Attended, attend};
-pub use scanning::{Scanned, Verdict, evidence, missing, scan, seen};
+pub use scanning::{Scanned, evidence, missing, scan, seen};
+pub use verdict::Verdict;
 pub use worker::{SCAN_WORKER, work};

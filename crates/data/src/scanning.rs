@@ -14,12 +14,12 @@ use atoll_engine::sandboxes::{
 };
 use atoll_ledger::Durability;
 use atoll_model::{Ending, LimitKey, Reason};
-use atoll_scan::{CONTENT_BYTES_MAX, FINDINGS_MAX, Finding, Scanner, VERSION};
+use atoll_scan::{CONTENT_BYTES_MAX, FINDINGS_MAX, Scanner, VERSION};
 use atoll_store::{Artifact, Artifacts, Evidence};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::clamav;
+use crate::verdict::{Verdict, WHY_CHARS_MAX};
 use crate::worker::{Answer, SCAN_WORKER};
 
 /// The limits of a scanner.
@@ -31,32 +31,6 @@ const LIMITS: [(LimitKey, &str); 3] = [
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 10;
-/// The longest reason that is kept, characters.
-pub(crate) const WHY_CHARS_MAX: usize = 300;
-
-/// The result of one scanner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Nothing was found, in all of it.
-    Clean,
-    /// Something was found.
-    Found(Vec<Finding>),
-    /// The scanner failed, was too slow, or could not read it: that says nothing of the content.
-    Failed(String),
-}
-
-impl Verdict {
-    /// Returns it in a word.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Clean => "clean",
-            Self::Found(_) => "found",
-            Self::Failed(_) => "failed",
-        }
-    }
-}
 
 /// A scan of an artifact by one scanner.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -139,7 +139,7 @@ fn tools(world: &World) {
 [tool.create_ticket]
 description = "Opens a ticket."
 kind = "command"
-command = ["python3", "/work/tickets.py", "/work/tickets.json", "create", "{title}"]
+command = ["python3", "PLACE/tickets.py", "PLACE/tickets.json", "create", "{title}"]
 output = "json"
 effect = "send"
 profile = "outside"
@@ -149,7 +149,7 @@ arguments = { properties = { title = { type = "string" } }, required = ["title"]
 [tool.delete_ticket]
 description = "Removes a ticket."
 kind = "command"
-command = ["python3", "/work/tickets.py", "/work/tickets.json", "delete", "{id}"]
+command = ["python3", "PLACE/tickets.py", "PLACE/tickets.json", "delete", "{id}"]
 output = "json"
 effect = "write"
 idempotent = true
@@ -176,7 +176,7 @@ effect = "write"
 checkpoint = ["sqlite:DIR/app.db", "files:DIR/site"]
 "#;
     let text = text
-        .replace("/work/", &format!("{place}/"))
+        .replace("PLACE/", &format!("{place}/"))
         .replace("DIR", &place);
     world.write(world.config().join("atoll/tools.toml"), &text);
 }

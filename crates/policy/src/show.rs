@@ -97,13 +97,7 @@ impl Rules {
         for name in &self.extended {
             rows.text("profile", "extends", name, &self.profile.origin);
         }
-        let mode = workspace_name(self.workspace.value);
-        rows.text("workspace", "mode", mode, &self.workspace.origin);
-        rows.flag("workspace", "forbid-live", &self.forbid_live);
-        let outputs = &self.outputs_rule;
-        if outputs.value != OutputsRule::Hold {
-            rows.text("outputs", "rule", outputs.value.name(), &outputs.origin);
-        }
+        rows.workspace(self);
         rows.flag("system", "root", &self.root);
         rows.flag("system", "nesting", &self.nesting);
         rows.views(self, ViewKind::System, "system");
@@ -178,6 +172,16 @@ fn applied_when(checks: &CheckRules) -> &'static str {
 struct Rows(Vec<Row>);
 
 impl Rows {
+    fn workspace(&mut self, rules: &Rules) {
+        let mode = workspace_name(rules.workspace.value);
+        self.text("workspace", "mode", mode, &rules.workspace.origin);
+        self.flag("workspace", "forbid-live", &rules.forbid_live);
+        let rule = &rules.outputs_rule;
+        if rule.value != OutputsRule::Hold {
+            self.text("outputs", "rule", rule.value.name(), &rule.origin);
+        }
+    }
+
     fn push(&mut self, section: &'static str, key: &str, json: Value, from: &Origin) {
         self.0.push(Row {
             section,

@@ -19,10 +19,10 @@ use crate::openapi::Operation;
 use crate::schema::Schema;
 use crate::scope::Scopes;
 use crate::template::{Item, Template};
-use crate::undoing::{Inverse, WayBack};
 use crate::upstream::frames::Form;
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
+use crate::way_back::{Inverse, WayBack};
 use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest description, bytes.

@@ -25,7 +25,7 @@ use crate::limits::{self, Bounds};
 use crate::openapi::checked_base;
 use crate::schema::Schema;
 use crate::scope::Scopes;
-use crate::undoing::{Inverse, WayBack};
+use crate::way_back::{Inverse, WayBack};
 use crate::written::{effect, on, requested, result_bytes, timeout};
 
 /// The longest name of an upstream, bytes.

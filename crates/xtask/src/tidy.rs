@@ -81,7 +81,7 @@ fn check_workspace(root: &Path, ran: Option<&Ran>) -> Result<Vec<Finding>> {
         .with_context(|| format!("{RULES_FILE} is missing in {}", root.display()))?;
     let rules: Rules =
         toml::from_str(text).with_context(|| format!("{RULES_FILE} cannot be used"))?;
-    let graph = dependencies::Graph::of_workspace(root)?;
+    let graph = dependencies::Graph::of_workspace(root, &rules)?;
     let mut findings = check(&tree, &rules, ran);
     let audited = budgets::audited_lines(&tree, &rules);
     let product = budgets::product_lines(&tree);

@@ -88,13 +88,13 @@ impl ToolEffect {
 /// The way in which the effect of a call is taken back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToolUndo {
-    /// It has none.
+    /// No effect.
     Nothing,
     /// A checkpoint, taken before it, is restored.
     Restore,
     /// Another tool is called, which makes up for it.
     Inverse,
-    /// It cannot be taken back.
+    /// None: its effect stays.
     #[default]
     None,
 }

@@ -85,7 +85,7 @@ const LINES: [(&str, &str); 78] = [
     ("change-me-long", "SECRET_KEY=change-me-in-production"),
     ("insert", "client_secret = \"INSERT_CLIENT_SECRET_HERE\""),
     ("replace", "password: REPLACE_WITH_REAL_PASSWORD"),
-    ("todo", "api_token = \"TODO\""),
+    ("later", "api_token = \"SET_ME_LATER\""),
     ("empty", "password = \"\""),
     ("null", "\"password\": null, \"token\": false"),
     ("aws-example", "aws_access_key_id = AKIAIOSFODNN7EXAMPLE"),

@@ -213,6 +213,13 @@ pub(super) fn samples(random: &mut Random) -> Vec<Sample> {
             }
         }
     }
+    of_none(random, &mut all);
+    near_misses(random, &mut all);
+    all
+}
+
+/// Adds lines that look like personal data, and are none.
+fn of_none(random: &mut Random, all: &mut Vec<Sample>) {
     for (kind, form) in NONE {
         for _ in 0..EACH {
             let own = form.replace("{ .a { width: {d:3}px } }", "\u{1}");
@@ -220,6 +227,10 @@ pub(super) fn samples(random: &mut Random) -> Vec<Sample> {
             all.push(sample(random, kind, &line, false));
         }
     }
+}
+
+/// Adds numbers that no checksum lets pass, and bytes.
+fn near_misses(random: &mut Random, all: &mut Vec<Sample>) {
     for _ in 0..EACH * 4 {
         let number = card_digits(random, "4", 16);
         let wrong = wrong_digit(random, &number);
@@ -259,7 +270,6 @@ pub(super) fn samples(random: &mut Random) -> Vec<Sample> {
         );
         all.push(sample(random, "base64-of-text", &text, false));
     }
-    all
 }
 
 fn sample(random: &mut Random, kind: &str, line: &str, is_one: bool) -> Sample {

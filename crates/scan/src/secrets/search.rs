@@ -22,7 +22,7 @@ struct Places {
     is_any: bool,
     /// The neighbourhoods, in order and apart.
     near: Vec<Range<usize>>,
-    /// Where the keywords begin.
+    /// The places at which keywords begin.
     at: Vec<usize>,
 }
 

@@ -22,6 +22,10 @@ pub(crate) struct Graph {
     packages: Vec<Package>,
     workspace_members: Vec<String>,
     resolve: Resolve,
+    /// The packages of crates that are built alone, by folder: features that others turn on are not
+    /// theirs.
+    #[serde(skip)]
+    alone: BTreeMap<String, BTreeSet<String>>,
 }
 
 #[derive(Deserialize)]
@@ -55,13 +59,34 @@ struct Kind {
 }
 
 impl Graph {
-    pub(crate) fn of_workspace(root: &Path) -> Result<Self> {
+    pub(crate) fn of_workspace(root: &Path, rules: &Rules) -> Result<Self> {
         let text = command::output(command::cargo().current_dir(root).args([
             "metadata",
             "--format-version",
             "1",
         ]))?;
-        Self::parse(&text)
+        let mut graph = Self::parse(&text)?;
+        let audited = rules
+            .crates
+            .iter()
+            .filter(|(_, one)| one.third_party.is_some());
+        for (folder, _) in audited {
+            let package = format!("atoll-{folder}");
+            let words = [
+                "tree",
+                "--edges",
+                "normal,build",
+                "--prefix",
+                "none",
+                "-p",
+                &package,
+            ];
+            let told = command::output(command::cargo().current_dir(root).args(words))?;
+            let names = told.lines().filter_map(|line| line.split(' ').next());
+            let names = names.map(str::to_owned).collect();
+            graph.alone.insert(folder.clone(), names);
+        }
+        Ok(graph)
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self> {
@@ -104,6 +129,12 @@ impl Graph {
             }
         }
         seen
+    }
+
+    /// Returns whether a package is there only by a feature that a crate of others turns on.
+    fn is_of_others(&self, folder: &str, name: &str) -> bool {
+        let alone = self.alone.get(folder);
+        alone.is_some_and(|alone| !alone.contains(name))
     }
 
     fn name<'a>(&'a self, id: &'a str) -> &'a str {
@@ -162,7 +193,7 @@ pub(crate) fn check(tree: &Tree, rules: &Rules, graph: &Graph) -> Vec<Finding> {
             let Some(third_party) = &member.third_party else {
                 continue;
             };
-            let own = folders.contains_key(needed);
+            let own = folders.contains_key(needed) || graph.is_of_others(folder, name);
             if !own && !third_party.iter().any(|allowed| allowed == name) {
                 let what = format!("`{folder}` brings in `{name}`");
                 report(
