@@ -17,6 +17,8 @@ use crate::{Change, Error, How, Job, Kept, Left, Limits, Made, Restored};
 
 const COPY: &str = "database.sqlite";
 const DIGESTS: &str = "digests.json";
+/// There once a restore may have taken effect.
+const BEGUN: &str = "begun.json";
 const TEMPORARY: &str = "now.sqlite";
 const PAUSE: Duration = Duration::from_millis(5);
 const BLOCK_BYTES: usize = 1 << 16;
@@ -112,6 +114,7 @@ pub(crate) fn restore(path: &Path, job: &Job<'_>) -> Result<Restored, Error> {
         let why = "it changed just now";
         return Ok(Restored::nothing(vec![Left::failed(name(path), why)]));
     }
+    crate::write_json(&true, &job.kept.join(BEGUN))?;
     step(&backup, -1, path, wait)?;
     drop(backup);
     restored(path, job)
@@ -180,8 +183,22 @@ fn restored(path: &Path, job: &Job<'_>) -> Result<Restored, Error> {
 /// A restore is one transaction: it was done, or nothing of it.
 pub(crate) fn resume(path: &Path, job: &Job<'_>) -> Result<Option<Restored>, Error> {
     let digests: Digests = crate::read_json(&job.dir.join(DIGESTS))?;
-    let is_done = crate::load(job.kept).is_ok() && now(path, job.dir)? == Some(digests.before);
-    is_done.then(|| restored(path, job)).transpose()
+    let Ok(kept) = crate::load(job.kept) else {
+        return Ok(None);
+    };
+    if now(path, job.dir)? == Some(digests.before) {
+        return restored(path, job).map(Some);
+    }
+    if !job.kept.join(BEGUN).exists() {
+        return Ok(None);
+    }
+    // It may have been done and changed again: what was replaced stays.
+    let why = "it is not known whether it was restored before it was cut short";
+    Ok(Some(Restored {
+        kept: Some(kept),
+        restored: Vec::new(),
+        left: vec![Left::failed(name(path), why)],
+    }))
 }
 
 /// Returns the digest of the present state; `None` if there is no database.

@@ -83,7 +83,7 @@ fn attended(run: &RunId) -> Result<String, Failure> {
     let engine = Engine::open(atoll_launcher::LAUNCHER)?;
     let program = std::env::current_exe().doing("this program cannot be found")?;
     let mut told = String::new();
-    for one in attend(&engine, &program)? {
+    for one in attend(&engine, &program, Some(run))? {
         let name = quoted(&one.artifact.name);
         let id = &one.artifact.id;
         let line = match (&one.waits, one.artifact.origin.run == *run) {

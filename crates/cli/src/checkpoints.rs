@@ -105,15 +105,25 @@ pub fn sweep(
     let before = SystemTime::now().checked_sub(older_than.unwrap_or(KEPT_FOR));
     let is_old = |one: &Checkpoint| {
         let taken = UNIX_EPOCH + Duration::from_millis(one.at_ms);
-        before.is_some_and(|before| taken < before)
+        // A restore that was cut short still needs what it has kept.
+        let is_at_rest = one.whole || one.undoes.is_none();
+        is_at_rest && before.is_some_and(|before| taken < before)
     };
     let all = checkpoints.list()?.into_iter();
     let old: Vec<Checkpoint> = all.filter(is_old).collect();
-    if !is_dry {
-        old.iter().try_for_each(|one| checkpoints.discard(one))?;
+    let mut freed = old.len() as u64;
+    for one in old.iter().filter(|_| !is_dry) {
+        if let Err(failure) = checkpoints.discard(one) {
+            let why = failure.why.map_or(String::new(), |why| format!(": {why}"));
+            output.warn(&format!(
+                "checkpoint {} stays: {}{why}",
+                one.id, failure.what
+            ));
+            freed -= 1;
+        }
     }
-    if !old.is_empty() {
-        let count = counted(old.len() as u64, "checkpoint", "checkpoints");
+    if freed > 0 {
+        let count = counted(freed, "checkpoint", "checkpoints");
         let what = if is_dry { "would be freed" } else { "freed" };
         output.say(&format!("{count} {what}.\n"));
     }
@@ -174,7 +184,7 @@ pub fn restore(arguments: &RestoreArguments, output: &Output) -> Result<u8, Fail
     }
     if !is_whole && !arguments.overwrite {
         output.say(&format!(
-            "atoll restore {} --overwrite restores these too\n",
+            "atoll restore {} --overwrite restores what the effect has changed, too\n",
             one.id
         ));
     }

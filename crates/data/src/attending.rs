@@ -6,7 +6,7 @@ use std::path::Path;
 use atoll_engine::artifacts::{Deciding, kept_by};
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::sandboxes::Engine;
-use atoll_model::{OutputsRule, Reason};
+use atoll_model::{OutputsRule, Reason, RunId};
 use atoll_store::{Artifact, Artifacts};
 
 use crate::scanning::{missing, scan, seen};
@@ -25,12 +25,16 @@ pub struct Attended {
     pub waits: Option<String>,
 }
 
-/// Attends to the artifacts whose profile says more than to hold them. Nothing is done where another
-/// process does it. `program` is as of [`scan`].
+/// Attends to the artifacts whose profile says more than to hold them: those of one run, or all. Nothing
+/// is done where another process does it. `program` is as of [`scan`].
 ///
 /// # Errors
 /// When they cannot be read, or what was done not be noted; the next time goes on.
-pub fn attend(engine: &Engine, program: &Path) -> Result<Vec<Attended>, Failure> {
+pub fn attend(
+    engine: &Engine,
+    program: &Path,
+    run: Option<&RunId>,
+) -> Result<Vec<Attended>, Failure> {
     let (state, _) = kept_by(engine);
     let opened = Artifacts::open(state, false).doing(UNREAD)?;
     let Some(store) = opened else {
@@ -41,12 +45,16 @@ pub fn attend(engine: &Engine, program: &Path) -> Result<Vec<Attended>, Failure>
     };
     let mut all = Vec::new();
     loop {
-        let waiting = store.unattended().doing(UNREAD)?;
+        let is_meant = |one: &Artifact| run.is_none_or(|run| one.origin.run == *run);
+        let mut waiting = store.unattended().doing(UNREAD)?;
+        waiting.retain(is_meant);
         if waiting.is_empty() {
             return Ok(all);
         }
         for artifact in waiting {
-            let waits = met(engine, &store, &artifact, program)?;
+            // One that cannot be read is in no other's way.
+            let waits = met(engine, &store, &artifact, program)
+                .unwrap_or_else(|failure| Some(failure.why.unwrap_or(failure.what)));
             store.attended(&artifact).doing("it cannot be noted")?;
             all.push(Attended { artifact, waits });
         }

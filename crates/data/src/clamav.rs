@@ -25,6 +25,8 @@ const SOCKETS: [&str; 4] = [
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The bytes that are sent at once.
 const CHUNK_BYTES: usize = 256 << 10;
+/// The largest content that it looks at all of, as it comes (`MaxFileSize` of clamd.conf(5)), bytes.
+const CONTENT_BYTES_MAX: usize = 25_000_000;
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 10;
 
@@ -43,7 +45,13 @@ pub(crate) fn scan(socket: &Path, content: &[u8]) -> Verdict {
         let why = format!("{}: {error}", socket.display());
         Verdict::Failed(why.chars().take(WHY_CHARS_MAX).collect())
     };
-    ask(socket, content).map_or_else(told, |answer| verdict(&answer))
+    match ask(socket, content).map_or_else(told, |answer| verdict(&answer)) {
+        // It passes over what is larger than it looks at, without a word.
+        Verdict::Clean if content.len() > CONTENT_BYTES_MAX => {
+            Verdict::Failed("it is larger than clamd looks at by default".to_owned())
+        }
+        verdict => verdict,
+    }
 }
 
 fn ask(socket: &Path, content: &[u8]) -> io::Result<Vec<u8>> {
@@ -64,6 +72,8 @@ fn ask(socket: &Path, content: &[u8]) -> io::Result<Vec<u8>> {
     // It says why it reads no further.
     let read = clamd.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
     match (answer.is_empty(), sent, read) {
+        // Of what was not sent it has said nothing.
+        (false, Err(error), _) if answer.ends_with(b"OK\0") => Err(error),
         (false, ..) => Ok(answer),
         (true, Err(error), _) | (true, Ok(()), Err(error)) => Err(error),
         (true, Ok(()), Ok(_)) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -79,7 +79,12 @@ pub fn scan(
         }
     };
     let look = |scanner: &Scanner| {
-        by(scanner.name(), &|| {
+        let name = match (scanner, rules) {
+            // What a caller's rules say is no word of those built in.
+            (Scanner::Secrets, Some(_)) => "secrets-by-rules",
+            _ => scanner.name(),
+        };
+        by(name, &|| {
             let looked = in_sandbox(engine, *scanner, &content, rules, program);
             looked.unwrap_or_else(|failure| Verdict::Failed(told(&failure)))
         })

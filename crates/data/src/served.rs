@@ -88,7 +88,7 @@ impl ServedArtifacts<'_> {
     /// When that cannot be read, or what was done not be noted.
     pub fn attend(&self) -> Result<(), Failure> {
         let program = std::env::current_exe().doing("this program cannot be found")?;
-        attend(self.0, &program).map(drop)
+        attend(self.0, &program, None).map(drop)
     }
 
     /// Has all scanners look at an artifact.

@@ -465,6 +465,23 @@ fn a_rule_promotes_nothing_of_a_sudden_end() {
     assert_eq!(states, [pair("b", "promoted"), pair("a", "held")]);
 }
 
+/// A run that is cut off by a limit of its time has left what may be half of a file, too.
+#[test]
+fn a_rule_promotes_nothing_of_a_run_that_was_cut_off() {
+    let world = World::new("a_rule_promotes_nothing_of_a_run_that_was_cut_off");
+    world.profile(
+        "lets-go",
+        "extends = [\"default\"]\noutputs = \"promote\"\n",
+    );
+    let options = ["run", "--outputs", "--discard", "--profile", "lets-go"];
+    let script = "echo half >/outputs/a; sleep 600";
+    let run = world
+        .atoll(options)
+        .args(["--timeout", "1s", "--", "sh", "-c", script]);
+    run.run().says(["output \"a\" waits (its run was cut off)"]);
+    assert_eq!(list(&world)[0]["state"], "held");
+}
+
 /// clamd(8), given signatures of its own.
 #[test]
 fn clamav_looks_too_where_it_runs() {

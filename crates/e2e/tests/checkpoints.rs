@@ -41,6 +41,11 @@ fn a_restore_takes_back_the_effect_alone() {
     world.write("site/both", "3");
     world.write("site/kept", "3");
     world.write("site/own", "3");
+    let twice = world.atoll(["checkpoint", "settle", &id]).run();
+    twice.is_clear_error(["is settled"]);
+    let own = format!("files:{}", world.state().display());
+    let refused = world.atoll(["checkpoint", "take", &own]).run();
+    refused.is_clear_error(["Atoll's own state"]);
     let dry = world.atoll(["restore", &id, "--dry-run"]).run().success();
     for line in [
         "removed",
@@ -110,7 +115,7 @@ fn policies_decide_what_is_restored() {
     let refused = world.atoll(["restore", &id]).run().expect_status(126);
     refused.is_clear_error(["nothing was restored"]);
     assert_eq!(world.read("one"), "2");
-    fs::remove_file(world.path(&rule)).unwrap();
+    world.write(&rule, "permit(principal, action, resource);");
     let _ = world.atoll(["restore", &id]).run().success();
     assert_eq!(world.read("one"), "1");
 }

@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ use atoll_model::{Action, Reason, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::promotion::outside::Outside;
 use crate::run::new_run_id;
@@ -25,6 +27,9 @@ use crate::run::new_run_id;
 /// The directory of all checkpoints, in the state directory.
 const CHECKPOINTS: &str = "checkpoints";
 const RECORD: &str = "record.json";
+/// The most checkpoints of a run or a session, and the most bytes of their targets.
+const CHECKPOINTS_MAX: usize = 1_000;
+const BYTES_MAX: u64 = 64 << 30;
 /// The bytes of randomness in an id.
 const ID_BYTES: usize = 5;
 
@@ -51,6 +56,9 @@ pub struct Checkpoint {
     pub targets: Vec<Target>,
     /// False until all of its parts are there: it was cut short then.
     pub whole: bool,
+    /// The size of its targets, bytes.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 /// A checkpoint to take.
@@ -84,6 +92,16 @@ pub struct Restored {
     pub left: Vec<(Target, Left)>,
 }
 
+impl Restored {
+    fn add(&mut self, target: &Target, done: atoll_checkpoint::Restored) {
+        if !done.restored.is_empty() {
+            self.restored.push((target.clone(), done.restored));
+        }
+        let left = done.left.into_iter();
+        self.left.extend(left.map(|left| (target.clone(), left)));
+    }
+}
+
 /// The checkpoints of a state directory.
 #[derive(Clone, Copy)]
 pub struct Checkpoints<'a> {
@@ -110,7 +128,10 @@ impl Checkpoints<'_> {
             undoes: None,
             targets: taking.targets.to_vec(),
             whole: false,
+            bytes: 0,
         };
+        self.refuse_own(&checkpoint)?;
+        self.refuse_more(&checkpoint)?;
         self.write(&checkpoint)?;
         let mut parts = Vec::new();
         for (index, target) in taking.targets.iter().enumerate() {
@@ -132,6 +153,7 @@ impl Checkpoints<'_> {
         }
         checkpoint.targets = parts.iter().map(|part| part.target.clone()).collect();
         checkpoint.whole = true;
+        checkpoint.bytes = parts.iter().map(|part| part.bytes).sum();
         self.write(&checkpoint)?;
         self.record(
             &checkpoint,
@@ -146,6 +168,43 @@ impl Checkpoints<'_> {
         Ok(checkpoint)
     }
 
+    /// Refuses what Atoll's own state lies in, or lies in it: a restore would take back what is on record.
+    fn refuse_own(&self, new: &Checkpoint) -> Result<(), Failure> {
+        let places = Places::read()?;
+        let own = [self.state.path(), &places.state, &places.config];
+        for target in &new.targets {
+            let (Target::Files { path } | Target::Sqlite { path } | Target::Git { path }) = target
+            else {
+                continue;
+            };
+            let path = std::path::absolute(path).doing(UNREAD)?;
+            let path = path.canonicalize().unwrap_or(path);
+            let meets = |own: &&Path| path.starts_with(own) || own.starts_with(&path);
+            if own.iter().any(meets) {
+                return Err(Failure::new(format!("no checkpoint of {target} is taken"))
+                    .because("Atoll's own state or configuration is there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a further one of a run or a session that has as many as it may.
+    fn refuse_more(&self, new: &Checkpoint) -> Result<(), Failure> {
+        let all = self.list()?.into_iter().filter(|one| one.run == new.run);
+        let sizes: Vec<u64> = all.map(|one| one.bytes).collect();
+        if sizes.len() < CHECKPOINTS_MAX && sizes.iter().sum::<u64>() < BYTES_MAX {
+            return Ok(());
+        }
+        Err(
+            Failure::new("this session has as many checkpoints as it may")
+                .because(format!(
+                    "{CHECKPOINTS_MAX} of them, or {} GiB",
+                    BYTES_MAX >> 30
+                ))
+                .advise("atoll checkpoint list, and discard those that nobody needs"),
+        )
+    }
+
     /// Notes what an effect has left of the targets: from then on a restore can tell it from what came
     /// later.
     ///
@@ -155,8 +214,18 @@ impl Checkpoints<'_> {
         let mut first = Ok(());
         for (index, target) in checkpoint.targets.iter().enumerate() {
             let directory = self.part(checkpoint, index);
-            let settled = atoll_checkpoint::load(&directory)
-                .and_then(|mut taken| atoll_checkpoint::settle(&mut taken, &directory));
+            let loaded = atoll_checkpoint::load(&directory);
+            if loaded
+                .as_ref()
+                .is_ok_and(|taken| taken.settled_ms.is_some())
+            {
+                return Err(
+                    Failure::new(format!("checkpoint {} is settled", checkpoint.id))
+                        .because("what has changed since is not the effect's"),
+                );
+            }
+            let settled =
+                loaded.and_then(|mut taken| atoll_checkpoint::settle(&mut taken, &directory));
             let what = format!("the checkpoint of {target} cannot be settled");
             first = first.and(settled.doing(&what));
         }
@@ -177,7 +246,9 @@ impl Checkpoints<'_> {
         for entry in entries {
             let record = entry.doing(UNREAD)?.path().join(RECORD);
             match fs::read(&record) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // The lock lies among them.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
                 read => all.push(serde_json::from_slice(&read.doing(UNREAD)?).doing(UNREAD)?),
             }
         }
@@ -250,6 +321,7 @@ impl Checkpoints<'_> {
             refused: "to restore this; nothing was restored",
         };
         outside.decide(self.state, self.ledger, agrees)?;
+        let _lock = self.lock()?;
         let mut kept = self.begun(checkpoint)?;
         let mut all = Restored::default();
         let limits = Limits {
@@ -271,12 +343,7 @@ impl Checkpoints<'_> {
                 None => atoll_checkpoint::restore(&taken, &directory, &aside, overwrite, &limits)
                     .doing(&what)?,
             };
-            let target = || taken.target.clone();
-            if !done.restored.is_empty() {
-                all.restored.push((target(), done.restored));
-            }
-            all.left
-                .extend(done.left.into_iter().map(|left| (target(), left)));
+            all.add(&taken.target, done);
         }
         kept.whole = true;
         self.write(&kept)?;
@@ -301,6 +368,7 @@ impl Checkpoints<'_> {
     /// # Errors
     /// When a part cannot be freed; doing it again goes on.
     pub fn discard(&self, checkpoint: &Checkpoint) -> Result<(), Failure> {
+        let _lock = self.lock()?;
         self.record(checkpoint, "checkpoint.discarded", json!({}))?;
         self.discard_parts(checkpoint)
     }
@@ -321,6 +389,14 @@ impl Checkpoints<'_> {
         };
         self.write(&kept)?;
         Ok(kept)
+    }
+
+    /// Takes the right to restore and to free: no two do that at once.
+    fn lock(&self) -> Result<OwnedFd, Failure> {
+        let busy = "another restore, or a clearing away, is under way";
+        let place = PrivateDirectory::of_state(self.state, CHECKPOINTS, true).doing(UNREAD)?;
+        let place = place.ok_or_else(|| Failure::new(UNREAD))?;
+        place.lock().doing(busy)
     }
 
     fn discard_parts(&self, checkpoint: &Checkpoint) -> Result<(), Failure> {

@@ -334,12 +334,21 @@ impl Prepared {
             Some(error) => Err(error.into()),
             None => attended.map_err(CallError::from),
         };
-        let (call, is_interrupted) = (rereading.call(), attended.is_err());
+        let call = rereading.call();
+        let is_interrupted = is_interrupted(request, &attended);
         let place = outputs::Outputs::of(request, &call, is_interrupted);
         let artifacts = place.put_away(armed.grant(), &mut placed.notices);
         let (labels, ran) = (labels.into_inner(), Ended { attended, flows });
         ended(request, record, ran, placed, labels, artifacts)
     }
+}
+
+/// Returns whether a program was ended in the middle of its work. A sandbox that lives is ended by whoever
+/// holds it, and comes to its end so.
+fn is_interrupted<L>(request: &Request<'_>, attended: &Result<(Outcome, L), CallError>) -> bool {
+    attended.as_ref().map_or(true, |(outcome, _)| {
+        request.owner.is_none() && outcome.ending.is_cut_off()
+    })
 }
 
 /// The end of a run's program, and a summary of its connections.

@@ -8,6 +8,8 @@ use atoll_engine::sandboxes::Engine;
 
 use crate::answer::Answer;
 
+/// The begin of the keys of calls by which an undo takes others back.
+pub(crate) const UNDO_KEY: &str = "undo ";
 /// The longest key, bytes.
 const KEY_BYTES_MAX: usize = 256;
 /// The most keys of a caller that are known: the oldest are forgotten first.

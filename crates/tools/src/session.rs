@@ -268,6 +268,12 @@ impl<R: Runner> Session<R> {
     /// # Errors
     /// [`Refusal`].
     pub fn call(&self, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+        keyed::refuse_undo(asked.key)?;
+        self.call_keyed(asked)
+    }
+
+    /// Calls a tool, by whatever key.
+    pub(crate) fn call_keyed(&self, asked: &Asked<'_>) -> Result<Answer, Refusal> {
         let registry = self.registry();
         let tool = registry
             .tool(asked.name)

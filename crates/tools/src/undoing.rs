@@ -52,6 +52,7 @@ pub(crate) fn before<'a>(
             inverse: None,
             why: None,
             is_undone: false,
+            is_begun: false,
         },
     };
     append(state.path(), session, &going.noted)?;

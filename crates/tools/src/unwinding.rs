@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 
 use crate::answer::Refusal;
 use crate::exec::Cancel;
+use crate::keys::UNDO_KEY;
 use crate::runner::Runner;
 use crate::session::{Asked, Session};
 use crate::upstream::frames::Askable;
-use crate::way_back::{InverseCall, Noted, append, read};
+use crate::way_back::{InverseCall, Noted, append, lock, read};
 
 /// A step of an undo.
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ pub fn unwind<R: Runner>(
 ) -> Result<Vec<Step>, Failure> {
     let engine = by.engine();
     let state = kept_by(engine).0.path();
+    let _alone = lock(kept_by(engine).0)?;
     let noted = read(state, session)?;
     let mut steps = Vec::new();
     for mut step in calls(engine, session)?.into_iter().rev() {
@@ -108,7 +110,7 @@ pub fn way_back_of<R: Runner>(by: &Session<R>, session: &RunId) -> Result<Vec<St
         };
         step.end = match (noted.is_undone, &noted.inverse, &noted.checkpoint) {
             (true, _, _) => Unwound::Already,
-            (false, Some(inverse), _) => Unwound::Called(inverse.tool.clone()),
+            (false, Some(inverse), _) => Unwound::Called(told_call(inverse)),
             (false, None, Some(_)) => Unwound::Restored(None),
             (false, None, None) => Unwound::Left(without(noted)),
         };
@@ -129,7 +131,14 @@ fn without(noted: &Noted) -> String {
 /// of is left.
 fn calls(engine: &Engine, session: &RunId) -> Result<Vec<Step>, Failure> {
     let mut all = BTreeMap::<u64, Step>::new();
-    for event in events_of(kept_by(engine).0, session)? {
+    let events = events_of(kept_by(engine).0, session)?;
+    if !events.iter().any(|event| event.kind.starts_with("tool.")) {
+        return Err(
+            Failure::new(format!("there is no session of tools {session}"))
+                .advise("atoll tools call --json tells it before the / of `call`"),
+        );
+    }
+    for event in events {
         let number = event.body.get("call").and_then(Value::as_u64);
         let text = |name: &str| event.body.get(name).and_then(Value::as_str);
         let Some(number) = number else { continue };
@@ -168,7 +177,7 @@ fn taken_back<R: Runner>(
     person: &Person<'_>,
 ) -> Result<Unwound, Failure> {
     match (&noted.inverse, &noted.checkpoint) {
-        (Some(inverse), _) => called(by, session, noted.call, inverse, person),
+        (Some(inverse), _) => called(by, session, noted, inverse, person),
         (None, Some(checkpoint)) => restored(by.engine(), checkpoint, person),
         (None, None) => Ok(Unwound::Left(without(noted))),
     }
@@ -198,11 +207,11 @@ fn restored(engine: &Engine, id: &str, person: &Person<'_>) -> Result<Unwound, F
 fn called<R: Runner>(
     by: &Session<R>,
     session: &RunId,
-    call: u32,
+    noted: &Noted,
     inverse: &InverseCall,
     person: &Person<'_>,
 ) -> Result<Unwound, Failure> {
-    let first = format!("undo {session} {call}");
+    let first = format!("{UNDO_KEY}{session} {}", noted.call);
     let made = by.engine().keyed_calls()?.into_iter();
     let is_of_it = |key: &str| {
         let rest = key.strip_prefix(&first);
@@ -210,25 +219,34 @@ fn called<R: Runner>(
     };
     let made: Vec<_> = made.filter(|one| is_of_it(&one.key)).collect();
     if made.iter().any(|one| one.end.ends_with("ended as done")) {
-        return Ok(Unwound::Called(inverse.tool.clone()));
+        return Ok(Unwound::Called(told_call(inverse)));
     }
     let registry = by.registry();
     let is_idempotent = registry
         .tool(&inverse.tool)
         .is_some_and(|tool| tool.idempotent);
-    let key = match made.last() {
-        None => first,
+    let key = match (made.last(), noted.is_begun) {
+        (None, false) => first,
         // Once more does no more than once.
-        Some(_) if is_idempotent => format!("{first}/{}", made.len()),
-        Some(made) => {
+        (_, _) if is_idempotent => format!("{first}/{}", made.len()),
+        (Some(made), _) => {
             let why = format!("{} was called for it before: {}", inverse.tool, made.end);
             return Ok(Unwound::Left(why));
         }
+        (None, true) => {
+            let why = format!("{} may have been called for it before", inverse.tool);
+            return Ok(Unwound::Left(why));
+        }
     };
+    let begun = Noted {
+        is_begun: true,
+        ..noted.clone()
+    };
+    append(kept_by(by.engine()).0.path(), session, &begun)?;
     let cancel = Cancel::new()?;
     let text = inverse.arguments.to_string();
     let ask = |answer: &PriorAnswer| {
-        by.call(&Asked {
+        by.call_keyed(&Asked {
             name: &inverse.tool,
             arguments: &text,
             key: Some(&key),
@@ -246,10 +264,14 @@ fn called<R: Runner>(
         answered => answered,
     };
     Ok(match answered {
-        Ok(answer) if answer.is_result() => Unwound::Called(inverse.tool.clone()),
+        Ok(answer) if answer.is_result() => Unwound::Called(told_call(inverse)),
         Ok(answer) => Unwound::Left(format!("{} failed: {}", inverse.tool, answer.text())),
         Err(refusal) => Unwound::Left(format!("{}: {}", inverse.tool, why(refusal))),
     })
+}
+
+fn told_call(inverse: &InverseCall) -> String {
+    format!("{} {}", inverse.tool, inverse.arguments)
 }
 
 fn why(refusal: Refusal) -> String {

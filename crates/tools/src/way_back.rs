@@ -4,16 +4,21 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use atoll_checkpoint::Target;
 use atoll_engine::checkpoints::targets;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_ledger::StateDir;
+use atoll_ledger::private::PrivateDirectory;
 use atoll_model::{RunId, ToolEffect, ToolUndo};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// The longest value of a call that an inverse is given, bytes.
+const NAMED_BYTES_MAX: usize = 1_024;
 /// The directory of what is noted, in the state directory.
 const UNDO: &str = "undo";
 
@@ -56,6 +61,9 @@ pub(crate) struct Noted {
     pub(crate) why: Option<String>,
     /// True once it was taken back.
     pub(crate) is_undone: bool,
+    /// True once an undo has begun to call its inverse.
+    #[serde(default)]
+    pub(crate) is_begun: bool,
 }
 
 impl WayBack {
@@ -132,12 +140,27 @@ fn filled(value: &Value, arguments: &Value, result: &Value) -> Result<Value, Str
     });
     match found {
         Some(Value::Null) | None => Err(format!("the call has no {place}")),
+        // What an upstream has answered names a thing, and is no structure of its own.
+        Some(Value::String(text)) if text.len() > NAMED_BYTES_MAX => {
+            Err(format!("{place} is longer than {NAMED_BYTES_MAX} bytes"))
+        }
+        Some(Value::Array(_) | Value::Object(_)) => Err(format!("{place} is no single value")),
         Some(found) => Ok(found.clone()),
     }
 }
 
 fn path(state: &Path, session: &RunId) -> PathBuf {
     state.join(UNDO).join(format!("{session}.jsonl"))
+}
+
+/// Takes the right to undo sessions: no two do that at once.
+pub(crate) fn lock(state: &StateDir) -> Result<OwnedFd, Failure> {
+    let failed = "another undo of a session is under way";
+    let place = PrivateDirectory::of_state(state, UNDO, true).doing(failed)?;
+    place
+        .ok_or_else(|| Failure::new(failed))?
+        .lock()
+        .doing(failed)
 }
 
 /// Adds a note, on the disk before it returns.
@@ -175,7 +198,10 @@ pub(crate) fn read(state: &Path, session: &RunId) -> Result<BTreeMap<u32, Noted>
     let mut all = BTreeMap::new();
     for line in BufReader::new(file).split(b'\n') {
         let line = line.doing("the way back of the session cannot be read")?;
-        if let Ok(noted) = serde_json::from_slice::<Noted>(&line) {
+        if let Ok(mut noted) = serde_json::from_slice::<Noted>(&line) {
+            // A call that goes on notes its end after an undo has come.
+            let earlier: Option<&Noted> = all.get(&noted.call);
+            noted.is_undone |= earlier.is_some_and(|earlier| earlier.is_undone);
             all.insert(noted.call, noted);
         }
     }
@@ -224,6 +250,7 @@ mod tests {
             inverse: None,
             why: None,
             is_undone: false,
+            is_begun: false,
         };
         append(&state, &session, &noted).unwrap();
         let mut file = OpenOptions::new()

@@ -25,6 +25,8 @@ use super::{AFTER, BEFORE, States};
 use crate::{Error, Job, Kept, Left, Made, Restored};
 
 const JOURNAL: &str = "journal.json";
+/// The outcome of a restore that is complete.
+const DONE: &str = "done.json";
 /// The most files that wait beside the paths that they are for.
 const BATCH: usize = 256;
 
@@ -108,7 +110,10 @@ pub(crate) fn restore(target: &Path, job: &Job<'_>) -> Result<Restored, Error> {
 pub(crate) fn resume(target: &Path, job: &Job<'_>) -> Result<Option<Restored>, Error> {
     let path = job.kept.join(JOURNAL);
     let text = match fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let done = job.kept.join(DONE);
+            return done.exists().then(|| crate::read_json(&done)).transpose();
+        }
         other => other.map_err(Error::on("read", &path))?,
     };
     let journal = serde_json::from_slice(&text).map_err(|why| Error::damaged(&path, why))?;
@@ -230,13 +235,16 @@ fn roll_forward(base: &Base, journal: Journal, job: &Job<'_>) -> Result<Restored
             .into_iter()
             .map(|(path, why)| Left::failed(path.text(), &why)),
     );
-    let path = job.kept.join(JOURNAL);
-    fs::remove_file(&path).map_err(Error::on("remove", &path))?;
-    Ok(Restored {
+    let outcome = Restored {
         kept: Some(crate::load(job.kept)?),
         restored,
         left,
-    })
+    };
+    // Whoever comes later finds that it is done, and keeps what it replaced.
+    crate::write_json(&outcome, &job.kept.join(DONE))?;
+    let path = job.kept.join(JOURNAL);
+    fs::remove_file(&path).map_err(Error::on("remove", &path))?;
+    Ok(outcome)
 }
 
 fn sync(base: &Base) -> Result<(), Error> {

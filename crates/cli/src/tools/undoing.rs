@@ -64,7 +64,19 @@ fn show(of: &RunId, steps: &[Step], as_json: bool, output: &Output) {
         return;
     }
     for step in steps {
-        output.result(&line(step));
+        let would = match &step.end {
+            Unwound::Restored(_) => "would have its checkpoint restored".to_owned(),
+            Unwound::Called(call) => format!("would be taken back by {call}"),
+            Unwound::Already | Unwound::Left(_) => {
+                output.result(&line(step));
+                continue;
+            }
+        };
+        let text = format!(
+            "call {}  {} ({})  {would}",
+            step.call, step.tool, step.effect
+        );
+        output.result(&format!("{}\n", printable(text.as_bytes())));
     }
 }
 

@@ -31,6 +31,9 @@ const PATTERNS: &str = "\
     pyproject.toml setup.py Cargo.toml go.mod go.work Gemfile composer.json Pipfile \
     requirements*.txt constraints*.txt \
     Cargo.lock package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock* deno.lock \
+    *.csproj *.fsproj *.vbproj *.sln* .runsettings Directory.Build.* mix.exs build.sbt \
+    Package.swift build.zig* buildSrc *.cmake phpunit.dist.xml .nycrc* ava.config.* turbo.json \
+    nx.json pytest.toml **/.config/nextest.toml \
     poetry.lock uv.lock pdm.lock Pipfile.lock go.sum go.work.sum Gemfile.lock composer.lock";
 
 /// The most entries of a workspace that are looked at.
@@ -270,11 +273,23 @@ fn directory_of(pattern: &str) -> Option<String> {
 fn named(command: &str, workspace: &Path) -> Vec<String> {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "._/+-@".contains(one);
     let words = command.split(|one: char| !is_plain(one));
-    let words = words.map(|word| word.trim_start_matches("./"));
+    let all: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    // Beside it, a file of its name takes the place of a module.
+    let modules = all.windows(2).filter_map(|pair| match pair {
+        ["-m", name] => Some(name.replace('.', "/")),
+        _ => None,
+    });
+    let modules = modules.flat_map(|name| [format!("/{name}.py"), format!("/{name}")]);
+    let words = all.iter().map(|word| word.trim_start_matches("./"));
+    // A command can change its directory first.
+    let names = words.clone().filter_map(|word| word.rsplit('/').next());
+    let scripts = names.filter(|name| name.trim_start_matches('.').contains('.'));
+    let scripts = scripts.map(str::to_owned);
     let words = words.filter(|word| !word.starts_with(['-', '/']));
     let words = words.filter(|word| RelativePath::new(word.as_bytes()).is_ok());
     let files = words.filter(|word| !word.is_empty() && workspace.join(word).is_file());
-    files.map(|word| format!("/{word}")).collect()
+    let files = files.map(|word| format!("/{word}"));
+    files.chain(modules).chain(scripts).collect()
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ pub(super) fn stage(
             continue;
         }
         let layer = copied(one, record, &staged.directory)?;
-        let judge = (one.layer.kind == LayerKind::Workspace).then_some(judge);
+        // Of a repository's own directory nothing is run.
+        let judge = (one.layer.kind != LayerKind::Repository).then_some(judge);
         let changed = settle(&layer, one, selection, judge)?;
         let absolute = changed.into_iter();
         let absolute = absolute.map(|path| one.layer.host.join(path.as_os_str()));
@@ -141,6 +142,7 @@ fn settle(
         host: &copied.layer.host,
         xattrs,
         base: copied.record.base,
+        is_apart: copied.layer.kind != LayerKind::Workspace,
     };
     let mut back = TakenBack::default();
     let refused = one.set.refused.iter().chain(&one.set.withheld);
@@ -166,6 +168,8 @@ fn take_back(
 ) -> Result<(), Failure> {
     let path = &change.path;
     let touched = match (is_selected(change, selection), judge) {
+        // A home, a cache and what other programs run can hold what runs the checks.
+        (true, Some(_)) if upper.is_apart || change.class != Class::Ordinary => Touched::Itself,
         (true, Some(judge)) => judge.touched(change)?,
         (true, None) => Touched::Nothing,
         (false, _) => {

@@ -19,6 +19,8 @@ pub(super) struct Upper<'a> {
     pub(super) host: &'a Path,
     pub(super) xattrs: OverlayXattrs,
     pub(super) base: Option<u32>,
+    /// True of any but the workspace.
+    pub(super) is_apart: bool,
 }
 
 impl Upper<'_> {

@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use atoll_ledger::{Ledger, Refused, StateDir};
 use atoll_model::{Action, Call, Mode, Place, Reason, RunId, Verdict};
-use atoll_policy::{ChangeGrant, Changes, Facts, Promoted, agreement, change_rules, makers_read};
+use atoll_policy::{
+    ChangeGrant, Changes, Facts, Maker, Promoted, agreement, change_rules, makers_read,
+};
 
 use super::makers::of_run_alone;
 use super::{NotAllowed, Opening};
@@ -56,6 +58,11 @@ impl Outside<'_> {
             Some(reads_reputation) => of_run_alone(state, self.run, reads_reputation),
             None => Ok(Vec::new()),
         };
+        // A session of tools, or a person, is no run: what policies ask of one is unknown then.
+        let makers = match (makers, &call.action) {
+            (Err(_), Action::Restore) => Ok(vec![nobody(host.uid)]),
+            (makers, _) => makers,
+        };
         let facts = Facts {
             host: &host,
             mode: Mode::Full,
@@ -92,6 +99,22 @@ impl Outside<'_> {
         let opening = Opening { agreed: None };
         let opened = carry_out(&gate, &call, opening).map(drop);
         opened.map_err(|error| refused(error, self.refused))
+    }
+}
+
+/// Returns what is known of a maker that is no run.
+fn nobody(user: u32) -> Maker {
+    Maker {
+        user: Some(user),
+        profile: String::new(),
+        mode: Mode::Full,
+        trust: None,
+        is_strict: false,
+        task: None,
+        purpose: None,
+        confidence: None,
+        labels: None,
+        reputation: 0,
     }
 }
 

@@ -26,6 +26,8 @@ use crate::protocol::{
 const BLOCKS_AHEAD: usize = 2;
 /// The time between two looks at what was put away.
 const ATTENDED_EVERY: Duration = Duration::from_secs(1);
+/// The time to the next look where one has failed.
+const ATTENDED_AGAIN: Duration = Duration::from_secs(60);
 /// The longest reason, bytes.
 const WHY_BYTES_MAX: usize = 4 << 10;
 
@@ -170,10 +172,13 @@ impl Artifacts {
             // Whatever is put away is a file there of its own.
             let now = ServedArtifacts(&self.server.engine).changed();
             if now != last {
-                if let Err(refusal) = self.with(|own| own.attend()).await {
-                    eprintln!("atoll serve: artifacts wait unscanned: {}", refusal.what);
+                match self.with(|own| own.attend()).await {
+                    Ok(()) => last = now,
+                    Err(refusal) => {
+                        eprintln!("atoll serve: artifacts wait unscanned: {}", refusal.what);
+                        tokio::time::sleep(ATTENDED_AGAIN).await;
+                    }
                 }
-                last = now;
             }
             tokio::time::sleep(ATTENDED_EVERY).await;
         }

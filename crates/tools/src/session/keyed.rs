@@ -6,8 +6,19 @@ use atoll_model::ToolName;
 
 use super::{Session, failed, locked};
 use crate::answer::{Answer, Refusal};
-use crate::keys::{Again, Taken};
+use crate::keys::{Again, Taken, UNDO_KEY};
 use crate::runner::Runner;
+
+/// Refuses a key by which an undo would take a call for its own.
+pub(super) fn refuse_undo(key: Option<&str>) -> Result<(), Refusal> {
+    match key.is_some_and(|key| key.starts_with(UNDO_KEY)) {
+        false => Ok(()),
+        true => {
+            let why = format!("its key begins with {UNDO_KEY:?}, as those of an undo do");
+            Err(Refusal::Invalid(vec![why]))
+        }
+    }
+}
 
 impl<R: Runner> Session<R> {
     /// Marks the session as this process's, before its first call.

@@ -78,13 +78,30 @@ fn profile_adds_patterns_and_takes_out() {
         &["docs/**", "!Cargo.lock"],
         workspace.path(),
     );
-    for one in ["docs", "docs/a", "docs/b/c", "check.sh", "--all/tests"] {
+    // A command can change its directory first.
+    for one in [
+        "docs",
+        "docs/a",
+        "docs/b/c",
+        "check.sh",
+        "--all/tests",
+        "sub/check.sh",
+    ] {
         assert!(judge.decides(&path(one)), "{one}");
     }
     // A directory that a command names is what it is about.
-    for one in ["Cargo.lock", "src/a.py", "a/docs/b", "sub/check.sh"] {
+    for one in ["Cargo.lock", "src/a.py", "a/docs/b", "sub/check"] {
         assert!(!judge.decides(&path(one)), "{one}");
     }
+    let judge = of(
+        &["cd sub && python3 -m unit.test ../ci/go.sh"],
+        &[],
+        workspace.path(),
+    );
+    for one in ["unit/test.py", "unit/test/a", "ci/go.sh", "other/go.sh"] {
+        assert!(judge.decides(&path(one)), "{one}");
+    }
+    assert!(!judge.decides(&path("unit/other.py")));
 }
 
 #[test]
