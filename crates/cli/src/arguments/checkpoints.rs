@@ -62,9 +62,9 @@ pub struct ShowCheckpointArguments {
     pub json: bool,
 }
 
-/// Note that the effect is over: what changes from now on is somebody else's
+/// Note that the effect is over
 ///
-/// A tool's checkpoint is settled by itself. Before that a restore cannot tell what the effect has
+/// What changes from now on is somebody else's. A tool's checkpoint is settled by itself. Before that a restore cannot tell what the effect has
 /// changed, and restores it only with --overwrite.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]

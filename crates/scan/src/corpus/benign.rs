@@ -183,7 +183,7 @@ const TEXTS: [(&str, &str); 22] = [
     ),
     (
         "docs-command",
-        "$ atoll run --secret OPENAI_API_KEY -- codex exec 'fix the tests'",
+        "$ docker run --env OPENAI_API_KEY agent exec 'fix the tests'",
     ),
     ("regex", "const TOKEN_RE = /ghp_[0-9A-Za-z]{36}/;"),
     ("regex-aws", "AWS_KEY = re.compile(r\"AKIA[0-9A-Z]{16}\")"),
