@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-/// Take, list, show and discard checkpoints of files, databases and repositories
+/// Take and show checkpoints of files, databases and refs
 ///
 /// A tool that says `checkpoint = [...]` has one taken before each call with an effect. Targets are
 /// files:PATH, sqlite:PATH, git:PATH (refs) and postgres:NAME or postgres://USER@HOST:PORT/NAME.
