@@ -1,6 +1,7 @@
 //! The rule of a profile for its outputs, carried out: scanners look at artifacts, and what is clean is
 //! promoted.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use atoll_engine::artifacts::{Deciding, kept_by};
@@ -44,18 +45,26 @@ pub fn attend(
         return Ok(Vec::new());
     };
     let mut all = Vec::new();
+    let mut failed = BTreeSet::new();
     loop {
-        let is_meant = |one: &Artifact| run.is_none_or(|run| one.origin.run == *run);
         let mut waiting = store.unattended().doing(UNREAD)?;
-        waiting.retain(is_meant);
+        waiting.retain(|one| run.is_none_or(|run| one.origin.run == *run));
+        waiting.retain(|one| !failed.contains(&one.id));
         if waiting.is_empty() {
             return Ok(all);
         }
         for artifact in waiting {
-            // One that cannot be read is in no other's way.
-            let waits = met(engine, &store, &artifact, program)
-                .unwrap_or_else(|failure| Some(failure.why.unwrap_or(failure.what)));
-            store.attended(&artifact).doing("it cannot be noted")?;
+            let waits = match met(engine, &store, &artifact, program) {
+                Ok(waits) => {
+                    store.attended(&artifact).doing("it cannot be noted")?;
+                    waits
+                }
+                // It is in no other's way, and its rule is still to be met.
+                Err(failure) => {
+                    failed.insert(artifact.id.clone());
+                    Some(failure.why.unwrap_or(failure.what))
+                }
+            };
             all.push(Attended { artifact, waits });
         }
     }
@@ -98,7 +107,10 @@ fn met(
     };
     match deciding.promote(store, std::slice::from_ref(artifact), None) {
         Ok(_) => Ok(None),
-        Err(failure) => Ok(Some(failure.why.unwrap_or(failure.what))),
+        Err(failure) if failure.kind == Kind::Denied => {
+            Ok(Some(failure.why.unwrap_or(failure.what)))
+        }
+        Err(failure) => Err(failure),
     }
 }
 

@@ -5,6 +5,8 @@
 //! One checkpoint is a directory `<state>/checkpoints/ID`, with its record and one part for each of its
 //! targets.
 
+mod own;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -14,12 +16,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_checkpoint::{Change, Left, Limits, Overwrite, Taken, Target};
 use atoll_ledger::private::PrivateDirectory;
-use atoll_ledger::{Durability, Ledger, StateDir};
+use atoll_ledger::{Durability, Ledger, StateDir, hex};
 use atoll_model::{Action, Reason, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::promotion::outside::Outside;
 use crate::run::new_run_id;
@@ -130,8 +131,8 @@ impl Checkpoints<'_> {
             whole: false,
             bytes: 0,
         };
-        self.refuse_own(&checkpoint)?;
-        self.refuse_more(&checkpoint)?;
+        own::refuse(self.state, taking.targets)?;
+        let mut left = self.room(&checkpoint)?;
         self.write(&checkpoint)?;
         let mut parts = Vec::new();
         for (index, target) in taking.targets.iter().enumerate() {
@@ -139,8 +140,15 @@ impl Checkpoints<'_> {
                 part_id(&checkpoint.id, index),
                 self.part(&checkpoint, index),
             );
-            match atoll_checkpoint::take(target, &id, &into, &Limits::default()) {
-                Ok(taken) => parts.push(taken),
+            let limits = Limits {
+                bytes_max: Some(left),
+                ..Limits::default()
+            };
+            match atoll_checkpoint::take(target, &id, &into, &limits) {
+                Ok(taken) => {
+                    left = left.saturating_sub(taken.bytes);
+                    parts.push(taken);
+                }
                 Err(error) => {
                     // The first error counts; what is left of it is found by its record.
                     let _ = self.discard_parts(&checkpoint);
@@ -168,32 +176,13 @@ impl Checkpoints<'_> {
         Ok(checkpoint)
     }
 
-    /// Refuses what Atoll's own state lies in, or lies in it: a restore would take back what is on record.
-    fn refuse_own(&self, new: &Checkpoint) -> Result<(), Failure> {
-        let places = Places::read()?;
-        let own = [self.state.path(), &places.state, &places.config];
-        for target in &new.targets {
-            let (Target::Files { path } | Target::Sqlite { path } | Target::Git { path }) = target
-            else {
-                continue;
-            };
-            let path = std::path::absolute(path).doing(UNREAD)?;
-            let path = path.canonicalize().unwrap_or(path);
-            let meets = |own: &&Path| path.starts_with(own) || own.starts_with(&path);
-            if own.iter().any(meets) {
-                return Err(Failure::new(format!("no checkpoint of {target} is taken"))
-                    .because("Atoll's own state or configuration is there"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses a further one of a run or a session that has as many as it may.
-    fn refuse_more(&self, new: &Checkpoint) -> Result<(), Failure> {
+    /// Returns the bytes that a further one of a run or a session may have.
+    fn room(&self, new: &Checkpoint) -> Result<u64, Failure> {
         let all = self.list()?.into_iter().filter(|one| one.run == new.run);
         let sizes: Vec<u64> = all.map(|one| one.bytes).collect();
-        if sizes.len() < CHECKPOINTS_MAX && sizes.iter().sum::<u64>() < BYTES_MAX {
-            return Ok(());
+        let left = BYTES_MAX.saturating_sub(sizes.iter().sum());
+        if sizes.len() < CHECKPOINTS_MAX && left > 0 {
+            return Ok(left);
         }
         Err(
             Failure::new("this session has as many checkpoints as it may")
@@ -466,11 +455,7 @@ const UNREAD: &str = "the checkpoints cannot be read";
 pub fn targets(texts: &[String]) -> Result<Vec<Target>, Failure> {
     let read = texts.iter().map(|text| {
         let target = text.parse::<Target>();
-        target.map_err(|error| {
-            Failure::new("a target of the checkpoint is none")
-                .because(error)
-                .advise("write files:PATH, sqlite:PATH, git:PATH or postgres://HOST/NAME")
-        })
+        target.doing("a target of the checkpoint is none")
     });
     read.collect()
 }
@@ -483,7 +468,7 @@ fn new_id() -> Result<String, Failure> {
     let mut bytes = [0_u8; ID_BYTES];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     filled.doing("no random id can be made")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }
 
 fn milliseconds(time: SystemTime) -> u64 {

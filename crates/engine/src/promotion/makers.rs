@@ -103,7 +103,8 @@ impl By<'_> {
     }
 }
 
-/// Returns the facts about a run, and every one whose layers it continued, with equal ones once.
+/// Returns the facts about a run, and every one whose layers it continued, with equal ones once; `None`
+/// where no run has this name, but a session of tools, or a person.
 ///
 /// # Errors
 /// When the ledger cannot be read.
@@ -111,8 +112,14 @@ pub(crate) fn of_run_alone(
     state: &StateDir,
     run: &RunId,
     asks_for_reputation: bool,
-) -> Result<Vec<Maker>, String> {
-    each_once(state, of_run(state, run)?, asks_for_reputation)
+) -> Result<Option<Vec<Maker>>, String> {
+    let mut is_run = false;
+    for event in Ledger::show(state, run).map_err(|error| unread(&error))? {
+        let event = event.map_err(|error| unread(&error))?;
+        is_run |= event.kind == OPENED;
+    }
+    let makers = || each_once(state, of_run(state, run)?, asks_for_reputation);
+    is_run.then(makers).transpose()
 }
 
 fn each_once(

@@ -56,13 +56,10 @@ impl Outside<'_> {
         let call = Call::new(self.run.clone(), person, place, self.action);
         let makers = match makers_read(&rules, &call) {
             Some(reads_reputation) => of_run_alone(state, self.run, reads_reputation),
-            None => Ok(Vec::new()),
+            None => Ok(Some(Vec::new())),
         };
-        // A session of tools, or a person, is no run: what policies ask of one is unknown then.
-        let makers = match (makers, &call.action) {
-            (Err(_), Action::Restore) => Ok(vec![nobody(host.uid)]),
-            (makers, _) => makers,
-        };
+        // Of a session of tools, or a person, what policies ask of a run is unknown.
+        let makers = makers.map(|makers| makers.unwrap_or_else(|| vec![nobody(host.uid)]));
         let facts = Facts {
             host: &host,
             mode: Mode::Full,
