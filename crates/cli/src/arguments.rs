@@ -114,9 +114,9 @@ pub use token::{
     RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
 };
 pub use tools::{
-    AssertToolsArguments, CallToolArguments, CheckToolsArguments, InstallToolsArguments,
-    ListToolsArguments, McpArguments, PinToolsArguments, ShowToolArguments, SignToolsArguments,
-    SwitchToolArguments, ToolsAction, ToolsArguments, UninstallToolsArguments,
+    AssertToolsArguments, CallToolArguments, CheckToolsArguments, CleanArguments,
+    InstallToolsArguments, ListToolsArguments, McpArguments, PinToolsArguments, ShowToolArguments,
+    SignToolsArguments, SwitchToolArguments, ToolsAction, ToolsArguments, UninstallToolsArguments,
 };
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,

@@ -14,6 +14,7 @@ use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{OutputsRule, Reason, RunId};
 use atoll_scan::Rules;
 use atoll_store::{Artifact, ArtifactFilter, ArtifactState, Artifacts};
+use atoll_tools::{Pii, clean_answer};
 use serde_json::{Value, json};
 
 use crate::arguments::{
@@ -224,8 +225,12 @@ impl Command<'_> {
             read => read.doing("its content cannot be read")?,
         }
         self.output.result("\n");
-        for line in head.0.split(|byte| *byte == b'\n').take(PREVIEW_LINES) {
-            self.output.result(&format!("| {}\n", printable(line)));
+        let cleaned = clean_answer(&head.0, Pii::Mask);
+        for line in cleaned.text.lines().take(PREVIEW_LINES) {
+            self.output.result(&format!("| {line}\n"));
+        }
+        for note in cleaned.notes() {
+            self.output.say(&format!("{note}\n"));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod asserting;
 mod calling;
+mod cleaning;
 mod packs;
 mod pinning;
 mod undoing;
@@ -42,6 +43,7 @@ pub fn tools(arguments: &ToolsArguments, output: &Output) -> Result<u8, Failure>
         ToolsAction::Show(arguments) => show(&tools.registry(), arguments, output),
         ToolsAction::Check(arguments) => check(&tools, arguments, output),
         ToolsAction::Call(arguments) => calling::call(&tools, arguments, output),
+        ToolsAction::Clean(arguments) => cleaning::clean(arguments, output),
         ToolsAction::Assert(arguments) => asserting::assert(arguments, output),
         ToolsAction::Pin(arguments) => pinning::pin(&tools, arguments, output),
         ToolsAction::Install(arguments) => packs::install(&tools, arguments, output),

@@ -13,6 +13,7 @@ mod bzip2;
 #[cfg(any(test, feature = "corpus"))]
 pub mod corpus;
 mod inside;
+pub mod instructions;
 #[cfg(feature = "yara")]
 mod malware;
 mod personal;

@@ -7,6 +7,7 @@ use atoll_model::mask_secrets_in;
 use serde_json::{Map, Value, json};
 
 use crate::filter::Pii;
+use atoll_scan::instructions::reads_like_instructions;
 use atoll_scan::pii::{PiiCounts, mask_pii};
 
 /// A text that a model may read.
@@ -46,7 +47,7 @@ pub fn clean(text: &[u8], bytes_max: usize, of: Pii) -> Cleaned {
     if let (Pii::Mask, Some(masked)) = (of, mask_pii(&shown, &mut pii)) {
         shown = masked;
     }
-    let is_flagged = reads_like_instructions(&shown);
+    let is_flagged = reads_like_instructions(&String::from_utf8_lossy(&masked));
     let rest = shown.split_off(shown.floor_char_boundary(bytes_max));
     Cleaned {
         rest,
@@ -57,6 +58,15 @@ pub fn clean(text: &[u8], bytes_max: usize, of: Pii) -> Cleaned {
         pii,
         ..Cleaned::default()
     }
+}
+
+/// Cleans the whole of a text that goes from an agent to people, as its answer: like a result, with
+/// pictures by address made mere text.
+#[must_use]
+pub fn clean_answer(text: &[u8], pii: Pii) -> Cleaned {
+    let mut cleaned = clean(text, usize::MAX, pii);
+    cleaned.is_defused = defuse(&mut cleaned.text);
+    cleaned
 }
 
 /// The most times that a text is written within another one, each with backslashes of its own.
@@ -99,34 +109,6 @@ fn without_backslashes(line: &[u8]) -> Vec<u8> {
         plain.push(*escaped.unwrap_or(byte));
     }
     plain
-}
-
-/// Words that speak to a model, in lower case.
-const INSTRUCTIONS: [&str; 16] = [
-    "ignore previous instructions",
-    "ignore all previous",
-    "ignore the previous",
-    "ignore your instructions",
-    "disregard previous",
-    "disregard all previous",
-    "disregard your instructions",
-    "forget previous instructions",
-    "forget your instructions",
-    "new system prompt",
-    "do not tell the user",
-    "don't tell the user",
-    "without telling the user",
-    "<|im_start|>",
-    "[/inst]",
-    "</system>",
-];
-
-/// Returns whether a text reads like instructions to a model. A sign, and no wall: there are always
-/// other words.
-fn reads_like_instructions(text: &str) -> bool {
-    let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-    let text = words.join(" ");
-    INSTRUCTIONS.iter().any(|one| text.contains(one))
 }
 
 /// The longest description of a picture in Markdown, bytes.

@@ -16,7 +16,7 @@ const EVERY: &str = "*";
 /// The treatment of personal data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Pii {
+pub enum Pii {
     /// Given as it is.
     #[default]
     Keep,

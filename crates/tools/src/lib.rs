@@ -10,6 +10,7 @@
 mod answer;
 mod block;
 mod breaker;
+mod budget;
 mod cleaned;
 mod confined;
 mod database;
@@ -40,8 +41,10 @@ mod written;
 pub use answer::{Answer, Refusal};
 pub use block::{Block, Contents, text_of};
 pub use breaker::{Changed, State};
+pub use cleaned::{Cleaned, clean_answer};
 pub use confined::confine;
 pub use exec::{Cancel, OUTPUT_BYTES_MAX, Program, Ran, RanEnd, content, run};
+pub use filter::Pii;
 pub use guard::Guard;
 pub use json::{InvalidJson, parse};
 pub use limits::Exceeded;

