@@ -369,6 +369,7 @@ impl Case {
             text: text.to_owned(),
             arguments: flattened(&arguments)?,
             key: None,
+            spent: Vec::new(),
         })
     }
 

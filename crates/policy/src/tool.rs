@@ -8,6 +8,7 @@ use crate::compiled::Policies;
 use crate::decide::of_host;
 use crate::grant::ToolGrant;
 use crate::policies::{cedar_facts, principals};
+use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::Facts;
 
@@ -29,7 +30,7 @@ pub(crate) fn tool(
     if !reasons.is_empty() {
         return Verdict::Deny(reasons);
     }
-    let unanswered = rules.unanswered(call, answer.asked);
+    let unanswered = rules.unanswered(call, [of_budget(asked), answer.asked].concat());
     if !unanswered.is_empty() {
         return Verdict::Ask(unanswered);
     }
@@ -39,6 +40,19 @@ pub(crate) fn tool(
         policy_digest: rules.digest.clone(),
         notices: answer.notices,
     })
+}
+
+/// Returns the reasons to ask a person that the session's budget gives.
+fn of_budget(asked: &CallTool) -> Vec<Reason> {
+    let spent = asked.spent.iter().map(|bound| {
+        reason(
+            format!("calling {}", asked.tool),
+            format!("this session has used up its budget: {bound}"),
+            &"[session.budget] of the tools",
+            "a person's yes lets the budget begin anew",
+        )
+    });
+    spent.collect()
 }
 
 /// Returns whether a caller is shown a tool: whether some call of it may be allowed.

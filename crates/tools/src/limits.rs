@@ -9,6 +9,7 @@ use atoll_model::{format_duration, parse_duration};
 use serde::Deserialize;
 
 use crate::breaker;
+use crate::budget::Budget;
 
 /// The most that a rate counts in its time.
 const RATE_MAX: u32 = 1_000_000;
@@ -44,6 +45,7 @@ pub(crate) struct Written {
     bytes: Option<u64>,
     wall_clock: Option<String>,
     idle: Option<String>,
+    budget: Option<Budget>,
     breaker: Option<breaker::Written>,
 }
 
@@ -51,14 +53,15 @@ pub(crate) struct Written {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounds {
     pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
     pub(crate) breaker: Option<breaker::Limits>,
 }
 
 impl Written {
     /// Reads those of a tool or a caller, with the first thing that is wrong with them.
     pub(crate) fn read(&self) -> Result<Bounds, String> {
-        match self.wall_clock.is_some() || self.idle.is_some() {
-            true => Err("wall-clock, idle: they are of [session]".to_owned()),
+        match self.wall_clock.is_some() || self.idle.is_some() || self.budget.is_some() {
+            true => Err("wall-clock, idle, budget: they are of [session]".to_owned()),
             false => self.read_of_session(),
         }
     }
@@ -68,6 +71,7 @@ impl Written {
         let breaker = self.breaker.as_ref().map(breaker::Written::read);
         Ok(Bounds {
             limits: self.limits()?,
+            budget: self.budget.clone().unwrap_or_default(),
             breaker: breaker.transpose()?,
         })
     }

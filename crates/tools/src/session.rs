@@ -26,9 +26,10 @@ use atoll_policy::ToolGrant;
 use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
+use crate::budget::Spent;
 use crate::exec::{Cancel, Program};
 use crate::recording::Recording;
-use crate::registry::{Problem, Registry, ToolSwitches};
+use crate::registry::{Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
 use crate::tool::{Command, Tool, Work};
@@ -64,6 +65,8 @@ pub struct Session<R> {
     connections: Mutex<BTreeMap<String, Slot>>,
     /// The calls whose upstreams wait for answers.
     pending: Pending,
+    /// The part of its budget that is used up.
+    spent: Mutex<Spent>,
 }
 
 /// The calls that are being made.
@@ -177,6 +180,7 @@ impl<R: Runner> Session<R> {
             tokens: None,
             connections: Mutex::default(),
             pending: Pending::default(),
+            spent: Mutex::default(),
         }
     }
 
@@ -232,24 +236,6 @@ impl<R: Runner> Session<R> {
         all
     }
 
-    /// Returns what is wrong with the boundaries of tools.
-    #[must_use]
-    pub fn problems(&self) -> Vec<Problem> {
-        let registry = self.registry();
-        let refused = |tool: &Arc<Tool>| {
-            let failure = self.engine.tool_rules(&self.runner.boundary(tool)).err()?;
-            Some(Problem {
-                file: tool.file.clone(),
-                table: Some(format!("tool.{}", tool.name)),
-                why: match failure.why {
-                    Some(why) => format!("{}: {why}", failure.what),
-                    None => failure.what,
-                },
-            })
-        };
-        registry.tools().filter_map(refused).collect()
-    }
-
     /// Notes that a call is being made, if the session goes on.
     fn begin(&self, number: u32, cancel: &Cancel) -> Result<Making<'_, R>, Failure> {
         let mut under_way = locked(&self.under_way);
@@ -294,7 +280,9 @@ impl<R: Runner> Session<R> {
         });
         let judged = typed.as_ref().map(|typed| typed.call.text.clone()).ok();
         let called = match typed {
-            Ok(typed) => self.decide(asked, &typed, &boundary, rules, number, &is_fault),
+            Ok(typed) => self.within_budget(&registry, typed, |typed| {
+                self.decide(asked, typed, &boundary, rules, number, &is_fault)
+            }),
             Err(why) => Err(self.reject(tool, number, why)),
         };
         if let Err(Refusal::NeedsApproval { .. }) = &called {
@@ -360,6 +348,7 @@ impl<R: Runner> Session<R> {
         self.open_calls().map_err(failed)?;
         let (id, directory) = (request.id(), boundary.workspace.directory());
         let effect = |grant: &ToolGrant| {
+            self.renew_budget(typed);
             let most = grant.wall_clock().unwrap_or(tool.timeout);
             let begun = Begun {
                 tool,

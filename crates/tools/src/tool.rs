@@ -208,6 +208,8 @@ pub(crate) struct Written {
     environment: BTreeMap<String, String>,
     #[serde(default)]
     limits: BTreeMap<String, String>,
+    #[serde(default)]
+    inputs: BTreeMap<String, String>,
     callers: Option<Vec<String>>,
     #[serde(default = "on")]
     enabled: bool,
@@ -300,6 +302,7 @@ impl Written {
                 &self.allow,
                 &self.environment,
                 &self.limits,
+                &self.inputs,
             )?,
             callers: self.callers,
             enabled: self.enabled,

@@ -132,6 +132,8 @@ pub(crate) struct Written {
     environment: BTreeMap<String, String>,
     #[serde(default)]
     limits: BTreeMap<String, String>,
+    #[serde(default)]
+    inputs: BTreeMap<String, String>,
     callers: Option<Vec<String>>,
     #[serde(default = "on")]
     enabled: bool,
@@ -166,6 +168,7 @@ impl Written {
             &self.allow,
             &self.environment,
             &self.limits,
+            &self.inputs,
         );
         let timeout = timeout(self.timeout.as_deref())?;
         let result_bytes = result_bytes(self.result_bytes.as_deref())?;

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
-use atoll_model::{LimitKey, ToolEffect, parse_bytes, parse_duration};
+use atoll_model::{
+    Input, InputName, InputSource, LimitKey, ToolEffect, parse_bytes, parse_duration,
+};
 use atoll_policy::{Outputs, Requested, RequestedProfile};
 
 /// The longest time that a tool can name.
@@ -46,19 +49,41 @@ pub(crate) fn requested(
     allow: &[String],
     environment: &BTreeMap<String, String>,
     limits: &BTreeMap<String, String>,
+    inputs: &BTreeMap<String, String>,
 ) -> Result<Requested, String> {
     let limit = |(key, value): (&String, &String)| {
         let key = LimitKey::parse(key).map_err(|error| format!("limits: {error}"))?;
         Ok((key, value.clone()))
     };
     let variable = |(name, value): (&String, &String)| OsString::from(format!("{name}={value}"));
+    let input = |(name, source): (&String, &String)| input(name, source);
     Ok(Requested {
         profile: profile.map(|name| RequestedProfile::Named(name.to_owned())),
         allow: allow.to_vec(),
         limits: limits.iter().map(limit).collect::<Result<_, String>>()?,
         environment: environment.iter().map(variable).collect(),
         outputs: Outputs::WherePossible,
+        inputs: inputs.iter().map(input).collect::<Result<_, String>>()?,
         ..Requested::default()
+    })
+}
+
+/// Reads an input: a name, and an absolute path or `artifact:ID`.
+fn input(name: &str, source: &str) -> Result<Input, String> {
+    let at = |why: &str| format!("inputs.{name}: {why}");
+    let none =
+        "a name is of letters, digits, `.`, `_` and `-`, and begins with a letter or a digit";
+    let source = match InputSource::parse(source) {
+        Some(Ok(source @ InputSource::Artifact(_))) => source,
+        None if source.starts_with('/') => {
+            let path = Path::new(source).canonicalize();
+            InputSource::Path(path.map_err(|error| at(&format!("{source}: {error}")))?)
+        }
+        Some(_) | None => return Err(at("it is neither an absolute path nor artifact:ID")),
+    };
+    Ok(Input {
+        name: InputName::parse(name).ok_or_else(|| at(none))?,
+        source,
     })
 }
 

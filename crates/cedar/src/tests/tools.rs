@@ -16,6 +16,7 @@ fn call(tool: &str, arguments: &Value) -> CallTool {
         text: arguments.to_string(),
         arguments: flattened(arguments).unwrap(),
         key: None,
+        spent: Vec::new(),
     }
 }
 

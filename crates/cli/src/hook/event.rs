@@ -137,6 +137,7 @@ impl Event {
                 text: judged.to_string(),
                 arguments: flattened(&judged)?,
                 key: None,
+                spent: Vec::new(),
             },
             command,
             input,

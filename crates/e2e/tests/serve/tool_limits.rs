@@ -116,6 +116,65 @@ fn breaker_opens_tries_once_and_is_set_by_a_person() {
     assert_eq!(states, ["open", "half-open", "closed", "tripped", "closed"]);
 }
 
+/// At a bound an approver is asked, and what they allow begins the budget anew; a repeated answer does
+/// not.
+#[test]
+fn budget_of_a_session_asks_at_its_bound() {
+    let world = World::new("budget_of_a_session_asks_at_its_bound");
+    let server = started(&world, "[session.budget]\nwrite = 1\n");
+    let key = |key: &str| {
+        let body = json!({ "session": "a", "key": key }).to_string();
+        server.ask(&world, "POST", "/v1/tools/heal/call", &body)
+    };
+    assert_eq!(key("one").0, 200);
+    let may = |tool: &str| {
+        let body = json!({ "session": "a" }).to_string();
+        server
+            .ask(&world, "POST", &format!("/v1/tools/{tool}/may"), &body)
+            .1
+    };
+    let asks = |told: &Value| {
+        told.to_string()
+            .contains("used up its budget: 1 calls of effect write")
+    };
+    assert_eq!(key("one").0, 200);
+    assert!(asks(&may("heal")), "{}", may("heal"));
+    // Reading is bounded by nothing, and so is another session.
+    assert_eq!(call(&world, &server, "say", "a").0, 200);
+    assert_eq!(call(&world, &server, "heal", "b").0, 200);
+    let approver = world
+        .atoll([
+            "serve", "keys", "create", "--name", "boss", "--role", "approver",
+        ])
+        .run()
+        .success()
+        .out();
+    let (status, answer) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| key("two"));
+        let asked = wait_until("the question", SOON, || {
+            let (_, all) = server.ask(&world, "GET", "/v1/approvals", "");
+            all.as_array().and_then(|all| all.first().cloned())
+        });
+        assert!(asks(&asked), "{asked}");
+        let path = format!(
+            "{}/v1/sandboxes/{}/approvals/{}",
+            server.url,
+            asked["sandbox"].as_str().unwrap(),
+            asked["approval"]
+        );
+        let header = format!("X-API-Key: {}", approver.trim());
+        let body = json!({ "digest": asked["digest"], "grant": true }).to_string();
+        let granted = world.host("curl").args(["-sS", "-H", &header, "-d", &body]);
+        let _ = granted.arg(&path).run().success();
+        asking.join().unwrap()
+    });
+    assert_eq!(status, 200, "{answer}");
+    // With the call that was agreed to it is used up again.
+    assert!(asks(&may("heal")), "{}", may("heal"));
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
 /// Returns how many sandboxes the caller has.
 fn sandboxes(world: &World, server: &Server) -> usize {
     let (_, told) = server.ask(world, "GET", "/v1/sandboxes", "");

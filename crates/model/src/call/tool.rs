@@ -188,6 +188,8 @@ pub struct CallTool {
     pub arguments: Vec<Argument>,
     /// The caller's name for the call, by which it is carried out once.
     pub key: Option<String>,
+    /// The bounds of the session's budget that are used up, so that a person is asked.
+    pub spent: Vec<String>,
 }
 
 /// One argument: a scalar, or a list of scalars.

@@ -263,6 +263,7 @@ fn of_tool(text: &str) -> Cell {
         text: "{}".to_owned(),
         arguments: Vec::new(),
         key: None,
+        spent: Vec::new(),
     }));
     match crate::decide(&world.rules(), &world.call.with(action), &world.facts()) {
         Verdict::Allow(Granted::Tool(grant)) if grant.wall_clock().is_some() => Cell::Done,

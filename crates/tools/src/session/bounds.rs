@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use atoll_engine::failure::Failure;
 use atoll_model::ToolEnd;
+use serde_json::Value;
 
+use super::typed::Typed;
 use super::{Session, failed, locked};
 use crate::answer::{Answer, Refusal};
 use crate::breaker::{Changed, Went};
@@ -73,6 +75,45 @@ impl<R: Runner> Session<R> {
         }
     }
 
+    /// Makes a call within the budget: where that is used up, a person is asked.
+    pub(super) fn within_budget(
+        &self,
+        registry: &Registry,
+        mut typed: Typed<'_>,
+        call: impl FnOnce(&Typed<'_>) -> Result<Answer, Refusal>,
+    ) -> Result<Answer, Refusal> {
+        let Some(bounds) = &registry.session else {
+            return call(&typed);
+        };
+        let effect = typed.tool.effect;
+        {
+            // Counted as it begins: of several at once none passes a bound unseen.
+            let mut spent = locked(&self.spent);
+            typed.call.spent = spent.reached(&bounds.budget, effect);
+            spent.begin(effect);
+        }
+        let called = call(&typed);
+        match &called {
+            Ok(answer) => locked(&self.spent).end(rows(answer)),
+            Err(_) => locked(&self.spent).take_back(effect),
+        }
+        called
+    }
+
+    /// Lets the budget begin anew with a call that a person has agreed to although it was used up.
+    pub(super) fn renew_budget(&self, typed: &Typed<'_>) {
+        if !typed.call.spent.is_empty() {
+            locked(&self.spent).renew(typed.tool.effect);
+        }
+    }
+
+    /// Returns the bounds of the budget that a call would pass.
+    pub(super) fn over_budget(&self, registry: &Registry, tool: &Tool) -> Vec<String> {
+        let budget = registry.session.as_ref().map(|bounds| &bounds.budget);
+        let reached = |budget| locked(&self.spent).reached(budget, tool.effect);
+        budget.map(reached).unwrap_or_default()
+    }
+
     /// Records that a limit is in the way of a call.
     fn limited(&self, tool: &Tool, number: u32, exceeded: Exceeded) -> Refusal {
         let why = [exceeded.why.clone()];
@@ -111,4 +152,16 @@ pub(super) fn went(called: &Result<Answer, Refusal>, is_fault: bool) -> [Option<
         ToolEnd::Interrupted => None,
     };
     [of_tool, Some(Went::Well)]
+}
+
+/// Returns the number of rows that a statement has changed; one whose end is unknown can have changed any.
+fn rows(answer: &Answer) -> u64 {
+    let changed = answer
+        .structured
+        .as_ref()
+        .and_then(|all| all.get("changed"));
+    match answer.end {
+        ToolEnd::Done => changed.and_then(Value::as_u64).unwrap_or(0),
+        ToolEnd::Failed | ToolEnd::TimedOut | ToolEnd::Interrupted | ToolEnd::Unknown => 0,
+    }
 }

@@ -120,6 +120,7 @@ pub(super) fn call_of(
         text,
         arguments,
         key: key.map(str::to_owned),
+        spent: Vec::new(),
     }
 }
 

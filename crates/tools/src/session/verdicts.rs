@@ -1,5 +1,6 @@
 //! The verdicts on calls that are not made.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use atoll_engine::sandboxes::{CreateSandbox, PriorAnswer, Workspace};
@@ -9,6 +10,7 @@ use atoll_model::{CallTool, Verdict};
 use super::typed::{Typed, call_of};
 use super::{May, Session, failed, unknown};
 use crate::answer::Refusal;
+use crate::registry::Problem;
 use crate::runner::Runner;
 use crate::scope::Place;
 use crate::tool::Tool;
@@ -28,12 +30,31 @@ impl<R: Runner> Session<R> {
         }
         let place = || self.place(tool, &boundary);
         let typed = Typed::read(tool, arguments, None, None, place);
-        let typed = typed.map_err(Refusal::Invalid)?;
+        let mut typed = typed.map_err(Refusal::Invalid)?;
+        typed.call.spent = self.over_budget(&registry, tool);
         Ok(match rules.preview(&self.preview(&boundary, &typed.call)) {
             Verdict::Allow(_) => May::Yes,
             Verdict::Ask(reasons) => May::Ask(reasons),
             Verdict::Deny(reasons) => May::No(reasons),
         })
+    }
+
+    /// Returns what is wrong with the boundaries of tools.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let registry = self.registry();
+        let refused = |tool: &Arc<Tool>| {
+            let failure = self.engine.tool_rules(&self.runner.boundary(tool)).err()?;
+            Some(Problem {
+                file: tool.file.clone(),
+                table: Some(format!("tool.{}", tool.name)),
+                why: match failure.why {
+                    Some(why) => format!("{}: {why}", failure.what),
+                    None => failure.what,
+                },
+            })
+        };
+        registry.tools().filter_map(refused).collect()
     }
 
     /// Returns where a tool would see its files now.
