@@ -266,6 +266,7 @@ impl About<'_> {
                 word(workspace)
             ),
             PlaceError::LongSocket(_) | PlaceError::Volume { .. } => STATE_ELSEWHERE.to_owned(),
+            PlaceError::Input(_) => "atoll help artifacts tells what inputs can be".to_owned(),
             PlaceError::GivenBack(_) => room::advice(),
             PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),
             PlaceError::Unmapped { .. } => "atoll run -- … without --live".to_owned(),

@@ -22,6 +22,7 @@ mod denied;
 mod desk;
 mod diff;
 mod documents;
+mod downloads;
 pub mod escape;
 mod exec;
 

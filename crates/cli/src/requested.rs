@@ -2,11 +2,14 @@
 //! limits and durations are parsed.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure};
-use atoll_model::{InvalidLimit, LimitKey, parse_duration, parse_limit};
+use atoll_model::{
+    Input, InputName, InputSource, InvalidLimit, LimitKey, parse_duration, parse_limit,
+};
 use atoll_policy::{EarlierPurposes, Outputs, Requested, RequestedProfile, nearest};
 
 use crate::arguments::{self, Command, RunArguments};
@@ -54,6 +57,11 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
             true => Outputs::Required,
             false => Outputs::None,
         },
+        inputs: arguments
+            .input
+            .iter()
+            .map(|text| input(text))
+            .collect::<Result<_, _>>()?,
         keep_caches: arguments.keep_caches,
         read_only_dirs,
         read_write_dirs,
@@ -76,6 +84,36 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         timeout,
         environment: arguments.env.clone(),
     })
+}
+
+/// Reads `--input NAME=SOURCE`.
+fn input(text: &OsStr) -> Result<Input, Failure> {
+    let what = || format!("--input {} is not usable", text.to_string_lossy());
+    let form = "atoll run --input sales=data/2026.csv -- …";
+    let bytes = text.as_bytes();
+    let split = bytes.iter().position(|byte| *byte == b'=');
+    let split = split.and_then(|at| Some((bytes.get(..at)?, bytes.get(at + 1..)?)));
+    let Some((name, source)) = split else {
+        let why = "it has a name, =, and a path or artifact:ID";
+        return Err(Failure::new(what()).because(why).advise(form));
+    };
+    let name = str::from_utf8(name).ok().and_then(InputName::parse);
+    let name = name.ok_or_else(|| {
+        let why =
+            "a name is of letters, digits, `.`, `_` and `-`, and begins with none of `.` and `-`";
+        Failure::new(what()).because(why).advise(form)
+    })?;
+    let known = str::from_utf8(source).ok().and_then(InputSource::parse);
+    let source = match known {
+        Some(source) => source.map_err(|why| Failure::new(what()).because(why).advise(form))?,
+        None => {
+            let path = Path::new(OsStr::from_bytes(source)).canonicalize();
+            let path = path.doing(&what());
+            let advice = "name a file or directory that is there, or artifact:ID";
+            InputSource::Path(path.map_err(|failure| failure.advise(advice))?)
+        }
+    };
+    Ok(Input { name, source })
 }
 
 /// Reads the command line that began a run.

@@ -26,7 +26,7 @@ use atoll_engine::{
 };
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, TerminalRights};
-use atoll_policy::{EarlierPurposes, Grant, Rules};
+use atoll_policy::{EarlierPurposes, Grant, Rules, inputs_of};
 use atoll_sandbox::{Declined, Signals, Starting};
 use atoll_store::RunRecord;
 
@@ -35,6 +35,7 @@ use crate::approvals;
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::console::{Console, ConsoleSettings};
+use crate::downloads;
 use crate::escape::EscapeFilter;
 use crate::output::Output;
 use crate::policy::rereading;
@@ -97,6 +98,7 @@ pub fn carry_out(
     let tokens = given_tokens(&typed, &state, &asked, &rules, output)?;
     let facts = facts(&host, mode, now, &words.environment, handover);
     asking::ask(&mut rules, (&asked, &facts), arguments, output)?;
+    downloads::fetch(inputs_of(&rules), &state, output)?;
     let git_environment = configuration::git_environment();
     let request = Request {
         handover,

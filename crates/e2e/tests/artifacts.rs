@@ -565,7 +565,11 @@ fn others_verify_the_statement() {
     let Some(site) = python_site(&world, "in-toto-attestation") else {
         return;
     };
-    let _ = putting_out(&world, "echo text >/outputs/a; echo other >/outputs/b").success();
+    world.write("given/one", "input");
+    let script = "cp /inputs/given/one /outputs/a; echo other >/outputs/b";
+    let run = ["run", "--outputs", "--discard", "--input", "given=given"];
+    let run = world.atoll(run.into_iter().chain(["--", "sh", "-c", script]));
+    let _ = run.run().success();
     let all = list(&world);
     let statement = world.atoll(["artifacts", "show", "--statement", id(&all[0])]);
     let statement = statement.run().success().out();

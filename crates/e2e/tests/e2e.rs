@@ -51,6 +51,7 @@ mod holes;
 mod hooks;
 mod host_services;
 mod init;
+mod inputs;
 mod inspection;
 mod io_errors;
 mod kept;

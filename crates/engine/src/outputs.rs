@@ -20,8 +20,8 @@ use atoll_model::{Boundary, Call, OutputsRule, RunId};
 use atoll_policy::Grant;
 use atoll_sandbox::OutputsPlace;
 use atoll_store::{
-    ArtifactError, ArtifactOrigin, Artifacts, Deposit, RunError, begin_outputs, end_outputs,
-    left_outputs, note_origin, origin_of_left, outputs_dir,
+    ArtifactError, ArtifactOrigin, Artifacts, Deposit, InputFacts, RunError, begin_outputs,
+    end_outputs, left_outputs, note_inputs, note_origin, noted_inputs, origin_of_left, outputs_dir,
 };
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -68,15 +68,19 @@ pub enum OutputsError {
 
 /// Makes the directory of a sandbox's outputs, if its boundary has one.
 pub(crate) fn place(
-    state: &StateDir,
+    request: &Request<'_>,
     boundary: &Boundary,
-    call: &Call,
     base: Option<u32>,
+    inputs: &[InputFacts],
 ) -> Result<Option<OutputsPlace>, PlaceError> {
+    let (state, call) = (request.state, request.call);
     let Some(rule) = boundary.outputs else {
         return Ok(None);
     };
     let directory = begin_outputs(state, &origin(call, false, rule))?;
+    if !inputs.is_empty() {
+        note_inputs(state, call.run(), inputs)?;
+    }
     // Who makes a sandbox for others, as a server does, has its programs find all of a system.
     let lists_root = call.served().is_some() || call.parent.is_some();
     let made = OutputsPlace::make(directory.clone(), base, lists_root);
@@ -119,6 +123,7 @@ impl<'a> Outputs<'a> {
         let made = Made {
             profile: Some(grant.boundary().profile.clone()),
             policies: Some(grant.policy_digest().to_owned()),
+            inputs: Vec::new(),
         };
         let origin = origin(self.call, self.is_interrupted, rule);
         match put_away_of(self.state, self.ledger, origin, &made) {
@@ -269,6 +274,11 @@ fn keep(
     let run: &RunId = &deposit.origin().run;
     let entry = ledger.record(Some(run), "outputs.kept", body, Durability::Durable)?;
     let key = Ledger::key(state)?;
+    let inputs = noted_inputs(state, run)?;
+    let made = &Made {
+        inputs,
+        ..made.clone()
+    };
     let text = statement(subjects, deposit.origin(), made, &entry, &key, now);
     let signed = sign_statement(state, STATEMENT_TYPE, &text)?;
     Ok(store.keep(deposit, entry.seq, &signed, now)?)

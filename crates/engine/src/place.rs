@@ -10,11 +10,11 @@ use std::time::SystemTime;
 
 use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths};
 use atoll_ledger::Durability;
-use atoll_model::{Access, Boundary, Keep, View, ViewKind, WorkspaceMode};
+use atoll_model::{Access, Boundary, Input, Keep, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sandbox::{IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer};
 use atoll_store::{
-    LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
+    InputFacts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
 use rustix::fs::FlockOperation;
 
@@ -26,7 +26,7 @@ use crate::served::{ServedPlace, make_empty, make_home};
 use crate::slug::slug;
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, Request, fencing, kept, login, outputs, rooted, volume_place};
+use crate::{PlaceError, Request, fencing, inputs, kept, login, outputs, rooted, volume_place};
 
 /// The directory of layers in a run's directory.
 const LAYERS: &str = "layers";
@@ -41,6 +41,8 @@ pub(crate) struct Placed {
     pub(crate) trust: Option<Trust>,
     /// The files by which its programs use SSH keys.
     pub(crate) ssh: Option<SshPlace>,
+    /// Its inputs.
+    pub(crate) inputs: Vec<InputFacts>,
     /// Layers over parts of the home that the profile's next run continues.
     pub(crate) kept: Vec<Kept>,
     /// Locks of layers that several runs share, held while this one runs.
@@ -73,26 +75,20 @@ pub(crate) fn place(
         layers.extend(placing.view(view, keep, boundary)?);
     }
     kept::tell_absent(&mut placing, boundary);
-    let login::Shown { hidden, texts } = login::place(&mut placing, boundary, &mut layers)?;
+    let login::Shown { mut hidden, texts } = login::place(&mut placing, boundary, &mut layers)?;
     placing.kept.iter().try_for_each(Kept::note)?;
     volume_place::check(&placing.offered, boundary)?;
     let fence = fencing::place(&mut placing, boundary)?;
-    let outputs = outputs::place(request.state, boundary, request.call, placing.base)?;
+    let inputs = inputs::stage(request.state, &placing.run_dir(), request.call, boundary)?;
+    // Their copies are shown.
+    hidden.extend(boundary.inputs.all.iter().map(Input::inside));
+    let outputs = outputs::place(request, boundary, placing.base, &inputs.all)?;
     let ssh = SshPlace::make(&placing.run_dir(), boundary, request.signing)?;
     let notices = placing.offered.notices(boundary, placing.base);
     placing.notices.extend(notices);
     record.layers = placing.layers;
     record.base = placing.base;
-    if !request.is_scratch() {
-        // Before anything is written there: whoever looks after a sudden end
-        // finds the layers by this.
-        let placed = |kept: &mut RunRecord| kept.clone_from(record);
-        update_run(request.state, &record.run, Durability::Buffered, placed)?;
-        if let Some(earlier) = request.resume {
-            let went_on = |kept: &mut RunRecord| kept.state = RunState::Discarded;
-            update_run(request.state, &earlier.run, Durability::Buffered, went_on)?;
-        }
-    }
+    note_layers(request, record)?;
     Ok(Placed {
         placement: Placement {
             workspace,
@@ -106,6 +102,7 @@ pub(crate) fn place(
             template: request.home.and_then(Home::template),
             frozen: request.home.and_then(Home::frozen),
             outputs,
+            inputs: inputs.directory,
             links: rooted::links(request.home, boundary.root)?,
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
@@ -116,9 +113,25 @@ pub(crate) fn place(
         notices: placing.notices,
         trust,
         ssh,
+        inputs: inputs.all,
         kept: placing.kept,
         _locks: placing.locks,
     })
+}
+
+/// Enters the layers into the record of their run, before anything is written there: whoever looks after a
+/// sudden end finds them by this.
+fn note_layers(request: &Request<'_>, record: &RunRecord) -> Result<(), PlaceError> {
+    if request.is_scratch() {
+        return Ok(());
+    }
+    let placed = |kept: &mut RunRecord| kept.clone_from(record);
+    update_run(request.state, &record.run, Durability::Buffered, placed)?;
+    if let Some(earlier) = request.resume {
+        let went_on = |kept: &mut RunRecord| kept.state = RunState::Discarded;
+        update_run(request.state, &earlier.run, Durability::Buffered, went_on)?;
+    }
+    Ok(())
 }
 
 fn layered(view: &View) -> Option<(&View, Keep)> {
@@ -456,11 +469,16 @@ impl Placing<'_> {
     }
 
     pub(crate) fn run_dir(&self) -> PathBuf {
-        let run = self.request.call.run();
-        match self.request.is_scratch() {
-            true => self.request.state.scratch_dir(run),
-            false => self.request.state.run_dir(run),
-        }
+        run_dir(self.request)
+    }
+}
+
+/// Returns the directory of a call's run.
+pub(crate) fn run_dir(request: &Request<'_>) -> PathBuf {
+    let run = request.call.run();
+    match request.is_scratch() {
+        true => request.state.scratch_dir(run),
+        false => request.state.run_dir(run),
     }
 }
 

@@ -6,6 +6,8 @@ use atoll_model::RunId;
 use atoll_sandbox::SandboxError;
 use atoll_store::{AuthorityError, KeptError, RunError};
 
+use crate::inputs::InputError;
+
 /// An error that keeps a run's layers from being made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -15,6 +17,9 @@ pub enum PlaceError {
     /// The workspace could not be copied.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// An input cannot be put there.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The workspace's control files cannot be kept read-only.
     #[error(transparent)]
     Seal(#[from] SealError),

@@ -20,13 +20,15 @@ use crate::asking::{Acts, Rereading};
 use crate::call::{CallError, Effect, Gate, NeedsApproval, carry_out};
 use crate::describe::describe;
 use crate::execs::Execs;
-use crate::place::{Placed, place};
+use crate::place::{Placed, place, run_dir};
 use crate::request::{Request, Tokens};
 use crate::rooted::SYSTEM_LAYERS;
 use crate::ssh::SshPlace;
 use crate::supervision::{EgressInputs, FlowEvent, Flows, IsRevoked, Live, Outside};
 use crate::trust::Trust;
-use crate::{PlaceError, asking, flows, given_up, kept, meanwhile, outputs, ranged, record};
+use crate::{
+    PlaceError, asking, flows, given_up, inputs, kept, meanwhile, outputs, ranged, record,
+};
 
 /// The outcome of a call that makes a sandbox.
 #[derive(Debug)]
@@ -326,6 +328,7 @@ impl Prepared {
             .unattended(request.unattended)
             .handing(request.handover)
             .signing(request.signing.zip(ssh));
+        inputs::record(ledger, &run, &placed.inputs)?;
         let running = assembled.start(armed);
         let attended = running.and_then(|it| it.attend(attachment, &mut witness, &mut outside));
         armed.note_ending();
@@ -466,6 +469,7 @@ fn note_end(
         end_without_outputs(request.state, &record.run);
     }
     ranged::give_back(request.state, &record.run).map_err(PlaceError::GivenBack)?;
+    inputs::remove(&run_dir(request));
     if request.is_scratch() {
         let upper = request.state.scratch_dir(&record.run).join("upper");
         let layers = request.state.scratch_dir(&record.run).join(SYSTEM_LAYERS);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::network::Network;
-use crate::{Limits, VolumeMount};
+use crate::{Inputs, Limits, VolumeMount};
 
 /// Everything that one execution may see, change and use. Policy makes it, and the sandbox builds
 /// exactly it: a thing not named here does not exist in the sandbox.
@@ -45,6 +45,8 @@ pub struct Boundary {
     pub nesting: bool,
     /// The fate of its outputs, if it has a directory of them: the files there become artifacts.
     pub outputs: Option<OutputsRule>,
+    /// Its inputs.
+    pub inputs: Inputs,
     /// The network access.
     pub network: Network,
 }

@@ -12,6 +12,7 @@ mod boundary;
 mod call;
 pub mod conduct;
 mod ids;
+mod input;
 mod limits;
 mod masking;
 pub mod network;
@@ -36,6 +37,7 @@ pub use call::{
     ToolName, ToolUndo,
 };
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
+pub use input::{INPUTS_DIRECTORY, Input, InputBounds, InputName, InputSource, Inputs};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use masking::{SECRET_KINDS, SecretKind, mask_secrets, mask_secrets_in};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};

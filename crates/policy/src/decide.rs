@@ -17,7 +17,7 @@ use crate::origin::{Origin, Sourced};
 use crate::places::{forbidden_here, is_plain_absolute, overlap};
 use crate::refusal::reason;
 use crate::repository;
-use crate::rules::{Rules, of_workspace};
+use crate::rules::{Rules, inputs, of_workspace};
 use crate::shipped::Shipped;
 use crate::source::{Facts, Outputs};
 
@@ -54,11 +54,11 @@ pub(crate) fn sandbox(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<
         system: rules.system.clone(),
         nesting: rules.nesting.value,
         outputs: outputs(rules, facts.mode),
+        inputs: rules.inputs.bounded(),
         network,
     };
     reasons.extend(network::refusals(rules, &boundary.network, facts.mode));
-    reasons.extend(of_credentials(rules, call, facts));
-    reasons.extend(of_keys(rules, call));
+    reasons.extend([of_credentials(rules, call, facts), of_keys(rules, call)].concat());
     reasons.extend(of_root(rules, facts.mode));
     reasons.extend(of_nesting(rules, facts.mode));
     reasons.extend(of_served(rules, call, &boundary));
@@ -384,6 +384,7 @@ fn of_outputs(rules: &Rules, mode: Mode) -> Option<Reason> {
 pub(crate) fn of_host(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     reasons.extend(of_outputs(rules, facts.mode));
+    reasons.extend(inputs::refusal(rules, facts.mode));
     let host = facts.host;
     if *host != rules.host {
         reasons.push(reason(

@@ -33,6 +33,7 @@ mod git;
 mod git_settings;
 mod grant;
 mod home;
+mod inputs;
 mod labels;
 mod layers;
 mod learnt;
@@ -107,7 +108,7 @@ pub use promotion::{ChangeRulesError, change_rules, makers_read, taking_over};
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use repository::SharedRepository;
-pub use rules::{PriorAnswer, Rules, checks};
+pub use rules::{PriorAnswer, Rules, checks, inputs_of};
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{

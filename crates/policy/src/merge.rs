@@ -70,6 +70,7 @@ pub(crate) fn merge_profile(
     replace(&mut rules.root, settings.root);
     replace(&mut rules.nesting, settings.nesting);
     replace(&mut rules.outputs_rule, settings.outputs);
+    rules.inputs.merge(settings.inputs);
     if let Some(system) = settings.system_read {
         draft.system = Some(system.value);
     }

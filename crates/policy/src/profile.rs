@@ -9,13 +9,14 @@ use crate::words::Author;
 use crate::words::parse_profile_name;
 
 /// The keys at the top level of a profile.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "description",
     "extends",
     "commands",
     "workspace",
     "forbid-live",
     "outputs",
+    "inputs",
     "network",
     "trust",
     "labels",

@@ -16,7 +16,7 @@ use crate::places::{
     CHANGED_BY_PACKAGES, LEFT_AS_IT_IS, forbidden_here, instead_of, is_plain_absolute, overlap,
 };
 use crate::refusal::reason;
-use crate::rules::Rules;
+use crate::rules::{Rules, inputs};
 use crate::source::{Outputs, Requested};
 use crate::variables::{self, Pattern};
 
@@ -44,6 +44,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
         rules.nesting = Sourced::new(true, NESTING);
     }
     rules.outputs = requested.outputs;
+    inputs::apply(rules, &requested.inputs);
     too_many("--ro", requested.read_only_dirs.len())?;
     too_many("--rw", requested.read_write_dirs.len())?;
     too_many("--env", requested.environment.len())?;
@@ -311,6 +312,10 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     digest.add("--nesting", &[u8::from(requested.nesting)]);
     if requested.outputs != Outputs::None {
         digest.add("--outputs", &[1]);
+    }
+    for input in &requested.inputs {
+        let text = format!("{}={}", input.name, input.source);
+        digest.add("--input", text.as_bytes());
     }
     if requested.keep_caches {
         digest.add("--keep-caches", &[1]);

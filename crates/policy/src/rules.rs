@@ -1,5 +1,6 @@
 mod checks;
 mod credentials;
+pub(crate) mod inputs;
 mod labels;
 mod logins;
 mod repository;
@@ -8,6 +9,7 @@ mod trust;
 mod workspace;
 
 pub use checks::checks;
+pub use inputs::inputs_of;
 pub(crate) use workspace::of_workspace;
 
 use std::collections::BTreeMap;
@@ -28,6 +30,7 @@ use crate::compiled::Policies;
 use crate::credential::Credential;
 use crate::digest::PolicyDigest;
 use crate::git_settings::GitSettings;
+use crate::inputs::InputRules;
 use crate::labels::LabelRules;
 use crate::levels::TrustRules;
 use crate::login::Login;
@@ -66,6 +69,7 @@ pub struct Rules {
     pub(crate) outputs: Outputs,
     /// The fate of outputs.
     pub(crate) outputs_rule: Sourced<OutputsRule>,
+    pub(crate) inputs: InputRules,
     /// The views by path in the sandbox, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
     /// The git repository of the workspace, if it lies outside and is shown.
@@ -234,6 +238,7 @@ impl Rules {
             nesting: no(),
             outputs: Outputs::None,
             outputs_rule: Sourced::built_in(OutputsRule::Hold),
+            inputs: InputRules::default(),
             views: BTreeMap::new(),
             repository: None,
             denied_places: Vec::new(),

@@ -11,6 +11,7 @@ use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
 use crate::git;
 use crate::home::HomeSettings;
+use crate::inputs::InputSettings;
 use crate::labels::LabelSettings;
 use crate::levels::TrustSettings;
 use crate::login;
@@ -24,6 +25,39 @@ use crate::words::{Author, parse_outputs, parse_workspace};
 
 /// A typical memory size, bytes, to check limits in a file before the host is known.
 const TYPICAL_MEMORY_BYTES: u64 = 16 << 30;
+
+/// The tables and keys that a project's file has not, and why.
+const NOT_OF_PROJECTS: [(&str, &str); 8] = [
+    (
+        "system",
+        "a project's file cannot choose the system's directories",
+    ),
+    (
+        "credential",
+        "a project's file cannot name credentials; write it into a profile of your own",
+    ),
+    (
+        "login",
+        "a project's file cannot name logins; write it into a profile of your own",
+    ),
+    (
+        "ssh",
+        "a project's file cannot use keys; write it into a profile of your own",
+    ),
+    (
+        "git",
+        "a project's file cannot change what git asks; write it into a profile of your own",
+    ),
+    (
+        "outputs",
+        "a project's file cannot say what becomes of outputs; write it into a profile of your own",
+    ),
+    (
+        "inputs",
+        "a project's file cannot bound inputs; write it into a profile of your own",
+    ),
+    ("dangerous", "a project's file cannot weaken the boundary"),
+];
 
 /// The settings of one file; empty where it is silent.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +75,7 @@ pub(crate) struct Settings {
     pub(crate) root: Option<Sourced<bool>>,
     pub(crate) nesting: Option<Sourced<bool>>,
     pub(crate) outputs: Option<Sourced<OutputsRule>>,
+    pub(crate) inputs: InputSettings,
     pub(crate) home: HomeSettings,
     pub(crate) files_read: Vec<Sourced<Place>>,
     pub(crate) pass: Vec<Sourced<Pattern>>,
@@ -73,42 +108,9 @@ impl Settings {
     /// Reads the shared tables out of the top level.
     pub(crate) fn read(document: &mut Document, top: &mut Section<'_>, author: Author) -> Self {
         if author == Author::Project {
-            document.refuse(
-                top,
-                "system",
-                "a project's file cannot choose the system's directories",
-            );
-            document.refuse(
-                top,
-                "credential",
-                "a project's file cannot name credentials; write it into a profile of your own",
-            );
-            document.refuse(
-                top,
-                "login",
-                "a project's file cannot name logins; write it into a profile of your own",
-            );
-            document.refuse(
-                top,
-                "ssh",
-                "a project's file cannot use keys; write it into a profile of your own",
-            );
-            document.refuse(
-                top,
-                "git",
-                "a project's file cannot change what git asks; write it into a profile of your own",
-            );
-            document.refuse(
-                top,
-                "outputs",
-                "a project's file cannot say what becomes of outputs; write it into a profile of your \
-                 own",
-            );
-            document.refuse(
-                top,
-                "dangerous",
-                "a project's file cannot weaken the boundary",
-            );
+            for (key, why) in NOT_OF_PROJECTS {
+                document.refuse(top, key, why);
+            }
         }
         let (pass, set) = read_environment(document, top, author);
         let (system_read, [root, nesting]) = read_system(document, top);
@@ -126,6 +128,7 @@ impl Settings {
             root,
             nesting,
             outputs: document.text(top, "outputs", parse_outputs),
+            inputs: InputSettings::read(document, top),
             home: HomeSettings::read(document, top, author),
             files_read: read_files(document, top),
             pass,

@@ -180,6 +180,15 @@ impl Rows {
         if rule.value != OutputsRule::Hold {
             self.text("outputs", "rule", rule.value.name(), &rule.origin);
         }
+        let inputs = &rules.inputs;
+        if inputs.are_stated() {
+            for (key, bound) in [("bytes", &inputs.bytes), ("files", &inputs.files)] {
+                self.push("inputs", key, Value::from(bound.value), &bound.origin);
+            }
+            for one in &inputs.types {
+                self.text("inputs", "types", &one.value, &one.origin);
+            }
+        }
     }
 
     fn push(&mut self, section: &'static str, key: &str, json: Value, from: &Origin) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_cedar::ArtifactFacts;
 use atoll_model::network::{CredentialName, Placeholder, Published};
-use atoll_model::{Call, LimitKey, Mode};
+use atoll_model::{Call, Input, LimitKey, Mode};
 
 use crate::TrustList;
 use crate::file::SourceFile;
@@ -123,6 +123,8 @@ pub struct Requested {
     pub nesting: bool,
     /// `--outputs`: a directory whose files become artifacts.
     pub outputs: Outputs,
+    /// `--input`: what is put into the sandbox by a name.
+    pub inputs: Vec<Input>,
     /// `--keep-caches`: the profile's next run sees the caches.
     pub keep_caches: bool,
     /// `--ro`: further paths to read, absolute, free of symbolic links.

@@ -39,6 +39,9 @@ pub struct Placement {
     pub frozen: Option<PathBuf>,
     /// The directory whose files become artifacts, if the boundary has outputs.
     pub outputs: Option<OutputsPlace>,
+    /// The inputs, to read at [`INPUTS_DIRECTORY`](atoll_model::INPUTS_DIRECTORY): a directory of
+    /// Atoll's own.
+    pub inputs: Option<PathBuf>,
     /// Links at the root of a template's system, with what they lead to.
     pub links: Vec<(PathBuf, Vec<u8>)>,
     /// The views of the boundary that are not shown, by their paths in the sandbox: they

@@ -68,6 +68,7 @@ fn boundary(home: &Path, views: Vec<View>) -> Boundary {
         system: None,
         nesting: false,
         outputs: None,
+        inputs: atoll_model::Inputs::default(),
         network: Network::default(),
     }
 }

@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::{Operation, Permission, Source, WHOLE};
-use atoll_model::{Access, Boundary, OUTPUTS_DIRECTORY, View, ViewKind, VolumeMount};
+use atoll_model::{
+    Access, Boundary, INPUTS_DIRECTORY, OUTPUTS_DIRECTORY, View, ViewKind, VolumeMount,
+};
 
 use atoll_sys::landlock::Rights;
 
@@ -117,6 +119,7 @@ pub(crate) fn plan(
     if let Some(outputs) = &placement.outputs {
         plan.outputs(&outputs.directory)?;
     }
+    plan.inputs(placement)?;
     if let Some(ssh) = &placement.ssh {
         plan.ssh(ssh, boundary, placement)?;
     }
@@ -244,15 +247,34 @@ impl Plan {
         Ok(())
     }
 
+    /// Adds the directory of inputs, in which nothing is executed.
+    fn inputs(&mut self, placement: &Placement) -> Result<(), SandboxError> {
+        let Some(inputs) = &placement.inputs else {
+            return Ok(());
+        };
+        let inside = Path::new(INPUTS_DIRECTORY);
+        self.vacant(inside, "inputs go there")?;
+        self.read_only(inputs, inside, false, placement)?;
+        let path = relative(inside);
+        self.operations.push(Operation::Inexecutable { path });
+        Ok(())
+    }
+
+    /// Refuses a place of Atoll's own at which something else is shown.
+    fn vacant(&self, inside: &Path, why: &str) -> Result<(), SandboxError> {
+        match self.made.contains(inside) {
+            false => Ok(()),
+            true => Err(SandboxError::Source {
+                path: inside.to_path_buf(),
+                error: std::io::Error::other(format!("it is shown in the sandbox, and {why}")),
+            }),
+        }
+    }
+
     /// Adds the directory of outputs. Its owner is no id of the sandbox where there is another one.
     fn outputs(&mut self, outputs: &Path) -> Result<(), SandboxError> {
         let inside = Path::new(OUTPUTS_DIRECTORY);
-        if self.made.contains(inside) {
-            return Err(SandboxError::Source {
-                path: inside.to_path_buf(),
-                error: std::io::Error::other("it is shown in the sandbox, and outputs go there"),
-            });
-        }
+        self.vacant(inside, "outputs go there")?;
         self.directory(inside, false);
         self.operations.push(Operation::Writable {
             path: relative(inside),

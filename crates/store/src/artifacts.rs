@@ -27,7 +27,7 @@ pub use artifact::{
 };
 use artifact::{COLUMNS, artifact};
 use deposit::id_of;
-pub use deposit::{Deposit, Deposited};
+pub use deposit::{Deposit, Deposited, media as media_type};
 pub use error::ArtifactError;
 use error::FORM;
 use sealing::{BUFFER_BYTES, Key};

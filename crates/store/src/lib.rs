@@ -32,7 +32,7 @@ mod vault;
 
 pub use artifacts::{
     Artifact, ArtifactDecision, ArtifactError, ArtifactFilter, ArtifactOrigin, ArtifactState,
-    Artifacts, Deposit, Deposited, Evidence,
+    Artifacts, Deposit, Deposited, Evidence, media_type,
 };
 pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority, ServerCertificate};
 pub use control::control_directory;
@@ -40,8 +40,8 @@ pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, kept_na
 pub use organisation::{Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey};
 pub use organisation::{SEEN_EVERY, Signed, remember_manifest};
 pub use outputs::{
-    begin_outputs, end_outputs, end_without_outputs, left_outputs, note_origin, origin_of_left,
-    outputs_dir,
+    InputFacts, begin_outputs, end_outputs, end_without_outputs, left_outputs, note_inputs,
+    note_origin, noted_inputs, origin_of_left, outputs_dir,
 };
 pub use record::{ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, SettingsRecord};
 pub use record::{RECORD_VERSION, RunRecord, RunState};

@@ -16,6 +16,27 @@ const OUTPUTS: &str = "outputs";
 const FILES: &str = "files";
 /// The rest that is known of a served sandbox, for whoever finds it after a sudden end.
 const ORIGIN: &str = "origin";
+/// The inputs of the sandbox, for the statement about its outputs.
+const INPUTS: &str = "inputs";
+
+/// The facts about an input of a sandbox, as it was put there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFacts {
+    /// Its name.
+    pub name: String,
+    /// The place that it came from: a path, or `artifact:ID`.
+    pub source: String,
+    /// The hexadecimal SHA-256 digest of a file; of a directory its "Hash1" (in-toto's `dirHash`).
+    pub digest: String,
+    /// Set for a directory.
+    pub is_directory: bool,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// The number of files.
+    pub files: u64,
+    /// The media type of a file, by its content.
+    pub media: Option<String>,
+}
 
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
@@ -60,6 +81,31 @@ pub fn note_origin(state: &StateDir, origin: &ArtifactOrigin) -> Result<(), RunE
     let text = serde_json::to_vec(&kept).map_err(std::io::Error::from);
     let written = text.and_then(|text| fs::write(&path, text));
     Ok(written.map_err(FileFault::on("write", &path))?)
+}
+
+/// Notes the inputs of a run that has outputs.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn note_inputs(state: &StateDir, run: &RunId, inputs: &[InputFacts]) -> Result<(), RunError> {
+    let path = place(state, run).join(INPUTS);
+    let text = serde_json::to_vec(inputs).map_err(std::io::Error::from);
+    let written = text.and_then(|text| fs::write(&path, text));
+    Ok(written.map_err(FileFault::on("write", &path))?)
+}
+
+/// Returns the inputs of a run that has outputs.
+///
+/// # Errors
+/// [`RunError::File`].
+pub fn noted_inputs(state: &StateDir, run: &RunId) -> Result<Vec<InputFacts>, RunError> {
+    let path = place(state, run).join(INPUTS);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(FileFault::on("read", &path))?,
+    };
+    let inputs = serde_json::from_slice(&text).map_err(std::io::Error::from);
+    Ok(inputs.map_err(FileFault::on("read", &path))?)
 }
 
 /// Returns the directory of a run's outputs.

@@ -127,6 +127,17 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, verbatim_doc_comment)]
     pub ro: Vec<PathBuf>,
 
+    /// Put a file, a directory or an artifact into the sandbox, as /inputs/NAME
+    ///
+    /// The program reads a copy, which is recorded with its digest before it starts: later
+    /// changes of the original make no difference. SOURCE is a path, artifact:ID, promoted, or
+    /// https://…#sha256=DIGEST, fetched outside, once.
+    /// A profile's [inputs] bounds sizes, numbers and types. Not executable: --ro shows
+    /// programs. Can be given several times. Default: none.
+    /// Example: --input sales=~/data/2026.csv --input model=artifact:4f1c
+    #[arg(long, value_name = "NAME=SOURCE", verbatim_doc_comment)]
+    pub input: Vec<OsString>,
+
     /// One more directory that the program may change, in a layer of its own
     ///
     /// As in the workspace nothing is written to it before `atoll apply`. It is at the same
@@ -423,6 +434,7 @@ impl RunArguments {
             ("--profile", self.profile.iter().cloned().collect()),
             ("--workspace", paths(self.workspace.as_slice())),
             ("--ro", paths(&self.ro)),
+            ("--input", self.input.clone()),
             ("--rw", paths(&self.rw)),
             ("--token", paths(&self.token)),
             ("--allow", texts(&self.allow)),

@@ -178,6 +178,59 @@ fn outputs_of_tools_are_artifacts() {
     let _ = server.end();
 }
 
+/// A caller's sandbox reads artifacts of its tenant that were promoted, and no others; so does a tool.
+#[test]
+fn sandboxes_read_promoted_artifacts() {
+    let world = World::new("sandboxes_read_promoted_artifacts");
+    world.write("model.txt", "weights");
+    world.write(
+        world.config().join("atoll/tools.toml"),
+        format!(
+            "[tool.show]\ndescription = \"Shows the model.\"\nkind = \"command\"\n\
+             command = [\"cat\", \"/inputs/model\"]\neffect = \"read\"\n\
+             inputs = {{ model = \"{}\" }}\n",
+            world.path("model.txt").canonicalize().unwrap().display()
+        ),
+    );
+    let server = Server::start(&world);
+    let (sandbox, _) = server.make(&world);
+    let path = format!("/v1/sandboxes/{sandbox}");
+    let run = |path: &str, script: &str| {
+        let body = json!({ "command": ["sh", "-c", script] }).to_string();
+        server.ask(&world, "POST", &format!("{path}/run"), &body)
+    };
+    assert_eq!(run(&path, "echo data >/outputs/a").0, 200);
+    assert!(server.ask(&world, "DELETE", &path, "").0 < 300);
+    let id = wait_until("the artifact", SOON, || {
+        let (_, list) = server.ask(&world, "GET", "/v1/artifacts", "");
+        Some(list[0]["id"].as_str()?.to_owned())
+    });
+    let make = |inputs: Value| {
+        let body = json!({ "inputs": inputs }).to_string();
+        server.ask(&world, "POST", "/v1/sandboxes", &body)
+    };
+    let input = |id: &str| json!([{ "name": "data", "artifact": id }]);
+    let (status, told) = make(input(&id));
+    assert_eq!(status, 403, "{told}");
+    assert!(told.to_string().contains("is not promoted"), "{told}");
+    let tenant = ["artifacts", "--tenant", "default", "promote", &id];
+    let _ = world.atoll(tenant).run().success();
+    assert_eq!(make(input("ffff")).0, 403);
+    assert_eq!(make(json!([{ "name": "../x", "artifact": id }])).0, 400);
+    assert_eq!(make(json!([{ "name": "x", "path": "/etc/passwd" }])).0, 400);
+    let (status, made) = make(input(&id));
+    assert_eq!(status, 201, "{made}");
+    let path = format!("/v1/sandboxes/{}", made["id"].as_str().unwrap());
+    let script = "cat /inputs/data; echo more 2>/dev/null >>/inputs/data || echo kept";
+    assert_eq!(run(&path, script).1["stdout"], "data\nkept\n");
+    let (_, shown) = server.ask(&world, "POST", "/v1/tools/show/call", "{}");
+    assert!(shown.to_string().contains("weights"), "{shown}");
+    let called = world.atoll(["tools", "call", "show"]).run().success();
+    assert!(called.out().contains("weights"), "{called}");
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
 /// A server's sandboxes meet the rule of their profile as soon as they end.
 #[test]
 fn a_rule_promotes_outputs_of_sandboxes() {

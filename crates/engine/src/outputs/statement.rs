@@ -4,9 +4,11 @@
 use std::time::SystemTime;
 
 use atoll_ledger::{Position, VerifierKey, format_time, hex};
-use atoll_store::{ArtifactOrigin, Deposit};
+use atoll_store::{ArtifactOrigin, Deposit, InputFacts};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+
+use crate::inputs::digest_name;
 
 /// The media type of a statement (in-toto attestation, envelope.md).
 pub(super) const STATEMENT_TYPE: &str = "application/vnd.in-toto+json";
@@ -18,6 +20,8 @@ pub(super) struct Made {
     pub(super) profile: Option<String>,
     /// The version of the policies.
     pub(super) policies: Option<String>,
+    /// Its inputs.
+    pub(super) inputs: Vec<InputFacts>,
 }
 
 /// Returns the subjects of a statement: each file, with its digests.
@@ -34,6 +38,23 @@ pub(super) fn subjects(deposit: &Deposit) -> Value {
 /// Returns the digest of the subjects as they are written in the statement, for the ledger.
 pub(super) fn digest(subjects: &Value) -> String {
     format!("sha256:{}", hex(&Sha256::digest(subjects.to_string())))
+}
+
+/// Returns an input as a statement has it (SLSA's `resolvedDependencies`). The paths of the host are the
+/// ledger's alone.
+fn dependency(input: &InputFacts) -> Value {
+    let mut dependency = json!({
+        "name": input.name,
+        "digest": { digest_name(input): input.digest },
+    });
+    let artifact = input.source.strip_prefix("artifact:");
+    let uri = artifact.map(|id| format!("urn:atoll:artifact:{id}"));
+    if let Some(members) = dependency.as_object_mut() {
+        members.extend(uri.map(|uri| ("uri".to_owned(), json!(uri))));
+        let media = input.media.as_ref();
+        members.extend(media.map(|media| ("mediaType".to_owned(), json!(media))));
+    }
+    dependency
 }
 
 /// Returns the statement. `entry` is the ledger's about them.
@@ -62,7 +83,7 @@ pub(super) fn statement(
                     "policies": made.policies,
                     "interrupted": origin.interrupted,
                 },
-                "resolvedDependencies": [],
+                "resolvedDependencies": made.inputs.iter().map(dependency).collect::<Vec<_>>(),
             },
             "runDetails": {
                 "builder": { "id": format!("urn:atoll:ledger:{}", key.name()) },

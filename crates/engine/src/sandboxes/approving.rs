@@ -6,10 +6,10 @@ use atoll_model::RunId;
 use serde_json::Value;
 
 use super::Engine;
-use crate::CallError;
 use crate::call::NeedsApproval;
-use crate::failure::{Doing, Failure};
+use crate::failure::{Doing, Failure, Kind};
 use crate::run::refused::denied;
+use crate::{CallError, PlaceError};
 
 /// The reason why a sandbox was not made.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ impl NotMade {
             CallError::Refused(Refused::Denied(refusal) | Refused::NeedsApproval(refusal)) => {
                 denied("policies deny this sandbox", &refusal.reasons)
             }
+            CallError::Place(PlaceError::Input(error)) => Failure::new("the sandbox was not made")
+                .because(error)
+                .of_kind(Kind::Denied),
             other => Failure::new("the sandbox was not made").because(other),
         })
     }

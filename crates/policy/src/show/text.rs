@@ -10,6 +10,7 @@ use atoll_model::{
 };
 
 use crate::checks::CheckRules;
+use crate::inputs::InputRules;
 use crate::network::rule::{network_entry, network_entry_of};
 use crate::origin::{Origin, Sourced};
 use crate::quoting::quoted;
@@ -72,6 +73,7 @@ impl Rules {
         self.variables(&mut out);
         self.limits(&mut out);
         self.rights(&mut out);
+        inputs(&self.inputs, &mut out);
         checks(&self.checks, &mut out);
         self.remarks(&mut out);
         out.0
@@ -310,6 +312,21 @@ impl Rules {
         };
         (text, view.origin.clone())
     }
+}
+
+fn inputs(inputs: &InputRules, out: &mut Profile) {
+    if !inputs.are_stated() {
+        return;
+    }
+    out.section("inputs");
+    let bytes = quoted(&format_bytes(inputs.bytes.value));
+    out.value("bytes", &bytes, &inputs.bytes.origin);
+    out.value(
+        "files",
+        &inputs.files.value.to_string(),
+        &inputs.files.origin,
+    );
+    out.list("types", inputs.types.iter().map(text_of));
 }
 
 fn checks(checks: &CheckRules, out: &mut Profile) {

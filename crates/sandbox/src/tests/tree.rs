@@ -67,6 +67,7 @@ impl World {
             template: None,
             frozen: None,
             outputs: None,
+            inputs: None,
             links: Vec::new(),
             ssh: None,
             repository: None,

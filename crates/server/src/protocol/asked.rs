@@ -108,6 +108,8 @@ pub struct CreateAsk {
     pub session: Option<String>,
     /// The volumes that are mounted in it.
     pub volumes: Vec<MountAsk>,
+    /// The artifacts that it reads, as they were when it was made.
+    pub inputs: Vec<InputAsk>,
     /// The network that the caller asks for; the server's default if `None`.
     #[serde(deserialize_with = "object")]
     pub network: Option<NetworkAsk>,
@@ -122,6 +124,16 @@ pub struct CreateAsk {
     /// The host that requests to its ports name, in place of the one that callers do; `${PORT}` in
     /// it is the port.
     pub port_host: Option<String>,
+}
+
+/// An input of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputAsk {
+    /// Its name, below `/inputs`: letters, digits, `.`, `_` and `-`.
+    pub name: String,
+    /// The id of an artifact of the tenant that was promoted.
+    pub artifact: String,
 }
 
 /// Reads an object, if there is one: of a list its items would be taken for members, in their order,

@@ -54,12 +54,14 @@ impl OfTool {
             profile,
             limits,
             environment,
+            inputs,
             ..
         } = &self.requested;
         wanted.requested.profile.clone_from(profile);
         wanted.requested.limits.extend(limits.iter().cloned());
         let environment = environment.iter().cloned();
         wanted.requested.environment.extend(environment);
+        wanted.requested.inputs.extend(inputs.iter().cloned());
         wanted.parent.clone_from(&self.parent);
     }
 }
@@ -105,6 +107,7 @@ impl Identity {
             && self.reach.is_none()
             && !self.is_build
             && ask.volumes.is_empty()
+            && ask.inputs.is_empty()
             && ask.template == self.shipped
             && ask.session.is_none()
             && (self.shipped != CODE_INTERPRETER

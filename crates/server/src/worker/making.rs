@@ -28,7 +28,7 @@ use super::once::{Outcome, another, digest};
 use super::sandboxes::Sandboxes;
 use super::sizes::Tenant;
 use super::sizes::{Sizes, check_sizes};
-use super::wanted::{Reach, check, narrowed, wanted};
+use super::wanted::{Reach, check, inputs, narrowed, wanted};
 use super::warm::Fresh;
 use crate::configuration::Defaults;
 use crate::protocol::{
@@ -119,6 +119,7 @@ impl Sandboxes {
         let mut of = served(caller, &id, &ask);
         of.volumes.clone_from(&volumes);
         let mut wanted = self.wanted(of, reach, &limits, ask.cpus);
+        wanted.requested.inputs = inputs(&ask)?;
         if let Some(tool) = &identity.tool {
             tool.apply(&mut wanted);
         }
@@ -433,6 +434,7 @@ impl Sandboxes {
                 "template": ask.template,
                 "metadata": ask.metadata,
                 "network": ask.network,
+                "inputs": ask.inputs,
                 "volumes": served.volumes.iter().map(VolumeMount::stated).collect::<Vec<_>>(),
                 "variables": ask.environment.keys().collect::<Vec<_>>(),
             }),

@@ -2,11 +2,11 @@
 //! variables.
 
 use atoll_engine::sandboxes::{CreateSandbox, Outputs, PriorAnswer, Requested, Workspace};
-use atoll_model::{Ending, LimitKey, Served};
+use atoll_model::{Ending, Input, InputName, InputSource, LimitKey, Served};
 
 use super::process::limit_name;
 use crate::configuration::{Defaults, NetworkWord};
-use crate::protocol::{CreateAsk, Kind, NetworkAsk, Refusal, describe_limit};
+use crate::protocol::{CreateAsk, InputAsk, Kind, NetworkAsk, Refusal, describe_limit};
 
 /// The most notes of a sandbox, and variables.
 const NOTES_MAX: usize = 64;
@@ -100,6 +100,20 @@ pub(super) fn check(ask: &CreateAsk) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Returns the inputs that a caller asks for.
+pub(super) fn inputs(ask: &CreateAsk) -> Result<Vec<Input>, Refusal> {
+    let input = |one: &InputAsk| {
+        let name = InputName::parse(&one.name).ok_or_else(|| {
+            let what = format!("{:?} is no name of an input", one.name);
+            let how = "letters, digits, `.`, `_` and `-`, and neither `.` nor `-` at its begin";
+            Refusal::new(Kind::Invalid, what).advise(how)
+        })?;
+        let source = InputSource::Artifact(one.artifact.clone());
+        Ok(Input { name, source })
+    };
+    ask.inputs.iter().map(input).collect()
 }
 
 /// Returns whether a text can be the host of a request, once the port is in it.

@@ -176,7 +176,8 @@ pub(super) fn id_of(run: &RunId, index: usize) -> String {
 }
 
 /// Returns the media type of content by its first bytes; its name has no say.
-fn media(head: &[u8]) -> String {
+#[must_use]
+pub fn media(head: &[u8]) -> String {
     match infer::get(head) {
         Some(kind) => kind.mime_type().to_owned(),
         None if head.is_empty() => "application/x-empty".to_owned(),
