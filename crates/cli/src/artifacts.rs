@@ -62,10 +62,15 @@ pub fn artifacts(arguments: &ArtifactsArguments, output: &Output) -> Result<u8, 
 pub fn put_away(run: &RunId, count: u64, rule: OutputsRule, output: &Output) -> String {
     match (count, rule) {
         (0, _) => String::new(),
-        (_, OutputsRule::Scan | OutputsRule::Promote) => attended(run).unwrap_or_else(|failure| {
-            output.warn(&format!("outputs wait unscanned: {}", failure.what));
-            waiting(run, count)
-        }),
+        (_, OutputsRule::Scan | OutputsRule::Promote) => match attended(run) {
+            // Another process attends to them: a server does.
+            Ok(told) if told.is_empty() => waiting(run, count),
+            Ok(told) => told,
+            Err(failure) => {
+                output.warn(&format!("outputs wait unscanned: {}", failure.what));
+                waiting(run, count)
+            }
+        },
         (_, OutputsRule::Hold) => waiting(run, count),
     }
 }

@@ -220,7 +220,7 @@ fn sandboxes_read_promoted_artifacts() {
     assert_eq!(make(json!([{ "name": "x", "path": "/etc/passwd" }])).0, 400);
     let (status, made) = make(input(&id));
     assert_eq!(status, 201, "{made}");
-    let path = format!("/v1/sandboxes/{}", made["id"].as_str().unwrap());
+    let path = format!("/v1/sandboxes/{}", made["sandbox"]["id"].as_str().unwrap());
     let script = "cat /inputs/data; echo more 2>/dev/null >>/inputs/data || echo kept";
     assert_eq!(run(&path, script).1["stdout"], "data\nkept\n");
     let (_, shown) = server.ask(&world, "POST", "/v1/tools/show/call", "{}");
