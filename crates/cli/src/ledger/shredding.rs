@@ -44,7 +44,7 @@ pub fn shred(
         let failure = Failure::new("nothing more is shredded").because(&error);
         match error {
             ShredError::Ledger(error) => failure.advise(error),
-            ShredError::Private(_) => failure,
+            ShredError::Private(_) | ShredError::Gone(_) => failure,
         }
     })?;
     match destroy_shredded(&state)? {
