@@ -31,7 +31,7 @@ pub enum LedgerAction {
     Export(ExportLedgerArguments),
     Shred(ShredLedgerArguments),
     Hold(HoldLedgerArguments),
-    /// End a hold, so that what it kept can be shredded.
+    /// End a hold, so that what it kept can be shredded and swept.
     Release(HoldLedgerArguments),
 }
 
@@ -53,7 +53,9 @@ pub struct ShredLedgerArguments {
     pub older_than: Option<String>,
 }
 
-/// Keep data from being shredded and swept, of sessions and tenants also what is to come
+/// Keep data from being shredded and swept
+///
+/// Of sessions and tenants also what is to come.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct HoldLedgerArguments {
     /// A session, by its name or id, a tenant, or a run: its whole id, or last.

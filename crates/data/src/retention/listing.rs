@@ -76,7 +76,9 @@ pub fn kept(place: &Place<'_>) -> Result<Vec<Item>, Failure> {
     all.extend(hooks(state, &alive)?);
     let seals = Seals::read(state).doing("the keys of runs cannot be read")?;
     for run in seals.kept() {
-        let began = run.began_seconds().map(|seconds| seconds * 1_000);
+        // Its name has whole seconds: the last moment at which it can have begun.
+        let began = run.began_seconds();
+        let began = began.map(|seconds| (seconds + 1) * 1_000);
         let stays = alive(run).or(began.is_none().then_some(NO_TIME));
         all.push(Item {
             stays,
