@@ -10,6 +10,7 @@ mod artifacts;
 mod authority;
 mod breakers;
 mod checkpoints;
+mod data;
 mod exec;
 mod hook;
 mod init;
@@ -58,6 +59,7 @@ pub use authority::{
 };
 pub use breakers::{BreakersAction, BreakersArguments, ListBreakersArguments, SetBreakerArguments};
 pub use checkpoints::{CheckpointAction, CheckpointArguments, RestoreArguments};
+pub use data::{AboutDataArguments, DataAction, DataArguments};
 pub use exec::{ExecArguments, ShellArguments};
 pub use hook::{HookAgent, HookArguments};
 pub use init::{Agent, InitArguments};
@@ -213,6 +215,7 @@ pub enum Command {
     Restore(RestoreArguments),
     #[command(alias = "breaker")]
     Breakers(BreakersArguments),
+    Data(DataArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),

@@ -1,12 +1,13 @@
 //! `atoll checkpoint` and `atoll restore`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use atoll_checkpoint::{Change, Difference, Origin, Overwrite};
 use atoll_engine::checkpoints::{Changed, Checkpoint, Checkpoints, Taking, targets};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::open_ledger;
 use atoll_engine::failure::{Failure, Kind};
+use atoll_engine::held::{holds, refuse_held};
 use atoll_engine::printable::{printable, quoted};
 use atoll_ledger::{Ledger, StateDir, format_time};
 use atoll_model::Reason;
@@ -17,8 +18,6 @@ use crate::consent::consent;
 use crate::output::Output;
 use crate::render::counted;
 
-/// The time for which checkpoints are kept.
-const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// The most lines about one restore.
 const LINES_MAX: usize = 40;
 
@@ -79,55 +78,15 @@ pub fn checkpoint(arguments: &CheckpointArguments, output: &Output) -> Result<u8
             checkpoints.settle(&checkpoints.named(&arguments.id)?)?;
         }
         CheckpointAction::Discard(arguments) => {
+            let holds = holds(&state)?;
             for id in &arguments.ids {
-                checkpoints.discard(&checkpoints.named(id)?)?;
+                let one = checkpoints.named(id)?;
+                refuse_held(&holds, &one.run)?;
+                checkpoints.discard(&one)?;
             }
         }
     }
     Ok(0)
-}
-
-/// Frees the checkpoints that are older than this, 30 days without it, and tells of them.
-///
-/// # Errors
-/// When they cannot be read, or one not be freed.
-pub fn sweep(
-    state: &StateDir,
-    older_than: Option<Duration>,
-    is_dry: bool,
-    output: &Output,
-) -> Result<(), Failure> {
-    let ledger = open_ledger(state)?;
-    let checkpoints = Checkpoints {
-        state,
-        ledger: &ledger,
-    };
-    let before = SystemTime::now().checked_sub(older_than.unwrap_or(KEPT_FOR));
-    let is_old = |one: &Checkpoint| {
-        let taken = UNIX_EPOCH + Duration::from_millis(one.at_ms);
-        // A restore that was cut short still needs what it has kept.
-        let is_at_rest = one.whole || one.undoes.is_none();
-        is_at_rest && before.is_some_and(|before| taken < before)
-    };
-    let all = checkpoints.list()?.into_iter();
-    let old: Vec<Checkpoint> = all.filter(is_old).collect();
-    let mut freed = old.len() as u64;
-    for one in old.iter().filter(|_| !is_dry) {
-        if let Err(failure) = checkpoints.discard(one) {
-            let why = failure.why.map_or(String::new(), |why| format!(": {why}"));
-            output.warn(&format!(
-                "checkpoint {} stays: {}{why}",
-                one.id, failure.what
-            ));
-            freed -= 1;
-        }
-    }
-    if freed > 0 {
-        let count = counted(freed, "checkpoint", "checkpoints");
-        let what = if is_dry { "would be freed" } else { "freed" };
-        output.say(&format!("{count} {what}.\n"));
-    }
-    Ok(())
 }
 
 /// Carries out `atoll restore`. The status is 1 if something that the effect has changed was left.

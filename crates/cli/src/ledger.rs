@@ -139,8 +139,9 @@ fn verify(
                 )
             });
             let lost: String = lost.collect();
+            let shredded = shredding::proven(state)?;
             output.result(&format!(
-                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}{lost}",
+                "The ledger is whole: {} in {}.\nroot {}\n{checkpoint}{witnessed}{lost}{shredded}",
                 render::counted(verified.events, "event", "events"),
                 render::counted(verified.segments, "segment", "segments"),
                 verified.root

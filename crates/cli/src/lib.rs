@@ -18,6 +18,7 @@ mod checks;
 mod conclusion;
 mod consent;
 mod console;
+mod data;
 mod denied;
 mod desk;
 mod diff;
@@ -34,6 +35,7 @@ mod init;
 mod kept;
 mod ledger;
 mod left_out;
+mod meant;
 mod notices;
 mod output;
 mod own;
@@ -183,6 +185,7 @@ fn perform(
         Command::Checkpoint(arguments) => checkpoints::checkpoint(&arguments, output),
         Command::Restore(arguments) => checkpoints::restore(&arguments, output),
         Command::Breakers(arguments) => breakers::breakers(&arguments, output),
+        Command::Data(arguments) => data::data(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),

@@ -14,6 +14,7 @@ use atoll_engine::decision::{Extent, Work, live};
 use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::finding::RUN_LAST;
+use atoll_engine::held::{holds, refuse_held};
 use atoll_engine::printable::printable;
 use atoll_engine::supervision::Frozen;
 use atoll_layer::{Selection, write_diff};
@@ -313,6 +314,8 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
             return Ok(1);
         }
     }
+    let holds = holds(&state)?;
+    refuse_held(&holds, &record.run)?;
     work.discard(&mut record)?;
     let place = elsewhere(&record);
     output.say(&format!("Run {}{place} is discarded.\n", record.run));
@@ -388,14 +391,15 @@ fn discard_many(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fai
         is_unattended: false,
         checked: None,
     };
+    let holds = holds(&state)?;
     let (mut done, mut failed) = (0, None);
     for mut record in records {
         // One that is over, though its record does not say so, can still be undone.
         let discarded = match work.end_cut_short(&mut record) {
             Ok(Some(Ended::Finished)) => continue,
-            Ok(Some(Ended::TakenBack) | None) => {
-                live::refuse_discard(&record).and_then(|()| work.discard(&mut record))
-            }
+            Ok(Some(Ended::TakenBack) | None) => live::refuse_discard(&record)
+                .and_then(|()| refuse_held(&holds, &record.run))
+                .and_then(|()| work.discard(&mut record)),
             Err(failure) => Err(failure),
         };
         match discarded {

@@ -12,6 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_data::retention::Rules;
 use atoll_engine::at_rest::AtRest;
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
@@ -60,6 +61,7 @@ pub fn serve(arguments: &ServeArguments, output: &Output) -> Result<u8, Failure>
     }
     let configuration = configuration(&places, arguments)?;
     worker::check_key_files(&configuration.issuers)?;
+    Rules::read(&places)?;
     if arguments.check {
         return checked(&places, &configuration, output);
     }
@@ -325,11 +327,20 @@ fn store(places: &Places) -> Result<ServedStore, Failure> {
     ServedStore::open(&state.path().join(STORE)).map_err(|error| unusable(&error))
 }
 
-/// Returns whether a server runs on this state.
-pub(crate) fn is_running(places: &Places) -> bool {
+/// Opens the store of this state, if there is one.
+///
+/// # Errors
+/// When it cannot be used.
+pub(crate) fn existing_store(places: &Places) -> Result<Option<ServedStore>, Failure> {
     let path = places.state.join(STORE);
     let store = path.exists().then(|| ServedStore::open(&path));
-    store.is_some_and(|store| store.and_then(|store| store.is_taken()).unwrap_or(false))
+    store.transpose().map_err(|error| unusable(&error))
+}
+
+/// Returns whether a server runs on this state.
+pub(crate) fn is_running(places: &Places) -> bool {
+    let store = existing_store(places).unwrap_or_default();
+    store.is_some_and(|store| store.is_taken().unwrap_or(false))
 }
 
 fn unusable(error: &dyn std::error::Error) -> Failure {

@@ -2,183 +2,34 @@
 //! `completions`, `man`.
 
 mod checking;
+mod collecting;
 mod doctor;
 mod held;
 
 use std::path::{Path, PathBuf};
 
-use atoll_engine::changes::journals_of;
 use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles, write_configuration};
-use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
-use atoll_engine::room::retention;
 use atoll_engine::shell::word;
-use atoll_ledger::{Durability, Ledger, StateDir, forget, forget_tellings, forgettable, host_text};
-use atoll_model::{format_bytes, format_duration, parse_duration};
+use atoll_ledger::{Durability, Ledger, forget_tellings, host_text};
 use atoll_policy::{
     PresetSummary, ProfileSummary, Requested, SourceFile, TrustList, check, check_policies, digest,
     list, nearest, presets,
-};
-use atoll_sandbox::{Host, RunGroup, run_groups};
-use atoll_store::{
-    CollectPlan, Collectable, RunRecord, collect, load_run, plan_collection, release_for_removal,
-    run_disk_usage,
 };
 use checking::check_profile;
 use serde_json::json;
 
 use crate::arguments::{
-    CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
-    ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
+    CompletionsArguments, ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction,
+    ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
-use crate::checkpoints::sweep;
 use crate::output::Output;
-use crate::render::{self, Paint, Style};
+use crate::render::{Paint, Style};
 use crate::reputation;
 use crate::requested::requested_profile;
+pub use collecting::gc;
 pub use doctor::doctor;
-
-/// Removes what is no longer needed.
-pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
-    let places = Places::read()?;
-    if !places.state.exists() {
-        output.say("There is nothing to remove.\n");
-        return Ok(0);
-    }
-    let state = places.open_state()?;
-    let older_than = match &arguments.older_than {
-        None => None,
-        Some(text) => Some(
-            parse_duration(text)
-                .doing("--older-than is not usable")
-                .map_err(|failure| failure.advise("atoll gc --older-than 30d --dry-run"))?,
-        ),
-    };
-    let mut plan =
-        plan_collection(&state, &retention(older_than)).doing("the runs cannot be listed")?;
-    keep_half_done(&state, &mut plan, output);
-    for item in &plan.runs {
-        let room = run_disk_usage(&state, &item.run)
-            .map_or_else(|_| "?".to_owned(), |used| format_bytes(used.bytes));
-        output.result(&format!(
-            "{}  {:<14}  {room:>9}  {} old\n",
-            item.run,
-            render::state_name(item.state),
-            format_duration(item.age)
-        ));
-    }
-    let what = render::counted(plan.runs.len() as u64, "run", "runs");
-    if arguments.dry_run {
-        output.say(&format!("{what} would be removed.\n"));
-        let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
-        tell_sessions(sessions.len(), "would be removed", output);
-        tell_groups(leftover_groups(&state)?.len(), "would be removed", output);
-        output.say(&held::told(&state, &plan));
-        sweep(&state, older_than, true, output)?;
-        return Ok(0);
-    }
-    let failed = remove_planned(&state, &plan, output)?;
-    // Once runs are gone, more sessions have none.
-    let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
-    let forgotten = forget(&state, &sessions).doing("what sessions keep cannot be removed")?;
-    tell_sessions(forgotten, "removed", output);
-    sweep(&state, older_than, false, output)?;
-    let groups = leftover_groups(&state)?;
-    let removed = groups.iter().filter(|group| group.remove()).count();
-    tell_groups(removed, "removed", output);
-    output.say(&held::told(&state, &CollectPlan::default()));
-    Ok(u8::from(failed > 0))
-}
-
-/// Removes what the plan lists, and reports it. Returns the number of failed removals.
-fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
-    release_for_removal(state);
-    let ledger = atoll_engine::events::open_ledger(state)?;
-    let mut unrecorded = Ok(());
-    // An apply may have begun, and been cut short, since the plan was made.
-    let may_go = |record: &RunRecord| {
-        is_half_done(&journals_of(state, record)).is_ok_and(|is_half| !is_half)
-    };
-    // The last one's way to the disk takes the others with it.
-    let record = |records: &[RunRecord]| {
-        for (index, record) in records.iter().enumerate() {
-            let durability = match index + 1 == records.len() {
-                true => Durability::Durable,
-                false => Durability::Buffered,
-            };
-            if unrecorded.is_ok() {
-                let body = json!({ "state": record.state });
-                let run = Some(&record.run);
-                let recorded = ledger.record(run, "run.collected", body, durability);
-                unrecorded = recorded.map(|_| ());
-            }
-        }
-        unrecorded.is_ok()
-    };
-    let failed = collect(state, plan, may_go, record);
-    unrecorded.doing("the removal cannot be recorded")?;
-    for (name, why) in &failed {
-        output.warn(&format!("{name} was not removed: {why}"));
-    }
-    let is_gone = |item: &&Collectable| !failed.iter().any(|(name, _)| name == item.run.as_str());
-    let removed = plan.runs.iter().filter(is_gone).count() as u64;
-    let what = render::counted(removed, "run", "runs");
-    output.say(&format!("{what} removed.\n"));
-    Ok(failed.len())
-}
-
-/// Returns the control groups of runs whose end is in the ledger; others may be alive.
-fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
-    let mut leftover = Vec::new();
-    let Ok(host) = Host::read() else {
-        // What no run can be made on has no groups of runs.
-        return Ok(leftover);
-    };
-    for group in run_groups(&host) {
-        if Ledger::is_over(state, &group.run).doing("the ledger cannot be read")? {
-            leftover.push(group);
-        }
-    }
-    Ok(leftover)
-}
-
-/// Removes from a plan the runs with an interrupted apply or undo: the content it holds pending is
-/// nowhere else.
-fn keep_half_done(state: &StateDir, plan: &mut CollectPlan, output: &Output) {
-    plan.runs.retain(|item| {
-        // What cannot be read is nothing that can go.
-        let is_half_done = load_run(state, &item.run).map_or(Ok(true), |record| {
-            is_half_done(&journals_of(state, &record))
-        });
-        let stays = is_half_done.unwrap_or(true);
-        if stays {
-            let run = &item.run;
-            output.warn(&format!(
-                "{run} stays: an apply or undo of it was cut short, and what that has set aside is \
-                 nowhere else: atoll undo {run} takes it back, or says what does"
-            ));
-        }
-        !stays
-    });
-}
-
-/// Reports the removed label files of sessions; the labels stay in the ledger.
-fn tell_sessions(count: usize, what: &str, output: &Output) {
-    if count > 0 {
-        let files = render::counted(count as u64, "file", "files");
-        output.say(&format!(
-            "{files} by which runs of a session told each other their labels {what}; the ledger has them.\n"
-        ));
-    }
-}
-
-fn tell_groups(count: usize, what: &str, output: &Output) {
-    if count > 0 {
-        let groups = render::counted(count as u64, "control group", "control groups");
-        output.say(&format!("{groups} {what}.\n"));
-    }
-}
 
 /// Lists, shows or checks profiles.
 pub fn profile(arguments: ProfileArguments, output: &Output) -> Result<u8, Failure> {

@@ -842,7 +842,7 @@ fn gc_says_what_is_held_and_what_frees_it() {
             "Held:",
             &of_kept,
             &of_applied,
-            "goes 30 days after",
+            "says when it goes",
             "the ledger (",
         ]);
     }

@@ -653,6 +653,23 @@ fn the_commands_about_checkpoints_work() {
 }
 
 #[test]
+fn the_commands_about_retention_work() {
+    let world = World::new("the_commands_about_retention_work");
+    let text = document("docs/retention.md");
+    let commands = transcript(blocks(&text, "console").first().unwrap());
+    assert!(commands.len() > 7, "{commands:?}");
+    for (command, _) in commands {
+        let command = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&command).run().success();
+    }
+    // What is held was kept, and what it sets down is a rule.
+    assert_eq!(world.runs().len(), 1);
+    let rules = world.config().join("atoll/retention.toml");
+    world.write(rules, blocks(&text, "toml").first().unwrap());
+    let _ = world.atoll(["gc", "--dry-run"]).run().success();
+}
+
+#[test]
 fn commands_of_execs_work() {
     let world = World::new("commands_of_execs_work");
     world.write(world.workspace().join("here"), "outside\n");

@@ -85,6 +85,7 @@ mod remains;
 mod renewals;
 mod reputation;
 mod restrict;
+mod retention;
 mod rootlike;
 mod rule_limits;
 mod rules;

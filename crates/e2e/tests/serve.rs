@@ -7,6 +7,7 @@ mod desktop;
 mod forms;
 mod limits;
 mod managed;
+mod retention;
 mod shares;
 mod tool_callbacks;
 mod tool_limits;

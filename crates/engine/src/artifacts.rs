@@ -25,6 +25,7 @@ use crate::outputs::put_away_left;
 use crate::printable::quoted;
 use crate::promotion::outside::Outside;
 use crate::sandboxes::Engine;
+use crate::undo_notes::remove_shredded;
 
 /// The most artifacts that an id can stand for in a message.
 const NAMED_MAX: usize = 5;
@@ -81,17 +82,17 @@ pub fn open(
     Artifacts::open(state, false).doing(UNREAD)
 }
 
-/// Destroys the content of the artifacts of runs whose sealed content was shredded; returns the number
-/// of these runs.
+/// Destroys the content of the artifacts of runs whose sealed content was shredded, and the notes by
+/// which calls of sessions are taken back; returns the number of these runs and sessions.
 ///
 /// # Errors
 /// When that cannot be done; the next opening of artifacts goes on with it.
 pub fn destroy_shredded(state: &StateDir) -> Result<u64, Failure> {
-    let Some(store) = Artifacts::open(state, false).doing(UNREAD)? else {
-        return Ok(0);
-    };
-    let mut count = 0;
     let seals = Seals::read(state).doing("the keys of runs cannot be read")?;
+    let mut count = remove_shredded(state, &seals)?;
+    let Some(store) = Artifacts::open(state, false).doing(UNREAD)? else {
+        return Ok(count);
+    };
     let runs = store.runs().doing(UNREAD)?;
     for run in runs.iter().filter(|run| seals.is_shredded(run)) {
         store.destroy(run).doing("artifacts cannot be destroyed")?;

@@ -3,9 +3,10 @@
 
 mod times;
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use atoll_ledger::{Event, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
+use atoll_ledger::{Event, Filter, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
 use atoll_model::{RunId, SessionId};
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::control_directory;
@@ -71,6 +72,23 @@ pub fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
 /// When they cannot be read.
 pub fn seals(state: &StateDir) -> Result<Seals, Failure> {
     Seals::read(state).map_err(unreadable)
+}
+
+/// Returns the runs whose sealed content is on record as shredded.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn shredded(state: &StateDir) -> Result<BTreeSet<RunId>, Failure> {
+    let filter = Filter {
+        kind: Some("seal.shredded".to_owned()),
+        ..Filter::default()
+    };
+    let unread = "the ledger cannot be read";
+    let mut all = BTreeSet::new();
+    for event in Ledger::events(state, filter).doing(unread)? {
+        all.extend(event.doing(unread)?.run);
+    }
+    Ok(all)
 }
 
 /// Reads the keys of sealed events, for a reader that follows the ledger.

@@ -24,6 +24,8 @@ const EVENTS: [usize; 4] = [100, 2_000, 100_000, usize::MAX];
 const EVENTS_HERE: [usize; 3] = [100, 2_000, 100_000];
 /// The most runs an error names.
 const NAMED_MAX: usize = 5;
+/// The types of events that begin something with the id of a run.
+const BEGINNINGS: [&str; 3] = ["run.opened", "tool.opened", "checkpoint.taken"];
 
 /// The reaction to the run that `last` means, before it is taken: a surface reports one that worked
 /// elsewhere, or asks about it.
@@ -169,7 +171,8 @@ pub fn find_begun(state: &StateDir, text: &str, taking: Taking<'_>) -> Result<Ru
     let run = run.ok_or_else(|| unknown("a run is named by its whole id here, or by last"))?;
     for event in Ledger::show(state, &run).doing("the ledger cannot be read")? {
         let event = event.doing("the ledger is damaged there; atoll ledger verify tells more")?;
-        if event.kind == "run.opened" {
+        // Of a session of tools, and of a checkpoint that a person has taken, it is another one.
+        if BEGINNINGS.contains(&event.kind.as_str()) {
             return Ok(run);
         }
     }

@@ -38,6 +38,7 @@ pub mod finding;
 mod flows;
 pub mod git_settings;
 mod given_up;
+pub mod held;
 pub mod hidden;
 mod home;
 mod inputs;
@@ -87,6 +88,7 @@ pub mod tokens;
 pub mod tools;
 pub mod transparency;
 mod trust;
+pub mod undo_notes;
 pub mod undo_report;
 mod volume_place;
 

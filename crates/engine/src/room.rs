@@ -9,14 +9,13 @@ use crate::configuration::Places;
 /// The age until which an applied run can be undone, by default.
 const APPLIED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Returns the retention times by which runs are removed; an age counts for all of them.
-#[must_use]
-pub fn retention(older_than: Option<Duration>) -> CollectPolicy {
+/// Returns the retention times of runs, without rules of the person's own.
+fn retention() -> CollectPolicy {
     CollectPolicy {
         now: SystemTime::now(),
         discarded_after: Duration::ZERO,
-        applied_after: older_than.unwrap_or(APPLIED_AFTER),
-        undecided_after: older_than,
+        applied_after: APPLIED_AFTER,
+        undecided_after: None,
     }
 }
 
@@ -34,6 +33,6 @@ pub fn advice() -> String {
 /// Returns whether there is something to remove; `None` where that cannot be told.
 fn frees() -> Option<bool> {
     let state = Places::read().ok()?.read_state().ok()?;
-    let plan = plan_collection(&state, &retention(None)).ok()?;
+    let plan = plan_collection(&state, &retention()).ok()?;
     Some(!plan.runs.is_empty() || !plan.leftovers.is_empty())
 }

@@ -15,13 +15,14 @@ use crate::checkpoint::{self, SigningError};
 use crate::entry::Begun;
 use crate::event::seal::{SealFault, SealKey, sealed_members};
 use crate::event::{CLOSING_KINDS, Draft};
+use crate::holds::{Evidence, ShredError};
 use crate::journal::{Clock, Journal};
 use crate::open_runs::{OpenCalls, OpenRuns};
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, RunFiles, recover};
 use crate::seals::{self, ShredWhy};
 use crate::settled::note_settled;
-use crate::shredding::{self, Evidence, ShredError, Shredded};
+use crate::shredding::{self, Shredded};
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
 pub use asked::Asked;
@@ -348,17 +349,13 @@ impl Ledger {
         armed.finish("run.failed", &json!({ "what": what, "why": why }))
     }
 
-    /// Destroys the keys of the sealed content of a run, or of all runs of a session. Runs under a
-    /// hold, or that go on, are left.
+    /// Destroys the keys of the sealed content of a run, or of all runs of a session or a tenant. Runs
+    /// under a hold, or that go on, are left.
     ///
     /// # Errors
     /// [`ShredError`]; what was destroyed before is.
     pub fn shred(&self, what: &Evidence) -> Result<Shredded, ShredError> {
-        let is_meant = |run: &RunId, session: Option<&SessionId>| match what {
-            Evidence::Run(own) => own == run,
-            Evidence::Session(own) => session == Some(own),
-        };
-        shredding::shred(&self.state, &self.journal, ShredWhy::Asked, is_meant)
+        shredding::shred_evidence(&self.state, &self.journal, what)
     }
 
     /// Shreds all runs that began before this time. The names of runs have two digits of a year:
@@ -377,10 +374,10 @@ impl Ledger {
         shredding::shred(&self.state, &self.journal, ShredWhy::Age, is_meant)
     }
 
-    /// Sets a hold on a run or a session, or releases it: content under a hold is not shredded.
+    /// Sets a hold, or releases it: what is under one is neither shredded nor swept.
     ///
     /// # Errors
-    /// [`ShredError`]; it is as it was then.
+    /// [`ShredError`]; it is as it was then. [`ShredError::Gone`] for a run that is shredded.
     pub fn hold(&self, what: &Evidence, on: bool) -> Result<(), ShredError> {
         shredding::hold(&self.state, &self.journal, what, on)
     }

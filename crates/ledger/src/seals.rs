@@ -113,6 +113,18 @@ impl Seals {
         matches!(self.keys.get(run), Some(None))
     }
 
+    /// Returns whether the key of a run is here.
+    #[must_use]
+    pub fn is_kept(&self, run: &RunId) -> bool {
+        matches!(self.keys.get(run), Some(Some(_)))
+    }
+
+    /// Returns the runs whose key is here.
+    pub fn kept(&self) -> impl Iterator<Item = &RunId> {
+        let kept = self.keys.iter().filter(|(_, key)| key.is_some());
+        kept.map(|(run, _)| run)
+    }
+
     /// Returns the number of runs that have had a key.
     pub(crate) fn count(&self) -> u64 {
         self.keys.len() as u64
@@ -356,6 +368,11 @@ impl HeldKeys {
         let slots = slots(&self.directory)?.into_iter().flatten();
         let with_key = slots.filter(|slot| slot.key.is_some());
         Ok(with_key.map(|slot| (slot.run, slot.session)).collect())
+    }
+
+    /// Returns whether the key of a run was destroyed.
+    pub(crate) fn is_shredded(&self, run: &RunId) -> Result<bool, PrivateFault> {
+        Ok(Seals::within(&self.directory)?.is_shredded(run))
     }
 
     /// Returns the shredding that was begun and is not finished.

@@ -5,23 +5,14 @@
 use std::collections::BTreeSet;
 
 use atoll_model::{RunId, SessionId};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::StateDir;
 use crate::event::{Draft, HOLD_RELEASED, HOLD_SET, SHREDDED};
+use crate::holds::{Evidence, Holds, ShredError, locked, runs_of};
 use crate::journal::Journal;
 use crate::open_runs::OpenRuns;
-use crate::read::{Events, Filter};
 use crate::seals::{HeldKeys, ShredWhy, Shredding};
-use crate::{FileFault, LedgerError, PrivateFault, StateDir};
-
-/// The part of the ledger that a shredding or a hold is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// One run.
-    Run(RunId),
-    /// All runs of a session, also those to come.
-    Session(SessionId),
-}
 
 /// The result of a shredding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,35 +25,23 @@ pub struct Shredded {
     pub living: Vec<RunId>,
 }
 
-/// Sealed content could not be shredded.
-#[derive(Debug, thiserror::Error)]
-pub enum ShredError {
-    /// The ledger cannot be read or added to, or a key cannot be overwritten.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The keys cannot be read.
-    #[error(transparent)]
-    Private(#[from] PrivateFault),
-}
-
-impl From<FileFault> for ShredError {
-    fn from(fault: FileFault) -> Self {
-        Self::Ledger(fault.into())
-    }
-}
-
 /// Sets a hold, or releases it; on disk when it returns. A shredding that was begun is finished
-/// first.
+/// first, and what is gone is held no more.
 pub(crate) fn hold(
     state: &StateDir,
     journal: &Journal,
     what: &Evidence,
     on: bool,
 ) -> Result<(), ShredError> {
-    // Nobody shreds what is just being held.
-    let keys = HeldKeys::of(state)?;
-    if let Some(keys) = &keys {
-        finish(keys, journal)?;
+    // Nobody sweeps or shreds what is just being held.
+    let _lock = locked(state)?;
+    if let Some(keys) = HeldKeys::of(state)? {
+        finish(&keys, journal)?;
+        if let (Evidence::Run(run), true) = (what, on)
+            && keys.is_shredded(run)?
+        {
+            return Err(ShredError::Gone(run.clone()));
+        }
     }
     let kind = if on { HOLD_SET } else { HOLD_RELEASED };
     let draft = match what {
@@ -70,9 +49,24 @@ pub(crate) fn hold(
         Evidence::Session(session) => {
             Draft::new(kind, None, &json!({ "session": session.as_str() }))?
         }
+        Evidence::Tenant(tenant) => Draft::new(kind, None, &json!({ "tenant": tenant }))?,
     };
     journal.append_durable(&draft)?;
     Ok(())
+}
+
+/// Destroys the keys of what a person has named.
+pub(crate) fn shred_evidence(
+    state: &StateDir,
+    journal: &Journal,
+    what: &Evidence,
+) -> Result<Shredded, ShredError> {
+    let runs = runs_of(state, &BTreeSet::from([what.clone()]))?;
+    let is_meant = |run: &RunId, session: Option<&SessionId>| {
+        let is_of_session = |session: &SessionId| *what == Evidence::Session(session.clone());
+        runs.contains(run) || session.is_some_and(is_of_session)
+    };
+    shred(state, journal, ShredWhy::Asked, is_meant)
 }
 
 /// Destroys the keys of the runs that `is_meant` selects. Runs under a hold, or that go on, are
@@ -83,6 +77,7 @@ pub(crate) fn shred(
     why: ShredWhy,
     is_meant: impl Fn(&RunId, Option<&SessionId>) -> bool,
 ) -> Result<Shredded, ShredError> {
+    let holds = Holds::lock(state)?;
     let Some(keys) = HeldKeys::of(state)? else {
         return Ok(Shredded::default());
     };
@@ -91,15 +86,14 @@ pub(crate) fn shred(
         ..Shredded::default()
     };
     done.runs.retain(|run| is_meant(run, None));
-    let (held_runs, held_sessions) = holds(state)?;
     let open_runs = OpenRuns::open(state)?;
     let mut runs = Vec::new();
     for (run, session) in keys.runs()? {
         if !is_meant(&run, session.as_ref()) {
             continue;
         }
-        let is_of_held = session.is_some_and(|session| held_sessions.contains(&session));
-        if is_of_held || held_runs.contains(&run) {
+        let is_of_held = session.is_some_and(|session| holds.keeps_session(&session));
+        if is_of_held || holds.keeps(&run) {
             done.held.push(run);
         } else if open_runs.is_alive(&run)? {
             done.living.push(run);
@@ -145,28 +139,4 @@ fn carry_out(keys: &HeldKeys, journal: &Journal, shredding: &Shredding) -> Resul
         journal.make_durable(tail)?;
     }
     Ok(keys.destroy(shredding)?)
-}
-
-/// Returns the runs and the sessions under a hold.
-fn holds(state: &StateDir) -> Result<(BTreeSet<RunId>, BTreeSet<SessionId>), LedgerError> {
-    let filter = Filter {
-        kind: Some("hold".to_owned()),
-        ..Filter::default()
-    };
-    let (mut runs, mut sessions) = (BTreeSet::new(), BTreeSet::new());
-    for event in Events::from_start(state, filter)? {
-        // What is damaged could have been a hold.
-        let event = event?;
-        let on = event.kind == HOLD_SET;
-        let session = event.body.get("session").and_then(Value::as_str);
-        let session = session.and_then(|session| SessionId::parse(session).ok());
-        match (event.run, session) {
-            (Some(run), _) if on => drop(runs.insert(run)),
-            (Some(run), _) => drop(runs.remove(&run)),
-            (None, Some(session)) if on => drop(sessions.insert(session)),
-            (None, Some(session)) => drop(sessions.remove(&session)),
-            (None, None) => {}
-        }
-    }
-    Ok((runs, sessions))
 }

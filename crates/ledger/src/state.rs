@@ -227,6 +227,8 @@ pub const TELEMETRY: &str = "telemetry";
 pub const TOLD: &str = "told";
 /// The labels that runs of a session have gained, for concurrent runs.
 pub const GAINED: &str = "gained";
+/// The lock of legal holds, and of all that they keep from being destroyed.
+pub const HOLDS: &str = "holds";
 /// The layers over parts of the home that a profile's next run goes on with.
 pub const KEPT: &str = "kept";
 /// The ledger.

@@ -45,6 +45,7 @@ mod server;
 mod shares;
 mod sizes;
 mod snapshots;
+mod sweeping;
 mod template;
 pub mod templates;
 mod tokens;
@@ -104,6 +105,8 @@ use server::Server;
 use shares::BLOCKING_THREADS_MAX;
 use shares::Of;
 use snapshots::Snapshots;
+pub use sweeping::Offline;
+use sweeping::Sweeping;
 use tools::Tools;
 use volumes::Volumes;
 use webhooks::Webhooks;
@@ -263,6 +266,8 @@ pub fn serve(
         tokio::spawn(async move { webhooks.deliver_webhooks().await });
         let artifacts = Arc::clone(&worker.artifacts);
         tokio::spawn(async move { artifacts.attend_now_and_then().await });
+        let sweeping = Sweeping::new(&worker.snapshots);
+        tokio::spawn(async move { sweeping.sweep_now_and_then().await });
         let served = tokio::select! {
             served = &mut fronts => return served.map_err(io::Error::other).flatten(),
             ready = stop.readable() => ready.map(|mut ready| {

@@ -7,6 +7,7 @@
 mod artifact;
 mod deposit;
 mod error;
+mod keeping;
 mod sealing;
 
 use std::fs::File;
@@ -30,6 +31,7 @@ use deposit::id_of;
 pub use deposit::{Deposit, Deposited, media as media_type};
 pub use error::ArtifactError;
 use error::FORM;
+pub use keeping::KeptArtifacts;
 use sealing::{BUFFER_BYTES, Key};
 
 /// The directory of everything here, in the state directory.
@@ -385,6 +387,14 @@ impl Artifacts {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns those that have their content still, by run, the oldest first.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub fn kept(&self) -> Result<Vec<KeptArtifacts>, ArtifactError> {
+        keeping::kept(&self.connection)
     }
 
     /// Returns the bytes of a tenant's artifacts that have their content still.

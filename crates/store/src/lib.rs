@@ -32,7 +32,7 @@ mod vault;
 
 pub use artifacts::{
     Artifact, ArtifactDecision, ArtifactError, ArtifactFilter, ArtifactOrigin, ArtifactState,
-    Artifacts, Deposit, Deposited, Evidence, media_type,
+    Artifacts, Deposit, Deposited, Evidence, KeptArtifacts, media_type,
 };
 pub use authority::{AuthorityError, CertificateAuthority, FormerAuthority, ServerCertificate};
 pub use control::control_directory;
@@ -60,6 +60,7 @@ pub use served::{
     FIRST_TENANT, ISSUER_MARK, KeyRecord, LifecycleEvent, NewKey, Page, Role, Scope, Scopes,
     ServedError, ServedStore,
 };
+pub use served::{KeptEvents, RetainedStore, home_name};
 pub use served::{KeyStore, SandboxStore, Store, TemplateStore, VolumeStore, WebhookStore};
 pub use stored_runs::{end_unanswering, open_ledger, settle_run};
 pub use tokens::{TokenFileError, TokenFiles};

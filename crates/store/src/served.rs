@@ -6,6 +6,7 @@
 
 mod form;
 mod paused;
+mod retained;
 mod rights;
 mod templates;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use sha2::{Digest, Sha256};
 
 use form::FORM;
 pub use paused::{PausedSandbox, SandboxStore, Snapshot};
+pub use retained::{KeptEvents, RetainedStore, home_name};
 pub use rights::{ISSUER_MARK, Role, Scope, Scopes};
 pub use templates::{StoredTemplate, TemplateStore};
 pub use volumes::{Volume, VolumeStore};
@@ -157,7 +159,7 @@ pub struct LifecycleEvent {
 
 /// All that a server keeps between its starts, wherever that is.
 pub trait Store:
-    KeyStore + SandboxStore + TemplateStore + VolumeStore + WebhookStore + Send + Sync
+    KeyStore + RetainedStore + SandboxStore + TemplateStore + VolumeStore + WebhookStore + Send + Sync
 {
 }
 

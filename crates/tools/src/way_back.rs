@@ -6,11 +6,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use atoll_checkpoint::Target;
 use atoll_engine::checkpoints::targets;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::undo_notes::{UNDO, path};
 use atoll_ledger::StateDir;
 use atoll_ledger::private::PrivateDirectory;
 use atoll_model::{RunId, ToolEffect, ToolUndo};
@@ -19,8 +20,6 @@ use serde_json::{Map, Value};
 
 /// The longest value of a call that an inverse is given, bytes.
 const NAMED_BYTES_MAX: usize = 1_024;
-/// The directory of what is noted, in the state directory.
-const UNDO: &str = "undo";
 
 /// The way back of a tool's calls, as it is described.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -147,10 +146,6 @@ fn filled(value: &Value, arguments: &Value, result: &Value) -> Result<Value, Str
         Some(Value::Array(_) | Value::Object(_)) => Err(format!("{place} is no single value")),
         Some(found) => Ok(found.clone()),
     }
-}
-
-fn path(state: &Path, session: &RunId) -> PathBuf {
-    state.join(UNDO).join(format!("{session}.jsonl"))
 }
 
 /// Takes the right to undo sessions: no two do that at once.

@@ -31,7 +31,7 @@ pub enum LedgerAction {
     Export(ExportLedgerArguments),
     Shred(ShredLedgerArguments),
     Hold(HoldLedgerArguments),
-    /// End a hold, so that what it kept can be shredded.
+    /// End a hold, so that what it kept can be shredded and swept.
     Release(HoldLedgerArguments),
 }
 
@@ -44,8 +44,8 @@ pub enum LedgerAction {
 #[command(verbatim_doc_comment)]
 #[group(required = true, multiple = false)]
 pub struct ShredLedgerArguments {
-    /// A session, by its name or id, or a run: its whole id, or last.
-    #[arg(value_name = "SESSION|RUN")]
+    /// A session, by its name or id, a tenant, or a run: its whole id, or last.
+    #[arg(value_name = "SESSION|TENANT|RUN")]
     pub what: Option<String>,
 
     /// Of all runs that began longer ago than this: as 12h, 90d.
@@ -53,11 +53,13 @@ pub struct ShredLedgerArguments {
     pub older_than: Option<String>,
 }
 
-/// Keep sealed content from being shredded
+/// Keep data from being shredded and swept
+///
+/// Of sessions and tenants also what is to come.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct HoldLedgerArguments {
-    /// A session, by its name or id, with its runs to come, or a run: its whole id, or last.
-    #[arg(value_name = "SESSION|RUN")]
+    /// A session, by its name or id, a tenant, or a run: its whole id, or last.
+    #[arg(value_name = "SESSION|TENANT|RUN")]
     pub what: String,
 }
 

@@ -159,6 +159,7 @@ fn the_other_commands_are_read() {
         Command::Gc(GcArguments {
             older_than: Some("30d".into()),
             dry_run: true,
+            json: false,
         }),
     );
     check(

@@ -7,21 +7,22 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-/// Free disk space of runs that are done with
+/// Remove kept data whose time is over, and free its disk space
 ///
 /// Runs that were gone on with (--resume) are removed, and those applied or taken back
 /// more than 30 days ago. Kept, partly applied, failed and interrupted ones stay, unless
-/// --older-than names an age. The ledger keeps what it says of them. A session of which no
-/// run is left has its labels in the ledger alone from then on. Checkpoints are freed after
-/// 30 days, or --older-than.
+/// --older-than or retention.toml names an age. Checkpoints, undo notes and files of hooks
+/// go after 30 days, events of a server's sandboxes after 90. `atoll help retention` has
+/// all classes. Each removal is on record first, and a hold stops it. A session of which
+/// no run is left has its labels in the ledger alone from then on.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct GcArguments {
     /// Remove every run whose state has not changed for so long
     ///
     /// Kept changes are thrown away with it, and applied ones can no longer be undone:
-    /// of these the age counts instead of the 30 days. In s, m, h, d.
-    /// Default: no changes are thrown away.
+    /// of these, checkpoints and undo notes the age counts instead of that of the class
+    /// layer. In s, m, h, d. Default: no changes are thrown away.
     /// Example: --older-than 30d
     #[arg(long, value_name = "TIME", verbatim_doc_comment)]
     pub older_than: Option<String>,
@@ -29,6 +30,10 @@ pub struct GcArguments {
     /// Say what would go and how much it holds, and remove nothing. Default: off.
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Print JSON: one object, with sums by class and each thing. Default: text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// List the rules for the network that come with Atoll, or show one

@@ -4,14 +4,14 @@ use std::time::SystemTime;
 
 use atoll_engine::artifacts::destroy_shredded;
 use atoll_engine::configuration::Places;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::finding::sessions;
-use atoll_engine::printable::printable;
-use atoll_ledger::{Evidence, ShredError, Shredded, StateDir};
+use atoll_engine::events::{seals, shredded};
+use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_ledger::{Evidence, Ledger, ShredError, Shredded, StateDir};
 use atoll_model::{RunId, parse_duration};
+use serde_json::Value;
 
 use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};
-use crate::finding;
+use crate::meant::Meant;
 use crate::output::Output;
 use crate::render;
 
@@ -44,14 +44,14 @@ pub fn shred(
         let failure = Failure::new("nothing more is shredded").because(&error);
         match error {
             ShredError::Ledger(error) => failure.advise(error),
-            ShredError::Private(_) => failure,
+            ShredError::Private(_) | ShredError::Gone(_) => failure,
         }
     })?;
     match destroy_shredded(&state)? {
         0 => {}
         runs => output.say(&format!(
-            "The content of artifacts of {} is destroyed.\n",
-            render::counted(runs, "run", "runs")
+            "Destroyed: content of artifacts of {}, and undo notes.\n",
+            render::counted(runs, "run or session", "runs and sessions")
         )),
     }
     tell(&done, meant.as_ref(), output)
@@ -130,38 +130,74 @@ pub fn hold(
     let meant = Meant::find(read, &arguments.what, None)?;
     let state = Places::read()?.open_state()?;
     let ledger = atoll_engine::events::open_ledger(&state)?;
-    ledger
-        .hold(&meant.what, on)
-        .doing("the hold could not be recorded")?;
     let name = meant.name;
+    ledger.hold(&meant.what, on).map_err(|error| {
+        let failure = Failure::new("the hold is not set").because(&error);
+        match error {
+            ShredError::Gone(run) => failure.advise(format!(
+                "atoll data about {run} lists what is left of it, none of which is held"
+            )),
+            ShredError::Ledger(_) | ShredError::Private(_) => failure,
+        }
+    })?;
     output.say(&match on {
-        true => format!("Held: {name}. Nothing of it is shredded until it is released.\n"),
+        true => format!("Held: {name}. Nothing of it is removed until it is released.\n"),
         false => format!("Released: {name}.\n"),
     });
+    if let (Evidence::Run(run), true) = (&meant.what, on) {
+        tell_gone(&state, run, output)?;
+    }
     Ok(0)
 }
 
-/// The run or the session that is meant.
-struct Meant {
-    what: Evidence,
-    /// The name of the run or session.
-    name: String,
+/// Tells what of a run was removed before it was held.
+fn tell_gone(state: &StateDir, run: &RunId, output: &Output) -> Result<(), Failure> {
+    let mut gone = Vec::new();
+    for event in Ledger::show(state, run).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged there")?;
+        let kind = event.body.get("kind").and_then(Value::as_str);
+        match event.kind.as_str() {
+            "run.collected" => gone.push("changes"),
+            "checkpoint.discarded" => gone.push("checkpoint"),
+            "data.removed" if kind == Some("artifacts") => gone.push("artifacts"),
+            "data.removed" => gone.push("other data"),
+            _ => {}
+        }
+    }
+    gone.dedup();
+    if !gone.is_empty() {
+        let gone = gone.join(", ");
+        output.say(&format!("Removed before, and not held: {gone}.\n"));
+    }
+    Ok(())
 }
 
-impl Meant {
-    /// Finds the run or session; with `asking`, a run of another workspace needs a confirmation.
-    fn find(state: &StateDir, text: &str, asking: Option<&Output>) -> Result<Self, Failure> {
-        if let Ok(session) = sessions::find(state, text) {
-            let name = printable(session.name.as_str().as_bytes());
-            return Ok(Self {
-                what: Evidence::Session(session.id),
-                name: format!("session {name}"),
-            });
-        }
-        let run = finding::find_begun(state, text, asking)?;
-        Ok(Self {
-            name: format!("run {run}"),
-            what: Evidence::Run(run),
-        })
+/// Says how many runs are shredded, and that their keys are gone.
+///
+/// # Errors
+/// When the key of one is there.
+pub fn proven(state: &StateDir) -> Result<String, Failure> {
+    let shredded = shredded(state)?;
+    if shredded.is_empty() {
+        return Ok(String::new());
     }
+    let told = |runs: usize| render::counted(runs as u64, "run", "runs");
+    let all = told(shredded.len());
+    // Whoever verifies needs no keys.
+    let Ok(seals) = seals(state) else {
+        return Ok(format!(
+            "The sealed content of {all} is on record as shredded; the keys cannot be read.\n"
+        ));
+    };
+    let mut left = shredded.iter().filter(|run| seals.is_kept(run)).peekable();
+    let Some(first) = left.peek().copied() else {
+        return Ok(format!(
+            "The sealed content of {all} is shredded: keys gone, digests there.\n"
+        ));
+    };
+    let what = format!("the keys of {} are there again", told(left.count()));
+    Err(Failure::new(what)
+        .because("they are on record as destroyed, and were put back, as from a backup")
+        .advise(format!("atoll ledger shred {first} destroys one anew"))
+        .of_kind(Kind::Unproven))
 }

@@ -1,12 +1,12 @@
 //! What Atoll's state holds that `gc` leaves: by whom, and what would free it.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use atoll_engine::printable::printable;
 use atoll_ledger::StateDir;
-use atoll_model::{RunId, format_bytes};
-use atoll_store::{CollectPlan, RunRecord, RunState, directory_usage, list_runs, run_disk_usage};
+use atoll_model::format_bytes;
+use atoll_store::{RunRecord, RunState, directory_usage, list_runs, run_disk_usage};
 
 use crate::render::{counted, state_name};
 
@@ -18,12 +18,13 @@ const SERVED: &str = "served";
 const LEDGER: &str = "ledger";
 
 /// Returns lines on what stays, the largest runs by name; empty where nothing does.
-pub fn told(state: &StateDir, plan: &CollectPlan) -> String {
-    let goes: HashSet<&RunId> = plan.runs.iter().map(|one| &one.run).collect();
+pub fn told(state: &StateDir, goes: &BTreeSet<&str>) -> String {
     let records = list_runs(state)
         .map(|list| list.records)
         .unwrap_or_default();
-    let stay = records.iter().filter(|one| !goes.contains(&one.run));
+    let stay = records
+        .iter()
+        .filter(|one| !goes.contains(one.run.as_str()));
     let mut stay: Vec<(u64, &RunRecord)> = stay
         .map(|one| {
             (
@@ -77,7 +78,9 @@ fn of_run((bytes, record): &(u64, &RunRecord)) -> String {
             format!("atoll discard {run} frees it; what was applied stays, and cannot be undone")
         }
         RunState::Applied | RunState::Undone => {
-            "goes 30 days after, or by atoll gc --older-than TIME".to_owned()
+            format!(
+                "atoll data about {run} says when it goes, atoll gc --older-than TIME removes it"
+            )
         }
         RunState::Discarded => "atoll gc removes it".to_owned(),
     };

@@ -1,17 +1,18 @@
 //! Tests of sealing: sensitive members are sealed, and end with their key.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Barrier;
 
-use atoll_model::SessionId;
+use atoll_model::{Served, SessionId};
 use rustix::io::Errno;
 
 use super::faults::{Work, is_whole, temporary};
 use super::power::{Dice, Disk, Failure, Step, finish, watch};
 use super::*;
-use crate::FollowedSeals;
 use crate::event::seal::{SealKey, SealPlace};
 use crate::seals::{HeldKeys, Shredding};
+use crate::{FollowedSeals, Holds, ShredError};
 
 /// Nobody else says this.
 const WORD: &str = "unheard-of-word";
@@ -385,6 +386,70 @@ fn what_goes_on_and_what_is_held_is_not_shredded() {
         .unwrap();
     assert_eq!(place.events().last().unwrap().body["why"], "(shredded)");
     place.verified();
+}
+
+#[test]
+fn a_hold_and_a_shredding_at_once_never_both_count() {
+    let meant = Evidence::Run(run_id(1));
+    for _ in 0..20 {
+        let place = Place::new();
+        let ledger = place.ledger();
+        run(&ledger, 1, None);
+        let other = place.ledger();
+        let (held, shredded) = std::thread::scope(|scope| {
+            let held = scope.spawn(|| other.hold(&meant, true));
+            let shredded = ledger.shred(&meant).unwrap();
+            (held.join().unwrap(), shredded)
+        });
+        let is_held = match held {
+            Ok(()) => true,
+            Err(ShredError::Gone(run)) => run != run_id(1),
+            Err(error) => panic!("{error}"),
+        };
+        let (left, gone) = match is_held {
+            true => (vec![1], vec![]),
+            false => (vec![], vec![run_id(1)]),
+        };
+        assert_eq!(readable(&place.state), left);
+        assert_eq!(shredded.runs, gone);
+    }
+}
+
+#[test]
+fn a_tenant_is_held_and_shredded_as_a_whole() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    for (number, tenant) in [(1, "one"), (2, "other")] {
+        let served = Served {
+            sandbox: "here".to_owned(),
+            tenant: tenant.to_owned(),
+            caller: None,
+            template: "base".to_owned(),
+            metadata: BTreeMap::new(),
+            volumes: Vec::new(),
+            session: None,
+            trace: None,
+            once: None,
+        };
+        let call = Call {
+            place: atoll_model::Place::Served(Box::new(served)),
+            ..call(number)
+        };
+        let verdict = allow();
+        let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
+        let armed = entry.arm(verdict).unwrap();
+        ledger.close(armed, &outcome(0), json!({})).unwrap();
+    }
+    let one = Evidence::Tenant("one".to_owned());
+    ledger.hold(&one, true).unwrap();
+    let holds = Holds::read(&place.state).unwrap();
+    assert!(holds.keeps(&run_id(1)) && holds.keeps_tenant("one") && holds.has(&one));
+    assert!(!holds.keeps(&run_id(2)) && !holds.keeps_tenant("other"));
+    let soon = SystemTime::now() + std::time::Duration::from_secs(1 << 30);
+    let done = ledger.shred_older(soon).unwrap();
+    assert_eq!((done.runs, done.held), (vec![run_id(2)], vec![run_id(1)]));
+    ledger.hold(&one, false).unwrap();
+    assert_eq!(ledger.shred(&one).unwrap().runs, [run_id(1)]);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use atoll_store::Snapshot;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::answers::fault;
 use crate::protocol::Refusal;
@@ -44,14 +43,3 @@ pub(super) fn changes_beside(home: &Path) -> PathBuf {
 
 /// The end of the name of the directory with root's changes of the system, beside the home.
 pub(super) const CHANGES: &str = ".system";
-
-/// Returns the name of the directory of a sandbox's home. Every user of the host sees it among the
-/// mounts of its programs (proc(5)), and no id of a sandbox can be told from it.
-pub(super) fn home_name(id: &str) -> String {
-    let digest = Sha256::digest(format!("home\0{id}"));
-    digest
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use atoll_engine::sandboxes::remove_home;
+use atoll_store::home_name;
 
 use super::begun::CHANGES;
-use super::begun::home_name;
 use super::layered::Layers;
 use super::lifecycle::{Life, Lifecycle};
 use super::paused::{Paused, Record};

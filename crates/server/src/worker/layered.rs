@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use atoll_engine::sandboxes::{KeptHome, MadeAt, UPPER, remove_home};
+use atoll_store::home_name;
 
 use super::answers::fault;
 use super::answers::refusal;
 use super::begun::Begun;
 use super::begun::changes_beside;
-use super::begun::home_name;
 use super::catalogue::Catalogue;
 use super::holding::Hold;
 use super::list::List;
@@ -21,6 +21,8 @@ use super::paused::{Paused, Record};
 use super::server::Server;
 use crate::protocol::{Filed, Kind, Refusal};
 
+/// The homes that are kept, in the state directory.
+pub(super) const HOMES: &str = "served/homes";
 /// The most layers of a home; one more, and they are made one by a copy.
 pub(super) const DEPTH_MAX: usize = 8;
 /// The most layers of root's changes, besides those of the template.
@@ -357,7 +359,7 @@ impl Layers {
     }
 
     pub(super) fn kept_homes(&self) -> PathBuf {
-        self.server.engine.state().join("served/homes")
+        self.server.engine.state().join(HOMES)
     }
 
     pub(super) fn forget_paused(&self, id: &str) {

@@ -120,8 +120,12 @@ impl Sandboxes {
         Ok(living)
     }
 
-    /// Ends a paused sandbox: its home is removed.
-    pub(super) async fn end_paused(self: &Arc<Self>, paused: &Arc<Paused>) -> Result<(), Refusal> {
+    /// Ends a paused sandbox, for this reason: its home is removed.
+    pub(super) async fn end_paused(
+        self: &Arc<Self>,
+        paused: &Arc<Paused>,
+        why: &str,
+    ) -> Result<(), Refusal> {
         let _turn = paused.stays().await?;
         if paused.is_asleep() && !self.memory.end_asleep(paused, Sandbox::kill).await {
             let what = format!("sandbox {} cannot be ended now", paused.id);
@@ -130,7 +134,7 @@ impl Sandboxes {
         let _ = paused.life.pass(Transition::Abandon(Reason::Caller));
         self.list.remove_paused(&paused.id);
         self.layers.forget_paused(&paused.id);
-        let facts = json!({ "why": "a caller has ended it while it was paused" });
+        let facts = json!({ "why": why });
         self.webhooks
             .note(&paused.tenant, &paused.id, "killed", &facts);
         let (home, changes) = (

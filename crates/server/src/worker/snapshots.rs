@@ -108,7 +108,7 @@ impl Snapshots {
     }
 
     /// Removes a snapshot, and those of its layers that nobody else has.
-    fn drop_snapshot(self: &Arc<Self>, one: &Snapshot) {
+    pub(super) fn drop_snapshot(self: &Arc<Self>, one: &Snapshot) {
         match self.server.store.remove_snapshot(&one.id) {
             Ok(_) => {
                 let begun = begun_of(one).unwrap_or_default();

@@ -199,7 +199,10 @@ impl Worker {
         };
         let answered = match ask {
             InAsk::Life(LifeAsk::GetSandbox(ask)) => ask.answer(paused.facts()),
-            InAsk::Life(LifeAsk::Kill(ask)) => ask.answer(self.sandboxes.end_paused(paused).await?),
+            InAsk::Life(LifeAsk::Kill(ask)) => {
+                let why = "a caller has ended it while it was paused";
+                ask.answer(self.sandboxes.end_paused(paused, why).await?)
+            }
             InAsk::Life(LifeAsk::Pause(_)) => {
                 let what = format!("sandbox {} is paused already", paused.id);
                 Err(Refusal::new(Kind::Exists, what))
