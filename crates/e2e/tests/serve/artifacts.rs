@@ -223,8 +223,13 @@ fn sandboxes_read_promoted_artifacts() {
     let path = format!("/v1/sandboxes/{}", made["sandbox"]["id"].as_str().unwrap());
     let script = "cat /inputs/data; echo more 2>/dev/null >>/inputs/data || echo kept";
     assert_eq!(run(&path, script).1["stdout"], "data\nkept\n");
+    // Of the host's files nothing is put into it.
     let (_, shown) = server.ask(&world, "POST", "/v1/tools/show/call", "{}");
-    assert!(shown.to_string().contains("weights"), "{shown}");
+    assert!(
+        shown.to_string().contains("nothing else of the host"),
+        "{shown}"
+    );
+    assert!(!shown.to_string().contains("weights"), "{shown}");
     let called = world.atoll(["tools", "call", "show"]).run().success();
     assert!(called.out().contains("weights"), "{called}");
     let _ = server.end();
