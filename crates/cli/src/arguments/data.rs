@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-/// See what is kept about a run, a session or a tenant, and until when
+/// See what is kept about a run, session or tenant, and until when
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct DataArguments {
