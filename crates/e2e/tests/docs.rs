@@ -841,7 +841,7 @@ fn page_on_tools_works() {
         .into_iter()
         .flat_map(transcript)
         .collect();
-    assert_eq!(commands.len(), 8, "{commands:?}");
+    assert_eq!(commands.len(), 11, "{commands:?}");
     for (command, _) in &commands {
         let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
         let _ = world.host_shell(&script).run().success();
