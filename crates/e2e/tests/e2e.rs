@@ -93,6 +93,7 @@ mod secrets;
 mod serve;
 mod sessions;
 mod settings;
+mod shadow;
 mod signin;
 mod signing;
 mod spawner;

@@ -50,6 +50,7 @@ mod nobody;
 mod preparing;
 mod recorded;
 mod serving;
+mod shadowing;
 mod sleeping;
 mod supervised;
 mod templates;
@@ -64,6 +65,7 @@ pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
 pub use recorded::{FoundEvents, NamedRequest, ServedSession, WantedEvents};
+pub use shadowing::refuse_unheld;
 pub use sleeping::Still;
 pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{

@@ -10,7 +10,7 @@ use super::client::{Client, identifier};
 use crate::*;
 
 /// A server with databases of its own, which ends with the test.
-struct World {
+pub(super) struct World {
     root: TempDir,
     server: Child,
     programs: PathBuf,
@@ -57,7 +57,7 @@ fn ordinary(program: impl AsRef<OsStr>) -> Command {
 }
 
 impl World {
-    fn new(name: &str) -> Option<Self> {
+    pub(super) fn new(name: &str) -> Option<Self> {
         let programs = needed(name)?;
         // The path of a socket is at most 107 bytes long.
         let root = tempfile::tempdir_in("/tmp").unwrap();
@@ -111,11 +111,11 @@ impl World {
         format!("{}/server", self.root.path().display())
     }
 
-    fn dir(&self, name: &str) -> PathBuf {
+    pub(super) fn dir(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
-    fn database(&self, name: &str) -> Database {
+    pub(super) fn database(&self, name: &str) -> Database {
         Database {
             database: name.to_owned(),
             host: Some(self.home()),
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    fn psql(&self, database: &str, sql: &str) -> Command {
+    pub(super) fn psql(&self, database: &str, sql: &str) -> Command {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args([
             "-X",
@@ -143,7 +143,7 @@ impl World {
         psql
     }
 
-    fn sql(&self, database: &str, sql: &str) -> String {
+    pub(super) fn sql(&self, database: &str, sql: &str) -> String {
         let output = self.psql(database, sql).output().unwrap();
         assert!(output.status.success(), "{sql}: {output:?}");
         String::from_utf8(output.stdout)
