@@ -419,13 +419,13 @@ fn mcp_servers_have_no_shadow() {
 }
 
 /// A PostgreSQL server of the test's own, by a socket.
-struct Server {
+pub(crate) struct Postgres {
     child: Child,
     home: tempfile::TempDir,
     programs: PathBuf,
 }
 
-impl Server {
+impl Postgres {
     fn start(world: &World) -> Option<Self> {
         let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
         let mut programs = versions.flatten().map(|one| one.path().join("bin"));
@@ -465,7 +465,7 @@ impl Server {
         Some(server)
     }
 
-    fn sql(&self, database: &str, sql: &str) -> String {
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args([
             "-X",
@@ -489,7 +489,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Postgres {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -502,16 +502,14 @@ when { context has change.rows && context.change.rows < 3
     && context has change.tables && context.change.tables == ["public.orders"] };
 "#;
 
-#[test]
-fn shadowed_rows_are_applied_exactly() {
-    let world = world("shadowed_rows_are_applied_exactly");
+/// Starts a server with a shop, if there can be one.
+pub(crate) fn shop(world: &World) -> Option<Postgres> {
     if !is_root() {
         // A server refuses a user without an account.
-        return world.skip("the user has no account", Avoidable::No);
+        world.skip("the user has no account", Avoidable::No);
+        return None;
     }
-    let Some(server) = Server::start(&world) else {
-        return;
-    };
+    let server = Postgres::start(world)?;
     server.sql("postgres", "CREATE ROLE clerk LOGIN");
     server.sql("postgres", "CREATE DATABASE shop");
     server.sql(
@@ -520,22 +518,40 @@ fn shadowed_rows_are_applied_exactly() {
          INSERT INTO orders VALUES (1, 10), (2, 20), (3, 30);
          GRANT SELECT, INSERT, UPDATE, DELETE ON orders TO clerk",
     );
-    let tools = |more: &str| {
+    Some(server)
+}
+
+impl Postgres {
+    /// Describes the shop as an upstream, with these words of its own.
+    pub(crate) fn tools(&self, world: &World, more: &str) {
         let text = format!(
             "[upstream.shop]\n{more}\n[upstream.shop.database]\n\
              url = \"postgresql://clerk@db.example/shop\"\n\
              copy = \"postgres:///shop?host={}&user=owner\"\n\
              statements = [\"select\", \"insert\", \"update\", \"delete\"]\n\
              functions = [\"clock_timestamp\"]\ntables.\"public.orders\" = {{}}\n",
-            server.home.path().display()
+            self.home.path().display()
         );
         world.write(world.config().join("atoll/tools.toml"), text);
+    }
+
+    pub(crate) fn totals(&self) -> String {
+        self.sql("shop", "SELECT json_agg(total ORDER BY id) FROM orders")
+    }
+}
+
+#[test]
+fn shadowed_rows_are_applied_exactly() {
+    let world = world("shadowed_rows_are_applied_exactly");
+    let Some(server) = shop(&world) else {
+        return;
     };
+    let tools = |more: &str| server.tools(&world, more);
     tools("shadow = true");
     let _ = world.atoll(["tools", "check"]).run().success();
     let call =
         |statement: &str| called(&world, &["shop__query", &format!("statement={statement}")]);
-    let all = || server.sql("shop", "SELECT json_agg(total ORDER BY id) FROM orders");
+    let all = || server.totals();
     let update = "UPDATE public.orders SET total = total + 1 WHERE id < 3";
     // Nobody decides, so that nothing is applied; then a rule does.
     let refused = call(update);

@@ -50,7 +50,7 @@ mod nobody;
 mod preparing;
 mod recorded;
 mod serving;
-mod shadowing;
+pub(crate) mod shadowing;
 mod sleeping;
 mod supervised;
 mod templates;
@@ -65,7 +65,6 @@ pub use exec::Exec;
 pub use home::remove_home;
 use named::Named;
 pub use recorded::{FoundEvents, NamedRequest, ServedSession, WantedEvents};
-pub use shadowing::refuse_unheld;
 pub use sleeping::Still;
 pub use templates::{IMAGE, import_image, make_template_layer};
 pub use volumes::{

@@ -21,13 +21,13 @@ use crate::notice::{Notice, Notices};
 use crate::printable::printable;
 use crate::promotion::outside::Outside;
 use crate::promotion::{Agreed, Approver, Checked, Planned, Question, digests, plans};
-pub use crate::sandboxes::refuse_unheld;
+pub use crate::sandboxes::shadowing::refuse_unheld;
 use crate::sandboxes::{Engine, Sandbox};
 
 /// Asks a person about a change set, for these reasons; fails unless they agree.
 pub type Agrees<'a> = &'a dyn Fn(&[Reason]) -> Result<(), Failure>;
 
-/// What a shadow run has changed in its workspace.
+/// The changes of a shadow run to its workspace.
 #[derive(Debug)]
 pub struct FileChanges {
     record: RunRecord,
@@ -44,7 +44,7 @@ pub struct FileChanges {
 pub struct FileWrite {
     /// The path, absolute.
     pub path: PathBuf,
-    /// What becomes of it: `added`, `changed`, `removed`, `mode` or `moved`.
+    /// The change: `added`, `changed`, `removed`, `mode` or `moved`.
     pub how: &'static str,
     /// The size of the file, if it is one.
     pub bytes: Option<u64>,

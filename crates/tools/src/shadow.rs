@@ -30,7 +30,7 @@ pub struct ChangeSet {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// What became of the change set of a call.
+/// The change set of a call, and its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShadowReport {
     /// The change set, if the shadow run came to one.
@@ -52,7 +52,7 @@ pub enum ShadowEnd {
     Denied(String),
     /// Nothing was applied, for this reason.
     Dropped(String),
-    /// Whether it was applied is unknown, for this reason.
+    /// An end that nobody knows, for this reason.
     Unknown(String),
 }
 

@@ -2,7 +2,7 @@
 //! changes. The rows are then changed in the database itself, in one transaction, each only where it is
 //! still as it was in the copy.
 //!
-//! What runs on the server is in the files of `shadow/`. Statements and rows are handed over as hexadecimal
+//! The scripts that run on the server are in `shadow/`. Statements and rows are handed over as hexadecimal
 //! digits: no lexer on the way reads them.
 
 use std::fmt::Write;
@@ -64,7 +64,7 @@ pub struct RowChanges {
 pub struct RowChange {
     /// The table, with its schema.
     pub table: String,
-    /// What becomes of the row.
+    /// The operation on the row.
     pub op: RowOperation,
     /// The row before, as PostgreSQL writes it.
     pub old: Option<String>,
@@ -72,15 +72,15 @@ pub struct RowChange {
     pub new: Option<String>,
 }
 
-/// What becomes of a row.
+/// An operation on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowOperation {
-    /// It is new.
+    /// A new row.
     Insert,
-    /// It changes.
+    /// Another content.
     Update,
-    /// It is removed.
+    /// No row any more.
     Delete,
 }
 

@@ -64,13 +64,7 @@ impl Outside<'_> {
             None => Ok(Vec::new()),
         };
         let unruled = self.shadowed.filter(|_| reads_reputation.is_none());
-        let unruled = unruled.map(|change| Reason {
-            what: format!("applying what {} changed in its shadow run", change.tool),
-            why: UNRULED.to_owned(),
-            rule: SHADOW.to_owned(),
-            how_to_ask: "write a policy that permits promote, or call it where you can be asked"
-                .to_owned(),
-        });
+        let unruled = unruled.map(of_unruled);
         let concerns: Vec<Reason> = self.concerns.into_iter().chain(unruled).collect();
         // A session of tools, or a person, is no run: what policies ask of one is unknown then.
         let makers = match (makers, &call.action) {
@@ -116,14 +110,27 @@ impl Outside<'_> {
         let opened = opened.map_err(|error| refused(error, self.refused))?;
         match self.shadowed.filter(|_| opened.grant().has_checkpoint()) {
             None => Ok(()),
-            Some(change) => Err(Failure::new(format!("policies refuse {}", self.refused))
-                .because(format!(
-                    "a change set of kind {} has no @checkpoint",
-                    change.kind
-                ))
-                .of_kind(Kind::Denied)),
+            Some(change) => Err(without_checkpoint(change, self.refused)),
         }
     }
+}
+
+/// Returns the reason to ask about a change set that no policy decides about.
+fn of_unruled(change: &ShadowFacts) -> Reason {
+    Reason {
+        what: format!("applying what {} changed in its shadow run", change.tool),
+        why: UNRULED.to_owned(),
+        rule: SHADOW.to_owned(),
+        how_to_ask: "write a policy that permits promote, or call it where you can be asked"
+            .to_owned(),
+    }
+}
+
+fn without_checkpoint(change: &ShadowFacts, what: &str) -> Failure {
+    let why = format!("a change set of kind {} has no @checkpoint", change.kind);
+    Failure::new(format!("policies refuse {what}"))
+        .because(why)
+        .of_kind(Kind::Denied)
 }
 
 /// Returns what is known of a maker that is no run.

@@ -14,10 +14,12 @@ use atoll_model::{Shadow, ToolEffect, ToolEnd};
 use atoll_sql::Class;
 use serde_json::{Map, Value, json};
 
+use super::typed::rendered;
 use super::{Begun, Session};
 use crate::answer::Answer;
 use crate::block::Block;
 use crate::database::{self, Copied, Database};
+use crate::exec::Program;
 use crate::openapi::HttpRequest;
 use crate::runner::Runner;
 use crate::shadow::{ChangeSet, ShadowEnd};
@@ -47,25 +49,24 @@ enum Effect {
 /// The end of a shadow run: with a change set, or as the call has failed there.
 enum Came {
     Through(Box<Ran>),
-    Failed(Called<Answer>),
+    Failed(Box<Called<Answer>>),
 }
 
 impl<R: Runner> Session<R> {
     /// Returns the number of runs on a copy that come before the effect of a call; none where it has
     /// no effect.
     pub(super) fn shadows(&self, begun: &Begun<'_>) -> Option<Shadow> {
-        let is_select = match &begun.tool.work {
+        let has_effect = match &begun.tool.work {
             Work::Upstream(upstream, OfUpstream::Statement) => {
                 let statement = begun.arguments.get("statement").and_then(Value::as_str);
                 // One that is refused is told so on the usual way.
-                upstream.database().is_none_or(|database| {
+                upstream.database().is_some_and(|database| {
                     let judged = database.rules.judge(statement.unwrap_or_default());
-                    judged.map_or(true, |judged| judged.class == Class::Select)
+                    judged.is_ok_and(|judged| judged.class != Class::Select)
                 })
             }
-            Work::Upstream(..) | Work::Command(_) => false,
+            Work::Upstream(..) | Work::Command(_) => begun.tool.effect != ToolEffect::Read,
         };
-        let has_effect = begun.tool.effect != ToolEffect::Read && !is_select;
         begun.shadow.filter(|_| has_effect)
     }
 
@@ -76,29 +77,50 @@ impl<R: Runner> Session<R> {
         times: Shadow,
         directory: &Path,
     ) -> Called<Answer> {
-        let called = self.shadow_all(begun, times, directory);
-        called.unwrap_or_else(|failure| {
+        let shadowing = Shadowing {
+            session: self,
+            begun,
+        };
+        shadowing.all(times, directory).unwrap_or_else(|failure| {
             begun.is_fault.set(true);
-            self.ended(begun, self.without(begun), None, end_of(&failure), None)
+            shadowing.ended(shadowing.without(), None, end_of(&failure), None)
         })
     }
+}
 
-    fn shadow_all(
-        &self,
-        begun: &Begun<'_>,
-        times: Shadow,
-        directory: &Path,
-    ) -> Result<Called<Answer>, Failure> {
+impl Begun<'_> {
+    /// Returns its program.
+    pub(super) fn program(&self, command: &Command, directory: &Path) -> Result<Program, Failure> {
+        let (words, stdin) = rendered(command, self.arguments).map_err(Failure::new)?;
+        Ok(Program {
+            command: words,
+            stdin,
+            timeout: self.timeout,
+            file: command.file.as_ref().map(|path| directory.join(path)),
+            parent: self.id.clone(),
+            cancel: self.cancel.clone(),
+        })
+    }
+}
+
+/// A call with its shadow runs.
+struct Shadowing<'a, R> {
+    session: &'a Session<R>,
+    begun: &'a Begun<'a>,
+}
+
+impl<R: Runner> Shadowing<'_, R> {
+    fn all(&self, times: Shadow, directory: &Path) -> Result<Called<Answer>, Failure> {
         let mut first: Option<Box<Ran>> = None;
         for number in 0..times.times() {
-            let ran = match self.shadow_once(begun, directory, number)? {
+            let ran = match self.once(directory, number)? {
                 Came::Through(ran) => ran,
                 Came::Failed(called) => {
                     if let Some(first) = first {
                         self.discard(*first)?;
                     }
                     let why = "the shadow run failed".to_owned();
-                    return Ok(self.ended(begun, called, None, ShadowEnd::Dropped(why), None));
+                    return Ok(self.ended(*called, None, ShadowEnd::Dropped(why), None));
                 }
             };
             first = match first {
@@ -112,96 +134,86 @@ impl<R: Runner> Session<R> {
                     self.discard(*first)?;
                     self.discard(*ran)?;
                     let why = "it changed something else when it ran again".to_owned();
-                    let (end, called) = (ShadowEnd::Dropped(why), self.without(begun));
-                    return Ok(self.ended(begun, called, Some(change), end, None));
+                    let (end, called) = (ShadowEnd::Dropped(why), self.without());
+                    return Ok(self.ended(called, Some(change), end, None));
                 }
             };
         }
         match first {
-            Some(ran) => self.promote(begun, *ran),
+            Some(ran) => self.promote(*ran),
             None => Err(Failure::new("nothing ran")),
         }
     }
 
     /// Runs a call on a copy of its own.
-    fn shadow_once(
-        &self,
-        begun: &Begun<'_>,
-        directory: &Path,
-        number: usize,
-    ) -> Result<Came, Failure> {
-        match &begun.tool.work {
-            Work::Command(command) => self.shadow_command(begun, command, directory),
+    fn once(&self, directory: &Path, number: usize) -> Result<Came, Failure> {
+        match &self.begun.tool.work {
+            Work::Command(command) => self.command(command, directory),
             Work::Upstream(upstream, OfUpstream::Statement) => match upstream.database() {
-                Some(database) if database.is_file() => self.shadow_file(begun, upstream),
-                Some(database) => self.shadow_rows(begun, upstream, database, number),
+                Some(database) if database.is_file() => self.file(upstream),
+                Some(database) => self.rows(upstream, database, number),
                 None => Err(no_copy("it is no database")),
             },
             Work::Upstream(upstream, OfUpstream::Operation(base, operation)) => {
                 let staging = upstream.staging().ok_or_else(|| no_copy(NO_STAGING))?;
-                let request = operation.request(base, begun.arguments);
+                let request = operation.request(base, self.begun.arguments);
                 let request = request.map_err(Failure::new)?;
-                let first = operation.request(staging, begun.arguments);
+                let first = operation.request(staging, self.begun.arguments);
                 let first = first.map_err(Failure::new)?;
-                self.shadow_request(begun, upstream, request, first)
+                self.request(upstream, request, first)
             }
             Work::Upstream(_, OfUpstream::Mcp { .. }) => Err(no_copy(NO_MCP)),
         }
     }
 
-    fn shadow_command(
-        &self,
-        begun: &Begun<'_>,
-        command: &Command,
-        directory: &Path,
-    ) -> Result<Came, Failure> {
-        if begun.tool.life == SandboxLife::Session {
+    fn command(&self, command: &Command, directory: &Path) -> Result<Came, Failure> {
+        if self.begun.tool.life == SandboxLife::Session {
             let why = "its sandbox lives for the session: `shadow = true` in its table ends that";
             return Err(no_copy(why));
         }
-        let sandbox = self.copy(begun)?;
-        let program = begun.program(command, directory)?;
+        let sandbox = self.copy()?;
+        let program = self.begun.program(command, directory)?;
         let ran = crate::exec::run(&sandbox, &program, None)?;
-        let called = Answer::of(begun.tool, begun.number(), &ran, program.timeout);
-        self.files(begun, &sandbox, called)
+        let called = Answer::of(self.begun.tool, self.begun.number(), &ran, program.timeout);
+        self.files(&sandbox, called)
     }
 
     /// Has a statement carried out on a database that is a file in the layer.
-    fn shadow_file(&self, begun: &Begun<'_>, upstream: &Arc<Upstream>) -> Result<Came, Failure> {
-        let sandbox = Arc::new(self.copy(begun)?);
-        let connection = Connection::start(Arc::clone(&sandbox), upstream, &begun.id, None)?;
+    fn file(&self, upstream: &Arc<Upstream>) -> Result<Came, Failure> {
+        let sandbox = Arc::new(self.copy()?);
+        let connection = Connection::start(Arc::clone(&sandbox), upstream, &self.begun.id, None)?;
         let none = Map::new();
-        let arguments = begun.arguments.as_object().unwrap_or(&none);
-        let result = connection.call(&begun.calling(database::TOOL, arguments));
+        let arguments = self.begun.arguments.as_object().unwrap_or(&none);
+        let result = connection.call(&self.begun.calling(database::TOOL, arguments));
         drop(connection);
-        let called = Answer::of_upstream(begun.tool, begun.number(), sandbox.run(), result);
-        self.files(begun, &sandbox, called)
+        let called =
+            Answer::of_upstream(self.begun.tool, self.begun.number(), sandbox.run(), result);
+        self.files(&sandbox, called)
     }
 
     /// Makes a sandbox that nothing leaves but by its layer.
-    fn copy(&self, begun: &Begun<'_>) -> Result<Sandbox, Failure> {
-        let sandbox = self.runner.copy(&begun.tool.requested, &begun.id)?;
+    fn copy(&self) -> Result<Sandbox, Failure> {
+        let sandbox = self
+            .session
+            .runner
+            .copy(&self.begun.tool.requested, &self.begun.id)?;
         match shadow::refuse_unheld(&sandbox) {
             Ok(()) => Ok(sandbox),
             Err(failure) => {
                 // Nothing ran in it.
-                let _ = self.engine.finish(&sandbox);
+                let _ = self.session.engine.finish(&sandbox);
                 Err(failure)
             }
         }
     }
 
     /// Reads what a call has changed in the layer of its sandbox.
-    fn files(
-        &self,
-        begun: &Begun<'_>,
-        sandbox: &Sandbox,
-        called: Called<Answer>,
-    ) -> Result<Came, Failure> {
-        let changes = shadow::changes_of(&self.engine, sandbox, begun.tool.name.as_str())?;
+    fn files(&self, sandbox: &Sandbox, called: Called<Answer>) -> Result<Came, Failure> {
+        let changes =
+            shadow::changes_of(&self.session.engine, sandbox, self.begun.tool.name.as_str())?;
         if called.end != ToolEnd::Done {
-            changes.discard(&self.engine)?;
-            return Ok(Came::Failed(called));
+            changes.discard(&self.session.engine)?;
+            return Ok(Came::Failed(Box::new(called)));
         }
         Ok(Came::Through(Box::new(Ran {
             called,
@@ -211,37 +223,40 @@ impl<R: Runner> Session<R> {
     }
 
     /// Has a statement carried out on a copy of its database.
-    fn shadow_rows(
+    fn rows(
         &self,
-        begun: &Begun<'_>,
         upstream: &Arc<Upstream>,
         database: &Database,
         number: usize,
     ) -> Result<Came, Failure> {
         let Copied { target, role } = database.copied().ok_or_else(|| no_copy(NO_COPY))?;
-        let statement = begun.arguments.get("statement").and_then(Value::as_str);
+        let statement = self
+            .begun
+            .arguments
+            .get("statement")
+            .and_then(Value::as_str);
         let judged = database.rules.judge(statement.unwrap_or_default());
         let judged = judged.map_err(Failure::new)?;
         // By its rules it is decided.
-        let (sandbox, _) = self.runner.upstream(upstream, &begun.id)?;
-        let archives = self.engine.state().join(ARCHIVES);
-        let archive = archives.join(format!("{}-{}", begun.id.run, begun.number()));
+        let (sandbox, _) = self.session.runner.upstream(upstream, &self.begun.id)?;
+        let archives = self.session.engine.state().join(ARCHIVES);
+        let archive = archives.join(format!("{}-{}", self.begun.id.run, self.begun.number()));
         std::fs::create_dir_all(&archive).doing("there is no room for a copy")?;
         let statement = Statement {
             text: &judged.text,
             returns_rows: judged.returns_rows,
             role,
-            timeout: begun.timeout,
+            timeout: self.begun.timeout,
         };
-        let name = copy_name(begun, number);
+        let name = copy_name(self.begun, number);
         let changed = shadow_statement(target, statement, &name, &archive);
         let _ = std::fs::remove_dir_all(&archive);
         let changed = match changed {
             Ok(changed) => changed,
             Err(error) => {
                 let failure = Failure::new("the statement cannot be shadowed").because(error);
-                let called = Answer::of_failure(begun.number(), &failure);
-                return Ok(Came::Failed(called));
+                let called = Answer::of_failure(self.begun.number(), &failure);
+                return Ok(Came::Failed(Box::new(called)));
             }
         };
         let result = database.result(&changed);
@@ -251,12 +266,12 @@ impl<R: Runner> Session<R> {
             ..Given::of(vec![Block::text(result.to_string())])
         };
         let run = sandbox.run();
-        let tool = begun.tool;
-        let called = Answer::of_upstream(tool, begun.number(), run, Ok(given));
+        let tool = self.begun.tool;
+        let called = Answer::of_upstream(tool, self.begun.number(), run, Ok(given));
         if called.end != ToolEnd::Done {
-            return Ok(Came::Failed(called));
+            return Ok(Came::Failed(Box::new(called)));
         }
-        let (tool, of) = (tool.name.as_str(), target.to_string());
+        let (tool, of) = (tool.name.as_str(), target.database.clone());
         let change = ChangeSet::of_rows(tool, &upstream.name, &of, &changed.changes);
         Ok(Came::Through(Box::new(Ran {
             called,
@@ -266,27 +281,32 @@ impl<R: Runner> Session<R> {
     }
 
     /// Sends a request to staging: the same, but for the address that its path is below.
-    fn shadow_request(
+    fn request(
         &self,
-        begun: &Begun<'_>,
         upstream: &Arc<Upstream>,
         request: HttpRequest,
         first: HttpRequest,
     ) -> Result<Came, Failure> {
-        let Work::Upstream(_, OfUpstream::Operation(_, operation)) = &begun.tool.work else {
+        let Work::Upstream(_, OfUpstream::Operation(_, operation)) = &self.begun.tool.work else {
             return Err(no_copy(NO_STAGING));
         };
-        let sent = self.send(begun, upstream, &operation.id, &first)?;
+        let sent = self.send(upstream, &operation.id, &first)?;
         let status = match &sent {
             Ok(given) => given.status.filter(|status| (200..300).contains(status)),
             Err(_) => None,
         };
-        let run = self.runner.upstream(upstream, &begun.id)?.0.run().clone();
-        let called = Answer::of_upstream(begun.tool, begun.number(), &run, sent);
+        let run = self
+            .session
+            .runner
+            .upstream(upstream, &self.begun.id)?
+            .0
+            .run()
+            .clone();
+        let called = Answer::of_upstream(self.begun.tool, self.begun.number(), &run, sent);
         let Some(status) = status else {
-            return Ok(Came::Failed(called));
+            return Ok(Came::Failed(Box::new(called)));
         };
-        let (tool, upstream) = (begun.tool.name.as_str(), &upstream.name);
+        let (tool, upstream) = (self.begun.tool.name.as_str(), &upstream.name);
         let change = ChangeSet::of_request(tool, upstream, &operation.id, &request, status);
         Ok(Came::Through(Box::new(Ran {
             called,
@@ -297,7 +317,6 @@ impl<R: Runner> Session<R> {
 
     fn send(
         &self,
-        begun: &Begun<'_>,
         upstream: &Arc<Upstream>,
         operation: &str,
         request: &HttpRequest,
@@ -305,22 +324,22 @@ impl<R: Runner> Session<R> {
         let request = json!(request);
         let none = Map::new();
         let arguments = request.as_object().unwrap_or(&none);
-        let connection = self.connection(upstream, &begun.id)?;
+        let connection = self.session.connection(upstream, &self.begun.id)?;
         connection.offered().doing("the upstream cannot be used")?;
-        Ok(connection.call(&begun.calling(operation, arguments)))
+        Ok(connection.call(&self.begun.calling(operation, arguments)))
     }
 
     /// Removes a shadow run that is not applied.
     fn discard(&self, ran: Ran) -> Result<(), Failure> {
         match ran.effect {
-            Effect::Files(changes) => changes.discard(&self.engine),
+            Effect::Files(changes) => changes.discard(&self.session.engine),
             Effect::Rows(..) | Effect::Request(_) => Ok(()),
         }
     }
 
     /// Returns an answer without a result.
-    fn without(&self, begun: &Begun<'_>) -> Called<Answer> {
-        Answer::of_failure(begun.number(), &Failure::new(""))
+    fn without(&self) -> Called<Answer> {
+        Answer::of_failure(self.begun.number(), &Failure::new(""))
     }
 }
 

@@ -135,23 +135,3 @@ pub(super) fn rendered(
     };
     Ok((words, stdin.into_bytes()))
 }
-
-impl super::Begun<'_> {
-    /// Returns its program.
-    pub(super) fn program(
-        &self,
-        command: &Command,
-        directory: &std::path::Path,
-    ) -> Result<crate::exec::Program, atoll_engine::failure::Failure> {
-        let (words, stdin) =
-            rendered(command, self.arguments).map_err(atoll_engine::failure::Failure::new)?;
-        Ok(crate::exec::Program {
-            command: words,
-            stdin,
-            timeout: self.timeout,
-            file: command.file.as_ref().map(|path| directory.join(path)),
-            parent: self.id.clone(),
-            cancel: self.cancel.clone(),
-        })
-    }
-}

@@ -10,19 +10,18 @@ use atoll_engine::tools::Called;
 use atoll_model::{Reason, RunId};
 use serde_json::{Value, json};
 
-use super::{Effect, NO_COPY, NO_STAGING, Ran, end_of};
+use super::{Effect, NO_COPY, NO_STAGING, Ran, Shadowing, end_of};
 use crate::answer::Answer;
 use crate::database::{Copied, Database};
 use crate::openapi::HttpRequest;
 use crate::runner::Runner;
-use crate::session::{Begun, Session};
 use crate::shadow::{ChangeSet, ShadowEnd, ShadowReport};
 use crate::tool::{OfUpstream, Work};
 use crate::upstream::calls::NoResult;
 
-impl<R: Runner> Session<R> {
+impl<R: Runner> Shadowing<'_, R> {
     /// Has a change set decided about, and applies it.
-    pub(super) fn promote(&self, begun: &Begun<'_>, ran: Ran) -> Result<Called<Answer>, Failure> {
+    pub(super) fn promote(&self, ran: Ran) -> Result<Called<Answer>, Failure> {
         let Ran {
             called,
             change,
@@ -30,45 +29,35 @@ impl<R: Runner> Session<R> {
         } = ran;
         if change.is_empty() {
             if let Effect::Files(changes) = effect {
-                changes.discard(&self.engine)?;
+                changes.discard(&self.session.engine)?;
             }
-            return Ok(self.ended(begun, called, Some(change), ShadowEnd::Unchanged, None));
+            return Ok(self.ended(called, Some(change), ShadowEnd::Unchanged, None));
         }
-        self.note(
-            begun,
-            "shadow.changed",
-            &change,
-            json!({ "facts": change.facts }),
-        )?;
-        let agrees = |reasons: &[Reason]| self.agreed(begun, &change, reasons);
+        self.note("shadow.changed", &change, json!({ "facts": change.facts }))?;
+        let agrees = |reasons: &[Reason]| self.agreed(&change, reasons);
         let mut kept = None;
         let applied = match effect {
             Effect::Files(mut changes) => {
                 kept = Some(changes.run().clone());
-                let applied = changes.apply(&self.engine, &agrees);
+                let applied = changes.apply(&self.session.engine, &agrees);
                 applied.map(|()| called).map_err(|failure| end_of(&failure))
             }
             Effect::Rows(sandbox, rows) => {
-                let decided = self.decided(begun, &sandbox, &change, &agrees);
-                let applied = decided.and_then(|()| self.apply_rows(begun, &rows));
+                let decided = self.decided(&sandbox, &change, &agrees);
+                let applied = decided.and_then(|()| self.apply_rows(&rows));
                 applied.map(|()| called)
             }
-            Effect::Request(request) => self.send_on(begun, &change, &request, &agrees),
+            Effect::Request(request) => self.send_on(&change, &request, &agrees),
         };
         Ok(match applied {
-            Ok(called) => self.ended(begun, called, Some(change), ShadowEnd::Applied, None),
-            Err(end) => self.ended(begun, self.without(begun), Some(change), end, kept),
+            Ok(called) => self.ended(called, Some(change), ShadowEnd::Applied, None),
+            Err(end) => self.ended(self.without(), Some(change), end, kept),
         })
     }
 
     /// Asks the person, if one can be asked.
-    fn agreed(
-        &self,
-        begun: &Begun<'_>,
-        change: &ChangeSet,
-        reasons: &[Reason],
-    ) -> Result<(), Failure> {
-        let asked = match begun.approver {
+    fn agreed(&self, change: &ChangeSet, reasons: &[Reason]) -> Result<(), Failure> {
+        let asked = match self.begun.approver {
             Some(ask) => ask(change, reasons),
             None => Err("nobody can be asked here".to_owned()),
         };
@@ -79,36 +68,35 @@ impl<R: Runner> Session<R> {
             let whys: Vec<String> = whys.collect();
             shadow::refused(&format!("{why} ({})", whys.join("; ")))
         })?;
-        if begun.cancel.is_cancelled() {
+        if self.begun.cancel.is_cancelled() {
             return Err(shadow::refused("its caller ended it"));
         }
         let rules: Vec<&str> = reasons.iter().map(|one| one.rule.as_str()).collect();
-        self.note(begun, "shadow.agreed", change, json!({ "rules": rules }))
+        self.note("shadow.agreed", change, json!({ "rules": rules }))
     }
 
     /// Has policies decide about what is no file's, and records that it is about to be applied.
     fn decided(
         &self,
-        begun: &Begun<'_>,
         sandbox: &Sandbox,
         change: &ChangeSet,
         agrees: shadow::Agrees<'_>,
     ) -> Result<(), ShadowEnd> {
         let (facts, paths): (_, &[PathBuf]) = (&change.facts, &change.paths);
-        shadow::decide(&self.engine, sandbox, facts, paths, agrees)
-            .and_then(|()| self.note(begun, "shadow.applying", change, json!({})))
+        shadow::decide(&self.session.engine, sandbox, facts, paths, agrees)
+            .and_then(|()| self.note("shadow.applying", change, json!({})))
             .map_err(|failure| end_of(&failure))
     }
 
-    fn apply_rows(&self, begun: &Begun<'_>, rows: &[RowChange]) -> Result<(), ShadowEnd> {
-        let copied = match &begun.tool.work {
+    fn apply_rows(&self, rows: &[RowChange]) -> Result<(), ShadowEnd> {
+        let copied = match &self.begun.tool.work {
             Work::Upstream(upstream, _) => upstream.database().and_then(Database::copied),
             Work::Command(_) => None,
         };
         let Some(Copied { target, .. }) = copied else {
             return Err(ShadowEnd::Dropped(NO_COPY.to_owned()));
         };
-        apply_rows(target, rows, begun.timeout).map_err(|error| match error {
+        apply_rows(target, rows, self.begun.timeout).map_err(|error| match error {
             RowError::Undetermined(why) => ShadowEnd::Unknown(why),
             error => ShadowEnd::Dropped(error.to_string()),
         })
@@ -117,45 +105,47 @@ impl<R: Runner> Session<R> {
     /// Sends the request to the service itself; its answer is that of the call.
     fn send_on(
         &self,
-        begun: &Begun<'_>,
         change: &ChangeSet,
         request: &HttpRequest,
         agrees: shadow::Agrees<'_>,
     ) -> Result<Called<Answer>, ShadowEnd> {
-        let Work::Upstream(upstream, OfUpstream::Operation(_, operation)) = &begun.tool.work else {
+        let Work::Upstream(upstream, OfUpstream::Operation(_, operation)) = &self.begun.tool.work
+        else {
             return Err(ShadowEnd::Dropped(NO_STAGING.to_owned()));
         };
         let failed = |failure: Failure| end_of(&failure);
-        let (sandbox, _) = self.runner.upstream(upstream, &begun.id).map_err(failed)?;
-        self.decided(begun, &sandbox, change, agrees)?;
-        let sent = self.send(begun, upstream, &operation.id, request);
+        let (sandbox, _) = self
+            .session
+            .runner
+            .upstream(upstream, &self.begun.id)
+            .map_err(failed)?;
+        self.decided(&sandbox, change, agrees)?;
+        let sent = self.send(upstream, &operation.id, request);
         let sent = match sent.map_err(failed)? {
             Err(NoResult::NotSent(why)) => return Err(ShadowEnd::Dropped(why)),
             sent => sent,
         };
         let run = sandbox.run();
-        Ok(Answer::of_upstream(begun.tool, begun.number(), run, sent))
+        Ok(Answer::of_upstream(
+            self.begun.tool,
+            self.begun.number(),
+            run,
+            sent,
+        ))
     }
 
     /// Records a step of a change set.
-    fn note(
-        &self,
-        begun: &Begun<'_>,
-        kind: &str,
-        change: &ChangeSet,
-        further: Value,
-    ) -> Result<(), Failure> {
+    fn note(&self, kind: &str, change: &ChangeSet, further: Value) -> Result<(), Failure> {
         let mut body = json!({ "digest": change.facts.digest });
         if let (Some(body), Value::Object(further)) = (body.as_object_mut(), further) {
             body.extend(further);
         }
-        shadow::record(&self.engine, &begun.id, kind, body)
+        shadow::record(&self.session.engine, &self.begun.id, kind, body)
     }
 
     /// Records the end, and has the answer tell it.
     pub(super) fn ended(
         &self,
-        begun: &Begun<'_>,
         mut called: Called<Answer>,
         change: Option<ChangeSet>,
         end: ShadowEnd,
@@ -169,7 +159,7 @@ impl<R: Runner> Session<R> {
         };
         let digest = change.as_ref().map(|change| change.facts.digest.clone());
         let body = json!({ "digest": digest, "why": end.why() });
-        let recorded = shadow::record(&self.engine, &begun.id, kind, body);
+        let recorded = shadow::record(&self.session.engine, &self.begun.id, kind, body);
         let report = ShadowReport { change, end, kept };
         if let Err(failure) = recorded {
             // What has happened is told all the same.
