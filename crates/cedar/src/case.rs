@@ -13,7 +13,7 @@ use crate::flattened::flattened;
 use crate::obligation::carried;
 use crate::{
     Action, ArtifactFacts, Asked, ChangeFacts, Decision, Effect, Exec, Facts, Follows, Look,
-    Principal, Question, Served,
+    Principal, Question, Served, ShadowFacts,
 };
 
 /// The most cases in one file.
@@ -53,6 +53,8 @@ pub struct Case {
     pub within: Option<String>,
     /// The artifact that is promoted. Default: none, so a change of a run is.
     pub artifact: Option<ArtifactFacts>,
+    /// The change set of a shadow run that is promoted. Default: none.
+    pub change: Option<ShadowFacts>,
     /// True if the host is one of the agent's models. Default: false.
     pub model: bool,
     /// The workspace mode. Default: `copy-on-write`.
@@ -317,6 +319,7 @@ impl Case {
                 made_by: self.made_by,
                 paths: self.paths,
                 checks: self.checks.clone(),
+                shadowed: self.change.clone(),
             },
             trusted: Vec::new(),
             models: match self.model {
@@ -440,7 +443,7 @@ impl Case {
             Administer, Call, Connect, Escalate, Exec, Promote, Publish, Request, Resolve, Restore,
             Run,
         };
-        let said: [(&str, bool, &[Action]); 27] = [
+        let said: [(&str, bool, &[Action]); 28] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -450,6 +453,7 @@ impl Case {
             ("control", self.control, &[Promote]),
             ("within", self.within.is_some(), &[Promote]),
             ("artifact", self.artifact.is_some(), &[Promote]),
+            ("change", self.change.is_some(), &[Promote]),
             ("run", self.run_of.is_some(), &[Promote]),
             ("made_by", self.made_by.is_some(), &[Promote, Restore]),
             ("paths", self.paths.is_some(), &[Promote]),

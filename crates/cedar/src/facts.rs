@@ -48,6 +48,32 @@ pub struct ChangeFacts {
     pub paths: Option<u64>,
     /// The result of the checks of exactly these changes: `passed` or `failed`.
     pub checks: Option<String>,
+    /// The change set of a tool's shadow run that is to be applied.
+    pub shadowed: Option<ShadowFacts>,
+}
+
+/// The facts about the change set of a shadow run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShadowFacts {
+    /// Its kind: `files`, `sql` or `service`.
+    pub kind: String,
+    /// The tool.
+    pub tool: String,
+    /// Its digest.
+    pub digest: String,
+    /// The bytes that it writes or sends.
+    pub bytes: u64,
+    /// The number of files, of `files`.
+    pub files: Option<u64>,
+    /// The number of rows, of `sql`.
+    pub rows: Option<u64>,
+    /// The tables of these rows.
+    pub tables: BTreeSet<String>,
+    /// The method of the request, of `service`.
+    pub method: Option<String>,
+    /// The status of staging's answer.
+    pub status: Option<u16>,
 }
 
 /// The facts about an artifact that is to be promoted.

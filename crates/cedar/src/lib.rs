@@ -52,7 +52,7 @@ pub use action::Action;
 pub use canonical::{CanonicalPolicies, Reach};
 pub use case::{Case, Expected, cases};
 pub use decision::{Deciding, Decision, Effect, purpose_of};
-pub use facts::{ArtifactFacts, ChangeFacts, Facts, Served};
+pub use facts::{ArtifactFacts, ChangeFacts, Facts, Served, ShadowFacts};
 pub use fault::Fault;
 pub use files::{Layer, PolicyFile};
 pub use flattened::flattened;

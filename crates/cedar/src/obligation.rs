@@ -8,6 +8,7 @@
 //! | `@timeout` | as `"90s"`, `"30m"`, `"2h"`, `"1d"` | the shorter |
 //! | `@checkpoint` | none | either |
 //! | `@label` | labels of touched data, separated by commas | the union |
+//! | `@shadow` | none, or `"twice"` | twice |
 //! | `@log` | a sentence to report | both |
 //!
 //! So any combination binds at least as much as each of its parts alone, in any order.
@@ -15,6 +16,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
+
+use atoll_model::Shadow;
 
 use crate::{Action, Redaction};
 
@@ -55,19 +58,22 @@ pub enum Obligation {
     Checkpoint,
     /// The session gets labels of touched data.
     Label,
+    /// A call runs on a copy first.
+    Shadow,
     /// A sentence is reported.
     Log,
 }
 
 impl Obligation {
     /// All obligations.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Approve,
         Self::Redact,
         Self::Rate,
         Self::Timeout,
         Self::Checkpoint,
         Self::Label,
+        Self::Shadow,
         Self::Log,
     ];
 
@@ -81,6 +87,7 @@ impl Obligation {
             Self::Timeout => "timeout",
             Self::Checkpoint => "checkpoint",
             Self::Label => "label",
+            Self::Shadow => "shadow",
             Self::Log => "log",
         }
     }
@@ -91,9 +98,13 @@ impl Obligation {
 pub fn carried(action: Action) -> &'static [Obligation] {
     match action {
         // Who starts it is asked.
-        Action::Run | Action::Exec | Action::Call => {
-            &[Obligation::Approve, Obligation::Timeout, Obligation::Log]
-        }
+        Action::Run | Action::Exec => &[Obligation::Approve, Obligation::Timeout, Obligation::Log],
+        Action::Call => &[
+            Obligation::Approve,
+            Obligation::Timeout,
+            Obligation::Shadow,
+            Obligation::Log,
+        ],
         Action::Read => &[Obligation::Label, Obligation::Log],
         Action::Write => &[Obligation::Log],
         // Who uses one waits for a person, as who starts a run that publishes one.
@@ -130,6 +141,8 @@ pub struct Obligations {
     pub checkpoint: bool,
     /// The labels of touched data.
     pub label: BTreeSet<String>,
+    /// The runs on a copy that come first.
+    pub shadow: Option<Shadow>,
     /// The sentences to report.
     pub log: BTreeSet<String>,
 }
@@ -159,6 +172,14 @@ impl Obligations {
             }
             Obligation::Checkpoint if value.is_empty() => self.checkpoint = true,
             Obligation::Checkpoint => return Err("it has no value".to_owned()),
+            Obligation::Shadow => {
+                let times = match value {
+                    "" => Shadow::Once,
+                    "twice" => Shadow::Twice,
+                    _ => return Err("it has no value, or \"twice\"".to_owned()),
+                };
+                self.shadow = self.shadow.max(Some(times));
+            }
             Obligation::Log if value.trim().is_empty() => {
                 return Err("a sentence is told, and this is none".to_owned());
             }
@@ -180,6 +201,7 @@ impl Obligations {
         };
         self.checkpoint |= other.checkpoint;
         self.label.extend(other.label.iter().cloned());
+        self.shadow = self.shadow.max(other.shadow);
         self.log.extend(other.log.iter().cloned());
     }
 
@@ -193,6 +215,7 @@ impl Obligations {
             Obligation::Timeout => self.timeout.is_some(),
             Obligation::Checkpoint => self.checkpoint,
             Obligation::Label => !self.label.is_empty(),
+            Obligation::Shadow => self.shadow.is_some(),
             Obligation::Log => !self.log.is_empty(),
         };
         Obligation::ALL.into_iter().filter(there).collect()
@@ -246,6 +269,10 @@ impl Obligations {
                 format!("(\"{seconds}s\")")
             }
             Obligation::Checkpoint => String::new(),
+            Obligation::Shadow => match self.shadow {
+                Some(Shadow::Twice) => "(\"twice\")".to_owned(),
+                Some(Shadow::Once) | None => String::new(),
+            },
             Obligation::Log => names(&self.log),
         };
         let all = self.all().into_iter();

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use atoll_model::Shadow;
 use cedar_policy::{Effect as CedarEffect, Policy, PolicyId, PolicySet};
 use serde_json::{Value, json};
 
@@ -32,6 +33,8 @@ pub enum Owed {
     Timeout(Duration),
     /// A state to roll back to.
     Checkpoint,
+    /// At least so many runs on a copy.
+    Shadow(Shadow),
 }
 
 /// The key under which a rate is counted.
@@ -219,6 +222,7 @@ impl Owed {
         );
         all.extend(of.timeout.map(Self::Timeout));
         all.extend(of.checkpoint.then_some(Self::Checkpoint));
+        all.extend(of.shadow.map(Self::Shadow));
         all
     }
 
@@ -257,6 +261,7 @@ impl Owed {
             Self::Rate(counter, least) => counts(counter, least),
             Self::Timeout(longest) => all.timeout.is_some_and(|timeout| timeout <= *longest),
             Self::Checkpoint => all.checkpoint,
+            Self::Shadow(least) => all.shadow >= Some(*least),
         }
     }
 }
@@ -276,12 +281,14 @@ impl fmt::Display for Owed {
             Self::Rate(_, rate) => _ = one.rate.insert(*rate),
             Self::Timeout(time) => one.timeout = Some(*time),
             Self::Checkpoint => one.checkpoint = true,
+            Self::Shadow(least) => one.shadow = Some(*least),
         }
         to.write_str(&one.written().concat())?;
         match self {
             Self::Rate(Counter::Id(id), _) => write!(to, " counted for policy {id}"),
             Self::Rate(Counter::Line(line), _) => write!(to, " counted for line {line}"),
-            Self::Redact(_) | Self::Label(_) | Self::Timeout(_) | Self::Checkpoint => Ok(()),
+            Self::Redact(_) | Self::Label(_) | Self::Timeout(_) => Ok(()),
+            Self::Checkpoint | Self::Shadow(_) => Ok(()),
         }
     }
 }

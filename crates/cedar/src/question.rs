@@ -409,7 +409,7 @@ impl Question<'_> {
                 }
                 let within = within.map(|within| format!("/{}", within.to_ascii_lowercase()));
                 to.extend(within.map(|within| text("within", &within)));
-                of_changes(&self.facts.changes, to);
+                of_changes(&self.facts.changes, to)?;
             }
             Asked::Restore { .. } => to.extend(made_by(&self.facts.changes)),
             Asked::Publish(port) => to.push(long("outside", i64::from(port.outside))),

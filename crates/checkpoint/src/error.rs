@@ -88,6 +88,12 @@ pub enum Error {
         /// The number of connections.
         count: u64,
     },
+    /// A shadow run is not applied: rows do not tell all of it, or the database moved on.
+    #[error("{0}")]
+    Unmatched(String),
+    /// The connection was lost while rows were applied.
+    #[error("whether the rows were changed is unknown: {0}")]
+    Undetermined(String),
 }
 
 impl Error {

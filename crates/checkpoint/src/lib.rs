@@ -28,6 +28,9 @@ use serde::{Deserialize, Serialize};
 
 pub use compare::{Change, Difference, Origin};
 pub use error::Error;
+pub use postgres::shadow::{
+    RowChange, RowChanges, RowOperation, Statement, apply as apply_rows, shadow as shadow_statement,
+};
 pub use target::{Database, Target};
 
 const RECORD: &str = "checkpoint.json";
@@ -223,18 +226,21 @@ impl Taken {
     }
 }
 
+/// Returns whether a text can be a part of names.
+fn is_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= ID_CHARS_MAX
+        && text.bytes().next().is_some_and(plain)
+        && text.bytes().all(|byte| plain(byte) || byte == b'-')
+}
+
 /// Takes a checkpoint into a new directory. The id must be of this checkpoint alone: it becomes part
 /// of the names of refs and databases.
 ///
 /// # Errors
 /// [`Error`]; nothing of the checkpoint is left then.
 pub fn take(target: &Target, id: &str, into: &Path, limits: &Limits) -> Result<Taken, Error> {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_id = id.len() <= ID_CHARS_MAX
-        && id.bytes().next().is_some_and(plain)
-        && id.bytes().all(|byte| plain(byte) || byte == b'-')
-        && !id.contains(KEPT)
-        && id != git::KEPT_REFS;
+    let is_id = is_id(id) && !id.contains(KEPT) && id != git::KEPT_REFS;
     if !is_id {
         return Err(Error::Id(id.to_owned()));
     }

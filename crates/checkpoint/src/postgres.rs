@@ -3,6 +3,7 @@
 
 mod client;
 mod properties;
+pub(crate) mod shadow;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -27,7 +27,7 @@ macro_rules! document {
 }
 
 /// Every document, in the order of the list.
-pub const DOCUMENTS: [Document; 41] = [
+pub const DOCUMENTS: [Document; 42] = [
     document!("quickstart", "The first runs, from nothing"),
     document!("profiles", "What a program may see, use and change"),
     document!("network", "Which hosts a program reaches"),
@@ -42,6 +42,7 @@ pub const DOCUMENTS: [Document; 41] = [
     document!("artifacts", "Outputs that wait as artifacts"),
     document!("checkpoints", "Checkpoints, and the undo of sessions"),
     document!("retention", "What is kept, until when, and holds"),
+    document!("shadow", "Effects that are tried on a copy first"),
     document!("kept", "What agents keep from run to run"),
     document!("git", "Commit, fetch and push from inside"),
     document!("exec", "Work in a running sandbox"),

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{HookAgent, HookArguments};
 use crate::output::Output;
 use crate::own;
-use deciding::{Asked, Decision, denied, told, untimed};
+use deciding::{Asked, Decision, denied, told, unheld};
 use event::Event;
 use living::Living;
 
@@ -126,9 +126,9 @@ fn carried_out(arguments: &HookArguments, command: &str, output: &Output) -> Res
     let directory = directory.as_deref().unwrap_or(Path::new("/"));
     let ran = asked.call(&answer, |grant| {
         // It has no end here but the command's own.
-        let ran = match grant.wall_clock() {
+        let ran = match unheld(grant) {
             None => living.run(&event.directory, directory, command, output),
-            Some(_) => Err(untimed()),
+            Some(failure) => Err(failure),
         };
         let status = ran.as_ref().map(|ran| ran.status).ok();
         let run = ran.as_ref().map(|ran| ran.run.to_string()).ok();

@@ -50,6 +50,7 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
             .transpose()?,
         login: arguments.login.clone(),
         live: arguments.live,
+        layered: false,
         root: arguments.root,
         system: None,
         nesting: arguments.nesting,

@@ -17,7 +17,7 @@ use atoll_engine::failure::Failure;
 use atoll_engine::printable::{printable, printable_lines};
 use atoll_engine::sandboxes::Engine;
 use atoll_launcher::LAUNCHER;
-use atoll_model::{ToolUndo, format_bytes, format_duration};
+use atoll_model::{Shadow, ToolUndo, format_bytes, format_duration};
 use atoll_policy::RequestedProfile;
 use atoll_server::serve_stdio;
 use atoll_tools::{
@@ -238,6 +238,7 @@ fn show(
         ("effect", tool.effect.name().to_owned()),
         ("can be repeated", repeats.to_owned()),
         ("taken back by", way_back(tool)),
+        ("shadow runs", shadows(tool).to_owned()),
         ("sandbox", sandbox.to_owned()),
         ("profile", profile(tool).to_owned()),
         ("network", allow),
@@ -278,6 +279,14 @@ fn way_back(tool: &Tool) -> String {
     }
 }
 
+fn shadows(tool: &Tool) -> &'static str {
+    match tool.shadow {
+        None => "none, unless policies ask for one",
+        Some(Shadow::Once) => "one before each effect",
+        Some(Shadow::Twice) => "two before each effect",
+    }
+}
+
 fn profile(tool: &Tool) -> &str {
     match &tool.requested.profile {
         Some(RequestedProfile::Named(name)) => name,
@@ -295,6 +304,7 @@ fn described(tool: &Tool) -> Value {
         "form": tool.form().name(),
         "effect": tool.effect.name(),
         "idempotent": tool.idempotent,
+        "shadow": tool.shadow.map_or(0, Shadow::times),
         "undo": tool.way_back.kind(tool.effect).name(),
         "sandbox": match tool.life {
             SandboxLife::Call => "call",

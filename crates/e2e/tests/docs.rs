@@ -670,6 +670,33 @@ fn the_commands_about_retention_work() {
 }
 
 #[test]
+fn the_commands_about_shadow_runs_work() {
+    let world = World::new("the_commands_about_shadow_runs_work");
+    let text = document("docs/shadow.md");
+    let [tools, upstreams] = blocks(&text, "toml")[..] else {
+        panic!("the page has a tool and upstreams");
+    };
+    world.write(world.config().join("atoll/tools.toml"), tools);
+    let [rule] = blocks(&text, "cedar")[..] else {
+        panic!("the page has one rule");
+    };
+    world.write(world.config().join("atoll/own.cedar"), rule);
+    let commands = blocks(&text, "console");
+    let commands: Vec<_> = commands.into_iter().flat_map(transcript).collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for (command, _) in commands {
+        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&script).run().success();
+    }
+    assert_eq!(world.read("notes.txt"), "two\n");
+    // The upstreams that the page describes are some.
+    let document = "openapi: 3.0.3\ninfo: { title: T, version: \"1\" }\npaths: {}\n";
+    world.write(world.config().join("atoll/tickets.yaml"), document);
+    world.write(world.config().join("atoll/tools.toml"), upstreams);
+    let _ = world.atoll(["tools", "check"]).run().success();
+}
+
+#[test]
 fn commands_of_execs_work() {
     let world = World::new("commands_of_execs_work");
     world.write(world.workspace().join("here"), "outside\n");

@@ -95,6 +95,7 @@ mod secrets;
 mod serve;
 mod sessions;
 mod settings;
+mod shadow;
 mod signin;
 mod signing;
 mod spawner;

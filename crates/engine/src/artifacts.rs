@@ -255,6 +255,7 @@ impl Deciding<'_> {
             action: Action::Promote(written.len() as u64),
             written: &written,
             concerns: controls.into_iter().chain(concerns).collect(),
+            shadowed: None,
             refused: "to promote this; nothing was promoted",
         };
         let agrees = |reasons: &[Reason]| (self.agrees)(artifacts, reasons);

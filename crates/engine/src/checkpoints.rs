@@ -307,6 +307,7 @@ impl Checkpoints<'_> {
             action: Action::Restore,
             written: &[],
             concerns: Vec::new(),
+            shadowed: None,
             refused: "to restore this; nothing was restored",
         };
         outside.decide(self.state, self.ledger, agrees)?;

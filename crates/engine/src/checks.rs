@@ -118,6 +118,7 @@ pub fn check(request: CheckRequest<'_>) -> Result<CheckResult, Failure> {
     if plans.iter().all(|one| one.plan.is_empty()) {
         return Ok(CheckResult::Nothing(Checked {
             plans: digests,
+            shadowed: None,
             judge: Vec::new(),
         }));
     }
@@ -145,6 +146,7 @@ pub fn check(request: CheckRequest<'_>) -> Result<CheckResult, Failure> {
     drop(sandbox);
     let passed = Checked {
         plans: digests,
+        shadowed: None,
         judge: staged.judge.clone(),
     };
     note(ledger, record, &run, &checks, &passed, failed.as_ref())?;

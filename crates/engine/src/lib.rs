@@ -77,6 +77,7 @@ mod running;
 pub mod sandboxes;
 pub mod secrets;
 mod served;
+pub mod shadow;
 pub mod shell;
 pub mod signed;
 mod slug;

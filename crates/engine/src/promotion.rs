@@ -92,8 +92,8 @@ pub struct Allowed {
     armed: Armed<ChangeGrant>,
     /// The approval of a person, where the policies require one.
     agreed: Option<Agreed>,
-    /// The digests of the plans that were checked, where checks were asked for.
-    checked: Option<Vec<PlanDigest>>,
+    /// The changes that were checked, or those of a shadow run, if these alone are applied.
+    checked: Option<Checked>,
     /// True for an undo, which is agreed to as such: there are no plans of it.
     is_undo: bool,
 }
@@ -127,12 +127,9 @@ impl Allowed {
             return Ok(());
         }
         let digest = plan.digest().doing(UNREAD)?;
-        if self
-            .checked
-            .as_ref()
-            .is_some_and(|plans| !plans.contains(&digest))
-        {
-            return Err(checked::other());
+        let checked = self.checked.as_ref();
+        if let Some(checked) = checked.filter(|one| !one.plans.contains(&digest)) {
+            return Err(checked.other());
         }
         let Some(agreed) = agreed else {
             return Ok(());
@@ -197,7 +194,8 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     let written = written(meant.plans);
     let changes = promoted(&written);
     let call = call(meant, changes.len());
-    let makers = match makers_read(&rules, &call) {
+    let reads_reputation = makers_read(&rules, &call);
+    let makers = match reads_reputation {
         Some(reads_reputation) => meant.by.makers(reads_reputation),
         None => Ok(Vec::new()),
     };
@@ -216,6 +214,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
             workspace: meant.workspace,
             makers: makers.as_deref().map_err(String::as_str),
             checks,
+            shadowed: meant.checked.and_then(|one| one.shadowed.as_ref()),
         }),
     };
     let (reasons, judge) = match preview::<ChangeGrant>(&rules, &call, &facts) {
@@ -224,7 +223,12 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
         Verdict::Deny(_) => (Vec::new(), None),
     };
     let mut asked = asked_changes(&reasons, &written, meant);
-    asked.extend(judge.into_iter().flat_map(Checked::asked));
+    let (directory, is_ruled) = (meant.by.directory(), reads_reputation.is_some());
+    asked.extend(
+        judge
+            .into_iter()
+            .flat_map(|one| one.asked(&written, directory, is_ruled)),
+    );
     let policies = (!reasons.is_empty()).then(|| rules.digest());
     let agreed = checked::agreed(&asked, policies, &written, meant, taking)?;
     if !reasons.is_empty() {
@@ -246,7 +250,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     Ok(Allowed {
         armed,
         agreed,
-        checked: meant.checked.map(|checked| checked.plans.clone()),
+        checked: meant.checked.cloned(),
         is_undo: meant.is_undo,
     })
 }

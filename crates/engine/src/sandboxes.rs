@@ -50,6 +50,7 @@ mod nobody;
 mod preparing;
 mod recorded;
 mod serving;
+pub(crate) mod shadowing;
 mod sleeping;
 mod supervised;
 mod templates;

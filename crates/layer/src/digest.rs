@@ -7,7 +7,7 @@ use std::io;
 use sha2::{Digest, Sha256};
 
 use crate::content::parts;
-use crate::plan::{Content, Node};
+use crate::plan::{Act, Content, Entry, Node};
 use crate::tree::{Tree, path_bytes};
 use crate::{Plan, Step, TreeError};
 
@@ -57,8 +57,50 @@ impl Plan {
             })?;
             part(&mut hash, text);
         }
+        self.contents(&mut hash, self.steps.iter())?;
+        Ok(PlanDigest(hash.finalize().into()))
+    }
+
+    /// Computes the digest of what the plan would leave: names, kinds, permissions and contents, of no
+    /// time and of nothing that it expects. Two runs that did the same have the same.
+    ///
+    /// # Errors
+    /// When the content that it would write cannot be read.
+    pub fn effect_digest(&self) -> Result<PlanDigest, TreeError> {
+        let mut hash = Sha256::new();
+        part(&mut hash, path_bytes(&self.root));
+        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        steps.sort_by(|one, other| one.path.as_bytes().cmp(other.path.as_bytes()));
+        for step in &steps {
+            part(&mut hash, step.path.as_bytes());
+            match &step.act {
+                Act::Replace { old, new } => {
+                    part(&mut hash, "replace");
+                    listed(&mut hash, old, |entry| entry.beneath.as_bytes().to_vec());
+                    listed(&mut hash, new, effect);
+                }
+                Act::Facts { new, .. } => {
+                    part(&mut hash, "facts");
+                    part(&mut hash, effect(new));
+                }
+                Act::Rename { from, .. } => {
+                    part(&mut hash, "rename");
+                    part(&mut hash, from.as_bytes());
+                }
+            }
+        }
+        self.contents(&mut hash, steps.into_iter())?;
+        Ok(PlanDigest(hash.finalize().into()))
+    }
+
+    /// Adds the contents of the files that these steps write.
+    fn contents<'a>(
+        &self,
+        hash: &mut Sha256,
+        steps: impl Iterator<Item = &'a Step>,
+    ) -> Result<(), TreeError> {
         let (mut source, mut indexed) = (None, None);
-        for entry in self.steps.iter().flat_map(Step::new_entries) {
+        for entry in steps.flat_map(Step::new_entries) {
             let Node::File { content, .. } = &entry.node else {
                 continue;
             };
@@ -74,11 +116,39 @@ impl Plan {
                 // A plan has none of these before it is begun.
                 (Content::Kept { .. } | Content::Outer { .. } | Content::Untouched, _) => continue,
             };
-            let read = tree.file(at).and_then(|(file, _)| held(&mut hash, &file));
+            let read = tree.file(at).and_then(|(file, _)| held(hash, &file));
             read.map_err(|error| tree.error("cannot read", at, error))?;
         }
-        Ok(PlanDigest(hash.finalize().into()))
+        Ok(())
     }
+}
+
+/// Adds a list of entries.
+fn listed(hash: &mut Sha256, entries: &[Entry], text: impl Fn(&Entry) -> Vec<u8>) {
+    hash.update((entries.len() as u64).to_le_bytes());
+    for entry in entries {
+        part(hash, text(entry));
+    }
+}
+
+/// Returns what an entry is afterwards, without its times and the place of its content.
+fn effect(entry: &Entry) -> Vec<u8> {
+    let node = match &entry.node {
+        Node::File { bytes, .. } => format!("file {bytes}"),
+        Node::Directory => "directory".to_owned(),
+        Node::Symlink { target } => format!("link {target:?}"),
+        Node::Special => "special".to_owned(),
+    };
+    let Entry {
+        mode,
+        uid,
+        gid,
+        xattrs,
+        ..
+    } = entry;
+    let name = entry.beneath.as_bytes();
+    let facts = format!("\0{node} {mode:o} {uid} {gid} {xattrs:?}");
+    [name, facts.as_bytes()].concat()
 }
 
 fn opened(

@@ -10,8 +10,8 @@ pub use action::{
     Action, Administer, AllowHost, Asker, ChangeLimits, Escalate, Exec, Program, PublishPort,
 };
 pub use tool::{
-    Argument, ArgumentValue, CallTool, InvalidToolName, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd,
-    ToolKind, ToolName, ToolUndo,
+    Argument, ArgumentValue, CallTool, InvalidToolName, Shadow, TOOL_NAME_BYTES_MAX, ToolEffect,
+    ToolEnd, ToolKind, ToolName, ToolUndo,
 };
 
 /// The caller: taken from the kernel (the process's user id), never from a name that it sends.

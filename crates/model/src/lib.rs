@@ -33,8 +33,8 @@ pub use boundary::{
 pub use call::{
     Action, Administer, AllowHost, Argument, ArgumentValue, Asker, Call, CallId, CallTool,
     ChangeLimits, Escalate, Exec, InvalidToolName, Once, Place, Principal, Program, PublishPort,
-    RESIDENT, Resident, Served, ServedExec, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd, ToolKind,
-    ToolName, ToolUndo,
+    RESIDENT, Resident, Served, ServedExec, Shadow, TOOL_NAME_BYTES_MAX, ToolEffect, ToolEnd,
+    ToolKind, ToolName, ToolUndo,
 };
 pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use input::{INPUTS_DIRECTORY, Input, InputBounds, InputName, InputSource, Inputs};

@@ -10,7 +10,7 @@ use atoll_cedar::{
     Action, Asked, Decision, Effect, Exec, Facts as CedarFacts, Layers, Principal, Question,
     carried,
 };
-use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
+use atoll_model::{Access, Boundary, Call, Mode, Reason, Shadow, WorkspaceMode};
 
 use crate::levels::TrustRules;
 use crate::notice::Notice;
@@ -27,6 +27,8 @@ pub(crate) struct Answer {
     pub(crate) for_flows: Option<Vec<u8>>,
     /// The time limit that policies set.
     pub(crate) wall_clock: Option<Duration>,
+    /// The runs of a call on a copy that policies have come first.
+    pub(crate) shadow: Option<Shadow>,
     /// The policies that set the time limit.
     pub(crate) wall_clock_by: Option<String>,
     /// The labels of the run when it begins.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_model::network::{NetworkRule, Published};
-use atoll_model::{Boundary, CallTool};
+use atoll_model::{Boundary, CallTool, Shadow};
 
 use crate::notice::Notice;
 use crate::rules::Rules;
@@ -212,6 +212,7 @@ impl ChangeGrant {
 pub struct ToolGrant {
     pub(crate) call: CallTool,
     pub(crate) wall_clock: Option<Duration>,
+    pub(crate) shadow: Option<Shadow>,
     pub(crate) policy_digest: String,
     pub(crate) notices: Vec<Notice>,
 }
@@ -227,6 +228,12 @@ impl ToolGrant {
     #[must_use]
     pub fn wall_clock(&self) -> Option<Duration> {
         self.wall_clock
+    }
+
+    /// Returns the runs on a copy that policies have come first.
+    #[must_use]
+    pub fn shadow(&self) -> Option<Shadow> {
+        self.shadow
     }
 
     /// Returns the version of the policy that decided.

@@ -76,7 +76,7 @@ mod words;
 
 pub use agreement::agreement;
 pub use allowed::AllowedHosts;
-pub use atoll_cedar::ArtifactFacts;
+pub use atoll_cedar::{ArtifactFacts, ShadowFacts};
 pub use call::decide;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use checks::Checks;

@@ -178,6 +178,7 @@ fn put(
             made_by: maker.user,
             paths: u64::try_from(changes.written.len()).ok(),
             checks: changes.checks.map(str::to_owned),
+            shadowed: changes.shadowed.cloned(),
         },
         ..maker.clone().facts(time)
     };

@@ -36,6 +36,9 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     if requested.live {
         apply_live(rules);
     }
+    if requested.layered && rules.workspace.value == WorkspaceMode::Live {
+        rules.workspace = Sourced::new(WorkspaceMode::CopyOnWrite, Origin::BuiltIn);
+    }
     if requested.root {
         rules.root = Sourced::new(true, ROOT);
     }
@@ -305,6 +308,9 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
         digest.add("login", login.as_str().as_bytes());
     }
     digest.add("--live", &[u8::from(requested.live)]);
+    if requested.layered {
+        digest.add("layered", &[1]);
+    }
     digest.add("--root", &[u8::from(requested.root)]);
     if let Some(system) = &requested.system {
         digest.add("system", system.as_bytes());

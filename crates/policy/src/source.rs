@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_cedar::ArtifactFacts;
+use atoll_cedar::{ArtifactFacts, ShadowFacts};
 use atoll_model::network::{CredentialName, Placeholder, Published};
 use atoll_model::{Call, Input, LimitKey, Mode};
 
@@ -115,6 +115,8 @@ pub struct Requested {
     pub login: Option<CredentialName>,
     /// `--live`: the workspace is written directly.
     pub live: bool,
+    /// The workspace is changed in a layer, also where the profile has it live: a tool's shadow run.
+    pub layered: bool,
     /// `--root`: root in the sandbox, over a system changed in layers.
     pub root: bool,
     /// A template's files are the system, of root in a served sandbox: the server's name for it.
@@ -244,6 +246,8 @@ pub struct Changes<'a> {
     pub makers: Result<&'a [Maker], &'a str>,
     /// The result of the checks of exactly these changes, `passed` or `failed`, if they ran.
     pub checks: Option<&'a str>,
+    /// The change set of a tool's shadow run, if they are one.
+    pub shadowed: Option<&'a ShadowFacts>,
 }
 
 /// A change to be applied to the person's files.

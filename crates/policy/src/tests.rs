@@ -400,6 +400,7 @@ fn promote(
             workspace: promoter.workspace,
             makers: makers.as_deref().map_err(String::as_str),
             checks: None,
+            shadowed: None,
         }),
         ..world.facts()
     };

@@ -37,6 +37,7 @@ pub(crate) fn tool(
     Verdict::Allow(ToolGrant {
         call: asked.clone(),
         wall_clock: answer.wall_clock,
+        shadow: answer.shadow,
         policy_digest: rules.digest.clone(),
         notices: answer.notices,
     })
@@ -84,6 +85,7 @@ impl Policies {
             let what = format!("calling {}", asked.tool);
             let decision = asking.ask(&session, Asked::Call(asked), what);
             asking.take_time_limit(&decision);
+            asking.answer.shadow = decision.obligations.shadow;
         }
         asking.answer
     }

@@ -13,7 +13,8 @@ mod words;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atoll_tools::{Answers, Askable, ChangedLists, Form, Said};
+use atoll_model::Reason;
+use atoll_tools::{Answers, Askable, ChangeSet, ChangedLists, Form, Said};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequestParams,
     ElicitationAction, ElicitationSchema, GetPromptRequestParams, GetPromptResponse,
@@ -21,9 +22,10 @@ use rmcp::model::{
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::protocol::{ApprovalNeeded, Kind, MayFacts, Refusal, ResultPart, ToolFacts, ToolReply};
@@ -34,6 +36,8 @@ use words::{MAY_I, READ_RESULT, described, go_on, line, may_i, read_result, told
 
 /// The largest message, bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// The longest question about a change set, bytes.
+const QUESTION_BYTES_MAX: usize = 32 << 10;
 /// The name of a call's key among what a client says beside it (`_meta`).
 const KEY: &str = "atoll/key";
 /// The text that tells a model about its boundary.
@@ -380,16 +384,48 @@ async fn asked(
         needed.arguments,
         reasons.join("\n")
     );
+    let agreed = elicited(&context.peer, message).await;
+    agreed.map(|()| needed.agreement.clone())
+}
+
+/// Puts a question to the person before a client; returns why they have not agreed.
+async fn elicited(peer: &Peer<RoleServer>, message: String) -> Result<(), &'static str> {
     let question = ElicitRequestParams::FormElicitationParams {
         meta: None,
         message,
         requested_schema: ElicitationSchema::new(std::collections::BTreeMap::new()),
     };
-    match context.peer.create_elicitation(question).await {
-        Ok(answer) if answer.action == ElicitationAction::Accept => Ok(needed.agreement.clone()),
+    match peer.create_elicitation(question).await {
+        Ok(answer) if answer.action == ElicitationAction::Accept => Ok(()),
         Ok(_) => Err("the person has not agreed"),
         Err(_) => Err("there was no answer"),
     }
+}
+
+/// Asks the person before a client about the change set of a shadow run, from a thread that may wait.
+fn shadow_agreed(
+    peer: &Peer<RoleServer>,
+    can_ask: bool,
+    change: &ChangeSet,
+    reasons: &[Reason],
+) -> Result<(), String> {
+    if !can_ask {
+        return Err("this client cannot ask a person".to_owned());
+    }
+    let reasons = reasons
+        .iter()
+        .map(|one| format!("{}: {}", one.what, one.why));
+    let lines = change.lines.iter().cloned().chain(reasons);
+    let message = format!(
+        "Atoll asks before exactly this is applied ({}).\n{}",
+        change.summary(),
+        lines.collect::<Vec<_>>().join("\n")
+    );
+    if message.len() > QUESTION_BYTES_MAX {
+        return Err("it is longer than anybody reads".to_owned());
+    }
+    let agreed = Handle::current().block_on(elicited(peer, message));
+    agreed.map_err(str::to_owned)
 }
 
 /// Words a refusal of the server itself.

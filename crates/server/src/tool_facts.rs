@@ -71,6 +71,7 @@ pub(crate) fn reply(session: &str, called: Result<Answer, Refusal>) -> Result<To
             structured: answer.structured,
             label: UNTRUSTED.to_owned(),
             notes: answer.notes,
+            shadow: answer.shadow.map(|report| report.json()),
             rest_bytes: answer.rest.len(),
             asks: answer.asks,
         })),

@@ -14,6 +14,7 @@ use crate::exec::{Ran, RanEnd, described};
 use crate::filter::{Filter, Pii};
 use crate::json;
 use crate::limits::Exceeded;
+use crate::shadow::{ShadowEnd, ShadowReport};
 use crate::tool::{Output, Tool, Work};
 use crate::upstream::calls::NoResult;
 use crate::upstream::frames::{Asks, Given};
@@ -50,6 +51,8 @@ pub struct Answer {
     pub run: Option<RunId>,
     /// The questions of an upstream, which has no result until they are answered.
     pub asks: Option<Asks>,
+    /// The end of its change set, if it had a shadow run.
+    pub shadow: Option<Box<ShadowReport>>,
 }
 
 /// The reason why a tool did not answer.
@@ -87,6 +90,7 @@ impl Answer {
             told: Vec::new(),
             run,
             asks: None,
+            shadow: None,
         }
     }
 
@@ -255,6 +259,7 @@ impl Answer {
             is_error,
             sent,
             asks,
+            status: _,
         } = given;
         let data: usize = blocks.iter().map(Block::data_bytes).sum();
         if data > DATA_BYTES_MAX {
@@ -310,6 +315,41 @@ impl Answer {
             ..Self::new(number, ToolEnd::Failed, Some(run.clone()))
         };
         called(answer, json!({ "run": run.as_str(), "held": true }))
+    }
+
+    /// Has it tell the end of its change set: without one that was applied it is no result.
+    pub(crate) fn with_shadow(mut called: Called<Self>, report: ShadowReport) -> Called<Self> {
+        let sentence = report.sentence();
+        let sentence = clean(sentence.as_bytes(), ERROR_BYTES_MAX, Pii::Keep).text;
+        if let Some(details) = called.details.as_object_mut() {
+            let change = report.change.as_ref();
+            let digest = change.map(|change| change.facts.digest.clone());
+            let shadow = json!({ "end": report.end.name(), "digest": digest });
+            details.insert("shadow".to_owned(), shadow);
+        }
+        let answer = &mut called.answer;
+        let failed = match report.end {
+            ShadowEnd::Applied | ShadowEnd::Unchanged => {
+                answer.notes.push(sentence);
+                answer.shadow = Some(Box::new(report));
+                return called;
+            }
+            ShadowEnd::Denied(_) | ShadowEnd::Dropped(_) => ToolEnd::Failed,
+            ShadowEnd::Unknown(_) => ToolEnd::Unknown,
+        };
+        let text = match answer.text().trim() {
+            "" => sentence,
+            text => format!("{sentence}\n{text}"),
+        };
+        answer.blocks = vec![Block::text(text)];
+        (answer.structured, answer.asks) = (None, None);
+        answer.rest.clear();
+        if matches!(answer.end, ToolEnd::Done | ToolEnd::Failed) {
+            answer.end = failed;
+        }
+        answer.shadow = Some(Box::new(report));
+        called.end = called.answer.end;
+        called
     }
 
     /// Returns the text of its parts.

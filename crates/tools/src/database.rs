@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
+use atoll_checkpoint::{Error, RowChanges, Target};
 use atoll_model::ToolEffect;
 use atoll_sql::{Class, Dialect, Rules, Table};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,10 @@ const SQLITE: &str = include_str!("database/sqlite.py");
 pub struct Database {
     /// The place.
     pub(crate) place: Place,
+    /// The database as it is copied, and as rows are changed in it, for shadow runs: of no concern to
+    /// the client process.
+    #[serde(skip)]
+    copy: Option<atoll_checkpoint::Database>,
     /// The rules of statements.
     pub(crate) rules: Rules,
     /// The most rows of a result.
@@ -30,6 +35,15 @@ pub struct Database {
     pub(crate) bytes: usize,
     /// The time that a statement may take.
     pub(crate) timeout: Duration,
+}
+
+/// The way in which a database is copied for a shadow run.
+#[derive(Clone, Copy)]
+pub(crate) struct Copied<'a> {
+    /// The database, as who copies it reaches it.
+    pub(crate) target: &'a atoll_checkpoint::Database,
+    /// The role whose rights statements have.
+    pub(crate) role: &'a str,
 }
 
 /// The place of a database.
@@ -51,6 +65,7 @@ pub(crate) enum Place {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Written {
     url: String,
+    copy: Option<String>,
     #[serde(default = "select")]
     statements: Vec<String>,
     tables: BTreeMap<String, WrittenTable>,
@@ -80,6 +95,8 @@ impl Written {
     /// Reads a database, with the first thing that is wrong with it.
     pub(crate) fn read(self, bytes: usize, timeout: Duration) -> Result<Database, String> {
         let place = Place::parse(&self.url).map_err(|why| format!("url: {why}"))?;
+        let copy = self.copy.as_deref().map(|text| copy(text, &place));
+        let copy = copy.transpose().map_err(|why| format!("copy: {why}"))?;
         let class = |name: &String| {
             let classes = Class::ALL.map(Class::name).join(", ");
             Class::named(name).ok_or_else(|| format!("statements: {name:?} is none of {classes}"))
@@ -107,11 +124,28 @@ impl Written {
         }
         Ok(Database {
             place,
+            copy,
             rules,
             rows: self.rows,
             bytes,
             timeout,
         })
+    }
+}
+
+/// Reads the database as it is copied: the same one, by a role that may copy it.
+fn copy(text: &str, place: &Place) -> Result<atoll_checkpoint::Database, String> {
+    let target: Target = text.parse().map_err(|error: Error| error.to_string())?;
+    match (target, place) {
+        (Target::Postgres(target), Place::Postgres { database, .. })
+            if target.database == *database =>
+        {
+            Ok(target)
+        }
+        (Target::Postgres(_), Place::Postgres { database, .. }) => {
+            Err(format!("it is another database than {database}"))
+        }
+        _ => Err("postgres://USER@HOST:PORT/NAME, of a database that is PostgreSQL".to_owned()),
     }
 }
 
@@ -179,6 +213,33 @@ impl Database {
             .chain([&*settings])
             .map(OsString::from)
             .collect()
+    }
+
+    /// Returns whether it is a file in the sandbox.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.place, Place::Sqlite { .. })
+    }
+
+    /// Returns how it is copied, if it can be.
+    pub(crate) fn copied(&self) -> Option<Copied<'_>> {
+        match (&self.copy, &self.place) {
+            (Some(target), Place::Postgres { user, .. }) => Some(Copied { target, role: user }),
+            _ => None,
+        }
+    }
+
+    /// Makes the result of a statement that ran on a copy.
+    pub(crate) fn result(&self, changed: &RowChanges) -> Value {
+        let (mut rows, mut bytes, mut more) = (Vec::new(), 0, false);
+        for row in &changed.given {
+            bytes += row.len();
+            more |= rows.len() == self.rows as usize || bytes > self.bytes;
+            match crate::json::parse(row, row.len()) {
+                Ok(row) if !more => rows.push(row),
+                _ => more = true,
+            }
+        }
+        json!({ "rows": rows, "more": more, "changed": changed.count })
     }
 
     /// Returns the worst that its statements do.

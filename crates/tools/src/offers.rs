@@ -183,7 +183,12 @@ fn operations(upstream: &Arc<Upstream>, service: &Service) -> Described {
     let document = openapi::read(&text).map_err(|why| format!("{}: {why}", at()))?;
     let base = service.url.clone().or(document.server);
     let base = base.ok_or("url: its document names no server's address")?;
-    checked_base(&base).map_err(|why| format!("url: {why}"))?;
+    let checked = checked_base(&base).map_err(|why| format!("url: {why}"))?;
+    if let Some(staging) = &service.staging
+        && checked_base(staging).map_err(|why| format!("staging: {why}"))? == checked
+    {
+        return Err("staging: it is the service itself".to_owned());
+    }
     let is_wanted = |id: &String| upstream.only.as_ref().is_none_or(|only| only.contains(id));
     let is_told = |_: &(String, String)| upstream.only.is_none();
     let skipped = document.skipped.into_iter().filter(is_told);
@@ -234,6 +239,7 @@ fn tool(upstream: &Arc<Upstream>, parts: Parts<'_>) -> Result<Tool, String> {
         effect: upstream.effect_of(name, parts.effect),
         idempotent: upstream.is_idempotent(name),
         way_back: upstream.way_back_of(name).map_err(wrong)?,
+        shadow: upstream.shadow_of(name).map_err(wrong)?,
         timeout: upstream.timeout,
         result_bytes: upstream.result_bytes,
         life: SandboxLife::Session,

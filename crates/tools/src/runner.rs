@@ -30,6 +30,12 @@ pub trait Runner: Send + Sync {
     /// Returns the sandbox that a call of a tool would be made in, if it is there already.
     fn sandbox_of(&self, tool: &Tool) -> Option<Arc<Sandbox>>;
 
+    /// Makes a sandbox of its own for a shadow run, whose changes stay in a layer over the workspace.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn copy(&self, requested: &Requested, parent: &CallId) -> Result<Sandbox, Failure>;
+
     /// Returns the sandbox of an upstream in this session, made by the first call, and whose programs
     /// are started in it.
     ///
@@ -159,6 +165,14 @@ impl Runner for LocalRunner {
         let living = locked(&self.living);
         let sandbox = living.get(&tool.sandbox_key()?)?;
         (!sandbox.has_ended()).then(|| Arc::clone(sandbox))
+    }
+
+    fn copy(&self, requested: &Requested, parent: &CallId) -> Result<Sandbox, Failure> {
+        let requested = Requested {
+            layered: true,
+            ..requested.clone()
+        };
+        self.make(self.wanted(&requested, false), parent)
     }
 
     fn upstream(

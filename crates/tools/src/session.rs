@@ -4,6 +4,7 @@ mod asked;
 mod bounds;
 mod keyed;
 mod listing;
+mod shadow;
 mod typed;
 mod upstreams;
 mod verdicts;
@@ -21,24 +22,25 @@ use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer};
 use atoll_engine::tools::{
     Called, NotCalled, OpenCalls, ToolRequest, ToolRules, ToolTokens, new_tool_session,
 };
-use atoll_model::{CallId, CallTool, Reason, RunId};
+use atoll_model::{CallId, CallTool, Reason, RunId, Shadow};
 use atoll_policy::ToolGrant;
 use serde_json::Value;
 
 use crate::answer::{Answer, Refusal};
 use crate::budget::Spent;
-use crate::exec::{Cancel, Program};
+use crate::exec::Cancel;
 use crate::recording::Recording;
 use crate::registry::{Registry, ToolSwitches};
 use crate::results::Part;
 use crate::runner::Runner;
+use crate::shadow::Approver;
 use crate::tool::{Command, Tool, Work};
 use crate::undoing;
 use crate::upstream::connection::Connection;
 use crate::upstream::frames::{Answers, Askable, Said};
 use asked::Pending;
 pub use listing::{ChangedLists, Listing, Seen};
-use typed::{Typed, rendered};
+use typed::Typed;
 
 /// The longest time that calls under way have to end in when their session does.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -109,6 +111,9 @@ struct Begun<'a> {
     listener: Option<&'a dyn Fn(Said)>,
     answers: Option<&'a Answers>,
     askable: Askable,
+    /// The runs on a copy that come first.
+    shadow: Option<Shadow>,
+    approver: Option<Approver<'a>>,
     /// Set where it has failed before its upstream answered.
     is_fault: &'a Cell<bool>,
 }
@@ -137,6 +142,8 @@ pub struct Asked<'a> {
     pub answers: Option<&'a Answers>,
     /// The questions that an upstream may ask the caller.
     pub askable: Askable,
+    /// Asks a person about the change set of a shadow run, if one can be asked.
+    pub approver: Option<Approver<'a>>,
 }
 
 /// The verdict on a call that is not made.
@@ -359,6 +366,8 @@ impl<R: Runner> Session<R> {
                 listener: asked.listener,
                 answers: asked.answers,
                 askable: asked.askable,
+                shadow: tool.shadow.max(grant.shadow()),
+                approver: asked.approver,
                 is_fault,
             };
             let replayed = self.recording.as_ref();
@@ -387,9 +396,10 @@ impl<R: Runner> Session<R> {
     /// Carries a call out, with its way back noted before and after it.
     fn carry_out(&self, begun: &Begun<'_>, directory: &Path) -> Result<Called<Answer>, Failure> {
         let going = undoing::before(&self.engine, &self.id, begun.tool, begun.number())?;
-        let called = match &begun.tool.work {
-            Work::Command(command) => self.run(begun, command, directory),
-            Work::Upstream(upstream, of) => self.call_upstream(begun, upstream, of),
+        let called = match (self.shadows(begun), &begun.tool.work) {
+            (Some(times), _) => Ok(self.shadowed(begun, times, directory)),
+            (None, Work::Command(command)) => self.run(begun, command, directory),
+            (None, Work::Upstream(upstream, of)) => self.call_upstream(begun, upstream, of),
         };
         let mut called = called.unwrap_or_else(|failure| {
             begun.is_fault.set(true);
@@ -415,15 +425,7 @@ impl<R: Runner> Session<R> {
         command: &Command,
         directory: &Path,
     ) -> Result<Called<Answer>, Failure> {
-        let (words, stdin) = rendered(command, begun.arguments).map_err(Failure::new)?;
-        let program = Program {
-            command: words,
-            stdin,
-            timeout: begun.timeout,
-            file: command.file.as_ref().map(|path| directory.join(path)),
-            parent: begun.id.clone(),
-            cancel: begun.cancel.clone(),
-        };
+        let program = begun.program(command, directory)?;
         let ran = self.runner.run(begun.tool, &program)?;
         Ok(Answer::of(
             begun.tool,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_model::{ToolEffect, ToolKind, ToolName};
+use atoll_model::{Shadow, ToolEffect, ToolKind, ToolName};
 use atoll_policy::Requested;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use crate::upstream::frames::Form;
 use crate::upstream::pins::Pins;
 use crate::upstream::{BETWEEN, Upstream};
 use crate::way_back::{Inverse, WayBack};
-use crate::written::{effect, on, requested, result_bytes, timeout};
+use crate::written::{WrittenShadow, effect, on, requested, result_bytes, shadow, timeout};
 
 /// The longest description, bytes.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
@@ -45,6 +45,8 @@ pub struct Tool {
     pub idempotent: bool,
     /// The way back of its calls.
     pub way_back: WayBack,
+    /// The runs on a copy that come before the effect of each call.
+    pub shadow: Option<Shadow>,
     /// The time that a call may take.
     pub timeout: Duration,
     /// The size of a result that is given to the caller, bytes.
@@ -198,6 +200,7 @@ pub(crate) struct Written {
     #[serde(default)]
     checkpoint: Vec<String>,
     inverse: Option<Inverse>,
+    shadow: Option<WrittenShadow>,
     timeout: Option<String>,
     result_bytes: Option<String>,
     sandbox: Option<SandboxLife>,
@@ -248,6 +251,20 @@ impl Language {
     }
 }
 
+/// Returns why calls of a tool cannot run on a copy first.
+fn unshadowed(effect: ToolEffect, life: SandboxLife, allow: &[String]) -> Option<&'static str> {
+    match (effect, life) {
+        (ToolEffect::Read, _) => Some("it reads, and changes nothing"),
+        (_, SandboxLife::Session) => {
+            Some("each call has a sandbox of its own then: sandbox = \"call\"")
+        }
+        (_, SandboxLife::Call) if !allow.is_empty() => {
+            Some("through the hosts of `allow` an effect would pass")
+        }
+        (_, SandboxLife::Call) => None,
+    }
+}
+
 fn text() -> Output {
     Output::Text
 }
@@ -286,6 +303,11 @@ impl Written {
         }
         let scopes = Scopes::read(&self.paths, &self.urls, &arguments)?;
         let command = self.command(&arguments, kind)?;
+        let life = self.sandbox.unwrap_or(SandboxLife::Call);
+        let shadow = shadow(self.shadow.as_ref())?;
+        if let Some(why) = shadow.and_then(|_| unshadowed(effect, life, &self.allow)) {
+            return Err(format!("shadow: {why}"));
+        }
         Ok(Tool {
             name,
             title: self.title.clone(),
@@ -294,9 +316,10 @@ impl Written {
             effect,
             idempotent: self.idempotent.unwrap_or(false),
             way_back: WayBack::read(&self.checkpoint, self.inverse.take())?,
+            shadow,
             timeout: timeout(self.timeout.as_deref())?,
             result_bytes: result_bytes(self.result_bytes.as_deref())?,
-            life: self.sandbox.unwrap_or(SandboxLife::Call),
+            life,
             requested: requested(
                 self.profile.as_deref(),
                 &self.allow,
@@ -354,7 +377,12 @@ impl Written {
                 let effect = || builtin.effect.name().to_owned();
                 let _ = self.effect.get_or_insert_with(effect);
                 let _ = self.idempotent.get_or_insert(builtin.idempotent);
-                let _ = self.sandbox.get_or_insert(SandboxLife::Session);
+                // What a shadow run changes is of its call alone.
+                let life = match shadow(self.shadow.as_ref())? {
+                    None => SandboxLife::Session,
+                    Some(_) => SandboxLife::Call,
+                };
+                let _ = self.sandbox.get_or_insert(life);
             }
             (Some(ToolKind::Mcp | ToolKind::OpenApi | ToolKind::Sql) | None, _) => {
                 return Err(format!(

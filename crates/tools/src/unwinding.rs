@@ -255,6 +255,7 @@ fn called<R: Runner>(
             listener: None,
             answers: None,
             askable: Askable::default(),
+            approver: None,
         })
     };
     let answered = match ask(&PriorAnswer::Nobody) {

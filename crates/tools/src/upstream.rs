@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use atoll_model::{TOOL_NAME_BYTES_MAX, ToolEffect};
+use atoll_model::{Shadow, TOOL_NAME_BYTES_MAX, ToolEffect};
 use atoll_policy::Requested;
 use hyper::header::HeaderName;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use crate::openapi::checked_base;
 use crate::schema::Schema;
 use crate::scope::Scopes;
 use crate::way_back::{Inverse, WayBack};
-use crate::written::{effect, on, requested, result_bytes, timeout};
+use crate::written::{WrittenShadow, effect, on, requested, result_bytes, shadow, timeout};
 
 /// The longest name of an upstream, bytes.
 const NAME_BYTES_MAX: usize = 24;
@@ -50,6 +50,8 @@ pub struct Upstream {
     pub result_bytes: usize,
     /// The worst that a tool of it does of which nothing else is said, if anything is said.
     effect: Option<ToolEffect>,
+    /// The runs on a copy that come before the effect of each call of which nothing else is said.
+    shadow: Option<Shadow>,
     /// The treatment of personal data of which nothing else is said.
     pii: Pii,
     /// The headers of every request, in whose values `{NAME}` is a variable of its sandbox.
@@ -92,6 +94,8 @@ pub(crate) struct Service {
     pub(crate) document: PathBuf,
     /// The address that its paths are below; `None` for that of the document.
     pub(crate) url: Option<String>,
+    /// The address of a copy of the service, where requests of shadow runs go first.
+    pub(crate) staging: Option<String>,
 }
 
 /// The words about a tool of an upstream.
@@ -102,6 +106,7 @@ struct OfTool {
     idempotent: bool,
     checkpoint: Vec<String>,
     inverse: Option<Inverse>,
+    shadow: Option<WrittenShadow>,
     enabled: Option<bool>,
     paths: BTreeMap<String, String>,
     urls: BTreeMap<String, Vec<String>>,
@@ -118,6 +123,8 @@ pub(crate) struct Written {
     command: Vec<String>,
     url: Option<String>,
     openapi: Option<PathBuf>,
+    staging: Option<String>,
+    shadow: Option<WrittenShadow>,
     database: Option<database::Written>,
     only: Option<BTreeSet<String>>,
     #[serde(default)]
@@ -162,6 +169,11 @@ impl Written {
         for (name, of) in &self.tools {
             let read = of.effect.as_deref().map(effect).transpose();
             read.map_err(|why| format!("tools.{name}: {why}"))?;
+            let read = shadow(of.shadow.as_ref());
+            read.map_err(|why| format!("tools.{name}: {why}"))?;
+        }
+        if let (Some(_), None) = (&self.staging, &self.openapi) {
+            return Err("staging: it is for openapi".to_owned());
         }
         let requested = requested(
             self.profile.as_deref(),
@@ -181,6 +193,7 @@ impl Written {
             ([], url, Some(document), None) => Way::OpenApi(Service {
                 document: Path::new(file).with_file_name("").join(document),
                 url,
+                staging: self.staging,
             }),
             ([], None, None, Some(written)) => {
                 let read = written.read(result_bytes, timeout);
@@ -201,6 +214,7 @@ impl Written {
             timeout,
             result_bytes,
             effect: self.effect.as_deref().map(effect).transpose()?,
+            shadow: shadow(self.shadow.as_ref())?,
             pii: self.pii,
             callers: self.callers,
             enabled: self.enabled,
@@ -287,6 +301,48 @@ impl Upstream {
             ..inverse
         });
         WayBack::read(&of.checkpoint, inverse)
+    }
+
+    /// Returns the runs on a copy that come before the effect of a tool of it.
+    ///
+    /// # Errors
+    /// When there is nothing to copy.
+    pub(crate) fn shadow_of(&self, tool: &str) -> Result<Option<Shadow>, String> {
+        let of = self.tools.get(tool).and_then(|of| of.shadow.as_ref());
+        let wanted = match of {
+            Some(of) => shadow(Some(of))?,
+            None => self.shadow,
+        };
+        let lacks = match &self.way {
+            Way::Program(_) | Way::Http(_) => Some("an MCP server has no copy of what it changes"),
+            Way::OpenApi(service) if service.staging.is_none() => {
+                Some("staging: its address is missing")
+            }
+            Way::Database(database) if !database.is_file() && database.copied().is_none() => {
+                Some("database: copy: it is missing")
+            }
+            Way::OpenApi(_) | Way::Database(_) => None,
+        };
+        match lacks.filter(|_| wanted.is_some()) {
+            Some(why) => Err(format!("shadow: {why}")),
+            None => Ok(wanted),
+        }
+    }
+
+    /// Returns the database that it is, if it is one.
+    pub(crate) fn database(&self) -> Option<&Database> {
+        match &self.way {
+            Way::Database(database) => Some(database),
+            Way::Program(_) | Way::Http(_) | Way::OpenApi(_) => None,
+        }
+    }
+
+    /// Returns the address of the copy of a service.
+    pub(crate) fn staging(&self) -> Option<&str> {
+        match &self.way {
+            Way::OpenApi(service) => service.staging.as_deref(),
+            Way::Program(_) | Way::Http(_) | Way::Database(_) => None,
+        }
     }
 
     /// Returns whether a tool of it can be called.

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use atoll_model::{
-    Input, InputName, InputSource, LimitKey, ToolEffect, parse_bytes, parse_duration,
+    Input, InputName, InputSource, LimitKey, Shadow, ToolEffect, parse_bytes, parse_duration,
 };
 use atoll_policy::{Outputs, Requested, RequestedProfile};
+use serde::Deserialize;
 
 /// The longest time that a tool can name.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -28,6 +29,26 @@ pub(crate) fn on() -> bool {
 pub(crate) fn effect(name: &str) -> Result<ToolEffect, String> {
     let effects = ToolEffect::ALL.map(ToolEffect::name).join(", ");
     ToolEffect::named(name).ok_or_else(|| format!("{name:?} is none; there are {effects}"))
+}
+
+/// Shadow runs as they are written: `true`, `false` or `"twice"`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum WrittenShadow {
+    Once(bool),
+    Times(String),
+}
+
+/// Reads the runs on a copy that come before a call's effect.
+pub(crate) fn shadow(written: Option<&WrittenShadow>) -> Result<Option<Shadow>, String> {
+    match written {
+        None | Some(WrittenShadow::Once(false)) => Ok(None),
+        Some(WrittenShadow::Once(true)) => Ok(Some(Shadow::Once)),
+        Some(WrittenShadow::Times(times)) if times == "twice" => Ok(Some(Shadow::Twice)),
+        Some(WrittenShadow::Times(times)) => Err(format!(
+            "shadow: {times:?} is none of true, false and \"twice\""
+        )),
+    }
 }
 
 /// Reads the time of a call.

@@ -8,7 +8,7 @@ use atoll_model::network::{HostPart, Request};
 use cedar_policy::RestrictedExpression;
 
 use super::{Exec, Follows, Needs};
-use crate::{ArtifactFacts, ChangeFacts, Served, segments};
+use crate::{ArtifactFacts, ChangeFacts, Served, ShadowFacts, segments};
 
 /// The most arguments of an exec that policies are asked about.
 const ARGUMENTS_MAX: usize = 4096;
@@ -132,14 +132,40 @@ pub(super) fn truth(name: &str, value: bool) -> (String, RestrictedExpression) {
 }
 
 /// Adds what is known of changes that are applied.
-pub(super) fn of_changes(changes: &ChangeFacts, to: &mut Vec<(String, RestrictedExpression)>) {
+pub(super) fn of_changes(
+    changes: &ChangeFacts,
+    to: &mut Vec<(String, RestrictedExpression)>,
+) -> Result<(), String> {
     to.extend(changes.run.as_deref().map(|run| text("run", run)));
     let paths = changes.paths;
     let paths = paths.map(|paths| i64::try_from(paths).unwrap_or(i64::MAX));
     to.extend(paths.map(|paths| long("paths", paths)));
     let checks = changes.checks.as_deref();
     to.extend(checks.map(|checks| text("checks", checks)));
+    to.extend(changes.shadowed.as_ref().map(of_shadow).transpose()?);
     to.extend(made_by(changes));
+    Ok(())
+}
+
+/// Returns what is known of the change set of a shadow run.
+fn of_shadow(change: &ShadowFacts) -> Result<(String, RestrictedExpression), String> {
+    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let mut members = vec![
+        text("kind", &change.kind),
+        text("tool", &change.tool),
+        text("digest", &change.digest),
+        long("bytes", count(change.bytes)),
+    ];
+    members.extend(change.files.map(|files| long("files", count(files))));
+    if let Some(rows) = change.rows {
+        members.push(long("rows", count(rows)));
+        members.push(texts("tables", &change.tables));
+    }
+    let method = change.method.as_deref();
+    members.extend(method.map(|method| text("method", method)));
+    members.extend(change.status.map(|status| long("status", status.into())));
+    let record = RestrictedExpression::new_record(members).map_err(|error| error.to_string())?;
+    Ok(("change".to_owned(), record))
 }
 
 /// Returns what is known of an artifact.

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::{compiled, facts, faults, principal};
 use crate::{Asked, Decision, Effect, Obligations, Question, Rate, Standing, closing, remarks};
+use atoll_model::Shadow;
 
 fn read(text: &str) -> Decision {
     let (principal, facts) = (principal(), facts());
@@ -35,6 +36,8 @@ fn annotations_are_typed_values() {
         "@timeout(\"1d\")",
         "@checkpoint",
         "@label(\"customer-data\")",
+        "@shadow",
+        "@shadow(\"twice\")",
         "@log(\"It was read.\")",
     ] {
         check(good, true);
@@ -59,6 +62,8 @@ fn annotations_are_typed_values() {
         "@timeout(\"31d\")",
         "@timeout(\"1.5h\")",
         "@checkpoint(\"x\")",
+        "@shadow(\"once\")",
+        "@shadow(\"Twice\")",
         "@log",
         "@log(\" \")",
     ] {
@@ -180,15 +185,17 @@ fn any() -> impl Strategy<Value = Obligations> {
         proptest::option::of(1..5_u64),
         any_bool(),
         names(),
+        prop::sample::select(vec![None, Some(Shadow::Once), Some(Shadow::Twice)]),
     )
         .prop_map(
-            |(approve, redact, rate, timeout, checkpoint, label)| Obligations {
+            |(approve, redact, rate, timeout, checkpoint, label, shadow)| Obligations {
                 approve,
                 redact,
                 rate,
                 timeout: timeout.map(Duration::from_secs),
                 checkpoint,
                 label,
+                shadow,
                 log: Default::default(),
             },
         )

@@ -91,6 +91,12 @@ fn what_is_done_besides_is_kept_or_told() {
             "@log(\"A.\")",
             Action::Promote,
         ),
+        (
+            "@shadow(\"twice\")",
+            "@shadow(\"twice\") @log(\"A.\")",
+            "@shadow",
+            Action::Call,
+        ),
     ] {
         let with = |annotation: &str, when: &str| {
             permit(&format!("@id(\"p\") {annotation}"), action, when)

@@ -144,6 +144,18 @@ impl<'a> Client<'a> {
         Ok(Err(Refused { code, message }))
     }
 
+    /// Runs a script in a database, up to its first error; returns what it printed, and the message of
+    /// the error.
+    pub fn script(&self, name: &str, sql: &[u8]) -> Result<(String, Option<String>), Error> {
+        let mut psql = self.command(PSQL);
+        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"])
+            .args(["-d", &connection(name), "-f", "-"]);
+        let output = output(&mut psql, PSQL, sql)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let refused = (!output.status.success()).then(|| text(&output.stderr));
+        Ok((text(&output.stdout), refused))
+    }
+
     /// Runs statements; several are one transaction.
     pub fn run(&self, sql: &str) -> Result<(), Error> {
         self.ask(sql).map(|_| ())

@@ -10,7 +10,7 @@ use super::client::{Client, identifier};
 use crate::*;
 
 /// A server with databases of its own, which ends with the test.
-struct World {
+pub(super) struct World {
     root: TempDir,
     server: Child,
     programs: PathBuf,
@@ -30,15 +30,25 @@ fn programs() -> Option<PathBuf> {
 /// Returns the programs. Without them the test fails, or the suite is told that it was skipped.
 fn needed(name: &str) -> Option<PathBuf> {
     let found = programs();
-    if found.is_none() {
+    // A server refuses a user without an account.
+    let own = format!(":{}:", rustix::process::geteuid().as_raw());
+    let accounts = fs::read_to_string("/etc/passwd").unwrap();
+    let has_account = accounts.lines().any(|line| line.contains(&own));
+    let why = match (&found, has_account) {
+        (None, _) => Some("PostgreSQL is not installed\tavoidable"),
+        (Some(_), false) => Some("the user has no account\tunavoidable"),
+        (Some(_), true) => None,
+    };
+    if let Some(why) = why {
         let file = std::env::var_os("ATOLL_SKIP_FILE").expect("PostgreSQL is needed");
-        let line = format!("{name}\tPostgreSQL is not installed\tavoidable\n");
+        let line = format!("{name}\t{why}\n");
         let mut to = fs::OpenOptions::new()
             .append(true)
             .create(true)
             .open(file)
             .unwrap();
         std::io::Write::write_all(&mut to, line.as_bytes()).unwrap();
+        return None;
     }
     found
 }
@@ -57,7 +67,7 @@ fn ordinary(program: impl AsRef<OsStr>) -> Command {
 }
 
 impl World {
-    fn new(name: &str) -> Option<Self> {
+    pub(super) fn new(name: &str) -> Option<Self> {
         let programs = needed(name)?;
         // The path of a socket is at most 107 bytes long.
         let root = tempfile::tempdir_in("/tmp").unwrap();
@@ -111,11 +121,11 @@ impl World {
         format!("{}/server", self.root.path().display())
     }
 
-    fn dir(&self, name: &str) -> PathBuf {
+    pub(super) fn dir(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
-    fn database(&self, name: &str) -> Database {
+    pub(super) fn database(&self, name: &str) -> Database {
         Database {
             database: name.to_owned(),
             host: Some(self.home()),
@@ -124,7 +134,7 @@ impl World {
         }
     }
 
-    fn psql(&self, database: &str, sql: &str) -> Command {
+    pub(super) fn psql(&self, database: &str, sql: &str) -> Command {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args([
             "-X",
@@ -143,7 +153,7 @@ impl World {
         psql
     }
 
-    fn sql(&self, database: &str, sql: &str) -> String {
+    pub(super) fn sql(&self, database: &str, sql: &str) -> String {
         let output = self.psql(database, sql).output().unwrap();
         assert!(output.status.success(), "{sql}: {output:?}");
         String::from_utf8(output.stdout)

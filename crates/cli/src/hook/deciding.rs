@@ -49,8 +49,13 @@ impl<'a> Asked<'a> {
     pub(super) fn decide(&self, agent: HookAgent) -> Result<Decision, Failure> {
         let nobody = PriorAnswer::Nobody;
         let rules = self.engine.tool_rules(&self.sandbox)?;
-        match rules.preview(&self.request(&nobody)) {
-            Verdict::Allow(grant) if grant.wall_clock().is_some() => return Err(untimed()),
+        let verdict = rules.preview(&self.request(&nobody));
+        if let Verdict::Allow(grant) = &verdict
+            && let Some(failure) = unheld(grant)
+        {
+            return Err(failure);
+        }
+        match verdict {
             Verdict::Allow(_) if self.event.command.is_some() => {
                 return Ok(Decision::Contained(None));
             }
@@ -149,10 +154,22 @@ pub(super) fn told(reasons: &[Reason]) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the failure for a call that policies give a time.
-pub(super) fn untimed() -> Failure {
-    Failure::new("the call is denied")
-        .because("policies give it a time (@timeout), which no hook can hold")
-        .advise("set @timeout on `exec`")
-        .of_kind(Kind::Denied)
+/// Returns the failure for a call of which policies ask what no hook can hold, if they do.
+pub(super) fn unheld(grant: &ToolGrant) -> Option<Failure> {
+    let denied = |why: &str| {
+        Failure::new("the call is denied")
+            .because(why)
+            .of_kind(Kind::Denied)
+    };
+    match (grant.wall_clock(), grant.shadow()) {
+        (Some(_), _) => {
+            let why = "policies give it a time (@timeout), which no hook can hold";
+            Some(denied(why).advise("set @timeout on `exec`"))
+        }
+        (None, Some(_)) => {
+            let why = "policies have it run on a copy first (@shadow), which no hook can do";
+            Some(denied(why).advise("leave out @shadow for the agent's own tools"))
+        }
+        (None, None) => None,
+    }
 }

@@ -10,7 +10,8 @@ use atoll_engine::printable::{printable, quoted};
 use atoll_model::Reason;
 use atoll_policy::PriorAnswer;
 use atoll_tools::{
-    Answer, Askable, Asked, Cancel, LocalRunner, May, Refusal, Session, Tool, ToolSwitches,
+    Answer, Askable, Asked, Cancel, ChangeSet, LocalRunner, May, Refusal, Session, ShadowEnd, Tool,
+    ToolSwitches,
 };
 use serde_json::{Map, Value, json};
 
@@ -72,6 +73,7 @@ pub(super) fn call(
             "structured": answer.structured,
             "notes": answer.notes,
             "run": answer.run.as_ref().map(ToString::to_string),
+            "shadow": answer.shadow.as_ref().map(|report| report.json()),
         }));
     } else if answer.is_result() {
         let text = answer.text();
@@ -91,9 +93,11 @@ pub(super) fn call(
             "Its changes are kept. Review them with `atoll diff {run}`.\n"
         ));
     }
-    Ok(match answer.is_result() {
-        true => 0,
-        false => STATUS_FAILED,
+    let end = answer.shadow.as_ref().map(|report| &report.end);
+    Ok(match (answer.is_result(), end) {
+        (true, _) => 0,
+        (false, Some(ShadowEnd::Denied(_))) => STATUS_DENIED,
+        (false, _) => STATUS_FAILED,
     })
 }
 
@@ -106,6 +110,14 @@ fn answered(
 ) -> Result<Answer, Failure> {
     let name = &arguments.name;
     let cancel = Cancel::new()?;
+    let can_ask = output.can_ask && !arguments.no_ask;
+    let approver = |change: &ChangeSet, reasons: &[Reason]| match can_ask {
+        false => Err("nobody can be asked here".to_owned()),
+        true => match consent(&change_rows(name, change, reasons), "apply this", output) {
+            Ok(consented) => consented.map_err(str::to_owned),
+            Err(failure) => Err(failure.what),
+        },
+    };
     let call = |answer: &PriorAnswer| {
         session.call(&Asked {
             name,
@@ -116,13 +128,13 @@ fn answered(
             listener: None,
             answers: None,
             askable: Askable::default(),
+            approver: Some(&approver),
         })
     };
     let (asked, judged) = match call(&PriorAnswer::Nobody) {
         Err(Refusal::NeedsApproval { asked, arguments }) => (asked, arguments),
         called => return called.map_err(|refusal| refused(session, name, refusal)),
     };
-    let can_ask = output.can_ask && !arguments.no_ask;
     let answer = match can_ask {
         false => PriorAnswer::Denied("nobody can be asked here"),
         true => match consent(&rows(name, &judged, &asked), "call it once", output)? {
@@ -142,6 +154,19 @@ pub(super) fn rows(name: &str, text: &str, asked: &NeedsApproval) -> Vec<String>
     ];
     rows.extend(asked.reasons.iter().map(|one| format!("  {}", told(one))));
     rows.push(format!("  digest {}", asked.agreement));
+    rows
+}
+
+/// Returns the rows shown to the person before a change set is applied.
+fn change_rows(name: &str, change: &ChangeSet, reasons: &[Reason]) -> Vec<String> {
+    let mut rows = vec![
+        "You are asked before exactly this is applied:".to_owned(),
+        format!("  tool: {}", quoted(name.as_bytes())),
+    ];
+    let lines = change.lines.iter();
+    rows.extend(lines.map(|line| format!("  {}", printable(line.as_bytes()))));
+    rows.extend(reasons.iter().map(|one| format!("  {}", told(one))));
+    rows.push(format!("  digest {}", change.facts.digest));
     rows
 }
 

@@ -365,6 +365,56 @@ fn call_waits_for_an_approver() {
     let _ = server.end();
 }
 
+/// A change set of a shadow run waits for an approver, whose word is of its digest.
+#[test]
+fn change_set_waits_for_an_approver() {
+    let world = world("change_set_waits_for_an_approver");
+    let Some(shop) = crate::shadow::shop(&world) else {
+        return;
+    };
+    shop.tools(&world, "shadow = true");
+    let server = started(&world);
+    let create = [
+        "serve", "keys", "create", "--name", "boss", "--role", "approver",
+    ];
+    let boss = world.atoll(create).run().success().out();
+    for (grant, end, totals) in [
+        (false, "denied", "[10, 20, 30]"),
+        (true, "applied", "[11, 21, 30]"),
+    ] {
+        let statement = "UPDATE public.orders SET total = total + 1 WHERE id < 3";
+        let body = json!({ "arguments": { "statement": statement } }).to_string();
+        let call = world.host("curl").args(["-sS", "-X", "POST", "-d", &body]);
+        let call = call.args(["-H", &format!("X-API-Key: {}", server.key)]);
+        let path = format!("{}/v1/tools/shop__query/call", server.url);
+        let waiting = call.arg(path).within(LONG).start();
+        let asked = wait_until("the question", SOON, || {
+            let (_, all) = server.ask(&world, "GET", "/v1/approvals", "");
+            all.as_array().and_then(|all| all.first().cloned())
+        });
+        let change = &asked["call"]["request"]["change"];
+        assert_eq!(asked["call"]["agreement"], change["digest"], "{asked}");
+        assert_eq!(change["rows"][0]["new"], "(1,11,)", "{asked}");
+        assert_eq!(shop.totals(), "[10, 20, 30]");
+        let (sandbox, number) = (asked["sandbox"].as_str().unwrap(), &asked["approval"]);
+        let path = format!("{}/v1/sandboxes/{sandbox}/approvals/{number}", server.url);
+        let key = format!("X-API-Key: {}", boss.trim());
+        // Of another digest it is no approval.
+        for (digest, is_taken) in [(&json!("0".repeat(64)), false), (&asked["digest"], true)] {
+            let body = json!({ "digest": digest, "grant": grant }).to_string();
+            let decide = world.host("curl").args(["-sS", "-X", "POST", "-d", &body]);
+            let decide = decide.args(["-o", "/dev/null", "-w", "%{http_code}", "-H", &key]);
+            let status = decide.arg(&path).run().success().out();
+            assert_eq!(status.starts_with('2'), is_taken, "{status}");
+        }
+        let called: Value = serde_json::from_str(&waiting.wait().out()).unwrap();
+        assert_eq!(called["answer"]["shadow"]["end"], end, "{called}");
+        assert_eq!(shop.totals(), totals, "{called}");
+    }
+    let _ = server.end();
+    verify_ledger(&world);
+}
+
 /// Pages of others cannot reach the endpoint, nor can anybody without a key.
 #[test]
 fn mcp_endpoint_refuses_strangers() {

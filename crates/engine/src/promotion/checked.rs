@@ -1,9 +1,10 @@
-//! Checks as evidence: which changes they were about, and what came of them.
+//! Checks and shadow runs as evidence: which changes they were about, and what came of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atoll_layer::PlanDigest;
 use atoll_ledger::{Event, Ledger};
+use atoll_policy::ShadowFacts;
 use serde_json::Value;
 
 use super::{Agreed, AskedChange, By, Meant, Question, Taking, Written, digests};
@@ -15,25 +16,63 @@ pub(crate) const PASSED: &str = "checks.passed";
 pub(crate) const FAILED: &str = "checks.failed";
 /// The place that asks a person, in records and questions.
 const RULE: &str = "[checks] judge";
+/// The place that asks about the change set of a shadow run, and the reasons.
+pub(super) const SHADOW: &str = "shadow";
+const CONTROL: &str = "other programs run it";
+pub(super) const UNRULED: &str = "no policy decides about it";
 
-/// Checks of changes, which have passed.
+/// Changes that alone are applied: they have passed checks, or are those of a shadow run.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The digests of the plans that would make the checked result.
+    /// The digests of the plans that would make exactly this result.
     pub plans: Vec<PlanDigest>,
+    /// The facts about the change set, if a shadow run made it and no check has passed.
+    pub shadowed: Option<ShadowFacts>,
     /// The changed files that decide what passes, absolute: the checks ran with these as they were
     /// before.
     pub judge: Vec<PathBuf>,
 }
 
 impl Checked {
-    /// Returns what a person is asked about before these changes are applied.
-    pub(super) fn asked(&self) -> impl Iterator<Item = AskedChange> {
-        self.judge.iter().map(|path| AskedChange {
-            path: path.clone(),
-            why: "it decides whether checks pass: they ran with what was there before".to_owned(),
-            rule: RULE.to_owned(),
-        })
+    /// Returns what a person is asked about before these changes are applied; of a shadow run's also
+    /// all of them, where no policy decides about changes (`is_ruled`).
+    pub(super) fn asked(
+        &self,
+        written: &Written,
+        directory: &Path,
+        is_ruled: bool,
+    ) -> Vec<AskedChange> {
+        let of = |path: &Path, why: &str, rule: &str| AskedChange {
+            path: path.to_owned(),
+            why: why.to_owned(),
+            rule: rule.to_owned(),
+        };
+        let why = "it decides whether checks pass: they ran with what was there before";
+        let mut asked: Vec<AskedChange> =
+            self.judge.iter().map(|path| of(path, why, RULE)).collect();
+        if self.shadowed.is_some() {
+            let control = written.iter().filter(|(_, (is_control, _))| *is_control);
+            let control = control.map(|(path, _)| of(path, CONTROL, SHADOW));
+            asked.extend(control);
+            if !is_ruled {
+                asked.push(of(directory, UNRULED, SHADOW));
+            }
+        }
+        asked
+    }
+
+    /// Returns the failure where what is meant is not this.
+    pub(super) fn other(&self) -> Failure {
+        let (than, advice) = match self.shadowed {
+            None => ("were checked", "check them again: atoll apply --checks"),
+            Some(_) => ("its shadow run made", "call the tool again"),
+        };
+        Failure::new(format!(
+            "these changes are other ones than {than}; nothing was applied"
+        ))
+        .because("something of them, or where they would be written, changed meanwhile")
+        .advise(advice)
+        .of_kind(Kind::Denied)
     }
 }
 
@@ -44,8 +83,8 @@ impl Checked {
 pub(super) fn result(meant: &Meant<'_>) -> Result<Option<&'static str>, Failure> {
     if let Some(checked) = meant.checked {
         return match digests(meant.plans)? == checked.plans {
-            true => Ok(Some("passed")),
-            false => Err(other()),
+            true => Ok(checked.shadowed.is_none().then_some("passed")),
+            false => Err(checked.other()),
         };
     }
     let By::Run(state, record, _) = meant.by else {
@@ -92,12 +131,4 @@ pub(super) fn agreed(
     });
     let agreed = question.map(|question| taking.surface.agreed(question));
     agreed.transpose()
-}
-
-/// Returns the failure where what is meant is not what was checked.
-pub(super) fn other() -> Failure {
-    Failure::new("these changes are other ones than were checked; nothing was applied")
-        .because("something of them, or where they would be written, changed meanwhile")
-        .advise("check them again: atoll apply --checks")
-        .of_kind(Kind::Denied)
 }

@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use atoll_ledger::{Ledger, Refused, StateDir};
 use atoll_model::{Action, Call, Mode, Place, Reason, RunId, Verdict};
 use atoll_policy::{
-    ChangeGrant, Changes, Facts, Maker, Promoted, agreement, change_rules, makers_read,
+    ChangeGrant, Changes, Facts, Maker, Promoted, ShadowFacts, agreement, change_rules, makers_read,
 };
 
+use super::checked::{SHADOW, UNRULED};
 use super::makers::of_run_alone;
 use super::{NotAllowed, Opening};
 use crate::call::{Gate, carry_out, preview};
@@ -28,6 +29,9 @@ pub(crate) struct Outside<'a> {
     pub(crate) written: &'a [Promoted<'a>],
     /// Further reasons to ask a person.
     pub(crate) concerns: Vec<Reason>,
+    /// The facts about the change set of a shadow run, if it is one: a person is asked about it where
+    /// no policy decides.
+    pub(crate) shadowed: Option<&'a ShadowFacts>,
     /// The words for what does not happen, as "to promote this; nothing was promoted".
     pub(crate) refused: &'a str,
 }
@@ -54,12 +58,21 @@ impl Outside<'_> {
         };
         let person = configuration::principal();
         let call = Call::new(self.run.clone(), person, place, self.action);
-        let makers = match makers_read(&rules, &call) {
+        let reads_reputation = makers_read(&rules, &call);
+        let makers = match reads_reputation {
             Some(reads_reputation) => of_run_alone(state, self.run, reads_reputation),
             None => Ok(Some(Vec::new())),
         };
-        // Of a session of tools, or a person, what policies ask of a run is unknown.
-        let makers = makers.map(|makers| makers.unwrap_or_else(|| vec![nobody(host.uid)]));
+        let unruled = self.shadowed.filter(|_| reads_reputation.is_none());
+        let unruled = unruled.map(of_unruled);
+        let concerns: Vec<Reason> = self.concerns.into_iter().chain(unruled).collect();
+        let makers = match (makers, &call.action) {
+            (Ok(Some(makers)), _) => Ok(makers),
+            // Of a session of tools, or a person, what policies ask of a run is unknown.
+            (Ok(None), Action::Restore) => Ok(vec![nobody(host.uid)]),
+            (Ok(None), _) => Err(format!("the ledger does not know run {}", self.run)),
+            (Err(why), _) => Err(why),
+        };
         let facts = Facts {
             host: &host,
             mode: Mode::Full,
@@ -73,6 +86,7 @@ impl Outside<'_> {
                 is_unseen: false,
                 workspace: None,
                 checks: None,
+                shadowed: self.shadowed,
                 makers: makers.as_deref().map_err(String::as_str),
             }),
         };
@@ -83,9 +97,9 @@ impl Outside<'_> {
             Verdict::Deny(_) => None,
         };
         if let Some(asked) = asked
-            && !(asked.is_empty() && self.concerns.is_empty())
+            && !(asked.is_empty() && concerns.is_empty())
         {
-            agrees(&[asked.clone(), self.concerns].concat())?;
+            agrees(&[asked.clone(), concerns].concat())?;
             rules.agree(agreement(&rules, &call, &asked));
         }
         let gate = Gate {
@@ -94,9 +108,31 @@ impl Outside<'_> {
             ledger,
         };
         let opening = Opening { agreed: None };
-        let opened = carry_out(&gate, &call, opening).map(drop);
-        opened.map_err(|error| refused(error, self.refused))
+        let opened = carry_out(&gate, &call, opening);
+        let opened = opened.map_err(|error| refused(error, self.refused))?;
+        match self.shadowed.filter(|_| opened.grant().has_checkpoint()) {
+            None => Ok(()),
+            Some(change) => Err(without_checkpoint(change, self.refused)),
+        }
     }
+}
+
+/// Returns the reason to ask about a change set that no policy decides about.
+fn of_unruled(change: &ShadowFacts) -> Reason {
+    Reason {
+        what: format!("applying what {} changed in its shadow run", change.tool),
+        why: UNRULED.to_owned(),
+        rule: SHADOW.to_owned(),
+        how_to_ask: "write a policy that permits promote, or call it where you can be asked"
+            .to_owned(),
+    }
+}
+
+fn without_checkpoint(change: &ShadowFacts, what: &str) -> Failure {
+    let why = format!("a change set of kind {} has no @checkpoint", change.kind);
+    Failure::new(format!("policies refuse {what}"))
+        .because(why)
+        .of_kind(Kind::Denied)
 }
 
 /// Returns what is known of a maker that is no run.

@@ -121,6 +121,27 @@ impl ToolUndo {
     }
 }
 
+/// The number of times that a call runs on a copy before its effect; of two the stricter is the
+/// greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shadow {
+    /// Once.
+    Once,
+    /// Twice, each on a copy of its own: both have to change the same.
+    Twice,
+}
+
+impl Shadow {
+    /// Returns the number.
+    #[must_use]
+    pub fn times(self) -> usize {
+        match self {
+            Self::Once => 1,
+            Self::Twice => 2,
+        }
+    }
+}
+
 /// The kinds of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToolKind {

@@ -267,6 +267,7 @@ fn of_tool(text: &str) -> Cell {
     }));
     match crate::decide(&world.rules(), &world.call.with(action), &world.facts()) {
         Verdict::Allow(Granted::Tool(grant)) if grant.wall_clock().is_some() => Cell::Done,
+        Verdict::Allow(Granted::Tool(grant)) if grant.shadow().is_some() => Cell::Done,
         Verdict::Allow(Granted::Tool(grant)) if !grant.notices().is_empty() => Cell::Told,
         Verdict::Ask(_) => Cell::Asked,
         Verdict::Deny(_) => Cell::Denied,

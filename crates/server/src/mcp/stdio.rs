@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::sandboxes::PriorAnswer;
-use atoll_tools::{Asked, Cancel, ChangedLists, Form, LocalRunner, Said, Session};
+use atoll_model::Reason;
+use atoll_tools::{Asked, Cancel, ChangeSet, ChangedLists, Form, LocalRunner, Said, Session};
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, serve_server};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{MESSAGE_BYTES_MAX, Server, ToolCall, Toolbox, Watch, is_clear, key_of};
+use super::{MESSAGE_BYTES_MAX, Server, ToolCall, Toolbox, Watch, is_clear, key_of, shadow_agreed};
 use crate::protocol::{MayFacts, Refusal, ResultPart, ToolFacts, ToolReply};
 use crate::tool_facts::{failed, may, part, reply};
 
@@ -160,7 +161,12 @@ impl Toolbox for Local {
             word.cancel();
         });
         let key = key_of(of);
+        let (peer, able) = (of.peer.clone(), of.client_capabilities());
+        let can_ask = able.is_some_and(|one| one.elicitation.is_some());
         let called = self.carry_out(move |session| {
+            let approver = |change: &ChangeSet, reasons: &[Reason]| {
+                shadow_agreed(&peer, can_ask, change, reasons)
+            };
             let pass_on = listener.map(|to| move |said: Said| drop(to.send(said)));
             session.call(&Asked {
                 name: &name,
@@ -171,6 +177,7 @@ impl Toolbox for Local {
                 listener: pass_on.as_ref().map(|one| one as &dyn Fn(Said)),
                 answers: answers.as_ref(),
                 askable,
+                approver: Some(&approver),
             })
         });
         let called = called.await;

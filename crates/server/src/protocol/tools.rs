@@ -132,6 +132,11 @@ pub struct ToolAnswer {
     pub label: String,
     /// The changes of its result, a sentence each.
     pub notes: Vec<String>,
+    /// The end of its change set, if it ran on a copy first: `end` (`applied`, `unchanged`, `denied`,
+    /// `dropped`, `unknown`), `why`, `change` with `kind` and `digest`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub shadow: Option<Value>,
     /// The bytes at the end of its text that were left out, and can be read by the number of the
     /// call.
     pub rest_bytes: usize,

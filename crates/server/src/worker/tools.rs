@@ -7,10 +7,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_engine::sandboxes::PriorAnswer;
+use atoll_engine::sandboxes::{NeedsApproval, PriorAnswer};
+use atoll_model::{Reason, RunId};
 use atoll_store::FIRST_TENANT;
-use atoll_tools::{Asked, Cancel, Refusal as Refused, Said, Session, ToolSwitches};
+use atoll_tools::{Asked, Cancel, ChangeSet, Refusal as Refused, Said, Session, ToolSwitches};
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
 
@@ -119,7 +121,7 @@ impl Tools {
         writer: &mut Writer,
     ) -> Result<ToolReply, Refusal> {
         let held = self.session(caller, ask.session.as_deref())?;
-        let called = self.called(&held, ask, PriorAnswer::Nobody, reader, writer);
+        let called = self.called(&held, caller, ask, PriorAnswer::Nobody, reader, writer);
         let (asked, arguments) = match called.await? {
             Err(Refused::NeedsApproval { asked, arguments }) => (asked, arguments),
             called => return reply(held.session.id().as_str(), called),
@@ -138,7 +140,8 @@ impl Tools {
             // Nobody waits for it any more.
             _ = reader.next::<()>() => return Err(gone()),
         };
-        let called = self.called(&held, ask, answer, reader, writer).await?;
+        let called = self.called(&held, caller, ask, answer, reader, writer);
+        let called = called.await?;
         reply(held.session.id().as_str(), called)
     }
 
@@ -146,6 +149,7 @@ impl Tools {
     async fn called(
         self: &Arc<Self>,
         held: &Arc<Held>,
+        caller: &Caller,
         ask: &CallToolAsk,
         answer: PriorAnswer,
         reader: &mut Reader,
@@ -155,8 +159,19 @@ impl Tools {
         let word = cancel.clone();
         let ask = ask.clone();
         let (sender, mut said) = unbounded_channel();
+        let (approvals, caller) = (Arc::clone(&self.sandboxes.approvals), caller.clone());
         let called = within(held, move |session| {
             let listener = |one: Said| drop(sender.send(one));
+            let approver = |change: &ChangeSet, reasons: &[Reason]| {
+                let question = about(session.id(), &caller, &ask.name, change, reasons);
+                let answer = approvals.ask_approver(&caller.tenant, question);
+                match Handle::current().block_on(answer) {
+                    Ok(PriorAnswer::Agreed(_)) => Ok(()),
+                    Ok(PriorAnswer::Denied(why)) => Err(why.to_owned()),
+                    Ok(PriorAnswer::Nobody) => Err("nobody was asked".to_owned()),
+                    Err(refusal) => Err(refusal.told()),
+                }
+            };
             session.call(&Asked {
                 name: &ask.name,
                 arguments: &ask.arguments,
@@ -166,6 +181,7 @@ impl Tools {
                 listener: ask.listens.then_some(&listener),
                 answers: ask.answers.as_ref(),
                 askable: ask.askable,
+                approver: Some(&approver),
             })
         });
         tokio::pin!(called);
@@ -296,6 +312,27 @@ async fn watch(held: Arc<Held>, reader: &mut Reader, writer: &mut Writer) -> io:
             () = tokio::time::sleep(WATCH) => {}
             _ = reader.next::<()>() => return Ok(()),
         }
+    }
+}
+
+/// Returns the question about the change set of a shadow run.
+fn about(
+    session: &RunId,
+    caller: &Caller,
+    tool: &str,
+    change: &ChangeSet,
+    reasons: &[Reason],
+) -> Question {
+    Question {
+        action: "promote",
+        sandbox: session.to_string(),
+        run: Some(session.clone()),
+        caller: Some(caller.name.clone()),
+        shown: json!({ "tool": tool, "change": change.json() }),
+        asked: NeedsApproval {
+            agreement: change.facts.digest.clone(),
+            reasons: reasons.to_vec(),
+        },
     }
 }
 

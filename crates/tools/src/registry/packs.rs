@@ -88,6 +88,13 @@ pub(super) fn bound_upstream(
         return Ok(upstream);
     };
     pack.bound(&mut upstream.requested)?;
+    // Who installs a pack does not lend it what copies databases here.
+    if upstream
+        .database()
+        .is_some_and(|one| one.copied().is_some())
+    {
+        return Err("database: copy: it is none of a pack".to_owned());
+    }
     match upstream.document().is_some_and(|path| !pack.has(path)) {
         true => Err("openapi: the pack has no such file".to_owned()),
         false => Ok(upstream),

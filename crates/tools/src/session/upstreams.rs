@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::tools::Called;
 use atoll_model::CallId;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::listing::{ChangedLists, Listing, Seen};
 use super::typed::uri_of;
@@ -31,6 +31,28 @@ fn is_as_approved(pins: &Pins, form: Form, name: &str, offered: &[Offered]) -> b
             pinned.is_some_and(|one| pins.holds(one.form, &one.name, offered))
         }
         Form::Tool | Form::Prompt => pins.holds(form, name, offered),
+    }
+}
+
+impl Begun<'_> {
+    /// Returns the call of its upstream, without answers.
+    pub(super) fn calling<'c>(
+        &'c self,
+        name: &'c str,
+        arguments: &'c Map<String, Value>,
+    ) -> Calling<'c> {
+        Calling {
+            form: Form::Tool,
+            name,
+            arguments,
+            answers: None,
+            askable: self.askable,
+            pii: self.tool.filter.pii,
+            timeout: self.timeout,
+            cancel: self.cancel,
+            // Nobody can tell what of it would be hidden.
+            listener: self.listener.filter(|_| !self.tool.filter.hides()),
+        }
     }
 }
 
@@ -75,15 +97,8 @@ impl<R: Runner> Session<R> {
         let answers = begun.answers.map(|answers| self.pending.take(answers));
         let mut result = connection.call(&Calling {
             form,
-            name,
-            arguments,
             answers: answers.transpose().map_err(Failure::new)?,
-            askable: begun.askable,
-            pii: begun.tool.filter.pii,
-            timeout: begun.timeout,
-            cancel: begun.cancel,
-            // Nobody can tell what of it would be hidden.
-            listener: begun.listener.filter(|_| !begun.tool.filter.hides()),
+            ..begun.calling(name, arguments)
         });
         if let Ok(given) = &mut result {
             self.pass_questions(begun, upstream, given);
@@ -121,7 +136,7 @@ impl<R: Runner> Session<R> {
 
     /// Returns the session's connection with an upstream, made by the first call, and again where it
     /// is gone.
-    fn connection(
+    pub(super) fn connection(
         &self,
         upstream: &Arc<Upstream>,
         parent: &CallId,

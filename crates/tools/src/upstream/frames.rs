@@ -85,6 +85,9 @@ pub(crate) struct Given {
     pub(crate) is_error: bool,
     /// The form in which the call was sent, where that was made here.
     pub(crate) sent: Option<String>,
+    /// The status of its answer over HTTP.
+    #[serde(default)]
+    pub(crate) status: Option<u16>,
     /// The questions that have to be answered before there is a result.
     pub(crate) asks: Option<Asks>,
 }
@@ -97,6 +100,7 @@ impl Given {
             structured: None,
             is_error: false,
             sent: None,
+            status: None,
             asks: None,
         }
     }

@@ -239,6 +239,12 @@ impl Runner for ServedRunner {
         })
     }
 
+    fn copy(&self, _: &Requested, _: &CallId) -> Result<Sandbox, Failure> {
+        Err(Failure::new("there is no copy to run it on first")
+            .because("a server's sandboxes have no workspace that it could be applied to")
+            .of_kind(atoll_engine::failure::Kind::Denied))
+    }
+
     fn upstream(
         &self,
         upstream: &Upstream,

@@ -90,6 +90,7 @@ impl Service {
                 .filter(|value| value.is_object() && !is_error),
             is_error,
             sent: Some(sent),
+            status: Some(status.as_u16()),
             asks: None,
         })
     }

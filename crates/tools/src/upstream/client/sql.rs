@@ -108,6 +108,7 @@ impl Server {
             structured: Some(result),
             is_error: false,
             sent: Some(judged.text),
+            status: None,
             asks: None,
         }))
     }
