@@ -21,14 +21,13 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         let (key, value) = parse_limit(text).map_err(|error| limit_mistake(text, &error))?;
         limits.push((key, value.to_owned()));
     }
-    let timeout = match &arguments.timeout {
-        None => None,
-        Some(text) => Some(
-            parse_duration(text)
-                .doing("--timeout is not usable")
-                .map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))?,
-        ),
-    };
+    let timeout = arguments.timeout.as_ref().map(|text| {
+        let time = parse_duration(text).doing("--timeout is not usable");
+        time.map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))
+    });
+    let timeout = timeout.transpose()?;
+    let inputs = arguments.input.iter().map(|text| input(text));
+    let inputs = inputs.collect::<Result<_, _>>()?;
     let found = |option: &str, path: &PathBuf| {
         path.canonicalize()
             .doing(&format!("{option} {} cannot be read", path.display()))
@@ -58,11 +57,7 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
             true => Outputs::Required,
             false => Outputs::None,
         },
-        inputs: arguments
-            .input
-            .iter()
-            .map(|text| input(text))
-            .collect::<Result<_, _>>()?,
+        inputs,
         keep_caches: arguments.keep_caches,
         read_only_dirs,
         read_write_dirs,

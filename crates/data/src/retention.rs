@@ -94,7 +94,9 @@ pub fn sweep(
     items.retain(|one| is_of(one, false) && one.kind != Kind::Sealed);
     for chunk in items.chunks(AT_ONCE_MAX) {
         let holds = Holds::lock(state).doing(UNHELD)?;
-        for item in chunk.iter().filter(|one| !one.is_held(&holds)) {
+        // Since it was listed it may have been used, decided about or held.
+        let still = due(&kept(place)?, rules, &holds, now);
+        for item in chunk.iter().filter(|one| still.contains(one)) {
             match remove(place, item, served) {
                 Ok(()) => swept.removed.push(item.clone()),
                 Err(failure) => {

@@ -89,16 +89,15 @@ pub fn open(
 /// When that cannot be done; the next opening of artifacts goes on with it.
 pub fn destroy_shredded(state: &StateDir) -> Result<u64, Failure> {
     let seals = Seals::read(state).doing("the keys of runs cannot be read")?;
-    let mut count = remove_shredded(state, &seals)?;
-    let Some(store) = Artifacts::open(state, false).doing(UNREAD)? else {
-        return Ok(count);
-    };
-    let runs = store.runs().doing(UNREAD)?;
-    for run in runs.iter().filter(|run| seals.is_shredded(run)) {
-        store.destroy(run).doing("artifacts cannot be destroyed")?;
-        count += 1;
+    let mut count = 0;
+    if let Some(store) = Artifacts::open(state, false).doing(UNREAD)? {
+        let runs = store.runs().doing(UNREAD)?;
+        for run in runs.iter().filter(|run| seals.is_shredded(run)) {
+            store.destroy(run).doing("artifacts cannot be destroyed")?;
+            count += 1;
+        }
     }
-    Ok(count)
+    Ok(count + remove_shredded(state, &seals)?)
 }
 
 /// Returns the state directory and the ledger of an engine, for decisions about its artifacts.

@@ -13,6 +13,7 @@ mod words;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use atoll_engine::printable::printable;
 use atoll_model::Reason;
 use atoll_tools::{Answers, Askable, ChangeSet, ChangedLists, Form, Said};
 use rmcp::model::{
@@ -416,6 +417,8 @@ fn shadow_agreed(
         .iter()
         .map(|one| format!("{}: {}", one.what, one.why));
     let lines = change.lines.iter().cloned().chain(reasons);
+    // A name or a value writes no lines of its own.
+    let lines = lines.map(|line| printable(line.as_bytes()));
     let message = format!(
         "Atoll asks before exactly this is applied ({}).\n{}",
         change.summary(),

@@ -51,6 +51,8 @@ pub struct Answer {
     pub run: Option<RunId>,
     /// The questions of an upstream, which has no result until they are answered.
     pub asks: Option<Asks>,
+    /// The number of rows that its statement has changed, if it is one and that is known.
+    pub rows: Option<u64>,
     /// The end of its change set, if it had a shadow run.
     pub shadow: Option<Box<ShadowReport>>,
 }
@@ -90,6 +92,7 @@ impl Answer {
             told: Vec::new(),
             run,
             asks: None,
+            rows: None,
             shadow: None,
         }
     }
@@ -233,6 +236,25 @@ impl Answer {
 
     /// Makes it of the result of an upstream's tool.
     pub(crate) fn of_upstream(
+        tool: &Tool,
+        number: u32,
+        run: &RunId,
+        result: Result<Given, NoResult>,
+    ) -> Called<Self> {
+        let given = result
+            .as_ref()
+            .ok()
+            .and_then(|given| given.structured.as_ref());
+        let rows = given
+            .and_then(|all| all.get("changed"))
+            .and_then(Value::as_u64);
+        let mut called = Self::of_given(tool, number, run, result);
+        // Also where it is too large to be given: the rows are changed.
+        called.answer.rows = rows;
+        called
+    }
+
+    fn of_given(
         tool: &Tool,
         number: u32,
         run: &RunId,

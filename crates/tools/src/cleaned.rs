@@ -133,10 +133,19 @@ pub fn defuse(text: &mut String) -> bool {
     };
     let found = text.match_indices("![").map(|(at, _)| at);
     let found: Vec<usize> = found.filter(is_picture).collect();
-    for at in found.iter().rev() {
-        text.insert(at + 1, '\\');
+    if found.is_empty() {
+        return false;
     }
-    !found.is_empty()
+    let mut plain = String::with_capacity(text.len() + found.len());
+    let mut from = 0;
+    for at in found {
+        plain.push_str(text.get(from..=at).unwrap_or_default());
+        plain.push('\\');
+        from = at + 1;
+    }
+    plain.push_str(text.get(from..).unwrap_or_default());
+    *text = plain;
+    true
 }
 
 /// Cleans the texts of a value, names too, and notes what was changed.

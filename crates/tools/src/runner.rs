@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atoll_engine::failure::Failure;
-use atoll_engine::sandboxes::{CreateSandbox, Engine, PriorAnswer, Requested, Sandbox, Workspace};
+use atoll_engine::sandboxes::{
+    CreateSandbox, Engine, Outputs, PriorAnswer, Requested, Sandbox, Workspace,
+};
 use atoll_engine::supervision::keep_variables;
 use atoll_model::{CallId, RunId, ServedExec, ToolEffect};
 
@@ -170,6 +172,8 @@ impl Runner for LocalRunner {
     fn copy(&self, requested: &Requested, parent: &CallId) -> Result<Sandbox, Failure> {
         let requested = Requested {
             layered: true,
+            // Nothing leaves it but what is decided about.
+            outputs: Outputs::None,
             ..requested.clone()
         };
         self.make(self.wanted(&requested, false), parent)

@@ -396,8 +396,8 @@ impl<R: Runner> Session<R> {
     /// Carries a call out, with its way back noted before and after it.
     fn carry_out(&self, begun: &Begun<'_>, directory: &Path) -> Result<Called<Answer>, Failure> {
         let going = undoing::before(&self.engine, &self.id, begun.tool, begun.number())?;
-        let called = match (self.shadows(begun), &begun.tool.work) {
-            (Some(times), _) => Ok(self.shadowed(begun, times, directory)),
+        let called = match (shadow::shadows(begun), &begun.tool.work) {
+            (Some(times), _) => Ok(shadow::shadowed(self, begun, times, directory)),
             (None, Work::Command(command)) => self.run(begun, command, directory),
             (None, Work::Upstream(upstream, of)) => self.call_upstream(begun, upstream, of),
         };

@@ -9,6 +9,7 @@ use atoll_model::{RunId, ToolEnd, ToolUndo};
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::shadow::ShadowEnd;
 use crate::tool::Tool;
 use crate::way_back::{Noted, append};
 
@@ -68,7 +69,11 @@ impl Going<'_> {
     ) -> Result<(), Failure> {
         let (state, ledger) = kept_by(self.engine);
         self.noted.is_done = called.end == ToolEnd::Done;
-        if let (Some(inverse), true) = (&self.tool.way_back.inverse, self.noted.is_done) {
+        let shadow = called.answer.shadow.as_ref();
+        let is_unchanged = shadow.is_some_and(|one| matches!(one.end, ShadowEnd::Unchanged));
+        if is_unchanged {
+            self.noted.why = Some("it has changed nothing".to_owned());
+        } else if let (Some(inverse), true) = (&self.tool.way_back.inverse, self.noted.is_done) {
             let answer = &called.answer;
             let text = || serde_json::from_str(&answer.text()).unwrap_or(Value::Null);
             let result = answer.structured.clone().unwrap_or_else(text);

@@ -177,8 +177,14 @@ fn is_decided(state: RunState) -> bool {
 #[must_use]
 pub fn due(items: &[Item], rules: &Rules, holds: &Holds, now: SystemTime) -> Vec<Item> {
     let is_over = |item: &Item| matches!(item.goes(rules, holds), Goes::At(at) if at <= now);
+    // What stays for a reason of its own pushes nothing else out, and no room is made by what nobody
+    // has decided about.
+    let counts = |item: &&Item| {
+        let may_go = matches!(item.goes(rules, holds), Goes::At(_) | Goes::Never);
+        may_go && !matches!(item.kind, Kind::Run(state) if !is_decided(state))
+    };
     let mut room: BTreeMap<Class, u64> = BTreeMap::new();
-    for item in items.iter().filter(|item| !is_over(item)) {
+    for item in items.iter().filter(|item| counts(item) && !is_over(item)) {
         let class = item.kind.class();
         if let Some(class) = class {
             *room.entry(class).or_default() += item.bytes;
@@ -187,8 +193,10 @@ pub fn due(items: &[Item], rules: &Rules, holds: &Holds, now: SystemTime) -> Vec
     let mut oldest: Vec<&Item> = items.iter().collect();
     oldest.sort_by_key(|item| item.since);
     let takes_too_much = |item: &Item, room: &mut BTreeMap<Class, u64>| {
-        let may_go = matches!(item.goes(rules, holds), Goes::At(_) | Goes::Never);
-        let class = item.kind.class().filter(|_| may_go && item.bytes > 0);
+        let class = item
+            .kind
+            .class()
+            .filter(|_| counts(&item) && item.bytes > 0);
         let Some((most, taken)) = class.and_then(|class| {
             let most = rules.size(class)?;
             Some((most, room.get_mut(&class)?))

@@ -1,6 +1,6 @@
 //! The list of all that is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -43,12 +43,19 @@ const LIVES: &str = "its sandbox has not ended";
 /// When some of it cannot be read.
 pub fn kept(place: &Place<'_>) -> Result<Vec<Item>, Failure> {
     let state = place.state;
-    let open = OpenRuns::open(state).doing("the living runs cannot be looked at")?;
-    let alive = |run: &RunId| open.is_alive(run).unwrap_or(true).then_some(GOES_ON);
+    let living = OpenRuns::open(state).doing("the living runs cannot be looked at")?;
+    let alive = |run: &RunId| living.is_alive(run).unwrap_or(true).then_some(GOES_ON);
     let mut all = runs(state)?;
     let ledger = place.ledger;
-    for one in (Checkpoints { state, ledger }).list()? {
-        let is_open = !one.whole && one.undoes.is_some();
+    let checkpoints = Checkpoints { state, ledger }.list()?;
+    // A restore that was cut short goes on with both.
+    let open: BTreeSet<String> = checkpoints
+        .iter()
+        .filter(|one| !one.whole)
+        .filter_map(|one| one.undoes.clone())
+        .collect();
+    for one in checkpoints {
+        let is_open = open.contains(&one.id) || (!one.whole && one.undoes.is_some());
         all.push(Item {
             id: one.id,
             bytes: one.bytes,

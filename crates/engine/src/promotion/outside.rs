@@ -59,20 +59,12 @@ impl Outside<'_> {
         let person = configuration::principal();
         let call = Call::new(self.run.clone(), person, place, self.action);
         let reads_reputation = makers_read(&rules, &call);
-        let makers = match reads_reputation {
-            Some(reads_reputation) => of_run_alone(state, self.run, reads_reputation),
-            None => Ok(Some(Vec::new())),
-        };
+        let makers = reads_reputation.map_or(Ok(Vec::new()), |reads_reputation| {
+            makers_of(state, &call, reads_reputation, host.uid)
+        });
         let unruled = self.shadowed.filter(|_| reads_reputation.is_none());
         let unruled = unruled.map(of_unruled);
         let concerns: Vec<Reason> = self.concerns.into_iter().chain(unruled).collect();
-        let makers = match (makers, &call.action) {
-            (Ok(Some(makers)), _) => Ok(makers),
-            // Of a session of tools, or a person, what policies ask of a run is unknown.
-            (Ok(None), Action::Restore) => Ok(vec![nobody(host.uid)]),
-            (Ok(None), _) => Err(format!("the ledger does not know run {}", self.run)),
-            (Err(why), _) => Err(why),
-        };
         let facts = Facts {
             host: &host,
             mode: Mode::Full,
@@ -133,6 +125,22 @@ fn without_checkpoint(change: &ShadowFacts, what: &str) -> Failure {
     Failure::new(format!("policies refuse {what}"))
         .because(why)
         .of_kind(Kind::Denied)
+}
+
+/// Returns the facts about the makers.
+fn makers_of(
+    state: &StateDir,
+    call: &Call,
+    reads_reputation: bool,
+    user: u32,
+) -> Result<Vec<Maker>, String> {
+    let run = call.run();
+    match (of_run_alone(state, run, reads_reputation)?, &call.action) {
+        (Some(makers), _) => Ok(makers),
+        // Of a session of tools, or a person, what policies ask of a run is unknown.
+        (None, Action::Restore) => Ok(vec![nobody(user)]),
+        (None, _) => Err(format!("the ledger does not know run {run}")),
+    }
 }
 
 /// Returns what is known of a maker that is no run.

@@ -49,19 +49,24 @@ def plain(value):
 def answer(text):
     until = time.monotonic() + settings["seconds"]
     db.set_progress_handler(lambda: time.monotonic() > until, 10_000)
+    before = db.total_changes
     found = db.execute(text)
     names = [column[0] for column in found.description or []]
     if len(set(names)) < len(names):
         raise ValueError("two columns of the result have one name: give one of them another")
-    rows, size = [], 0
+    rows, size, more = [], 0, False
     for row in found:
         row = dict(zip(names, map(plain, row)))
         size += len(json.dumps(row))
         if len(rows) == settings["rows"] or size > settings["bytes"]:
-            return {"rows": rows, "more": True}
+            more = True
+            break
         rows.append(row)
-    changed = {} if found.rowcount < 0 else {"changed": found.rowcount}
-    return {"rows": rows, "more": False, **changed}
+    # It counts as it ends.
+    writes, _ = found.rowcount >= 0, found.close()
+    count = db.total_changes - before
+    changed = {"changed": count} if writes or count else {}
+    return {"rows": rows, "more": more, **changed}
 
 
 db.set_authorizer(allows)

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use atoll_engine::failure::Failure;
-use atoll_model::ToolEnd;
-use serde_json::Value;
+use atoll_model::{ToolEffect, ToolEnd, ToolKind};
 
 use super::typed::Typed;
 use super::{Session, failed, locked};
@@ -94,7 +93,7 @@ impl<R: Runner> Session<R> {
         }
         let called = call(&typed);
         match &called {
-            Ok(answer) => locked(&self.spent).end(rows(answer)),
+            Ok(answer) => locked(&self.spent).end(rows(typed.tool, answer)),
             Err(_) => locked(&self.spent).take_back(effect),
         }
         called
@@ -154,14 +153,15 @@ pub(super) fn went(called: &Result<Answer, Refusal>, is_fault: bool) -> [Option<
     [of_tool, Some(Went::Well)]
 }
 
-/// Returns the number of rows that a statement has changed; one whose end is unknown can have changed any.
-fn rows(answer: &Answer) -> u64 {
-    let changed = answer
-        .structured
-        .as_ref()
-        .and_then(|all| all.get("changed"));
+/// Returns the number of rows that a call has changed; one whose end is unknown can have changed any.
+fn rows(tool: &Tool, answer: &Answer) -> u64 {
+    let is_statement = tool.kind() == ToolKind::Sql && tool.effect != ToolEffect::Read;
     match answer.end {
-        ToolEnd::Done => changed.and_then(Value::as_u64).unwrap_or(0),
-        ToolEnd::Failed | ToolEnd::TimedOut | ToolEnd::Interrupted | ToolEnd::Unknown => 0,
+        ToolEnd::TimedOut | ToolEnd::Interrupted | ToolEnd::Unknown if is_statement => u64::MAX,
+        ToolEnd::Done
+        | ToolEnd::Failed
+        | ToolEnd::TimedOut
+        | ToolEnd::Interrupted
+        | ToolEnd::Unknown => answer.rows.unwrap_or(0),
     }
 }

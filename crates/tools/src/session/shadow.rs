@@ -52,40 +52,35 @@ enum Came {
     Failed(Box<Called<Answer>>),
 }
 
-impl<R: Runner> Session<R> {
-    /// Returns the number of runs on a copy that come before the effect of a call; none where it has
-    /// no effect.
-    pub(super) fn shadows(&self, begun: &Begun<'_>) -> Option<Shadow> {
-        let has_effect = match &begun.tool.work {
-            Work::Upstream(upstream, OfUpstream::Statement) => {
-                let statement = begun.arguments.get("statement").and_then(Value::as_str);
-                // One that is refused is told so on the usual way.
-                upstream.database().is_some_and(|database| {
-                    let judged = database.rules.judge(statement.unwrap_or_default());
-                    judged.is_ok_and(|judged| judged.class != Class::Select)
-                })
-            }
-            Work::Upstream(..) | Work::Command(_) => begun.tool.effect != ToolEffect::Read,
-        };
-        begun.shadow.filter(|_| has_effect)
-    }
+/// Returns the number of runs on a copy that come before the effect of a call; none where it has no
+/// effect.
+pub(super) fn shadows(begun: &Begun<'_>) -> Option<Shadow> {
+    let has_effect = match &begun.tool.work {
+        Work::Upstream(upstream, OfUpstream::Statement) => {
+            let statement = begun.arguments.get("statement").and_then(Value::as_str);
+            // One that is refused is told so on the usual way.
+            upstream.database().is_some_and(|database| {
+                let judged = database.rules.judge(statement.unwrap_or_default());
+                judged.is_ok_and(|judged| judged.class != Class::Select)
+            })
+        }
+        Work::Upstream(..) | Work::Command(_) => begun.tool.effect != ToolEffect::Read,
+    };
+    begun.shadow.filter(|_| has_effect)
+}
 
-    /// Carries out a call on a copy, and what it changed there in the place itself.
-    pub(super) fn shadowed(
-        &self,
-        begun: &Begun<'_>,
-        times: Shadow,
-        directory: &Path,
-    ) -> Called<Answer> {
-        let shadowing = Shadowing {
-            session: self,
-            begun,
-        };
-        shadowing.all(times, directory).unwrap_or_else(|failure| {
-            begun.is_fault.set(true);
-            shadowing.ended(shadowing.without(), None, end_of(&failure), None)
-        })
-    }
+/// Carries out a call on a copy, and what it changed there in the place itself.
+pub(super) fn shadowed<R: Runner>(
+    session: &Session<R>,
+    begun: &Begun<'_>,
+    times: Shadow,
+    directory: &Path,
+) -> Called<Answer> {
+    let shadowing = Shadowing { session, begun };
+    shadowing.all(times, directory).unwrap_or_else(|failure| {
+        begun.is_fault.set(true);
+        shadowing.ended(shadowing.without(), None, end_of(&failure), None)
+    })
 }
 
 impl Begun<'_> {
@@ -113,12 +108,14 @@ impl<R: Runner> Shadowing<'_, R> {
     fn all(&self, times: Shadow, directory: &Path) -> Result<Called<Answer>, Failure> {
         let mut first: Option<Box<Ran>> = None;
         for number in 0..times.times() {
-            let ran = match self.once(directory, number)? {
-                Came::Through(ran) => ran,
-                Came::Failed(called) => {
-                    if let Some(first) = first {
-                        self.discard(*first)?;
-                    }
+            let ran = match self.once(directory, number) {
+                Ok(Came::Through(ran)) => ran,
+                Err(failure) => {
+                    first.map_or(Ok(()), |first| self.discard(*first))?;
+                    return Err(failure);
+                }
+                Ok(Came::Failed(called)) => {
+                    first.map_or(Ok(()), |first| self.discard(*first))?;
                     let why = "the shadow run failed".to_owned();
                     return Ok(self.ended(*called, None, ShadowEnd::Dropped(why), None));
                 }

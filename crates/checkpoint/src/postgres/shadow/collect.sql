@@ -8,6 +8,9 @@ BEGIN
         FROM (SELECT coalesce(old, '') AS old, coalesce(new, '') AS new FROM atoll_shadow.noted) q) THEN
         RAISE EXCEPTION 'atoll: it changes more than {rows} rows, or {bytes} bytes of them';
     END IF;
+    IF (SELECT count(*) > {rows} OR coalesce(sum(length(row::text)), 0) > {bytes} FROM atoll_shadow.given) THEN
+        RAISE EXCEPTION 'atoll: it returns more than {rows} rows, or {bytes} bytes of them';
+    END IF;
 {eligible}
     FOR one IN
         SELECT sequence FROM atoll_shadow.sequences

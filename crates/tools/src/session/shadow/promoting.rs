@@ -123,14 +123,24 @@ impl<R: Runner> Shadowing<'_, R> {
         let sent = self.send(upstream, &operation.id, request);
         let sent = match sent.map_err(failed)? {
             Err(NoResult::NotSent(why)) => return Err(ShadowEnd::Dropped(why)),
-            sent => sent,
+            Err(NoResult::Gone(why)) => return Err(ShadowEnd::Unknown(why)),
+            Err(NoResult::TimedOut | NoResult::Cancelled) => {
+                let why = "the service has not answered in time".to_owned();
+                return Err(ShadowEnd::Unknown(why));
+            }
+            Ok(given) => given,
         };
+        // Other than at staging, and nobody can tell what has become of it.
+        if let Some(status) = sent.status.filter(|status| !(200..300).contains(status)) {
+            let why = format!("the service itself has answered with status {status}");
+            return Err(ShadowEnd::Unknown(why));
+        }
         let run = sandbox.run();
         Ok(Answer::of_upstream(
             self.begun.tool,
             self.begun.number(),
             run,
-            sent,
+            Ok(sent),
         ))
     }
 
