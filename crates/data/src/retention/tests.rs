@@ -98,21 +98,23 @@ fn things_go_by_age_and_by_the_size_of_their_class() {
         "paused",
     ];
     check(ages, &items, &gone);
-    // The oldest goes first, and what cannot go takes room all the same.
+    // The oldest goes first. What goes on, and what nobody has decided about, pushes nothing out.
     let living = Item {
         stays: Some("it goes on"),
         ..item(kept, "living", 9, 50)
     };
+    let applied = Kind::Run(RunState::Applied);
     let sizes = [
-        item(kept, "new", 1, 30),
-        item(kept, "old", 3, 30),
+        item(applied, "new", 1, 30),
+        item(applied, "old", 3, 30),
+        item(kept, "undecided", 9, 500),
         item(Kind::Checkpoint, "older", 4, 30),
         living,
     ];
     let rule = |size: u32| format!("layer = {{ age = \"never\", size = \"{size}\" }}");
-    check(&rule(140), &sizes, &[]);
-    check(&rule(139), &sizes, &["older"]);
-    check(&rule(81), &sizes, &["old", "older"]);
+    check(&rule(90), &sizes, &[]);
+    check(&rule(89), &sizes, &["older"]);
+    check(&rule(59), &sizes, &["old", "older"]);
     check(&rule(1), &sizes, &["new", "old", "older"]);
 }
 
