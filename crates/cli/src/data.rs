@@ -108,6 +108,7 @@ fn line(item: &Item, rules: &Rules, holds: &Holds) -> String {
         Kind::Run(_)
         | Kind::Checkpoint
         | Kind::UndoNotes
+        | Kind::Download
         | Kind::Artifacts
         | Kind::Hook
         | Kind::Paused

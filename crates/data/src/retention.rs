@@ -11,14 +11,14 @@ mod rules;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
 use atoll_engine::artifacts::destroy_shredded;
 use atoll_engine::checkpoints::Checkpoints;
 use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::undo_notes;
+use atoll_engine::{fetched_input, undo_notes};
 use atoll_ledger::state::HOLDS;
 use atoll_ledger::{Durability, Holds, Ledger, Shredded, StateDir};
 use atoll_model::RunId;
@@ -203,6 +203,11 @@ fn remove(
         Kind::UndoNotes => {
             record(ledger, item)?;
             undo_notes::remove(state, &run()?)
+        }
+        Kind::Download => {
+            record(ledger, item)?;
+            let removed = fs::remove_file(fetched_input(state, &item.id));
+            removed.doing("the download cannot be removed")
         }
         Kind::Artifacts => {
             let unread = "the artifacts cannot be removed";

@@ -237,4 +237,10 @@ fn downloads_have_the_digest_that_was_named() {
         "weights"
     );
     assert_eq!(staged(&world)[0]["body"]["sha256"], digest);
+    // It goes by age, as all that is kept.
+    let rules = world.config().join("atoll/retention.toml");
+    world.write(rules, "layer.age = \"1ms\"\n");
+    let _ = world.atoll(["gc"]).run().success();
+    let again = with(&world, &[&input(digest)], "cat /inputs/m").expect_status(125);
+    let _ = again.is_clear_error(["cannot be fetched"]);
 }

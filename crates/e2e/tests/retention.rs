@@ -58,6 +58,9 @@ fn called(world: &World, who: &str) -> String {
     call.split('/').next().unwrap().to_owned()
 }
 
+/// The kinds of what is kept of such a session, with the sandbox of its call.
+const OF_SESSION: [&str; 3] = ["undo notes", "sealed content", "sealed content"];
+
 /// Has the files of a hook about an agent's session, whose sandbox was this run.
 fn hook(world: &World, name: &str, run: &str) {
     let place = world.state().join("atoll/hooks").join(name);
@@ -107,7 +110,7 @@ fn all_that_is_kept_is_listed_and_goes_by_its_class() {
     assert_eq!(listed, expected);
     assert_eq!(kinds(&world, "audit").len(), of_run.len());
     let session = called(&world, "ann");
-    assert_eq!(kinds(&world, &session), ["undo notes", "sealed content"]);
+    assert_eq!(kinds(&world, &session), OF_SESSION);
     let unknown = world.atoll(["data", "about", "nobody"]).run();
     unknown.is_clear_error(["no session and no run nobody", "atoll runs"]);
     for wrong in ["evidence.size = \"1GiB\"", "layers.age = \"1d\""] {
@@ -157,7 +160,7 @@ fn a_hold_keeps_everything_until_it_is_released() {
     rules(&world, NOTHING_STAYS);
     fine(&world, &["gc"]).says(["under a hold", "1 run removed"]);
     assert_eq!(kinds(&world, "held"), before);
-    assert_eq!(kinds(&world, &tools), ["undo notes", "sealed content"]);
+    assert_eq!(kinds(&world, &tools), OF_SESSION);
     assert_eq!(about(&world, "held")["held"], true);
     // The control.
     assert_eq!(things(&world, &other), [""; 0]);
@@ -175,7 +178,7 @@ fn a_hold_keeps_everything_until_it_is_released() {
     // The keys that were too young for the sweep.
     let _ = world.atoll(["ledger", "shred", "held"]).run();
     assert_eq!(kinds(&world, "held"), [""; 0]);
-    assert_eq!(kinds(&world, &tools), ["undo notes", "sealed content"]);
+    assert_eq!(kinds(&world, &tools), OF_SESSION);
     verify_ledger(&world);
 }
 
@@ -206,7 +209,8 @@ fn what_is_shredded_is_proven_to_be() {
     assert_eq!(opened[0]["body"]["arguments"], "(shredded)");
     assert!(opened[0]["body"]["digest"].is_string());
     let whole = fine(&world, &["ledger", "verify"]);
-    assert!(whole.out().contains("2 runs is shredded") || whole.out().contains("of 2 runs"));
+    // The run, the session, and the sandbox of its call.
+    assert!(whole.out().contains("of 3 runs"), "{whole}");
     let gone = world.atoll(["ledger", "hold", &run]).run();
     gone.is_clear_error([
         "the hold is not set",
@@ -216,7 +220,7 @@ fn what_is_shredded_is_proven_to_be() {
     // Keys from a backup are no proof, and do not stay unseen.
     fs::write(&keys, backup).unwrap();
     let back = world.atoll(["ledger", "verify"]).run().expect_status(1);
-    back.says(["keys of 2 runs are there again"]);
+    back.says(["keys of 3 runs are there again"]);
 }
 
 /// Either the hold is refused, since the content is gone, or all of it is kept.

@@ -182,7 +182,29 @@ pub fn runs_of(
             }
         }
     }
+    add_parts(state, &mut runs)?;
     Ok(runs)
+}
+
+/// Adds the sandboxes that were made for calls of these sessions and runs; each begins after what it is a
+/// part of.
+fn add_parts(state: &StateDir, runs: &mut BTreeSet<RunId>) -> Result<(), LedgerError> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let filter = Filter {
+        kind: Some("run.opened".to_owned()),
+        ..Filter::default()
+    };
+    for event in Events::from_start(state, filter)? {
+        let event = event?;
+        let parent = event.body.get("parent").and_then(Value::as_str);
+        let parent = parent.and_then(|call| call.split('/').next());
+        if parent.is_some_and(|parent| runs.iter().any(|run| run.as_str() == parent)) {
+            runs.extend(event.run);
+        }
+    }
+    Ok(())
 }
 
 /// Waits for the lock of all that is held and destroyed.

@@ -158,6 +158,7 @@ fn words(kind: Kind) -> (&'static str, &'static str, &'static str) {
     match kind {
         Kind::Run(_) => ("run", "runs", "removed"),
         Kind::Checkpoint => ("checkpoint", "checkpoints", "freed"),
+        Kind::Download => ("download", "downloads", "removed"),
         Kind::UndoNotes => ("file of undo notes", "files of undo notes", "removed"),
         Kind::Artifacts => ("run's artifacts", "runs' artifacts", "destroyed"),
         Kind::Hook => ("hook's directory", "hooks' directories", "removed"),

@@ -37,6 +37,8 @@ pub enum Kind {
     Checkpoint,
     /// The notes by which a session is undone.
     UndoNotes,
+    /// A download that an input has named, which is fetched again where it is gone.
+    Download,
     /// The content of the artifacts of a run.
     Artifacts,
     /// The files of a hook about an agent's session.
@@ -76,6 +78,7 @@ impl Kind {
             Self::Run(_) => "changes",
             Self::Checkpoint => "checkpoint",
             Self::UndoNotes => "undo notes",
+            Self::Download => "download",
             Self::Artifacts => "artifacts",
             Self::Hook => "hook",
             Self::Paused => "paused sandbox",
@@ -91,7 +94,9 @@ impl Kind {
     #[must_use]
     pub fn class(&self) -> Option<Class> {
         match self {
-            Self::Run(_) | Self::Checkpoint | Self::UndoNotes => Some(Class::Layer),
+            Self::Run(_) | Self::Checkpoint | Self::UndoNotes | Self::Download => {
+                Some(Class::Layer)
+            }
             Self::Artifacts => Some(Class::Artifact),
             Self::Hook => Some(Class::Log),
             Self::Paused | Self::Snapshot => Some(Class::Sandbox),
@@ -147,6 +152,7 @@ impl Item {
             Kind::Run(_)
             | Kind::Checkpoint
             | Kind::UndoNotes
+            | Kind::Download
             | Kind::Artifacts
             | Kind::Hook
             | Kind::Paused

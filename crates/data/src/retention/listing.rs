@@ -10,7 +10,7 @@ use atoll_engine::changes::journals_of;
 use atoll_engine::checkpoints::Checkpoints;
 use atoll_engine::decision::last_undo::is_half_done;
 use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::undo_notes;
+use atoll_engine::{fetched_input, undo_notes};
 use atoll_ledger::{OpenRuns, Seals, StateDir};
 use atoll_model::RunId;
 use atoll_store::{
@@ -80,6 +80,7 @@ pub fn kept(place: &Place<'_>) -> Result<Vec<Item>, Failure> {
             ..of_run(Kind::Artifacts, one.run, at(one.since_ms))
         });
     }
+    all.extend(downloads(state)?);
     all.extend(hooks(state, &alive)?);
     let seals = Seals::read(state).doing("the keys of runs cannot be read")?;
     for run in seals.kept() {
@@ -182,6 +183,31 @@ fn hooks(
             stays: run.as_ref().and_then(alive),
             runs: run.into_iter().collect(),
             tenant: None,
+        });
+    }
+    Ok(all)
+}
+
+/// Returns the downloads that inputs have named, from the time at which each was fetched.
+fn downloads(state: &StateDir) -> Result<Vec<Item>, Failure> {
+    let unread = "the downloads of inputs cannot be read";
+    let entries = match fs::read_dir(fetched_input(state, "")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.doing(unread)?,
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let entry = entry.doing(unread)?;
+        // Of the entry itself: no link is followed.
+        let facts = entry.metadata().doing(unread)?;
+        all.push(Item {
+            kind: Kind::Download,
+            id: entry.file_name().to_string_lossy().into_owned(),
+            bytes: facts.len(),
+            since: facts.modified().doing(unread)?,
+            runs: Vec::new(),
+            tenant: None,
+            stays: None,
         });
     }
     Ok(all)
